@@ -1,0 +1,41 @@
+# Two commands do everything on a fresh clone: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test setup fmt lint types bench docs check
+
+demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
+	$(BIN)/python -m demo $(if $(KEEP),--keep)
+
+test: $(STAMP)          ## the test suite
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+setup: $(STAMP)         ## make .venv with everything pinned (done by the others where it is missing)
+
+fmt: $(STAMP)
+	$(BIN)/ruff format src tests benchmarks examples demo
+	$(BIN)/ruff check --fix src tests benchmarks examples demo
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check src tests benchmarks examples demo
+	$(BIN)/ruff check src tests benchmarks examples demo
+	$(BIN)/lint-imports
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+bench: $(STAMP)         ## benchmarks against SQLite, UmaDB and the bare disk; some minutes
+	$(BIN)/pip install --quiet --constraint constraints.txt '.[bench]'
+	$(BIN)/python -m benchmarks
+
+docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
+	$(BIN)/python -m pytest -q tests/docs
+
+check: lint types test  ## what CI runs
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,demo]'
+	touch $(STAMP)

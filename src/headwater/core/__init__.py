@@ -1,0 +1,66 @@
+"""What an event log is: events, queries, conditions, logs, subscriptions, consumers and their errors. No I/O here.
+
+Terms follow the DCB specification (dcb.events and its first draft) and CloudEvents 1.0.
+"""
+
+from .access import ANYBODY, Credentials, Forbidden, Grant, Guard, OpenGuard, Right, Unauthenticated, User
+from .asynchronous import AsyncLog
+from .condition import AppendCondition, ConditionFailure
+from .consumer import Consumer
+from .event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent, tag_key
+from .log import (
+    AppendRequest,
+    AppendResult,
+    EventLog,
+    LocalLog,
+    LogInfo,
+    LogStatistics,
+    Page,
+    Reading,
+    Selection,
+    read_pages,
+)
+from .query import ALL, Query, QueryItem
+from .settings import LogSettings, check_log_name
+from .store import LogStore, StateEntry, StateStore
+from .subscription import Subscription
+
+__all__ = [
+    "ALL",
+    "ANYBODY",
+    "NO_ATTRIBUTES",
+    "AppendCondition",
+    "AppendRequest",
+    "AppendResult",
+    "AsyncLog",
+    "ConditionFailure",
+    "Consumer",
+    "Credentials",
+    "Encoding",
+    "Event",
+    "EventLog",
+    "Forbidden",
+    "Grant",
+    "Guard",
+    "LocalLog",
+    "LogInfo",
+    "LogSettings",
+    "LogStatistics",
+    "LogStore",
+    "OpenGuard",
+    "Page",
+    "Query",
+    "QueryItem",
+    "Reading",
+    "Right",
+    "Selection",
+    "SequencedEvent",
+    "StateEntry",
+    "StateStore",
+    "Subscription",
+    "Unauthenticated",
+    "User",
+    "check_log_name",
+    "read_pages",
+    "tag_key",
+]

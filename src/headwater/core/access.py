@@ -1,0 +1,102 @@
+"""Who may do what: the one check that every front end calls. The server implements `Guard` (server.security)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+from .errors import EventLogError
+
+
+class Right(StrEnum):
+    """A right on a log. They do not include each other."""
+
+    READ = "read"
+    APPEND = "append"
+    MANAGE = "manage"
+    """Create, change, trim and delete logs; register and move consumers; see the server's own state."""
+
+
+class Unauthenticated(EventLogError):
+    """Credentials are missing, or wrong (which of the two, or what was wrong, is not said)."""
+
+
+class Forbidden(EventLogError):
+    """The user lacks the right on that log."""
+
+    def __init__(self, user: str, right: Right, log: str) -> None:
+        self.user, self.right, self.log = user, right, log
+        super().__init__(f"user {user!r} has no right to {right} log {log!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Rights on the logs whose names match a shell pattern (`*`, `orders-*`)."""
+
+    logs: str
+    rights: frozenset[Right]
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """An authenticated user. With no user configured, everybody is `ANYBODY`, who may do everything."""
+
+    name: str
+    grants: tuple[Grant, ...]
+
+    def may(self, right: Right, log: str) -> bool:
+        """Whether the user has the right on that log."""
+        return any(right in grant.rights and fnmatchcase(log, grant.logs) for grant in self.grants)
+
+
+ANYBODY = User("", (Grant("*", frozenset(Right)),))
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a peer showed: a name and a password, or a bearer token (then `name` is empty)."""
+
+    name: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.name!r}, ...)"
+
+
+class Guard(Protocol):
+    """Checks credentials and rights; counts and logs every refusal; slows failed logins."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no user is configured, so that everything is allowed."""
+
+    async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+        """The user behind the credentials; ANYBODY where the guard is open. `peer` is the address, for the log.
+
+        Raises Unauthenticated. Constant time in what it compares; never blocks the event loop.
+        """
+
+    def authorize(self, user: User, right: Right, log: str) -> None:
+        """Raises Forbidden if the user lacks the right on that log (`*` = the server itself)."""
+
+    def key(self, name: str) -> bytes | None:
+        """The user's secret key for protocols that sign messages (FutoIn HMAC), or None."""
+
+
+class OpenGuard:
+    """Everything is allowed to everybody: no user is configured."""
+
+    is_open = True
+
+    async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+        """See Guard."""
+        return ANYBODY
+
+    def authorize(self, user: User, right: Right, log: str) -> None:
+        """See Guard."""
+
+    def key(self, name: str) -> bytes | None:
+        """See Guard."""
+        return None

@@ -1,0 +1,101 @@
+"""A local log for an asyncio event loop: awaitable appends, and reads and subscriptions in bounded steps.
+
+One wake of the loop per commit, whatever the number of appends that it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from .condition import AppendCondition
+from .event import Event
+from .log import AppendRequest, AppendResult, LocalLog, Page, Selection, read_pages
+from .query import ALL, Query
+
+
+class AsyncLog:
+    """The asyncio face of one local log; make one per event loop and log, on that loop."""
+
+    def __init__(self, log: LocalLog) -> None:
+        self.log = log
+        self._loop = asyncio.get_running_loop()
+        self._advance: asyncio.Future[None] = self._loop.create_future()
+        self._stop = log.watch(self._wake_soon)
+
+    def close(self) -> None:
+        """Stop watching the log. Whoever waits for a commit is woken."""
+        self._stop()
+        self._wake()
+
+    async def append(
+        self,
+        events: Sequence[Event],
+        condition: AppendCondition | None = None,
+        *,
+        partition: int | None = None,
+    ) -> AppendResult:
+        """See EventLog. Raises Overloaded instead of waiting."""
+        future: asyncio.Future[AppendResult] = self._loop.create_future()
+        self.log.submit(self.log.request(events, condition, partition, self._deliver, future))
+        return await future
+
+    async def pages(self, query: Query, selection: Selection) -> AsyncIterator[Page]:
+        """The pages of a read; the loop runs between them."""
+        for page in read_pages(self.log, query, selection):
+            yield page
+            await asyncio.sleep(0)
+
+    async def follow(
+        self, after: int, query: Query = ALL, *, partition: int | None = None, idle_s: float | None = None
+    ) -> AsyncIterator[Page]:
+        """Pages from `after` on, for ever; ends when the log closes.
+
+        A page without events tells that the cursor moved over what does not match, or that `idle_s` went by.
+        """
+        cursor = after
+        while True:
+            advance = self._advance
+            page = self.log.read_page(query, cursor, partition=partition)
+            moved = page.cursor > cursor
+            cursor = max(cursor, page.cursor)
+            if page.events or moved:
+                yield page
+            if not page.is_last:
+                await asyncio.sleep(0)
+            elif self.log.is_closed:
+                return
+            elif not await _is_done_within(advance, idle_s):
+                yield page._replace(events=())
+
+    def _deliver(self, requests: list[AppendRequest]) -> None:
+        self._call_soon(self._resolve, requests)
+
+    @staticmethod
+    def _resolve(requests: list[AppendRequest]) -> None:
+        for request in requests:
+            future: asyncio.Future[AppendResult] = request.context  # type: ignore[assignment]
+            if future.done():  # the caller went away; its events stay
+                continue
+            if request.error is not None:
+                future.set_exception(request.error)
+            else:
+                assert request.result is not None
+                future.set_result(request.result)
+
+    def _wake_soon(self) -> None:
+        self._call_soon(self._wake)
+
+    def _wake(self) -> None:
+        advance, self._advance = self._advance, self._loop.create_future()
+        if not advance.done():
+            advance.set_result(None)
+
+    def _call_soon(self, callback: object, *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback, *arguments)  # type: ignore[arg-type]
+
+
+async def _is_done_within(future: asyncio.Future[None], timeout_s: float | None) -> bool:
+    done, _ = await asyncio.wait((future,), timeout=timeout_s)
+    return bool(done)

@@ -1,0 +1,226 @@
+"""The errors of an event log. Each front end maps this tree on its wire, in one table.
+
+EventLogError
+├── InvalidInput                     the caller gave something that no log takes
+│   ├── InvalidEvent
+│   ├── InvalidQuery
+│   ├── InvalidPosition              `from` and `after` together, below their minimum, above what exists
+│   ├── InvalidSettings
+│   ├── InvalidLogName
+│   └── TooLarge                     an event, or an append, over its limit
+├── AppendConditionFailed
+├── DuplicateEventId
+├── ConditionNeedsTrimmedEvents      the log was set to drop its history, and the condition asks about it
+├── PositionTrimmed                  the position lies below the first retained event
+├── PositionOfOtherIncarnation       the position was issued by a log that had this name before
+├── LogNotFound
+├── LogExists
+├── ConsumerNotFound
+├── ConsumerFenced                   another holder registered the consumer with a newer epoch
+├── StateConflict                    a versioned compare-and-set lost
+├── Overloaded                       too much is waiting; try again after `retry_after_s`
+├── DiskFull
+├── SequenceExhausted                10**18 - 1 numbers were issued
+├── StorageCorrupted
+├── StorageUnavailable               locked by another process, not writable, foreign or newer format
+└── Closed
+
+Exceptions carry data; the message is built from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .condition import ConditionFailure
+
+
+class EventLogError(Exception):
+    """Anything that an event log can answer instead of a result."""
+
+
+class InvalidInput(EventLogError):
+    """The caller's input breaks a rule. `where` is the path of the culprit (`events[3].tags[0]`), or empty."""
+
+    def __init__(self, problem: str, where: str = "") -> None:
+        self.problem = problem
+        self.where = where
+        super().__init__(f"{where}: {problem}" if where else problem)
+
+
+class InvalidEvent(InvalidInput):
+    """An event breaks a limit of `core.limits`."""
+
+
+class InvalidQuery(InvalidInput):
+    """A query, or the query of a condition, is malformed."""
+
+
+class InvalidPosition(InvalidInput):
+    """A position, limit or partition is out of its range."""
+
+
+class InvalidSettings(InvalidInput):
+    """A log's settings are malformed, or change what is fixed at creation."""
+
+
+class InvalidLogName(InvalidInput):
+    """A log's name does not fit `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`."""
+
+
+class TooLarge(InvalidInput):
+    """An event or an append is over its limit; `given` and `allowed` are in `unit`."""
+
+    def __init__(self, given: int, allowed: int, unit: str, where: str) -> None:
+        self.given, self.allowed, self.unit = given, allowed, unit
+        super().__init__(f"{given} {unit} given, at most {allowed} are allowed", where)
+
+
+class AppendConditionFailed(EventLogError):
+    """The append condition did not hold; nothing was appended.
+
+    `conflict` is the number of the first conflicting event, or None where the reason is that nothing matched.
+    """
+
+    def __init__(self, reason: ConditionFailure, conflict: int | None, after: int) -> None:
+        self.reason, self.conflict, self.after = reason, conflict, after
+        if conflict is None:
+            problem = f"no event up to {after} matches the query"
+        else:
+            problem = f"event {conflict} matches the query and comes after {after}"
+        super().__init__(f"append condition failed: {problem}")
+
+
+class DuplicateEventId(EventLogError):
+    """An event of that id and source is in the log already (or twice in one append); nothing was appended.
+
+    `sequence_number` is the stored event's, or None where the append itself repeats the id.
+    """
+
+    def __init__(self, id: str, source: str, sequence_number: int | None, index: int) -> None:
+        self.id, self.source, self.sequence_number, self.index = id, source, sequence_number, index
+        stored = "twice in this append" if sequence_number is None else f"stored as event {sequence_number}"
+        of_source = f" of source {source!r}" if source else ""
+        super().__init__(f"events[{index}]: id {id!r}{of_source} is {stored}")
+
+
+class ConditionNeedsTrimmedEvents(EventLogError):
+    """The condition asks about events above `after`, but nothing is known of those up to `known_from` - 1."""
+
+    def __init__(self, after: int, known_from: int) -> None:
+        self.after, self.known_from = after, known_from
+        super().__init__(
+            f"the condition asks about events after {after}, but this log drops its history and knows only those "
+            f"from {known_from} on"
+        )
+
+
+class PositionTrimmed(EventLogError):
+    """The events from `position` on are asked for, but the first retained one is `first_retained`."""
+
+    def __init__(self, position: int, first_retained: int) -> None:
+        self.position, self.first_retained = position, first_retained
+        super().__init__(f"position {position} was trimmed; the first retained event is {first_retained}")
+
+
+class PositionOfOtherIncarnation(EventLogError):
+    """The position belongs to an earlier incarnation of the log (it was deleted and recreated, or restored)."""
+
+    def __init__(self, position: int, incarnation: str, first: int) -> None:
+        self.position, self.incarnation, self.first = position, incarnation, first
+        super().__init__(
+            f"position {position} was issued by another incarnation of this log; "
+            f"the present one is {incarnation} and goes on at {first}"
+        )
+
+
+class LogNotFound(EventLogError):
+    """There is no log of that name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is no log {name!r}")
+
+
+class LogExists(EventLogError):
+    """A log of that name exists, with other settings than those asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"log {name!r} exists already")
+
+
+class ConsumerNotFound(EventLogError):
+    """No consumer is registered under (owner, component)."""
+
+    def __init__(self, owner: str, component: str) -> None:
+        self.owner, self.component = owner, component
+        super().__init__(f"no consumer is registered for owner {owner!r}, component {component!r}")
+
+
+class ConsumerFenced(EventLogError):
+    """The caller's epoch of the consumer is older than the registered one."""
+
+    def __init__(self, owner: str, component: str, given: int, current: int) -> None:
+        self.owner, self.component, self.given, self.current = owner, component, given, current
+        super().__init__(f"consumer {owner!r}/{component!r} is at epoch {current}; epoch {given} may not move it")
+
+
+class StateConflict(EventLogError):
+    """A state entry is not at the version that the caller expected."""
+
+    def __init__(self, kind: str, key: str, expected: int, found: int) -> None:
+        self.kind, self.key, self.expected, self.found = kind, key, expected, found
+        super().__init__(f"{kind} {key!r} is at version {found}, not {expected}")
+
+
+class Overloaded(EventLogError):
+    """More bytes wait to be written than the log admits; nothing of this call was taken."""
+
+    def __init__(self, waiting_bytes: int, allowed_bytes: int, retry_after_s: float = 1.0) -> None:
+        self.waiting_bytes, self.allowed_bytes, self.retry_after_s = (
+            waiting_bytes,
+            allowed_bytes,
+            retry_after_s,
+        )
+        super().__init__(f"{waiting_bytes} bytes wait to be written, at most {allowed_bytes} may; try again later")
+
+
+class DiskFull(EventLogError):
+    """There is too little free space to take the append; reads, trims and acknowledgements go on."""
+
+    def __init__(self, path: str, free_bytes: int, needed_bytes: int) -> None:
+        self.path, self.free_bytes, self.needed_bytes = path, free_bytes, needed_bytes
+        super().__init__(
+            f"{path}: {free_bytes} bytes are free and {needed_bytes} are needed (the reserve included); "
+            f"free some space, or trim the log, and append again"
+        )
+
+
+class SequenceExhausted(EventLogError):
+    """The log has issued its last sequence number."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+        super().__init__(f"the log ended at sequence number {last}; no more events fit")
+
+
+class StorageCorrupted(EventLogError):
+    """What is on disk is not what was written. `remedy` says what to do next."""
+
+    def __init__(self, path: str, problem: str, remedy: str) -> None:
+        self.path, self.problem, self.remedy = path, problem, remedy
+        super().__init__(f"{path}: {problem}; {remedy}")
+
+
+class StorageUnavailable(EventLogError):
+    """The storage cannot be opened; the message says why and what to do."""
+
+
+class Closed(EventLogError):
+    """The log is closed, or closing."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"log {name!r} is closed")

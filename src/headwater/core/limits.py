@@ -1,0 +1,238 @@
+"""What a log takes: the limits of events and appends, checked once, here, with messages that say what was given.
+
+`check_append` is on the hot path: it works on columns, and remembers types and tags that it has seen, because a log
+sees few types and the same tags again and again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from .errors import InvalidEvent, TooLarge
+from .event import Encoding, Event
+from .identifier import uuid7s
+
+if TYPE_CHECKING:
+    from .settings import LogSettings
+
+SEQUENCE_NUMBER_MAX = 10**18 - 1
+"""FutoIn event ids have 18 digits."""
+APPEND_EVENTS_MAX = 65_536
+APPEND_BYTES_MAX = 64 * 1024 * 1024
+PARTITIONS_MAX = 1024
+TYPE_CHARS_MAX = 200
+ID_CHARS_MAX = 512
+SOURCE_CHARS_MAX = 2048
+GROUP_KEY_CHARS_MAX = 512
+TAGS_MAX = 128
+TAG_VALUE_CHARS_MAX = 256
+ATTRIBUTES_MAX = 64
+ATTRIBUTE_CHARS_MAX = 4096
+QUERY_ITEMS_MAX = 256
+QUERY_TERMS_MAX = 256
+METADATA_BYTES = 64
+"""What an event counts besides its texts and bytes, where bytes are bounded."""
+
+TAG_KEY = re.compile(r"[a-zA-Z0-9_-]{1,50}", re.ASCII)
+ATTRIBUTE_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_RESERVED_ATTRIBUTES = frozenset({"id", "type", "source", "specversion", "data", "tags"})
+_SEEN_MAX = 65_536
+
+
+class EventColumns:
+    """Checked events as columns of one length: how an append travels from here to the log."""
+
+    __slots__ = ("attributes", "bytes", "count", "data", "encodings", "envelopes", "group_keys", "ids", "sources",
+                 "tags", "types")  # fmt: skip
+
+    def __init__(
+        self,
+        types: Sequence[str],
+        data: Sequence[bytes],
+        tags: Sequence[tuple[str, ...]],
+        ids: Sequence[str],
+        sources: Sequence[str],
+        attributes: Sequence[Mapping[str, str]],
+        group_keys: Sequence[str],
+        envelopes: Sequence[bytes],
+        encodings: Sequence[Encoding],
+        bytes: int,
+    ) -> None:
+        self.types, self.data, self.tags, self.ids, self.sources = types, data, tags, ids, sources
+        self.attributes, self.group_keys, self.envelopes = attributes, group_keys, envelopes
+        self.encodings = encodings
+        self.count = len(types)
+        self.bytes = bytes
+        """About how much the events take: what admission and grouping count."""
+
+
+def check_append(events: Sequence[Event], settings: LogSettings) -> EventColumns:
+    """The events as columns: each checked, tags sorted and distinct, missing ids filled with UUIDv7.
+
+    Raises InvalidEvent or TooLarge with the path of the first culprit.
+    """
+    if not events:
+        raise InvalidEvent("an append needs at least one event", "events")
+    if len(events) > APPEND_EVENTS_MAX:
+        raise TooLarge(len(events), APPEND_EVENTS_MAX, "events", "events")
+    try:
+        types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings = zip(*events, strict=True)
+    except (TypeError, ValueError):
+        raise InvalidEvent("every element must be a headwater.core.Event", "events") from None
+    _check_sizes(data, envelopes, settings.event_bytes_max)
+    _check_texts("type", types, check_type, _seen_types)
+    tags = _check_tags(tags)
+    _check_labels("id", ids, ID_CHARS_MAX)
+    _check_labels("source", sources, SOURCE_CHARS_MAX)
+    _check_labels("group_key", group_keys, GROUP_KEY_CHARS_MAX)
+    if any(attributes):
+        for index, mapping in enumerate(attributes):
+            _check_attributes(mapping, f"events[{index}].attributes")
+    if set(encodings) > {Encoding.DATA, Encoding.AMQP}:
+        raise InvalidEvent("encoding must be Encoding.DATA or Encoding.AMQP", "events")
+    if "" in ids:
+        fresh = iter(uuid7s(ids.count("")))
+        ids = tuple(id or next(fresh) for id in ids)
+    bytes = _total_bytes(data, envelopes, types, tags, ids, sources, attributes, group_keys)
+    if bytes > APPEND_BYTES_MAX:
+        raise TooLarge(bytes, APPEND_BYTES_MAX, "bytes", "events")
+    return EventColumns(types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, bytes)
+
+
+def check_type(type: str) -> str | None:
+    """What is wrong with an event type, or None."""
+    if not isinstance(type, str):
+        return f"a type is a string, {show(type)} given"
+    if not 1 <= len(type) <= TYPE_CHARS_MAX:
+        return f"a type has 1 to {TYPE_CHARS_MAX} characters, {len(type)} given"
+    if found := _UNFIT.search(type):
+        return f"a type has no control characters, {show(found[0])} given"
+    return None
+
+
+def check_tag(tag: str) -> str | None:
+    """What is wrong with a tag of an event (`key:value` or `key`), or None."""
+    if not isinstance(tag, str):
+        return f"a tag is a string, {show(tag)} given"
+    key, colon, value = tag.partition(":")
+    if not TAG_KEY.fullmatch(key):
+        return f"a tag's key fits {TAG_KEY.pattern}, {show(key)} given"
+    if colon and not 1 <= len(value) <= TAG_VALUE_CHARS_MAX:
+        return f"a tag's value has 1 to {TAG_VALUE_CHARS_MAX} characters, {len(value)} given"
+    if not value.isprintable():
+        return f"a tag's value is printable, {show(value)} given"
+    return None
+
+
+check_query_tag = check_tag
+"""A query's tag has the form of an event's; without value it asks for every tag of that key."""
+
+
+def show(value: object, chars: int = 80) -> str:
+    """`repr`, cut for a message."""
+    text = repr(value)
+    return text if len(text) <= chars else f"{text[: chars - 3]}..."
+
+
+_seen_types: set[str] = set()
+_seen_tags: set[str] = set()
+
+
+def _check_sizes(data: Sequence[bytes], envelopes: Sequence[bytes], allowed: int) -> None:
+    for name, column in (("data", data), ("envelope", envelopes)):
+        if set(map(type, column)) != {bytes}:
+            index = next(i for i, value in enumerate(column) if type(value) is not bytes)
+            raise InvalidEvent(f"bytes are expected, {show(column[index])} given", f"events[{index}].{name}")
+    if sum(map(len, data)) + sum(map(len, envelopes)) > allowed:
+        for index, (payload, envelope) in enumerate(zip(data, envelopes, strict=True)):
+            if (size := len(payload) + len(envelope)) > allowed:
+                raise TooLarge(size, allowed, "bytes", f"events[{index}].data")
+
+
+def _check_texts(name: str, column: Sequence[str], check: Callable[[str], str | None], seen: set[str]) -> None:
+    try:
+        unknown = set(column) - seen
+    except TypeError:
+        unknown = set(map(str, column))
+    for value in unknown:
+        if fault := check(value):
+            raise InvalidEvent(fault, f"events[{column.index(value)}].{name}")
+    if len(seen) > _SEEN_MAX:
+        seen.clear()
+    seen |= unknown
+
+
+def _check_tags(column: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    try:
+        unknown = set(chain.from_iterable(column)) - _seen_tags
+    except TypeError:
+        raise InvalidEvent("tags are a tuple of strings", "events") from None
+    for tag in unknown:
+        if fault := check_tag(tag):
+            index = next(i for i, tags in enumerate(column) if tag in tags)
+            raise InvalidEvent(fault, f"events[{index}].tags[{list(column[index]).index(tag)}]")
+    if len(_seen_tags) > _SEEN_MAX:
+        _seen_tags.clear()
+    _seen_tags.update(unknown)
+    return tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
+
+
+def _sorted_tags(tags: tuple[str, ...], index: int) -> tuple[str, ...]:
+    count = len(tags)
+    if type(tags) is tuple and (count < 2 or (count == 2 and tags[0] < tags[1])):
+        return tags
+    if isinstance(tags, str):
+        raise InvalidEvent("tags are a tuple of strings, not one string", f"events[{index}].tags")
+    if count > TAGS_MAX:
+        raise InvalidEvent(f"{count} tags given, at most {TAGS_MAX} are allowed", f"events[{index}].tags")
+    return tuple(sorted(set(tags)))
+
+
+def _check_labels(name: str, column: Sequence[str], chars_max: int) -> None:
+    """Free texts: strings of bounded length, without control characters; most often all empty."""
+    if not any(column) and set(map(type, column)) == {str}:
+        return
+    try:
+        fits = max(map(len, column)) <= chars_max and not _UNFIT.search("".join(column))
+    except TypeError:
+        fits = False
+    if not fits:
+        for index, value in enumerate(column):
+            if not isinstance(value, str) or len(value) > chars_max or _UNFIT.search(value):
+                problem = f"a string of at most {chars_max} characters without control characters is expected"
+                raise InvalidEvent(f"{problem}, {show(value)} given", f"events[{index}].{name}")
+
+
+def _check_attributes(attributes: Mapping[str, str], where: str) -> None:
+    if len(attributes) > ATTRIBUTES_MAX:
+        raise InvalidEvent(f"{len(attributes)} attributes given, at most {ATTRIBUTES_MAX} are allowed", where)
+    for name, value in attributes.items():
+        if not isinstance(name, str) or not ATTRIBUTE_NAME.fullmatch(name):
+            raise InvalidEvent(f"an attribute's name fits {ATTRIBUTE_NAME.pattern}, {show(name)} given", where)
+        if name in _RESERVED_ATTRIBUTES:
+            raise InvalidEvent(f"{name} is a field of its own, not an attribute", where)
+        if not isinstance(value, str) or len(value) > ATTRIBUTE_CHARS_MAX or _UNFIT.search(value):
+            problem = f"a string of at most {ATTRIBUTE_CHARS_MAX} characters without control characters is expected"
+            raise InvalidEvent(f"{problem}, {show(value)} given", f"{where}.{name}")
+
+
+def _total_bytes(
+    data: Sequence[bytes],
+    envelopes: Sequence[bytes],
+    types: Sequence[str],
+    tags: Sequence[tuple[str, ...]],
+    ids: Sequence[str],
+    sources: Sequence[str],
+    attributes: Sequence[Mapping[str, str]],
+    group_keys: Sequence[str],
+) -> int:
+    total = METADATA_BYTES * len(data)
+    for column in (data, envelopes, types, ids, sources, group_keys, list(chain.from_iterable(tags))):
+        total += sum(map(len, column))
+    if any(attributes):
+        total += sum(len(name) + len(value) for mapping in attributes for name, value in mapping.items())
+    return total

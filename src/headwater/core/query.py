@@ -1,0 +1,89 @@
+"""Queries: which events a reader or a decision asks about (DCB "StreamQuery", today "Query").
+
+A query is a disjunction of items; an item is (types: any of) AND (tags: all of). A query tag without a colon is a
+key: it matches every tag of that key and the bare tag itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .errors import InvalidQuery
+from .event import tag_key
+from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, check_query_tag, check_type
+
+
+@dataclass(frozen=True, slots=True)
+class QueryItem:
+    """(type is one of `types`, or any if empty) AND (all of `tags` are there). At least one of the two is given."""
+
+    types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+    def matches(self, type: str, tags: Iterable[str]) -> bool:
+        """Whether an event of that type with those tags matches."""
+        if self.types and type not in self.types:
+            return False
+        present = set(tags)
+        keys = {tag_key(tag) for tag in present}
+        return all(tag in present or (":" not in tag and tag in keys) for tag in self.tags)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Any of `items`; `items` = None is every event, which is said explicitly with `Query.all()`."""
+
+    items: tuple[QueryItem, ...] | None
+
+    @staticmethod
+    def all() -> Query:
+        """The query that matches every event."""
+        return ALL
+
+    @staticmethod
+    def of(*items: QueryItem) -> Query:
+        """The disjunction of `items`, checked.
+
+        Raises InvalidQuery: no item, an item with neither types nor tags, a malformed type or tag, too many of them.
+        """
+        if not items:
+            raise InvalidQuery("a query needs at least one item; to ask for every event say so explicitly", "items")
+        if len(items) > QUERY_ITEMS_MAX:
+            raise InvalidQuery(f"{len(items)} items given, at most {QUERY_ITEMS_MAX} are allowed", "items")
+        for number, item in enumerate(items):
+            _check_item(item, f"items[{number}]")
+        return Query(tuple(QueryItem(_distinct(item.types), _distinct(item.tags)) for item in items))
+
+    @staticmethod
+    def where(*, types: Sequence[str] = (), tags: Sequence[str] = ()) -> Query:
+        """A query of one item: `Query.where(types=["OrderPlaced"], tags=["order:17"])`."""
+        return Query.of(QueryItem(tuple(types), tuple(tags)))
+
+    def matches(self, type: str, tags: Iterable[str]) -> bool:
+        """Whether an event of that type with those tags matches any item."""
+        if self.items is None:
+            return True
+        present = tuple(tags)
+        return any(item.matches(type, present) for item in self.items)
+
+
+ALL = Query(None)
+
+
+def _check_item(item: QueryItem, where: str) -> None:
+    if not item.types and not item.tags:
+        raise InvalidQuery("an item needs types or tags; one with neither would match every event", where)
+    terms = len(item.types) + len(item.tags)
+    if terms > QUERY_TERMS_MAX:
+        raise InvalidQuery(f"{terms} types and tags given, at most {QUERY_TERMS_MAX} are allowed", where)
+    for number, type in enumerate(item.types):
+        if fault := check_type(type):
+            raise InvalidQuery(fault, f"{where}.types[{number}]")
+    for number, tag in enumerate(item.tags):
+        if fault := check_query_tag(tag):
+            raise InvalidQuery(fault, f"{where}.tags[{number}]")
+
+
+def _distinct(terms: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(set(terms)))

@@ -1,0 +1,73 @@
+"""A log's settings. `partitions` and `partition_by` are fixed at creation; the rest may change later."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .errors import InvalidLogName, InvalidSettings
+from .limits import APPEND_BYTES_MAX, PARTITIONS_MAX, TAG_KEY, show
+
+LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+
+def check_log_name(name: str) -> str:
+    """The name itself, if a log may have it. Raises InvalidLogName. Names that start with `$` are the server's own."""
+    if not LOG_NAME.fullmatch(name):
+        raise InvalidLogName(f"{show(name)} does not fit {LOG_NAME.pattern}", "name")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What a log promises to keep and what it takes.
+
+    Retention never passes a registered reliable consumer. With none of the three retention settings, everything is
+    kept for ever.
+    """
+
+    partitions: int = 1
+    """How many, from 1 to 1024; fixed at creation."""
+    partition_by: str = ""
+    """How events without group key find their partition: "" (round robin per call), "source", "subject", or
+    "tag:KEY". Fixed at creation."""
+    retention_ms: int | None = None
+    """Events older than that may be trimmed."""
+    retention_bytes: int | None = None
+    """The oldest segments over that total may be trimmed."""
+    retention_until_acknowledged: bool = False
+    """Events that every registered consumer has acknowledged may be trimmed; with no consumer, none."""
+    event_bytes_max: int = 1024 * 1024
+    """The largest event taken, data and envelope together."""
+    id_horizon: int | None = None
+    """Ids are unique over so many newest events; None = over all that are retained."""
+    keeps_history: bool = True
+    """Whether conditions stay exact over trimmed events (their postings are kept)."""
+    consumer_age_ms_max: int | None = None
+    """A consumer that was not heard of for so long is unregistered; None = never."""
+
+    def __post_init__(self) -> None:
+        _between("partitions", self.partitions, 1, PARTITIONS_MAX)
+        _between("event_bytes_max", self.event_bytes_max, 1024, APPEND_BYTES_MAX)
+        for name in ("retention_ms", "retention_bytes", "id_horizon", "consumer_age_ms_max"):
+            if (value := getattr(self, name)) is not None:
+                _between(name, value, 1, 10**18)
+        for name in ("retention_until_acknowledged", "keeps_history"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidSettings(f"{getattr(self, name)!r} given, true or false is allowed", name)
+        kind, _, key = str(self.partition_by).partition(":")
+        if self.partition_by not in ("", "source", "subject") and not (kind == "tag" and TAG_KEY.fullmatch(key)):
+            allowed = 'the empty string, "source", "subject" or "tag:KEY"'
+            raise InvalidSettings(f"{self.partition_by!r} given, allowed: {allowed}", "partition_by")
+
+    def check_change(self, new: LogSettings) -> None:
+        """Raises InvalidSettings if `new` changes what is fixed at creation."""
+        for name in ("partitions", "partition_by"):
+            old_value, new_value = getattr(self, name), getattr(new, name)
+            if old_value != new_value:
+                raise InvalidSettings(f"fixed at creation as {old_value!r}, {new_value!r} given", name)
+
+
+def _between(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidSettings(f"{value!r} given, a whole number from {low} to {high} is allowed", name)

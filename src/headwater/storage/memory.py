@@ -1,0 +1,367 @@
+"""The reference: logs in memory, short and obviously right. The model for the tests of every other log.
+
+Linear in everything; no durability. For tests and for trying things out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+from ..core.condition import AppendCondition, ConditionFailure
+from ..core.consumer import Consumer
+from ..core.errors import (
+    AppendConditionFailed,
+    Closed,
+    ConditionNeedsTrimmedEvents,
+    DuplicateEventId,
+    EventLogError,
+    InvalidPosition,
+    LogExists,
+    LogNotFound,
+    PositionOfOtherIncarnation,
+    PositionTrimmed,
+    SequenceExhausted,
+    StateConflict,
+)
+from ..core.event import SequencedEvent
+from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
+from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, LocalLog, LogInfo, LogStatistics, Page
+from ..core.query import Query
+from ..core.settings import LogSettings, check_log_name
+from ..core.store import StateEntry, StateStore
+from .consumers import ConsumerRegistry
+from .partitioner import Partitioner
+
+
+def wall_clock_ms() -> int:
+    """ms since 1970 UTC."""
+    return time.time_ns() // 1_000_000
+
+
+class MemoryLog(LocalLog):
+    """A log in a list."""
+
+    def __init__(
+        self,
+        name: str = "memory",
+        settings: LogSettings | None = None,
+        *,
+        state: StateStore | None = None,
+        floor: int = 0,
+        clock: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.name = name
+        self.settings = settings or LogSettings()
+        self._incarnation = uuid.uuid4().hex
+        self._floor = floor
+        """Numbers up to this one were issued by earlier logs of this name."""
+        self._events: list[SequencedEvent] = []
+        """All that ever was in the log; those below `_first_retained` only count for conditions."""
+        self._first_retained = floor + 1
+        self._head = floor
+        self._recorded_at = 0
+        self._created_at = clock()
+        self._clock = clock
+        self._partitioner = Partitioner(self.settings)
+        self._watchers: dict[object, Callable[[], None]] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+        self._statistics = LogStatistics()
+        self._registry = ConsumerRegistry(state or MemoryState(), self._incarnation, self.head, clock)
+
+    def submit(self, request: AppendRequest) -> None:
+        """See LocalLog."""
+        with self._lock:
+            if self._closed:
+                raise Closed(self.name)
+            try:
+                request.result = self._append(request)
+                self._statistics.appends += 1
+                self._statistics.events_appended += request.columns.count
+            except EventLogError as error:
+                request.error = error
+            watchers = list(self._watchers.values())
+        request.deliver([request])
+        for wake in watchers:
+            wake()
+
+    def _append(self, request: AppendRequest) -> AppendResult:
+        columns = request.columns
+        if stored := self._stored_block(columns):
+            return stored
+        if request.condition is not None:
+            self._check_condition(request.condition)
+        first, last = self._head + 1, self._head + columns.count
+        if last > SEQUENCE_NUMBER_MAX:
+            raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
+        self._recorded_at = max(self._clock(), self._recorded_at)
+        partitions = self._partitioner.assign(columns, request.partition)
+        self._events += map(
+            SequencedEvent,
+            range(first, last + 1),
+            [self._recorded_at] * columns.count,
+            partitions,
+            columns.types,
+            columns.data,
+            columns.tags,
+            columns.ids,
+            columns.sources,
+            columns.attributes,
+            columns.group_keys,
+            columns.envelopes,
+            columns.encodings,
+        )
+        self._head = last
+        return AppendResult(first, last)
+
+    def _stored_block(self, columns: EventColumns) -> AppendResult | None:
+        """Where these very events are stored already. Raises DuplicateEventId if only some ids are there."""
+        horizon = self.settings.id_horizon
+        lowest = max(self._first_retained, self._head - horizon + 1 if horizon else 0)
+        stored = {(event.source, event.id): event for event in self._events if event.sequence_number >= lowest}
+        keys = list(zip(columns.sources, columns.ids, strict=True))
+        for index, key in enumerate(keys):
+            if key in keys[:index]:
+                raise DuplicateEventId(key[1], key[0], None, index)
+        found = [stored.get(key) for key in keys]
+        if not any(found):
+            return None
+        first = found[0].sequence_number if found[0] else 0
+        for index, event in enumerate(found):
+            given = (first + index, columns.types[index], columns.data[index], columns.tags[index])
+            if event is None or given != (event.sequence_number, event.type, event.data, event.tags):
+                index, known = next((index, event) for index, event in enumerate(found) if event is not None)
+                raise DuplicateEventId(known.id, known.source, known.sequence_number, index)
+        return AppendResult(first, first + columns.count - 1, was_stored=True)
+
+    def _check_condition(self, condition: AppendCondition) -> None:
+        query, after = condition.fail_if_events_match, condition.after
+        known_from = self._floor + 1 if self.settings.keeps_history else self._first_retained
+        known = [event for event in self._events if event.sequence_number >= known_from]
+        forgets = known_from > self._floor + 1
+        if forgets and after < known_from - 1:
+            raise ConditionNeedsTrimmedEvents(after, known_from)
+        matching = [event.sequence_number for event in known if query.matches(event.type, event.tags)]
+        newer = [number for number in matching if number > after]
+        if newer:
+            reason = ConditionFailure.NEWER_MATCH if after else ConditionFailure.NO_MATCH_EXPECTED
+            raise AppendConditionFailed(reason, newer[0], after)
+        if condition.requires_match and not matching:
+            if forgets:
+                raise ConditionNeedsTrimmedEvents(after, known_from)
+            raise AppendConditionFailed(ConditionFailure.NO_MATCH_FOUND, None, after)
+
+    def read_page(
+        self,
+        query: Query,
+        after: int,
+        *,
+        upto: int | None = None,
+        backwards: bool = False,
+        partition: int | None = None,
+        limit: int = PAGE_EVENTS,
+        bytes_max: int = PAGE_BYTES,
+    ) -> Page:
+        """See LocalLog."""
+        with self._lock:
+            head, lowest = self._head, self._first_retained
+            if backwards:
+                bound = max(upto or 0, lowest)
+                numbers = range(min(after - 1, head), bound - 1, -1)
+            else:
+                bound = max(min(head if upto is None else upto, head), after)
+                numbers = range(max(after + 1, lowest), bound + 1)
+            events: list[SequencedEvent] = []
+            size = 0
+            for number in numbers:
+                event = self._events[number - self._floor - 1]
+                if partition not in (None, event.partition) or not query.matches(event.type, event.tags):
+                    continue
+                if len(events) == limit or size >= bytes_max:
+                    return Page(events, events[-1].sequence_number, head, False)
+                events.append(event)
+                size += len(event.data) + len(event.envelope)
+            return Page(events, bound, head, True)
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See LocalLog."""
+        token = object()
+        self._watchers[token] = wake
+        return lambda: (self._watchers.pop(token, None), None)[1]
+
+    def head(self) -> int:
+        """See EventLog."""
+        return self._head
+
+    def check_position(self, position: int) -> None:
+        """See LocalLog."""
+        if 1 < position <= self._floor:
+            raise PositionOfOtherIncarnation(position, self._incarnation, self._floor + 1)
+        if position < self._first_retained and self._first_retained > self._floor + 1:
+            raise PositionTrimmed(position, self._first_retained)
+
+    def sequence_number_at(self, recorded_at: int) -> int:
+        """See LocalLog."""
+        with self._lock:
+            for event in self._retained():
+                if event.recorded_at >= recorded_at:
+                    return event.sequence_number
+            return self._head + 1
+
+    def info(self) -> LogInfo:
+        """See EventLog."""
+        with self._lock:
+            retained = self._retained()
+            counts = [0] * self.settings.partitions
+            for event in retained:
+                counts[event.partition] += 1
+            return LogInfo(
+                self.name,
+                self._incarnation,
+                self.settings,
+                self._head,
+                self._first_retained,
+                len(retained),
+                sum(len(event.data) + len(event.envelope) for event in retained),
+                self._created_at,
+                tuple(counts),
+            )
+
+    @property
+    def is_closed(self) -> bool:
+        """See LocalLog."""
+        return self._closed
+
+    def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
+        """See EventLog."""
+        return self._registry.register(owner, component, after)
+
+    def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
+        """See EventLog."""
+        return self._registry.acknowledge(owner, component, sequence_number, epoch)
+
+    def reset_consumer(self, owner: str, component: str, after: int) -> Consumer:
+        """See EventLog."""
+        return self._registry.reset(owner, component, after)
+
+    def unregister_consumer(self, owner: str, component: str) -> None:
+        """See EventLog."""
+        self._registry.unregister(owner, component)
+
+    def consumers(self) -> list[Consumer]:
+        """See EventLog."""
+        return self._registry.all()
+
+    def trim(self, below: int) -> int:
+        """See EventLog."""
+        with self._lock:
+            if not 0 <= below <= self._head + 1:
+                raise InvalidPosition(f"{below} given, 0 to {self._head + 1} (the head + 1) is allowed", "below")
+            lowest = self._registry.lowest_acknowledged()
+            bound = below if lowest is None else min(below, lowest + 1)
+            self._first_retained = max(self._first_retained, bound)
+            return self._first_retained
+
+    def change(self, settings: LogSettings) -> None:
+        """New settings. Raises InvalidSettings for what is fixed at creation."""
+        self.settings.check_change(settings)
+        self.settings = settings
+
+    def close(self) -> None:
+        """Take and serve nothing any more; wake whoever waits."""
+        self._closed = True
+        for wake in list(self._watchers.values()):
+            wake()
+
+    def _retained(self) -> list[SequencedEvent]:
+        return self._events[self._first_retained - self._floor - 1 :]
+
+
+class MemoryStore:
+    """Logs by name, in memory."""
+
+    def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:
+        self.state: StateStore = MemoryState()
+        self._logs: dict[str, MemoryLog] = {}
+        self._floors: dict[str, int] = {}
+        self._clock = clock
+
+    def create(self, name: str, settings: LogSettings | None = None) -> MemoryLog:
+        """See LogStore."""
+        check_log_name(name)
+        if (log := self._logs.get(name)) is not None:
+            if settings not in (None, log.settings):
+                raise LogExists(name)
+            return log
+        floor = self._floors.get(name, 0)
+        self._logs[name] = MemoryLog(name, settings, state=self.state, floor=floor, clock=self._clock)
+        return self._logs[name]
+
+    def open(self, name: str) -> MemoryLog:
+        """See LogStore."""
+        if name not in self._logs:
+            raise LogNotFound(name)
+        return self._logs[name]
+
+    def names(self) -> list[str]:
+        """See LogStore."""
+        return sorted(self._logs)
+
+    def change(self, name: str, settings: LogSettings) -> MemoryLog:
+        """See LogStore."""
+        log = self.open(name)
+        log.change(settings)
+        return log
+
+    def delete(self, name: str) -> None:
+        """See LogStore."""
+        log = self.open(name)
+        log.close()
+        self._floors[name] = log.head()
+        del self._logs[name]
+
+    def close(self) -> None:
+        """See LogStore."""
+        for log in self._logs.values():
+            log.close()
+
+
+class MemoryState:
+    """A StateStore in a dictionary."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str], StateEntry] = {}
+        self._lock = threading.Lock()
+
+    def get(self, kind: str, key: str) -> StateEntry | None:
+        """See StateStore."""
+        return self._entries.get((kind, key))
+
+    def put(self, kind: str, key: str, value: bytes, expected_version: int | None = None) -> int:
+        """See StateStore."""
+        with self._lock:
+            version = self._expect(kind, key, expected_version) + 1
+            self._entries[kind, key] = StateEntry(value, version)
+            return version
+
+    def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
+        """See StateStore."""
+        with self._lock:
+            self._expect(kind, key, expected_version)
+            return self._entries.pop((kind, key), None) is not None
+
+    def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
+        """See StateStore."""
+        with self._lock:
+            found = sorted((k, e) for (its_kind, k), e in self._entries.items() if its_kind == kind)
+        return ((key, entry) for key, entry in found if key.startswith(prefix))
+
+    def _expect(self, kind: str, key: str, expected_version: int | None) -> int:
+        entry = self._entries.get((kind, key))
+        version = entry.version if entry else 0
+        if expected_version not in (None, version):
+            raise StateConflict(kind, key, expected_version or 0, version)
+        return version
