@@ -7,12 +7,12 @@ sees few types and the same tags again and again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from .errors import InvalidEvent, TooLarge
-from .event import Encoding, Event
+from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
 
 if TYPE_CHECKING:
@@ -89,11 +89,10 @@ def check_append(events: Sequence[Event], settings: LogSettings) -> EventColumns
     _check_labels("id", ids, ID_CHARS_MAX)
     _check_labels("source", sources, SOURCE_CHARS_MAX)
     _check_labels("group_key", group_keys, GROUP_KEY_CHARS_MAX)
-    if any(attributes):
+    if any(mapping is not NO_ATTRIBUTES for mapping in attributes):
         for index, mapping in enumerate(attributes):
             _check_attributes(mapping, f"events[{index}].attributes")
-    if set(encodings) > {Encoding.DATA, Encoding.AMQP}:
-        raise InvalidEvent("encoding must be Encoding.DATA or Encoding.AMQP", "events")
+    _check_encodings(encodings)
     if "" in ids:
         fresh = iter(uuid7s(ids.count("")))
         ids = tuple(id or next(fresh) for id in ids)
@@ -156,29 +155,44 @@ def _check_sizes(data: Sequence[bytes], envelopes: Sequence[bytes], allowed: int
 def _check_texts(name: str, column: Sequence[str], check: Callable[[str], str | None], seen: set[str]) -> None:
     try:
         unknown = set(column) - seen
-    except TypeError:
-        unknown = set(map(str, column))
-    for value in unknown:
-        if fault := check(value):
-            raise InvalidEvent(fault, f"events[{column.index(value)}].{name}")
+    except TypeError:  # something that is not even hashable, and so no string
+        unknown = set()
+        _raise_first_fault(name, column, check)
+    if any(map(check, unknown)):
+        _raise_first_fault(name, column, check)
     if len(seen) > _SEEN_MAX:
         seen.clear()
     seen |= unknown
 
 
+def _raise_first_fault(name: str, column: Sequence[str], check: Callable[[str], str | None]) -> None:
+    for index, value in enumerate(column):
+        if fault := check(value):
+            raise InvalidEvent(fault, f"events[{index}].{name}")
+
+
 def _check_tags(column: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     try:
         unknown = set(chain.from_iterable(column)) - _seen_tags
-    except TypeError:
-        raise InvalidEvent("tags are a tuple of strings", "events") from None
-    for tag in unknown:
-        if fault := check_tag(tag):
-            index = next(i for i, tags in enumerate(column) if tag in tags)
-            raise InvalidEvent(fault, f"events[{index}].tags[{list(column[index]).index(tag)}]")
+        ordered = tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
+    except TypeError:  # something that is no collection, or not even hashable
+        unknown, ordered = set(), ()
+        _raise_first_tag_fault(column)
+    if any(map(check_tag, unknown)):
+        _raise_first_tag_fault(column)
     if len(_seen_tags) > _SEEN_MAX:
         _seen_tags.clear()
     _seen_tags.update(unknown)
-    return tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
+    return ordered
+
+
+def _raise_first_tag_fault(column: Sequence[tuple[str, ...]]) -> None:
+    for index, tags in enumerate(column):
+        if not isinstance(tags, Collection) or isinstance(tags, str):
+            raise InvalidEvent(f"tags are a tuple of strings, {show(tags)} given", f"events[{index}].tags")
+        for place, tag in enumerate(tags):
+            if fault := check_tag(tag):
+                raise InvalidEvent(fault, f"events[{index}].tags[{place}]")
 
 
 def _sorted_tags(tags: tuple[str, ...], index: int) -> tuple[str, ...]:
@@ -186,7 +200,7 @@ def _sorted_tags(tags: tuple[str, ...], index: int) -> tuple[str, ...]:
     if type(tags) is tuple and (count < 2 or (count == 2 and tags[0] < tags[1])):
         return tags
     if isinstance(tags, str):
-        raise InvalidEvent("tags are a tuple of strings, not one string", f"events[{index}].tags")
+        raise InvalidEvent(f"tags are a tuple of strings, {show(tags)} given", f"events[{index}].tags")
     if count > TAGS_MAX:
         raise InvalidEvent(f"{count} tags given, at most {TAGS_MAX} are allowed", f"events[{index}].tags")
     return tuple(sorted(set(tags)))
@@ -207,7 +221,21 @@ def _check_labels(name: str, column: Sequence[str], chars_max: int) -> None:
                 raise InvalidEvent(f"{problem}, {show(value)} given", f"events[{index}].{name}")
 
 
+def _check_encodings(column: Sequence[Encoding]) -> None:
+    try:
+        fit = set(column) <= {Encoding.DATA, Encoding.AMQP}
+    except TypeError:
+        fit = False
+    if not fit:
+        for index, value in enumerate(column):
+            if value not in (Encoding.DATA, Encoding.AMQP):
+                problem = f"an encoding is Encoding.DATA or Encoding.AMQP, {show(value)} given"
+                raise InvalidEvent(problem, f"events[{index}].encoding")
+
+
 def _check_attributes(attributes: Mapping[str, str], where: str) -> None:
+    if not isinstance(attributes, Mapping):
+        raise InvalidEvent(f"attributes are a mapping of strings to strings, {show(attributes)} given", where)
     if len(attributes) > ATTRIBUTES_MAX:
         raise InvalidEvent(f"{len(attributes)} attributes given, at most {ATTRIBUTES_MAX} are allowed", where)
     for name, value in attributes.items():
