@@ -7,12 +7,12 @@ sees few types and the same tags again and again.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from .errors import InvalidEvent, TooLarge
-from .event import Encoding, Event
+from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
 
 if TYPE_CHECKING:
@@ -92,10 +92,9 @@ def check_append(events: Sequence[Event], settings: LogSettings) -> EventColumns
     size += _check_labels("id", ids, ID_CHARS_MAX)
     size += _check_labels("source", sources, SOURCE_CHARS_MAX)
     size += _check_labels("group_key", group_keys, GROUP_KEY_CHARS_MAX)
-    if any(attributes):
+    if any(mapping is not NO_ATTRIBUTES for mapping in attributes):
         size += sum(_check_attributes(each, f"events[{index}].attributes") for index, each in enumerate(attributes))
-    if set(encodings) > {Encoding.DATA, Encoding.AMQP}:
-        raise InvalidEvent("encoding must be Encoding.DATA or Encoding.AMQP", "events")
+    _check_encodings(encodings)
     if "" in ids:
         fresh = iter(uuid7s(ids.count("")))
         ids = tuple(id or next(fresh) for id in ids)
@@ -159,13 +158,19 @@ def _check_sizes(data: Sequence[bytes], envelopes: Sequence[bytes], allowed: int
 def _check_types(column: Sequence[str]) -> int:
     try:
         unknown = set(column) - _seen_types
-    except TypeError:
-        unknown = {value for value in column if not isinstance(value, str)}
-    for value in unknown:
-        if fault := check_type(value):
-            raise InvalidEvent(fault, f"events[{column.index(value)}].type")
+    except TypeError:  # something that is not even hashable, and so no string
+        unknown = set()
+        _raise_first_fault(column)
+    if any(map(check_type, unknown)):
+        _raise_first_fault(column)
     _remember(_seen_types, unknown)
     return sum(map(len, column))
+
+
+def _raise_first_fault(column: Sequence[str]) -> None:
+    for index, value in enumerate(column):
+        if fault := check_type(value):
+            raise InvalidEvent(fault, f"events[{index}].type")
 
 
 def _check_tags(column: Sequence[tuple[str, ...]]) -> tuple[tuple[tuple[str, ...], ...], int]:
@@ -173,16 +178,24 @@ def _check_tags(column: Sequence[tuple[str, ...]]) -> tuple[tuple[tuple[str, ...
     try:
         flat = list(chain.from_iterable(column))
         unknown = set(flat) - _seen_tags
+        ordered = tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
         are_plain = _PLAIN_TAGS.fullmatch("\n".join(unknown) + "\n") and "".join(unknown).isprintable()
-    except TypeError:
-        raise InvalidEvent("tags are a tuple of strings", "events") from None
-    if not are_plain:
-        for tag in unknown:
-            if fault := check_tag(tag):
-                index = next(i for i, tags in enumerate(column) if tag in tags)
-                raise InvalidEvent(fault, f"events[{index}].tags[{list(column[index]).index(tag)}]")
+        if not are_plain and any(map(check_tag, unknown)):
+            _raise_first_tag_fault(column)
+    except TypeError:  # something that is no collection, or not even hashable, or no string
+        _raise_first_tag_fault(column)
+        raise
     _remember(_seen_tags, unknown)
-    return tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)]), sum(map(len, flat))
+    return ordered, sum(map(len, flat))
+
+
+def _raise_first_tag_fault(column: Sequence[tuple[str, ...]]) -> None:
+    for index, tags in enumerate(column):
+        if not isinstance(tags, Collection) or isinstance(tags, str):
+            raise InvalidEvent(f"tags are a tuple of strings, {show(tags)} given", f"events[{index}].tags")
+        for place, tag in enumerate(tags):
+            if fault := check_tag(tag):
+                raise InvalidEvent(fault, f"events[{index}].tags[{place}]")
 
 
 def _sorted_tags(tags: tuple[str, ...], index: int) -> tuple[str, ...]:
@@ -190,7 +203,7 @@ def _sorted_tags(tags: tuple[str, ...], index: int) -> tuple[str, ...]:
     if type(tags) is tuple and (count < 2 or (count == 2 and tags[0] < tags[1])):
         return tags
     if isinstance(tags, str):
-        raise InvalidEvent("tags are a tuple of strings, not one string", f"events[{index}].tags")
+        raise InvalidEvent(f"tags are a tuple of strings, {show(tags)} given", f"events[{index}].tags")
     if count > TAGS_MAX:
         raise InvalidEvent(f"{count} tags given, at most {TAGS_MAX} are allowed", f"events[{index}].tags")
     return tuple(sorted(set(tags)))
@@ -219,7 +232,21 @@ def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
     raise AssertionError("a column is unfit, but none of its values")
 
 
+def _check_encodings(column: Sequence[Encoding]) -> None:
+    try:
+        fit = set(column) <= {Encoding.DATA, Encoding.AMQP}
+    except TypeError:
+        fit = False
+    if not fit:
+        for index, value in enumerate(column):
+            if value not in (Encoding.DATA, Encoding.AMQP):
+                problem = f"an encoding is Encoding.DATA or Encoding.AMQP, {show(value)} given"
+                raise InvalidEvent(problem, f"events[{index}].encoding")
+
+
 def _check_attributes(attributes: Mapping[str, str], where: str) -> int:
+    if not isinstance(attributes, Mapping):
+        raise InvalidEvent(f"attributes are a mapping of strings to strings, {show(attributes)} given", where)
     if len(attributes) > ATTRIBUTES_MAX:
         raise InvalidEvent(f"{len(attributes)} attributes given, at most {ATTRIBUTES_MAX} are allowed", where)
     for name, value in attributes.items():

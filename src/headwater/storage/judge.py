@@ -62,7 +62,7 @@ class LogJudge:
         self._index, self._settings, self._extent, self._statistics = index, settings, extent, statistics
         self._frame_at = frame_at
         self._id_seed = id_seed
-        self._recorded_at = recorded_at
+        self._recorded_at = self._clock_read = recorded_at
         self._clock = clock
         self._partitioner = Partitioner(settings())
         self._in_flight: deque[tuple[int, int, list[EventColumns]]] = deque()
@@ -73,12 +73,13 @@ class LogJudge:
     def next_recorded_at(self) -> int:
         """See sequencer.Judge."""
         now = self._clock()
-        if now < self._recorded_at - 1000:
+        if now < self._clock_read:
             self._statistics.clock_steps += 1
-            if self._statistics.clock_steps == 1:
-                logger.warning("the clock went back %d ms; events keep the last time", self._recorded_at - now)
-        self._recorded_at = max(now, self._recorded_at)
-        return self._recorded_at
+            logger.warning(
+                "the clock went back %d ms; events keep the last time until it catches up", self._clock_read - now
+            )
+        self._clock_read = now
+        return max(now, self._recorded_at)
 
     def judge(self, request: AppendRequest, first: int, partitions: list[int]) -> AppendResult:
         """See sequencer.Judge."""
@@ -100,6 +101,7 @@ class LogJudge:
 
     def applied(self, frame: EncodedFrame, groups: list[EventColumns]) -> None:
         """See sequencer.Judge."""
+        self._recorded_at = frame.recorded_at
         self._in_flight.append((frame.first, frame.last, groups))
         self._group.clear()
         while self._in_flight and len(self._in_flight) > 1 and self._frame_at(self._in_flight[0][1]) is not None:
