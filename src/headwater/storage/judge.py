@@ -23,7 +23,6 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from .frame import EncodedFrame, Frame
 from .framelog import FrameLog
-from .ids import Hashes
 from .index import Index
 from .matching import first_match
 from .partitioner import Partitioner
@@ -145,7 +144,7 @@ class LogJudge:
     def _has_match(self, query: Query, low: int, high: int) -> bool:
         return first_match(self._index.pieces(low, high), query) is not None
 
-    def _stored_block(self, columns: EventColumns, hashes: Hashes, head: int) -> AppendResult | None:
+    def _stored_block(self, columns: EventColumns, hashes: list[int], head: int) -> AppendResult | None:
         """Where these very events are stored; None if none of the ids is. Raises DuplicateEventId."""
         if columns.count > 1 and len(set(columns.ids)) != columns.count:
             self._check_repeats(columns)
@@ -153,8 +152,7 @@ class LogJudge:
             return None
         horizon = self._settings().id_horizon
         lowest = max(self._extent.first_retained, head - horizon + 1 if horizon else 0)
-        wanted = hashes.tolist()
-        found = [self._find(wanted[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
+        found = [self._find(hashes[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
         known = [(index, number) for index, number in enumerate(found) if number is not None]
         if not known:
             return None

@@ -87,6 +87,8 @@ class Sequencer:
         self._name = name
         self._frame_log, self._judge, self._statistics, self._publish = frame_log, judge, statistics, publish
         self._epoch = epoch
+        self._nonce = secrets.randbits(62)
+        """Tells this writer's frames from everybody else's."""
         self._waiting_bytes_max = waiting_bytes_max
         self._fatal = fatal or _abort
         self._inbox: SimpleQueue[object] = SimpleQueue()
@@ -210,7 +212,8 @@ class Sequencer:
                 request.error = error
         frame = None
         if passed:
-            chain = Chain(self._epoch, self._last_crc, self.durable_head, secrets.randbits(63))
+            self._nonce += 1
+            chain = Chain(self._epoch, self._last_crc, self.durable_head, self._nonce)
             frame = encode(passed, partitions, self._applied_head + 1, recorded_at, chain)
             self._judge.applied(frame, passed)
             self._applied_head, self._last_crc = frame.last, frame.crc
