@@ -51,10 +51,10 @@ def test_logs_consumers_requests_and_refusals_are_shown() -> None:
     assert found["headwater_log_head", ("orders",)] == 5
     assert found["headwater_log_appends_total", ("orders",)] == 1
     assert found["headwater_log_events_appended_total", ("orders",)] == 5
-    assert found["headwater_consumer_lag_events", ("orders", "spark", "archiver")] == 3
-    assert found["headwater_consumer_lag_seconds", ("orders", "spark", "archiver")] == 1.0
-    assert found["headwater_consumer_lag_events", ("orders", "bob", "done")] == 0
-    assert found["headwater_consumer_lag_seconds", ("orders", "bob", "done")] == 0.0
+    assert found["headwater_consumer_lag_events", ("archiver", "orders", "spark")] == 3
+    assert found["headwater_consumer_lag_seconds", ("archiver", "orders", "spark")] == 1.0
+    assert found["headwater_consumer_lag_events", ("done", "orders", "bob")] == 0
+    assert found["headwater_consumer_lag_seconds", ("done", "orders", "bob")] == 0.0
     assert found["headwater_refusals_total", ("wrong",)] == 3
     assert found["headwater_http_requests_total", ("GET", "/logs/{log}", "200")] == 1
     assert found["headwater_http_request_seconds_count", ("GET", "/logs/{log}")] == 1

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from .. import __version__, dcb
-from ..core.errors import InvalidSettings
+from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from .accounts import AccountDirectory
@@ -67,22 +67,28 @@ def open_store(config: Config) -> LogStore:
 def create_logs(store: LogStore, logs: Mapping[str, Mapping[str, object]]) -> None:
     """Create the logs that are not there, and impose the given settings on those that are; others stay as they are.
 
+    A damaged log is told, and does not keep the server from serving the others.
     Raises InvalidConfiguration where a setting was fixed at creation.
     """
     present = set(store.names())
     for name, given in logs.items():
-        if name not in present:
-            store.create(name, LogSettings(**given))  # type: ignore[arg-type]  # checked when they were read
-            continue
-        if not given:
-            continue
-        settings = store.open(name).settings
-        wanted = replace(settings, **given)  # type: ignore[arg-type]
         try:
-            if wanted != settings:
-                store.change(name, wanted)
-        except InvalidSettings as error:
-            raise InvalidConfiguration(error.problem, f"logs.{name}.{error.where}") from None
+            if name not in present:
+                store.create(name, LogSettings(**given))  # type: ignore[arg-type]  # checked when they were read
+            elif given:
+                _impose(store, name, given)
+        except StorageCorrupted as error:
+            logger.error("log is damaged", extra=fields(log=name, problem=error))
+
+
+def _impose(store: LogStore, name: str, given: Mapping[str, object]) -> None:
+    settings = store.open(name).settings
+    wanted = replace(settings, **given)  # type: ignore[arg-type]
+    try:
+        if wanted != settings:
+            store.change(name, wanted)
+    except InvalidSettings as error:
+        raise InvalidConfiguration(error.problem, f"logs.{name}.{error.where}") from None
 
 
 class Server:
