@@ -103,7 +103,14 @@ def change(path: Path, offset: int, content: bytes) -> None:
         file.write(content)
 
 
-def fill(log: StoredLog, count: int, *, per_call: int = 1, data: bytes = b"", tags: Callable[[int], Sequence[str]] = lambda _: ()) -> None:  # noqa: E501
+def fill(
+    log: StoredLog,
+    count: int,
+    *,
+    per_call: int = 1,
+    data: bytes = b"",
+    tags: Callable[[int], Sequence[str]] = lambda _: (),
+) -> None:
     """Append so many events with ids `1`, `2`, ..., so many per call."""
     start = log.head() + 1
     for first in range(start, start + count, per_call):

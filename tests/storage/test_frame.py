@@ -16,7 +16,9 @@ from headwater.storage.frame import FORMAT_VERSION, HEADER_BYTES, BadFrame, Chai
 
 from .builders import CHAIN, columns, content, decoded, encoded, event
 
-characters = st.characters(min_codepoint=0xA0, exclude_categories=["Cs"]) | st.characters(min_codepoint=0x20, max_codepoint=0x7E)
+characters = st.characters(min_codepoint=0xA0, exclude_categories=["Cs"]) | st.characters(
+    min_codepoint=0x20, max_codepoint=0x7E
+)
 texts = st.text(characters, max_size=12)
 tags = st.lists(
     st.one_of(
@@ -132,7 +134,9 @@ def test_a_frame_that_is_cut_short_anywhere_is_noticed() -> None:
             Frame(memoryview(whole[:length] + bytes(len(whole) - length)), 0).verify()
 
 
-@pytest.mark.parametrize(("version", "required"), [(FORMAT_VERSION + 1, 0), (FORMAT_VERSION, 1), (FORMAT_VERSION, 1 << 15)])
+@pytest.mark.parametrize(
+    ("version", "required"), [(FORMAT_VERSION + 1, 0), (FORMAT_VERSION, 1), (FORMAT_VERSION, 1 << 15)]
+)
 def test_what_needs_an_unknown_feature_is_refused_by_name(version: int, required: int) -> None:
     rest = bytearray(content(encoded([event()])))[8:]
     struct.pack_into("<HH", rest, 8, version, required)

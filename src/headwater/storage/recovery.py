@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from ..core.errors import StorageUnavailable
@@ -38,15 +39,17 @@ def open_segments(
 
     Raises StorageCorrupted, StorageUnavailable (a frame of a newer format).
     """
-    segments = [Segment(path, log_id) for path in segment_paths(directory)]
-    for segment in segments[:-1]:
-        find_places(segment, index_directory, lost)
-    if segments:
-        newest = segments[-1]
-        if clean is not None and clean.segment == newest.path.name and _ends_so(newest, clean):
-            return segments
-        recover(newest, known_durable, lost, disk)
-    return segments
+    with ExitStack() as opened:  # a log that cannot be opened leaves no file open
+        segments = [opened.enter_context(closing(Segment(path, log_id))) for path in segment_paths(directory)]
+        for segment in segments[:-1]:
+            find_places(segment, index_directory, lost)
+        if segments:
+            newest = segments[-1]
+            is_clean = clean is not None and clean.segment == newest.path.name and _ends_so(newest, clean)
+            if not is_clean:
+                recover(newest, known_durable, lost, disk)
+        opened.pop_all()
+        return segments
 
 
 def find_places(segment: Segment, index_directory: Path, lost: Ranges) -> None:

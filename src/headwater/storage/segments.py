@@ -58,10 +58,13 @@ class Segment:
         self.first = int(path.stem)
         self.reset()
         try:
+            if not self.size:
+                raise self.corrupted("the file is empty")
             self.buffer = memoryview(mmap.mmap(self.fd, self.size, prot=mmap.PROT_READ))
             self._check_header(log_id)
-        except ValueError:
-            raise self.corrupted("the file is empty") from None
+        except BaseException:
+            self.close()
+            raise
 
     def reset(self) -> None:
         """Know of no frame."""
@@ -128,8 +131,9 @@ class Segment:
 
     def close(self) -> None:
         """Close the file; the map goes when the last reader lets go of it."""
-        os.close(self.fd)
-        self.fd = -1
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     def _check_header(self, log_id: bytes) -> None:
         if self.size < SEGMENT_HEADER_BYTES:
@@ -160,6 +164,8 @@ class SegmentLog:
         self._directory, self._log_id, self._disk, self._reserve = directory, log_id, disk, reserve_bytes
         self._segments: tuple[Segment, ...] = tuple(segments)
         self._floor = floor
+        self._replacing = threading.Lock()
+        """Held while `_segments` is replaced: the writer adds to it, trimming takes from it."""
         self._preparing: threading.Thread | None = None
         (directory / PREPARED).unlink(missing_ok=True)
 
@@ -179,7 +185,7 @@ class SegmentLog:
     @property
     def recorded_at(self) -> int:
         """Of the last frame; 0 if there is none."""
-        return max((segment.recorded_at for segment in self._segments[-2:]), default=0)
+        return next((segment.recorded_at for segment in reversed(self._segments) if segment.events), 0)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -211,21 +217,25 @@ class SegmentLog:
                         yield frame
 
     def locate(self, number: int) -> tuple[Segment, int] | None:
-        """The segment and frame index of the first event numbered at least so; None above the head."""
+        """The segment and frame index of the first event numbered at least so; None above the head.
+
+        Raises StorageCorrupted.
+        """
         segments = self._segments
         position = bisect_right(segments, number, key=lambda segment: segment.first) - 1
         for segment in segments[max(position, 0) :]:
             if segment.last < number:
                 continue
             index = max(segment.index_of(number), 0)
-            following = segment.firsts[index + 1] - 1 if index + 1 < len(segment.firsts) else segment.last
-            return (segment, index if number <= following else index + 1)
+            in_gap = segment.frame(index).last < number  # of lost events
+            return (segment, index + 1 if in_gap else index)
         return None
 
     def trim(self, below: int) -> None:
         """Unlink the segments of which every event is numbered below that; the one in use stays."""
-        gone = [segment for segment in self._segments[:-1] if segment.last < below]
-        self._segments = self._segments[len(gone) :]
+        with self._replacing:
+            gone = [segment for segment in self._segments[:-1] if segment.last < below]
+            self._segments = self._segments[len(gone) :]
         for segment in gone:
             segment.path.unlink(missing_ok=True)
             segment.close()
@@ -281,11 +291,13 @@ class SegmentLog:
         path = self._directory / segment_name(frame.first)
         os.rename(prepared, path)
         sync_directory(self._directory)
-        kept = self._segments
-        if kept and not kept[-1].events:  # too small for its first frame: the rename took its place
-            kept[-1].close()
-            kept = kept[:-1]
-        self._segments = (*kept, Segment(path, self._log_id))
+        begun = Segment(path, self._log_id)
+        with self._replacing:
+            kept = self._segments
+            if kept and not kept[-1].events:  # too small for its first frame: the rename took its place
+                kept[-1].close()
+                kept = kept[:-1]
+            self._segments = (*kept, begun)
 
     def _next_size(self) -> int:
         if not self._segments:
