@@ -18,7 +18,7 @@ from .consumers import ConsumerRegistry
 from .disk import Disk
 from .judge import Extent, LogJudge
 from .loading import load_index
-from .meta import CleanStop, read_meta
+from .meta import CleanStop, Meta, read_meta
 from .postings import PARTITION, write_postings
 from .reader import Bounds, Reader
 from .recovery import open_segments
@@ -78,6 +78,20 @@ class StoredLog(LocalLog):
             disk=disk,
             reserve_bytes=reserve_bytes,
         )
+        try:
+            self._load(meta, clock, waiting_bytes_max, fatal)
+        except BaseException:
+            self.frames.close()
+            raise
+        self._watchers: dict[object, Callable[[], None]] = {}
+        self._change = threading.RLock()
+        """Held while META, settings or the set of files change."""
+        self._is_closed = False
+
+    def _load(
+        self, meta: Meta, clock: Callable[[], int], waiting_bytes_max: int, fatal: Callable[[str], None] | None
+    ) -> None:
+        """Load the index, and make what works on it. Raises StorageCorrupted."""
         origin = self._origin()
         self._extent = Extent(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
         self._extent.gaps = tuple(sorted([*meta.voids, *meta.lost]))
@@ -106,10 +120,6 @@ class StoredLog(LocalLog):
             waiting_bytes_max=waiting_bytes_max,
             fatal=fatal,
         )
-        self._watchers: dict[object, Callable[[], None]] = {}
-        self._change = threading.RLock()
-        """Held while META, settings or the set of files change."""
-        self._is_closed = False
 
     def submit(self, request: AppendRequest) -> None:
         """See LocalLog."""
