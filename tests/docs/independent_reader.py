@@ -18,21 +18,23 @@ def read_log(directory: Path) -> Iterator[dict[str, Any]]:
     """All events of a log directory, in order. Raises ValueError where something is not as documented."""
     for path in sorted((directory / "log").glob("*.log")):
         content = path.read_bytes()
-        magic, version, _, _, first, crc = struct.unpack("<8sII16sQ20xI", content[:SEGMENT_HEADER])
+        magic, version, _, _, first, seed, crc = struct.unpack("<8sII16sQI16xI", content[:SEGMENT_HEADER])
         if magic != b"HWSEGMNT" or version != 1 or crc != crc32c(content[:60]) or first != int(path.stem):
             raise ValueError(f"{path}: the header is not as documented")
         at = SEGMENT_HEADER
         while content[at : at + 8].strip(b"\0"):
             (length,) = struct.unpack_from("<Q", content, at + 8)
-            yield from read_frame(content[at : at + length])
+            yield from read_frame(content[at : at + length], seed)
             at += length
 
 
-def read_frame(frame: bytes) -> Iterator[dict[str, Any]]:
+def read_frame(frame: bytes, seed: int) -> Iterator[dict[str, Any]]:
     """The events of one frame."""
     magic, crc, length, version, required, _, _, count, _, first = struct.unpack_from("<4sIQHHHHIIQ", frame)
     (recorded_at,) = struct.unpack_from("<q", frame, 72)
-    if magic != b"HWF1" or length != len(frame) or length < FRAME_HEADER_MIN or length % 8 or crc != crc32c(frame[8:]):
+    if magic != b"HWF1" or length != len(frame) or length < FRAME_HEADER_MIN or length % 8:
+        raise ValueError("there is no frame")
+    if crc != crc32c(frame[8:], seed):
         raise ValueError("the frame is not whole")
     if version != 1 or required:
         raise ValueError(f"version {version}, required features {required:#x}: use a newer reader")
@@ -73,9 +75,9 @@ def read_frame(frame: bytes) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def crc32c(content: bytes) -> int:
-    """CRC32C, bit by bit prepared, byte by byte done."""
-    crc = 0xFFFFFFFF
+def crc32c(content: bytes, seed: int = 0) -> int:
+    """CRC32C, bit by bit prepared, byte by byte done; continued from that of something before it, if there is a seed."""
+    crc = seed ^ 0xFFFFFFFF
     for byte in content:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
     return crc ^ 0xFFFFFFFF
