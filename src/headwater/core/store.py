@@ -24,6 +24,9 @@ class LogStore(Protocol):
     def names(self) -> list[str]:
         """All logs, in order of name."""
 
+    def opened(self) -> list[LocalLog]:
+        """The logs that are open at the moment, in order of name; opens none."""
+
     def change(self, name: str, settings: LogSettings) -> LocalLog:
         """Give a log new settings. Raises LogNotFound, InvalidSettings."""
 
