@@ -6,7 +6,7 @@ One wake of the loop per commit, whatever the number of appends that it answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from .condition import AppendCondition
 from .event import Event
@@ -40,7 +40,7 @@ class AsyncLog:
         self.log.submit(self.log.request(events, condition, partition, self._deliver, future))
         return await future
 
-    async def pages(self, query: Query, selection: Selection) -> AsyncIterator[Page]:
+    async def pages(self, query: Query, selection: Selection) -> AsyncGenerator[Page, None]:
         """The pages of a read; the loop runs between them."""
         for page in read_pages(self.log, query, selection):
             yield page
@@ -48,10 +48,11 @@ class AsyncLog:
 
     async def follow(
         self, after: int, query: Query = ALL, *, partition: int | None = None, idle_s: float | None = None
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncGenerator[Page, None]:
         """Pages from `after` on, for ever; ends when the log closes.
 
         A page without events tells that the cursor moved over what does not match, or that `idle_s` went by.
+        Whoever leaves off before the end closes it (`contextlib.aclosing`).
         """
         cursor = after
         while True:

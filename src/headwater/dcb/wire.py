@@ -9,7 +9,6 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType, field
 
 
-
 class TagPair(Struct, forbid_unknown_fields=True, gc=False):
     """A tag as an object, as the first PHP implementation of the seed writes it."""
 
@@ -63,9 +62,7 @@ class ConditionIn(Struct, forbid_unknown_fields=True):
 
     query: QueryIn | str | None = None
     expected_highest_sequence_number: int | str | None = None
-    expected_highest_sequence_number_camel: int | str | None = field(
-        default=None, name="expectedHighestSequenceNumber"
-    )
+    expected_highest_sequence_number_camel: int | str | None = field(default=None, name="expectedHighestSequenceNumber")
     fail_if_events_match: QueryIn | str | None = None
     fail_if_events_match_camel: QueryIn | str | None = field(default=None, name="failIfEventsMatch")
     after: int | None = None
@@ -96,15 +93,15 @@ class ReadIn(Struct, forbid_unknown_fields=True):
 class SettingsIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A log's settings, or a merge patch of them (RFC 7396): null stands for the default."""
 
-    partitions: int | None | UnsetType = UNSET
-    partition_by: str | None | UnsetType = UNSET
-    retention_ms: int | None | UnsetType = UNSET
-    retention_bytes: int | None | UnsetType = UNSET
-    retention_until_acknowledged: bool | None | UnsetType = UNSET
-    event_bytes_max: int | None | UnsetType = UNSET
-    id_horizon: int | None | UnsetType = UNSET
-    keeps_history: bool | None | UnsetType = UNSET
-    consumer_age_ms_max: int | None | UnsetType = UNSET
+    partitions: int | UnsetType | None = UNSET
+    partition_by: str | UnsetType | None = UNSET
+    retention_ms: int | UnsetType | None = UNSET
+    retention_bytes: int | UnsetType | None = UNSET
+    retention_until_acknowledged: bool | UnsetType | None = UNSET
+    event_bytes_max: int | UnsetType | None = UNSET
+    id_horizon: int | UnsetType | None = UNSET
+    keeps_history: bool | UnsetType | None = UNSET
+    consumer_age_ms_max: int | UnsetType | None = UNSET
 
 
 class RegisterIn(Struct, forbid_unknown_fields=True):
