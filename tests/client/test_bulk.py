@@ -70,4 +70,3 @@ def test_an_invalid_event_is_refused_with_its_place_and_nothing_after_it_goes_in
     with pytest.raises(InvalidEvent, match=r"^events\[42\]\.type: a type has 1 to 200 characters, 0 given"):
         append_all(log, events, batch_events=10)
     assert log.head() == 40
-

@@ -28,7 +28,6 @@ from ..core.errors import (
     InvalidInput,
     InvalidPosition,
     InvalidQuery,
-    InvalidSettings,
     LogExists,
     LogNotFound,
     Overloaded,
@@ -90,11 +89,6 @@ def _invalid_input(members: _Members) -> InvalidInput:
     problem = str(members["detail"]).removeprefix(f"{where}: ")
     kind = next((kind for pattern, kind in _INPUT_KINDS if pattern.match(where)), InvalidInput)
     return kind(problem, where)
-
-
-def _invalid_settings(members: _Members) -> InvalidInput:
-    error = _invalid_input(members)
-    return InvalidSettings(error.problem, error.where)
 
 
 def _too_large(members: _Members) -> InvalidInput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.errors import InvalidInput, InvalidLogName, InvalidSettings
 from ..core.log import LogInfo
 from ..core.settings import LogSettings, check_log_name
 from . import wire
@@ -54,14 +55,12 @@ class Server:
 
         Raises InvalidLogName, InvalidSettings, LogExists.
         """
-        body = b"" if settings is None else wire.encode(settings)
-        self._transport.call("PUT", f"/logs/{check_log_name(name)}", body, log=name)
+        self._settle("PUT", name, b"" if settings is None else wire.encode(settings))
         return self.log(name)
 
     def change(self, name: str, settings: LogSettings) -> LogInfo:
         """Give a log new settings. Raises LogNotFound, InvalidSettings."""
-        path = f"/logs/{check_log_name(name)}"
-        return wire.decode_info(self._transport.call("PATCH", path, wire.encode(settings), log=name))
+        return wire.decode_info(self._settle("PATCH", name, wire.encode(settings)))
 
     def delete(self, name: str) -> None:
         """Delete a log and all its events. Raises LogNotFound."""
@@ -76,3 +75,11 @@ class Server:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def _settle(self, method: str, name: str, settings: bytes) -> bytes:
+        try:
+            return self._transport.call(method, f"/logs/{check_log_name(name)}", settings, log=name)
+        except InvalidInput as error:
+            if isinstance(error, InvalidLogName):
+                raise
+            raise InvalidSettings(error.problem, error.where) from None
