@@ -171,3 +171,13 @@ def test_another_server_is_an_unexpected_answer() -> None:
         with connect(url, retry_s=0) as server, pytest.raises(UnexpectedAnswer, match="unexpected answer 404: oops"):
             server.logs()
         thread.join()
+
+
+def test_one_connection_carries_one_request_after_another(log: RemoteLog) -> None:
+    log.append([Event("A")])
+    (idle,) = log._transport._idle
+    log.head()
+    list(log.read())
+    with pytest.raises(errors.InvalidPosition):
+        log.trim(9)
+    assert list(log._transport._idle) == [idle]

@@ -105,7 +105,7 @@ class Connection:
 class _Answer:
     """An answer as it comes in; httptools calls the `on_` methods."""
 
-    __slots__ = ("has_head", "headers", "is_complete", "parser", "pieces")
+    __slots__ = ("has_head", "headers", "is_complete", "is_reusable", "parser", "pieces")
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
@@ -113,17 +113,14 @@ class _Answer:
         self.pieces: list[bytes] = []
         self.has_head = False
         self.is_complete = False
+        self.is_reusable = False
+        """Whether the connection may carry another request after this answer."""
         self.parser = httptools.HttpResponseParser(self)
 
     @property
     def status(self) -> int:
         """The status code."""
         return int(self.parser.get_status_code())
-
-    @property
-    def is_reusable(self) -> bool:
-        """Whether the connection may carry another request after this answer."""
-        return self.is_complete and bool(self.parser.should_keep_alive())
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser."""
@@ -138,5 +135,6 @@ class _Answer:
         self.pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """Called by the parser."""
+        """Called by the parser, which knows only now whether the connection is kept."""
         self.is_complete = True
+        self.is_reusable = bool(self.parser.should_keep_alive())
