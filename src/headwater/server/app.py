@@ -1,7 +1,7 @@
 """The server from start to end: the one place that brings the logs, the guard and the front ends together.
 
 Start: bind, answer health questions, open the logs, let requests in. Stop (SIGTERM or SIGINT): refuse what is new, let
-what runs finish, close the logs, which ends the subscriptions, and leave. A second signal ends the process at once;
+what runs finish, end the subscriptions, close the logs and leave. A second signal ends the process at once;
 what was acknowledged is on disk even so.
 """
 
@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from .. import __version__
-from ..core.errors import InvalidSettings
+from .. import __version__, dcb
+from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from .accounts import AccountDirectory
@@ -35,7 +35,7 @@ from .security import AccountGuard
 logger = logging.getLogger("headwater.server")
 
 STREAMS_END_S = 2.0
-"""How long subscriptions get to say goodbye after the logs have closed."""
+"""How long subscriptions get to say goodbye."""
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may hold the interpreter while another wants it: the event loop shares it with the committer."""
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -60,32 +60,35 @@ def open_store(config: Config) -> LogStore:
         return MemoryStore()
     from ..storage import Engine
 
-    return Engine(
-        config.data,
-        reserve_bytes=config.limits.disk_reserve_bytes,
-        admission_bytes=config.limits.admission_bytes,
-    )
+    limits = config.limits
+    return Engine(config.data, reserve_bytes=limits.disk_reserve_bytes, waiting_bytes_max=limits.waiting_bytes_max)
 
 
 def create_logs(store: LogStore, logs: Mapping[str, Mapping[str, object]]) -> None:
     """Create the logs that are not there, and impose the given settings on those that are; others stay as they are.
 
+    A damaged log is told, and does not keep the server from serving the others.
     Raises InvalidConfiguration where a setting was fixed at creation.
     """
     present = set(store.names())
     for name, given in logs.items():
-        if name not in present:
-            store.create(name, LogSettings(**given))  # type: ignore[arg-type]  # checked when they were read
-            continue
-        if not given:
-            continue
-        settings = store.open(name).settings
-        wanted = replace(settings, **given)  # type: ignore[arg-type]
         try:
-            if wanted != settings:
-                store.change(name, wanted)
-        except InvalidSettings as error:
-            raise InvalidConfiguration(error.problem, f"logs.{name}.{error.where}") from None
+            if name not in present:
+                store.create(name, LogSettings(**given))  # type: ignore[arg-type]  # checked when they were read
+            elif given:
+                _impose(store, name, given)
+        except StorageCorrupted as error:
+            logger.error("log is damaged", extra=fields(log=name, problem=error))
+
+
+def _impose(store: LogStore, name: str, given: Mapping[str, object]) -> None:
+    settings = store.open(name).settings
+    wanted = replace(settings, **given)  # type: ignore[arg-type]
+    try:
+        if wanted != settings:
+            store.change(name, wanted)
+    except InvalidSettings as error:
+        raise InvalidConfiguration(error.problem, f"logs.{name}.{error.where}") from None
 
 
 class Server:
@@ -107,18 +110,15 @@ class Server:
             await http.start()
             ending.push_async_callback(http.stop)
             store = await asyncio.to_thread(open_store, config)
-            ending.push_async_callback(self._close, store)
-            self._gate.open(self._front_ends(store, has_tls=tls is not None))
+            ending.push_async_callback(asyncio.to_thread, store.close)
+            data = self._open(store, has_tls=tls is not None)
+            ending.callback(data.close)
             _tune_interpreter()
             for line in lines:
                 self._announce(line)
             logger.info("started", extra=fields(version=__version__, data=config.data, logs=len(store.names())))
             await stop.wait()
-            logger.info("stopping", extra=fields(requests=self._gate.requests, streams=self._gate.streams))
-            self._gate.stop()
-            http.refuse_connections()
-            if not await self._gate.requests_finished(config.limits.stop_ms / 1000):
-                logger.warning("requests cut off", extra=fields(requests=self._gate.requests))
+            await self._drain(http, data)
         logger.info("stopped")
 
     def unready(self) -> str | None:
@@ -130,14 +130,25 @@ class Server:
             return f"the disk is full: {free} bytes are free, {reserve} are kept in reserve"
         return None
 
-    def _front_ends(self, store: LogStore, *, has_tls: bool) -> Application:
-        from .. import dcb
-
+    def _open(self, store: LogStore, *, has_tls: bool) -> dcb.Application:
+        """Let requests in, once the configured logs are there and it is settled who may do what."""
         create_logs(store, self._config.logs)
         guard = self._guard(store, has_tls=has_tls)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes)
         data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
-        return by_room({METRICS.strip("/"): Metrics(guard, collector)}, data)
+        self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector)}, data))
+        return data
+
+    async def _drain(self, http: HttpServer, data: dcb.Application) -> None:
+        """Refuse what is new, end subscriptions, and let what runs finish."""
+        logger.info("stopping", extra=fields(requests=self._gate.requests, streams=self._gate.streams))
+        self._gate.stop()
+        http.refuse_connections()
+        data.stop()
+        if not await self._gate.requests_finished(self._config.limits.stop_ms / 1000):
+            logger.warning("requests cut off", extra=fields(requests=self._gate.requests))
+        await self._gate.streams_finished(STREAMS_END_S)
+        await http.stop()
 
     def _guard(self, store: LogStore, *, has_tls: bool) -> AccountGuard:
         config = self._config
@@ -158,17 +169,19 @@ class Server:
     def _free_bytes(self) -> int | None:
         return None if self._config.storage == "memory" else shutil.disk_usage(self._config.data).free
 
-    async def _close(self, store: LogStore) -> None:
-        await asyncio.to_thread(store.close)
-        await self._gate.streams_finished(STREAMS_END_S)
-
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:
-    """An ASGI application that sends a request to the room of the first segment of its path."""
+    """An ASGI application that sends a request to the room of the first segment of its path.
+
+    What belongs to no room goes to `otherwise`, but for WebSockets, which are refused.
+    """
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         room = scope["path"][1:].partition("/")[0]
-        await rooms.get(room, otherwise)(scope, receive, send)
+        if room not in rooms and scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": "no WebSocket is served here"})
+        else:
+            await rooms.get(room, otherwise)(scope, receive, send)
 
     return dispatch
 

@@ -49,9 +49,9 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "user": Entry("users", "user", "Add, list and remove users."),
     },
     "Data directory": {
-        "check": Entry("storage", "check", "Verify every checksum, and the index against the log."),
-        "backup": Entry("storage", "backup", "Copy a data directory, served or not."),
-        "restore": Entry("storage", "restore", "Make a data directory from a backup."),
+        "check": Entry("storage", "check", "Verify a data directory, or a backup, on which no server runs."),
+        "backup": Entry("storage", "backup", "Copy a data directory to TARGET, whether a server runs on it or not."),
+        "restore": Entry("storage", "restore", "Make the data directory DIR from a BACKUP."),
     },
 }
 """All commands, by the section of the help that shows them."""

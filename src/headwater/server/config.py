@@ -62,9 +62,9 @@ class Tls:
 class Limits:
     """What the server takes on at once, and when it stops taking."""
 
-    admission_bytes: Annotated[
-        int, Described(byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, over all logs")
-    ] = 256 * MIB
+    waiting_bytes_max: Annotated[
+        int, Described(byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503")
+    ] = 64 * MIB
     disk_reserve_bytes: Annotated[
         int, Described(byte_count(0, 1024 * GIB), "free disk space below which appends are refused")
     ] = 256 * MIB

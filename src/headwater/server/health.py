@@ -7,13 +7,12 @@ as there are users.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import json
 from collections.abc import Callable
 from http import HTTPStatus
 
-from ..core.access import Credentials, Guard, Unauthenticated
+from ..core.access import Guard, Unauthenticated
+from ..dcb.host import credentials_of
 from .gate import Receive, Scope, Send
 from .metrics import CONTENT_TYPE, ServerCollector, scrape
 
@@ -51,33 +50,14 @@ class Metrics:
         if not await _is_get(scope, send):
             return
         try:
-            await self._guard.authenticate(credentials(scope), (scope.get("client") or ("",))[0])
+            header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+            await self._guard.authenticate(credentials_of(header), (scope.get("client") or ("",))[0])
         except Unauthenticated as error:
             challenge = ("www-authenticate", 'Basic realm="headwater", charset="UTF-8"')
             await _problem(send, HTTPStatus.UNAUTHORIZED, str(error), challenge)
             return
         body = await asyncio.to_thread(scrape, self._collector)
         await _answer(send, HTTPStatus.OK, CONTENT_TYPE, body)
-
-
-def credentials(scope: Scope) -> Credentials | None:
-    """What the Authorization header shows (RFC 7617 Basic, RFC 6750 Bearer); None where there is none.
-
-    A header that is neither is shown as credentials that nobody has.
-    """
-    header = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
-    scheme, _, rest = header.partition(" ")
-    if not header:
-        return None
-    if scheme.lower() == "bearer":
-        return Credentials("", rest.strip())
-    if scheme.lower() != "basic":
-        return Credentials("", "")
-    try:
-        name, _, password = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        return Credentials("", "")
-    return Credentials(name, password)
 
 
 async def _is_get(scope: Scope, send: Send) -> bool:

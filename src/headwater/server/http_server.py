@@ -59,7 +59,7 @@ class HttpServer:
             listener.close()
 
     async def stop(self) -> None:
-        """Close what is idle, give answers under way a moment, and end."""
+        """Close what is idle, give answers under way a moment, and end. May be called again."""
         assert self._task is not None
         self._server.should_exit = True
         await self._task

@@ -313,7 +313,7 @@ class MemoryStore:
         """See LogStore."""
         return sorted(self._logs)
 
-    def opened(self) -> list[LocalLog]:
+    def opened(self) -> list[MemoryLog]:
         """See LogStore."""
         return [self._logs[name] for name in self.names()]
 

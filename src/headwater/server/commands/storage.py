@@ -8,11 +8,15 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ..values import show_bytes
+from ..values import BYTE_UNITS
 from .options import config_option, load_config, setting_options
+
+if TYPE_CHECKING:
+    from ...storage import BackupReport
 
 DAMAGED = 5
 """The exit code of a check that found something; see `server.cli`."""
@@ -23,18 +27,24 @@ directory = click.Path(path_type=Path)
 
 
 @click.command(epilog="Example: headwater check --data /var/lib/headwater --json")
+@click.option(
+    "--accept-loss", "lost", metavar="LOG", help="Give up the damaged events of LOG, for ever, so that it opens again."
+)
 @json_option
 @config_option
 @setting_options("data")
-def check(as_json: bool, file: Path | None, **flags: object) -> None:
-    """Verify a data directory.
+def check(lost: str | None, as_json: bool, file: Path | None, **flags: object) -> None:
+    """Verify a data directory, or a backup, on which no server runs.
 
     Reads everything: the checksum of every frame, the order of the numbers, and the index against the log. Changes
-    nothing. Exits with 0 if everything is sound, with 5 if not.
+    nothing, unless a loss is accepted. Exits with 0 if everything is sound, with 5 if not.
     """
-    from ...storage import check_directory
+    from ...storage import accept_loss, check_directory
 
     config = load_config(file, flags)
+    if lost is not None:
+        for first, last in accept_loss(config.data, lost):
+            click.echo(f"{lost}: events {first} to {last} are given up", err=True)
     with _progress("checking") as progress:
         report = check_directory(config.data, progress)
     if as_json:
@@ -44,8 +54,8 @@ def check(as_json: bool, file: Path | None, **flags: object) -> None:
             state = "sound" if not log.problems else f"{len(log.problems)} problems"
             extent = f"{log.events} events, {log.frames} frames, {log.segments} segments, {_size(log.bytes)}"
             click.echo(f"{log.name}: {state} ({extent})")
-            for problem in log.problems:
-                click.echo(f"  {problem}")
+            for finding in (*log.problems, *log.notes):
+                click.echo(f"  {finding}")
         click.echo(f"{config.data} is {'sound' if report.is_sound else 'damaged'}")
     if not report.is_sound:
         click.get_current_context().exit(DAMAGED)
@@ -66,7 +76,7 @@ def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> N
     config = load_config(file, flags)
     with _progress("copying") as progress:
         report = copy(config.data, target, progress)
-    _tell(as_json, f"{config.data} is backed up in {target}", report.logs, report.files, report.bytes)
+    _tell(as_json, f"{config.data} is backed up in {target}", report)
 
 
 @click.command(epilog="Example: headwater restore /mnt/backup/2026-01-31 /var/lib/headwater")
@@ -83,14 +93,14 @@ def restore(source: Path, target: Path, as_json: bool) -> None:
 
     with _progress("copying") as progress:
         report = copy(source, target, progress)
-    _tell(as_json, f"{target} is restored from {source}", report.logs, report.files, report.bytes)
+    _tell(as_json, f"{target} is restored from {source}", report)
 
 
-def _tell(as_json: bool, sentence: str, logs: int, files: int, size: int) -> None:
+def _tell(as_json: bool, sentence: str, report: BackupReport) -> None:
     if as_json:
-        click.echo(json.dumps({"logs": logs, "files": files, "bytes": size}))
+        click.echo(json.dumps(asdict(report)))
     else:
-        click.echo(f"{sentence}: {logs} logs, {files} files, {_size(size)}")
+        click.echo(f"{sentence}: {len(report.logs)} logs, {report.files} files, {_size(report.bytes)}")
 
 
 @contextlib.contextmanager
@@ -119,7 +129,6 @@ def _progress(verb: str) -> Iterator[Progress | None]:
 
 def _size(count: int) -> str:
     for unit in ("GiB", "MiB", "KiB"):
-        size = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}[unit]
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return show_bytes(count)
+        if count >= BYTE_UNITS[unit]:
+            return f"{count / BYTE_UNITS[unit]:.1f} {unit}"
+    return f"{count} B"

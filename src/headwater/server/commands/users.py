@@ -9,12 +9,11 @@ import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from ...core.errors import EventLogError, InvalidInput, StateConflict
-from ...core.store import StateStore
 from ..accounts import (
     KIND,
     Account,
@@ -30,6 +29,9 @@ from ..accounts import (
 from ..config import Config
 from ..values import toml
 from .options import config_option, load_config, setting_options
+
+if TYPE_CHECKING:
+    from ...storage import SqliteState
 
 
 class UserExists(EventLogError):
@@ -113,6 +115,7 @@ def add(
         with _state(config) as state:
             try:
                 state.put(KIND, name, encode_account(account), None if replace else 0)
+                state.flush()
             except StateConflict:
                 raise UserExists(name) from None
         click.echo(f"user {name} may {', '.join(map(show_grant, its_grants))}", err=True)
@@ -153,6 +156,7 @@ def remove(name: str, file: Path | None, **flags: object) -> None:
     with _state(config) as state:
         if not state.delete(KIND, name):
             raise UserNotFound(name, config.data)
+        state.flush()
         has_users = bool(config.users) or any(True for _ in state.items(KIND))
     click.echo(f"user {name} is removed", err=True)
     if not has_users:
@@ -176,10 +180,11 @@ class _Row(NamedTuple):
 
 
 @contextlib.contextmanager
-def _state(config: Config) -> Iterator[StateStore]:
+def _state(config: Config) -> Iterator[SqliteState]:
     if config.storage == "memory":
         raise InvalidInput("memory is set, but users are kept in a data directory; put them into the file", "storage")
-    from ...storage.state import STATE_NAME, SqliteState
+    from ...storage import SqliteState
+    from ...storage.engine import STATE_NAME
 
     config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.closing(SqliteState(config.data / STATE_NAME)) as state:
