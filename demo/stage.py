@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
+from rich.padding import Padding
 
 from headwater.client import RemoteLog, Server, connect
 
@@ -51,7 +52,7 @@ class Stage:
 
     def say(self, text: str) -> None:
         """A line of the story."""
-        self.console.print(f"  {text}")
+        self.console.print(Padding.indent(text, 2))
 
     def curtain(self) -> None:
         """The story was told to its end: from here on, `keeps` counts."""

@@ -29,6 +29,11 @@ def test_terms_join_into_items_and_items_are_alternatives() -> None:
     )
 
 
+def test_json_is_taken_as_well() -> None:
+    assert parse_query('{"items": [{"types": ["A"]}, {"tags": ["x:1"]}]}') == parse_query("type=A or tag=x:1")
+    assert parse_query(' {"all": true}') == Query.all()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -36,6 +41,8 @@ def test_terms_join_into_items_and_items_are_alternatives() -> None:
         ("tag=a or", r"items\[1\]"),
         ("order:17", "'order:17' given"),
         ("type='A", "No closing quotation"),
+        ('{"items": [{"type": "A"}]}', "unknown field `type`"),
+        ('{"all": false}', "is expected"),
         ("tag=:x", r"items\[0\]\.tags\[0\]"),
     ],
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ..core.event import SequencedEvent
 from ..core.query import Query
+from ..formats import envelope
 from . import wire
 from .connection import ConnectionLost
 from .transport import PASSING, Attempts, Stream, Transport
@@ -59,7 +60,7 @@ class RemoteReading:
             if not lines:
                 return ()
             self._attempts.succeeded()
-            if events := self._taken(wire.decode_events(lines)):
+            if events := self._taken(envelope.decode_events(lines)):
                 return events
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from ..core.event import SequencedEvent
 from ..core.log import PAGE_EVENTS
 from ..core.query import Query
 from ..core.subscription import Subscription
+from ..formats import envelope
 from . import wire
 from .connection import ConnectionLost
 from .eventstream import EventStreamParser
@@ -107,7 +108,7 @@ class RemoteSubscription(Subscription):
             texts = [message.data for message in messages if message.data and (message.id or 0) > self.cursor]
             self.cursor = max([self.cursor, *(message.id for message in messages if message.id is not None)])
             if texts:
-                return [wire.decode_event(text) for text in texts]
+                return [envelope.decode_event(text) for text in texts]
         raise ConnectionLost("the subscription ended")
 
     def _drop_stream(self) -> None:

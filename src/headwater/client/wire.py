@@ -5,38 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import Struct, field
 
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
-from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
 from ..core.limits import EventColumns
 from ..core.log import AppendResult, LogInfo
 from ..core.query import Query
-
-
-class EventJson(Struct, omit_defaults=True, gc=False):
-    """An event, as it is appended and read. Data that is UTF-8 is a string, other data is base64."""
-
-    type: str
-    data: str | UnsetType = UNSET
-    data_base64: bytes | UnsetType = UNSET
-    tags: tuple[str, ...] = ()
-    id: str = ""
-    source: str = ""
-    attributes: dict[str, str] | UnsetType = UNSET
-    group_key: str = ""
-    envelope_base64: bytes | UnsetType = UNSET
-    encoding: str = "data"
-
-
-class EnvelopeJson(Struct, omit_defaults=True, gc=False):
-    """A stored event: the event, and what the log added. `partition` is there where the log has several."""
-
-    event: EventJson
-    sequence_number: int
-    recorded_at: int
-    partition: int = 0
+from ..formats.envelope import EventJson, event_json
 
 
 class _Appended(Struct, gc=False):
@@ -85,8 +61,6 @@ decode_names = msgspec.json.Decoder(_Names).decode
 decode_info = msgspec.json.Decoder(LogInfo).decode
 decode_consumer = msgspec.json.Decoder(Consumer).decode
 decode_consumers = msgspec.json.Decoder(_Consumers).decode
-_envelope = msgspec.json.Decoder(EnvelopeJson)
-_query = msgspec.json.Decoder(dict[str, Any])
 
 
 def append_body(columns: EventColumns, condition: AppendCondition | None, partition: int | None) -> bytes:
@@ -107,32 +81,6 @@ def append_body(columns: EventColumns, condition: AppendCondition | None, partit
     )
     strict = None if condition is None or not condition.requires_match else False
     return encode(_AppendBody(events, _condition_json(condition) if condition else None, partition, strict))
-
-
-def event_json(
-    type: str,
-    data: bytes,
-    tags: tuple[str, ...],
-    id: str,
-    source: str,
-    attributes: Any,
-    group_key: str,
-    envelope: bytes,
-    encoding: Encoding,
-) -> EventJson:
-    """An event's fields, in the order of `core.Event`, as JSON has them."""
-    event = EventJson(type, UNSET, UNSET, tags, id, source, UNSET, group_key)
-    try:
-        event.data = data.decode()
-    except UnicodeDecodeError:
-        event.data_base64 = data
-    if attributes:
-        event.attributes = dict(attributes)
-    if envelope:
-        event.envelope_base64 = envelope
-    if encoding:
-        event.encoding = encoding.name.lower()
-    return event
 
 
 def append_result(body: bytes) -> AppendResult:
@@ -166,53 +114,3 @@ def _condition_json(condition: AppendCondition) -> dict[str, Any]:
     if condition.requires_match:  # only the first draft's form can say so
         return {"query": query, "expected_highest_sequence_number": condition.after}
     return {"failIfEventsMatch": query, "after": condition.after}
-
-
-def decode_events(lines: bytes) -> list[SequencedEvent]:
-    """The events of whole NDJSON lines."""
-    return [_sequenced(envelope) for envelope in _envelope.decode_lines(lines)]
-
-
-def decode_event(text: bytes) -> SequencedEvent:
-    """The event of one envelope."""
-    return _sequenced(_envelope.decode(text))
-
-
-def encode_event(event: SequencedEvent) -> bytes:
-    """The envelope of a stored event, as the server gives it."""
-    return encode(EnvelopeJson(event_json(*event[3:]), event.sequence_number, event.recorded_at, event.partition))
-
-
-def producer_event(event: EventJson) -> Event:
-    """The event that was described so."""
-    data = event.data_base64 if isinstance(event.data_base64, bytes) else (event.data or "").encode()
-    return Event(
-        event.type,
-        data,
-        tuple(event.tags),
-        event.id,
-        event.source,
-        event.attributes or NO_ATTRIBUTES,
-        event.group_key,
-        event.envelope_base64 or b"",
-        Encoding[event.encoding.upper()],
-    )
-
-
-def _sequenced(envelope: EnvelopeJson) -> SequencedEvent:
-    event = envelope.event
-    data = event.data
-    return SequencedEvent(
-        envelope.sequence_number,
-        envelope.recorded_at,
-        envelope.partition,
-        event.type,
-        data.encode() if isinstance(data, str) else event.data_base64 or b"",
-        event.tags,
-        event.id,
-        event.source,
-        event.attributes or NO_ATTRIBUTES,
-        event.group_key,
-        event.envelope_base64 or b"",
-        Encoding.DATA if event.encoding == "data" else Encoding.AMQP,
-    )

@@ -4,12 +4,15 @@
     item  = term ("and"? term)*
     term  = "type=" TYPE | "tag=" TAG
 
-Several types in an item: any of them. Several tags: all of them. A term with spaces is quoted as in a shell.
+Several types in an item: any of them. Several tags: all of them. A term with spaces is quoted as in a shell. The JSON
+of `/logs` is taken as well: `{"items": [{"types": ["OrderPlaced"], "tags": ["order:17"]}]}`.
 """
 
 from __future__ import annotations
 
 import shlex
+
+import msgspec
 
 from ..core.errors import InvalidQuery
 from ..core.limits import show
@@ -18,6 +21,8 @@ from ..core.query import ALL, Query, QueryItem
 
 def parse_query(text: str) -> Query:
     """The query that a text says. Raises InvalidQuery, with the word that does not fit."""
+    if text.lstrip().startswith("{"):
+        return _from_json(text)
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -44,6 +49,28 @@ def format_query(query: Query) -> str:
     if query.items is None:
         return "all"
     return " or ".join(" ".join(map(shlex.quote, _terms(item))) for item in query.items)
+
+
+def _from_json(text: str) -> Query:
+    try:
+        said = msgspec.json.decode(text, type=_QueryJson)
+    except msgspec.MsgspecError as error:
+        raise InvalidQuery(f"{error}", "query") from None
+    if said.all is True and said.items is None:
+        return ALL
+    if said.all is not None or said.items is None:
+        raise InvalidQuery('{"items": [...]} or {"all": true} is expected', "query")
+    return Query.of(*(QueryItem(item.types, item.tags) for item in said.items))
+
+
+class _ItemJson(msgspec.Struct, forbid_unknown_fields=True):
+    types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+class _QueryJson(msgspec.Struct, forbid_unknown_fields=True):
+    items: list[_ItemJson] | None = None
+    all: bool | None = None
 
 
 def _terms(item: QueryItem) -> list[str]:
