@@ -2,11 +2,10 @@ import threading
 import time
 
 import pytest
+from tests.client.served_memory import ServedMemory
 
 from headwater.client import RemoteLog, connect
 from headwater.core import Event, LogSettings, Query, errors
-
-from .conftest import ServedMemory
 
 
 def numbers(events) -> list[int]:

@@ -35,8 +35,8 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "read": Entry("events", "read", "Read the events of a log."),
         "tail": Entry("events", "tail", "Show the newest events, and follow."),
         "query": Entry("events", "query", "Count what matches: how many, of which types, since when."),
-        "import": Entry("transfer", "import_", "Load a file of events into a log."),
-        "export": Entry("transfer", "export", "Write the events of a log into a file."),
+        "import": Entry("importing", "import_", "Load a file of events into a log."),
+        "export": Entry("exporting", "export", "Write the events of a log into a file."),
     },
     "Logs (on a server)": {
         "logs": Entry("logs", "logs", "List, create, change, trim and delete logs."),
