@@ -53,6 +53,11 @@ def test_ids_that_are_missing_are_derived_from_source_and_line() -> None:
     assert [event.source for event in first] == ["file", "file", "shop"]
 
 
+def test_without_a_source_missing_ids_stay_missing() -> None:
+    (event,) = ndjson_events([b'{"type":"A"}'])
+    assert (event.id, event.source) == ("", "")
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

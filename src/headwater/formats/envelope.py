@@ -102,10 +102,10 @@ _line = msgspec.json.Decoder(_Line)
 _bare_event = msgspec.json.Decoder(_BareEvent)
 
 
-def ndjson_events(lines: Iterable[bytes], source: str) -> Iterator[Event]:
+def ndjson_events(lines: Iterable[bytes], source: str | None = None) -> Iterator[Event]:
     """The events of lines, each an envelope as `headwater read --json` writes it, or the event alone.
 
-    An event without id gets one derived from `source`, which becomes its source unless it has one, and from its line.
+    With a `source`, an event without id gets one derived from its line, and that source unless it names its own.
     Raises InvalidInput, with the line.
     """
     for number, line in enumerate(lines, 1):
@@ -115,7 +115,7 @@ def ndjson_events(lines: Iterable[bytes], source: str) -> Iterator[Event]:
             event = producer_event(_described(line))
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidInput) as error:
             raise InvalidInput(str(error), f"line {number}") from None
-        if not event.id:
+        if source is not None and not event.id:
             its_source = event.source or source
             event = event._replace(id=derived_id(its_source, number, line.decode().strip()), source=its_source)
         yield event

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -63,7 +63,7 @@ def append(
     source: str,
     attributes: tuple[str, ...],
     group_key: str,
-    events: BinaryIO | None,
+    events: IO[bytes] | None,
     fail_if_match: str | None,
     after: int,
     partition: int | None,
@@ -77,7 +77,7 @@ def append(
     if (type is None) == (events is None):
         raise click.UsageError("give --type and the rest of one event, or --events FILE")
     if events is not None:
-        given = list(ndjson_events(events, "stdin" if events.name == "<stdin>" else events.name))
+        given = list(ndjson_events(events))
     else:
         assert type is not None
         payload = sys.stdin.buffer.read() if data == STDIN else data.encode()

@@ -93,6 +93,12 @@ class _Opened:
 
     def __init__(self, raw: IO[bytes], unpacked: io.BufferedReader, size: int) -> None:
         self.raw, self.unpacked, self.size = raw, unpacked, size
+        self.text: io.TextIOWrapper | None = None
+
+    def lines(self) -> Iterable[str]:
+        """The lines of a text; kept here, because the wrapper closes the file when nobody holds it."""
+        self.text = io.TextIOWrapper(self.unpacked, "utf-8-sig", newline="")
+        return self.text
 
     def peek(self, count: int) -> bytes:
         """The beginning, without consuming it."""
@@ -114,7 +120,7 @@ def _reading(file: Path) -> Iterator[_Opened]:
 
 def _events(opened: _Opened, format: str, mapping: TableMapping) -> Iterator[Event]:
     if format == "csv":
-        return table_events(io.TextIOWrapper(opened.unpacked, "utf-8-sig", newline=""), mapping)
+        return table_events(opened.lines(), mapping)
     if format == "ocel":
         return iter(ocel_events(opened.unpacked.read(), mapping.source))
     if format == "cloudevents":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 import json
 import sys
@@ -126,7 +127,7 @@ def show_event(event: SequencedEvent) -> None:
 def preview(data: bytes) -> str:
     """The beginning of an event's data, on one line."""
     try:
-        text = data[: 4 * PREVIEW_CHARS].decode(errors="strict" if len(data) <= 4 * PREVIEW_CHARS else "ignore")
+        text = codecs.getincrementaldecoder("utf-8")().decode(data[: 4 * PREVIEW_CHARS])  # a cut character is no fault
     except UnicodeDecodeError:
         return f"<{len(data)} bytes>"
     shown = "".join(char if char.isprintable() else " " for char in text)
