@@ -142,6 +142,7 @@ def test_every_event_is_said_explicitly_in_todays_form(client, event):
     ({"criteria": [{"type": "Tags", "tags": ["a"], "properties": {"tags": ["b"]}}]}, "$.query.criteria[0]"),
     ({"criteria": [{"type": "Nonsense", "properties": {"tags": ["a:1"]}}]}, "$.query.criteria[0].type"),
     ({"criteria": [], "items": []}, "$.query"),
+    ({"version": "1.0", "criteria": None}, "$.query.criteria"),
     ({"version": "2.0", "criteria": []}, "$.query.version"),
     ("everything", "$.query"),
     ({"items": [{"types": "A"}]}, "$.query.items[0].types"),

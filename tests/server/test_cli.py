@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -26,6 +27,8 @@ NAMES = [name for section in COMMANDS.values() for name in section]
 @pytest.fixture(autouse=True)
 def _in_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("HEADWATER_")]:
+        monkeypatch.delenv(name)
 
 
 def test_help_lists_every_command_and_imports_none_of_them() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from msgspec import UNSET
+
 from ..core.condition import AppendCondition
 from ..core.errors import InvalidInput, InvalidQuery
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
@@ -30,19 +32,21 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
         if given != "all":
             raise InvalidQuery(f'{show(given)} given; a query is an object, or the word "all"', where)
         return ALL
-    if given.version not in (None, VERSION):
+    if given.version not in (UNSET, VERSION):
         raise InvalidQuery(f"{show(given.version)} given, {VERSION!r} is allowed", f"{where}.version")
     lists = [
-        (name, items) for name in ("items", "criteria", "criterias") if (items := getattr(given, name)) is not None
+        (name, items)
+        for name, items in (("items", given.items), ("criteria", given.criteria), ("criterias", given.criterias))
+        if items is not UNSET
     ]
-    if len(lists) + (given.all is not None) > 1:
+    if len(lists) + (given.all is not UNSET) > 1:
         raise InvalidQuery("give one of `all`, `items` and `criteria`", where)
-    if given.all is not None:
+    if given.all is not UNSET:
         if not given.all:
             raise InvalidQuery("false given, true is allowed", f"{where}.all")
         return ALL
     if not lists:
-        if given.version is not None or none_is_all:
+        if given.version is not UNSET or none_is_all:
             return ALL
         raise InvalidQuery('give `items` or `criteria`; {"all": true} is every event', where)
     name, items = lists[0]
@@ -54,7 +58,7 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
 def is_in_seed_form(given: QueryIn | str) -> bool:
     """Whether a query is written as the seed writes it: with `criteria` or `version`."""
     return not isinstance(given, str) and (
-        given.criteria is not None or given.criterias is not None or given.version is not None
+        given.criteria is not UNSET or given.criterias is not UNSET or given.version is not UNSET
     )
 
 

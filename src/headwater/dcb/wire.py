@@ -48,13 +48,16 @@ class ItemIn(CriterionProperties, forbid_unknown_fields=True):
 
 
 class QueryIn(Struct, forbid_unknown_fields=True):
-    """A query in the seed's form (`criteria`), in today's (`items`), or `all`."""
+    """A query in the seed's form (`criteria`), in today's (`items`), or `all`.
 
-    all: bool | None = None
-    items: list[ItemIn] | None = None
-    criteria: list[ItemIn] | None = None
-    criterias: list[ItemIn] | None = None
-    version: str | None = None
+    null is not taken for a list that is not given: a query must not become every event by a slip.
+    """
+
+    all: bool | UnsetType = UNSET
+    items: list[ItemIn] | UnsetType = UNSET
+    criteria: list[ItemIn] | UnsetType = UNSET
+    criterias: list[ItemIn] | UnsetType = UNSET
+    version: str | UnsetType = UNSET
 
 
 class ConditionIn(Struct, forbid_unknown_fields=True):

@@ -66,7 +66,7 @@ class Limits:
         int, Described(byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503")
     ] = 64 * MIB
     disk_reserve_bytes: Annotated[
-        int, Described(byte_count(0, 1024 * GIB), "free disk space below which appends are refused")
+        int, Described(byte_count(0, 2**60), "free disk space below which appends are refused")
     ] = 256 * MIB
     stop_ms: Annotated[
         int, Described(duration_ms(0, 600_000), "how long running requests may take to finish when the server stops")

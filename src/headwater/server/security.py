@@ -92,10 +92,6 @@ class AccountGuard:
         account = self._directory.current().by_name.get(name)
         return account.key if account else None
 
-    def close(self) -> None:
-        """End the threads. Nothing may be asked any more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
     async def _check(self, credentials: Credentials, digest: bytes, peer: str) -> User | None:
         attempt = (peer, credentials.name)
         wait_s = self._brake.begin(attempt)
