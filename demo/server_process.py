@@ -50,8 +50,7 @@ class ServerProcess:
             )
         found = _LISTENING.search(self._first_line())
         if found is None:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
             told = (self.directory / "server.log").read_text().strip().splitlines()
             raise ServerFailed(f"the server did not start: {' / '.join(told[-3:]) or 'it said nothing'}")
         self.url, self._port = found[1], int(found[2])
