@@ -84,7 +84,7 @@ def _look_back(stage: Stage, log: EventLog) -> None:
                 in_the_air.add(tail)
     seconds = time.perf_counter() - started
     stage.say(
-        f"the records of the whole year ({count:,} movements, read and folded in {seconds:.1f} s) have "
+        f"the records of the whole year ({count:,} movements, read and folded in {seconds:.1f} s) hold "
         f"[bold]{twice}[/] departures of aircraft that had not arrived"
     )
     stage.say("(diverted flights without arrival, and slips of the pen): nobody checked. From here on it is checked.")

@@ -35,14 +35,14 @@ def play(stage: Stage) -> None:
 def _show_kept(stage: Stage) -> None:
     url = stage.server.url
     read = '{"query":{"items":[{"tags":["tail:N725MQ"]}]},"backwards":true,"limit":3}'
-    stage.say(f"[bold]The server runs on[/] at {url}, process {stage.server.pid}, data in {stage.server.directory}")
+    stage.say(f"[bold]The server stays:[/] {url}, process {stage.server.pid}, data in {stage.server.directory}")
     for command in (
         f"export HEADWATER_URL={url}",
         ".venv/bin/headwater logs",
         f".venv/bin/headwater query {LOG} 'type=FlightCancelled tag=origin:EWR'",
         f".venv/bin/headwater read {LOG} --tag tail:N725MQ --backwards --limit 5",
         f".venv/bin/headwater tail {LOG}",
-        f"curl -s {url}/logs/{LOG}/read -d '{read}'",
+        f"curl -s -H content-type:application/json {url}/logs/{LOG}/read -d '{read}'",
         f"curl -s {url}/metrics",
         f"kill {stage.server.pid} && rm -r {stage.server.directory}",
     ):

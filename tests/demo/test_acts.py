@@ -28,7 +28,7 @@ def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         results.play(stage)
         pid = stage.server.pid
     told = " ".join(capsys.readouterr().out.split())
-    assert "have 1 departures of aircraft that had not arrived" in told
+    assert "hold 1 departures of aircraft that had not arrived" in told
     assert "refused by the log" in told
     assert "never both, never none" in told
     assert "acknowledged events are there" in told
