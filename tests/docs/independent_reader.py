@@ -76,7 +76,7 @@ def read_frame(frame: bytes, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def crc32c(content: bytes, seed: int = 0) -> int:
-    """CRC32C, bit by bit prepared, byte by byte done; continued from that of something before it, if there is a seed."""
+    """CRC32C, bit by bit prepared, byte by byte done; continued from that of something before it, given a seed."""
     crc = seed ^ 0xFFFFFFFF
     for byte in content:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
