@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from .condition import AppendCondition
 from .event import Event
@@ -43,7 +43,7 @@ class AsyncLog:
         self.log.submit(self.log.request(events, condition, partition, self._deliver, future))
         return await future
 
-    async def pages(self, query: Query, selection: Selection) -> AsyncIterator[Page]:
+    async def pages(self, query: Query, selection: Selection) -> AsyncGenerator[Page, None]:
         """The pages of a read; the loop runs between them."""
         for page in read_pages(self.log, query, selection):
             yield page
@@ -51,10 +51,11 @@ class AsyncLog:
 
     async def follow(
         self, after: int, query: Query = ALL, *, partition: int | None = None, idle_s: float | None = None
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncGenerator[Page, None]:
         """Pages from `after` on, for ever; ends when the log, or this face of it, closes.
 
         A page without events tells that the cursor moved over what does not match, or that `idle_s` went by.
+        Whoever leaves off before the end closes it (`contextlib.aclosing`).
         """
         cursor = after
         while True:

@@ -349,6 +349,10 @@ class MemoryStore:
         """See LogStore."""
         return sorted(self._logs)
 
+    def opened(self) -> list[MemoryLog]:
+        """See LogStore."""
+        return [self._logs[name] for name in self.names()]
+
     def change(self, name: str, settings: LogSettings) -> MemoryLog:
         """See LogStore."""
         log = self.open(name)
