@@ -115,7 +115,8 @@ def _plain_columns(events: Sequence[Event], allowed: int) -> EventColumns | None
             return None
         type, data, tags, id, source, attributes, group_key, envelope, encoding = event
         if (
-            type not in _seen_types
+            type.__class__ is not str
+            or type not in _seen_types
             or data.__class__ is not bytes
             or envelope.__class__ is not bytes
             or len(data) + len(envelope) > allowed
