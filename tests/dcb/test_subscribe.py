@@ -212,6 +212,20 @@ def test_subscription_ends_when_its_log_is_deleted(client):
     client.run(scenario())
 
 
+def test_subscription_goes_on_when_settings_change(client, store):
+    async def scenario():
+        connection = subscribe(client)
+        await connection.until(lambda self: len(self.messages) >= 2)
+        assert (await client.connect("PUT", "/logs/courses").end()).status == 200
+        assert (await client.connect("PATCH", "/logs/courses", {"retention_ms": 10**9}).end()).status == 200
+        store.open("courses").append([Event("T")])
+        await connection.until(lambda self: numbers(self) == [1])
+        connection.leave()
+        await connection.task
+
+    client.run(scenario())
+
+
 def test_reader_overtaken_by_a_trim_is_ended_and_then_told(client, store):
     log = store.open("courses")
     log.append([Event("T") for _ in range(1500)])

@@ -72,12 +72,14 @@ class Host:
         return name
 
     async def change(self, name: str, change: Callable[[], T]) -> T:
-        """Create, change or delete a log: in a thread, one at a time; afterwards it is opened anew."""
+        """Create, change or delete a log: in a thread, one at a time. Whoever follows a deleted log is woken."""
         async with self._turn:
             try:
                 return await asyncio.to_thread(change)
             finally:
-                self._drop(name)
+                hosted = self._hosted.get(name)
+                if hosted is not None and hosted.log.is_closed:
+                    self._drop(name)
 
     def stop(self) -> None:
         """End the streams and refuse what comes; the logs themselves stay open for their owner to close."""

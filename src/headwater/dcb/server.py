@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
-from typing import Any
 
 from ..core.access import Guard
 from ..core.errors import EventLogError
@@ -104,7 +103,7 @@ def _routes() -> Routes[Handler]:
 
 
 _CONSUMER = "/logs/{log}/consumers/{owner}/{component}"
-_TABLE: list[tuple[str, str, Any]] = [
+_TABLE: list[tuple[str, str, Handler]] = [
     ("GET", "/openapi.yaml", _openapi),
     ("GET", "/logs", logs.list_logs),
     ("GET", "/logs/{log}", logs.get),

@@ -11,7 +11,6 @@ import numpy as np
 
 from ..core.errors import EventLogError, LogNotFound, StorageUnavailable
 from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
-from .frame import Frame
 from .meta import Meta, read_meta
 from .places import Places, hash_ids, places_name
 from .postings import ActivePostings, FilePostings
@@ -98,18 +97,18 @@ def _entries(directory: Path) -> list[tuple[str, LogEntry]]:
 
 def _damaged(directory: Path, meta: Meta) -> Iterator[tuple[int, int]]:
     paths = segment_paths(directory / FRAMES)
-    lost = list(meta.lost)
+    gaps = [*meta.voids, *meta.lost]
     for path, following in zip(paths, [*paths[1:], None], strict=True):
         while True:
-            scan = Scan(Segment(path, bytes.fromhex(meta.segments_id)), lost)
+            last = int(following.stem) - 1 if following else None
+            scan = Scan(Segment(path, bytes.fromhex(meta.segments_id)), gaps, ends_at=last)
             scan.run()
-            durable = max(scan.durable_upto, scan.durable_behind(), meta.clean.head if meta.clean else 0)
-            last = int(following.stem) - 1 if following else durable
-            is_bad = scan.bad is not None or (following is None and not scan.is_zero_behind())
-            if not is_bad or last < scan.bad_number or scan.is_lost(scan.bad_number, scan.bad_number):
+            if last is None:
+                last = max(scan.durable_upto, scan.durable_behind(), meta.clean.head if meta.clean else 0)
+            if last < scan.bad_number or scan.is_lost(scan.bad_number, last):
                 break
-            lost.append(scan.lost_range(last))
-            yield lost[-1]
+            gaps.append(scan.lost_range(last))
+            yield gaps[-1]
 
 
 def _check_log(directory: Path, name: str, progress: Progress) -> LogCheck:
@@ -121,11 +120,13 @@ def _check_log(directory: Path, name: str, progress: Progress) -> LogCheck:
         crc, last = 0, 0
         for number, path in enumerate(paths):
             progress(name, report.bytes, total)
-            segment = _check_segment(path, meta, report, is_newest=number == len(paths) - 1)
+            ends_at = int(paths[number + 1].stem) - 1 if number + 1 < len(paths) else None
+            segment = _check_segment(path, meta, report, ends_at)
             if segment is None:
                 continue
-            if segment.events and crc and Frame(segment.buffer, segment.offsets[0]).previous_crc != crc:
-                report.problems.append(f"{path.name}: does not follow the segment before it; a segment is missing")
+            is_next = segment.events and crc and segment.firsts[0] == last + 1
+            if is_next and segment.frame(0).previous_crc != crc:
+                report.problems.append(f"{path.name}: does not follow the segment before it")
             if segment.events:
                 crc, last = segment.last_crc, segment.last
             _check_places(directory, segment, meta, report)
@@ -137,18 +138,18 @@ def _check_log(directory: Path, name: str, progress: Progress) -> LogCheck:
     return report
 
 
-def _check_segment(path: Path, meta: Meta, report: LogCheck, *, is_newest: bool) -> Segment | None:
+def _check_segment(path: Path, meta: Meta, report: LogCheck, ends_at: int | None) -> Segment | None:
     report.segments += 1
     try:
         segment = Segment(path, bytes.fromhex(meta.segments_id))
     except EventLogError as error:
         report.problems.append(str(error))
         return None
-    scan = Scan(segment, meta.lost)
+    scan = Scan(segment, [*meta.voids, *meta.lost], ends_at=ends_at)
     scan.run()
-    if scan.bad is not None or not scan.is_zero_behind():
-        durable = max(scan.durable_upto, scan.durable_behind(), meta.clean.head if meta.clean else 0)
-        if is_newest and durable < scan.bad_number:
+    if scan.bad is not None or (ends_at is None and not scan.is_zero_behind()):
+        durable = max(scan.durable_upto, scan.durable_behind(), meta.clean.head if meta.clean else 0, ends_at or 0)
+        if durable < scan.bad_number:
             report.notes.append(f"{path.name}: a torn tail behind event {segment.last}; the next start cuts it")
         elif not scan.is_lost(scan.bad_number, scan.bad_number):
             report.problems.append(str(scan.damage(durable)))
@@ -192,26 +193,26 @@ def _check_postings(directory: Path, meta: Meta, paths: Sequence[Path], last: in
             continue
         if postings.first >= first and postings.last <= last:
             expected = _postings_of(paths, meta, postings.first, postings.last)
-            if dict(postings.terms()) != expected:
+            if {text: list(numbers) for _, text, numbers in postings.entries()} != expected:
                 report.problems.append(f"{path.name}: the postings are not those of the events")
 
 
-def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> dict[bytes, Sequence[int]]:
+def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> dict[bytes, list[int]]:
     """The postings of a range, from its events."""
-    merged: dict[bytes, Sequence[int]] = {}
+    merged: dict[bytes, list[int]] = {}
     for path, following in zip(paths, [*paths[1:], None], strict=True):
         if (following is not None and int(following.stem) <= first) or int(path.stem) > last:
             continue
         segment = Segment(path, bytes.fromhex(meta.segments_id))
-        Scan(segment, meta.lost).run()
-        postings = ActivePostings(max(first, segment.first), has_partitions=True)
+        Scan(segment, [*meta.voids, *meta.lost]).run()
+        postings = ActivePostings(max(first, segment.first), has_partitions=meta.partitions > 1)
         for frame in frames_of(segment):
             start, end = max(first - frame.first, 0), min(last - frame.first + 1, frame.count)
             if start < end:
                 columns = (frame.types(start, end), frame.tags(start, end), frame.partitions(start, end))
                 postings.apply(frame.first + start, *columns)
         for term, numbers in postings.encoded_terms():
-            merged[term] = [*merged.get(term, ()), *numbers]
+            merged.setdefault(term, []).extend(numbers)
     return merged
 
 

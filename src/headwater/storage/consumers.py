@@ -42,7 +42,7 @@ class ConsumerRegistry:
             if epoch is not None and epoch != known.epoch:
                 raise ConsumerFenced(owner, component, epoch, known.epoch)
             moved = max(known.acknowledged, self._checked(sequence_number, self._head(), "sequence_number"))
-            return self._store(replace(known, acknowledged=moved, seen_at=self._clock()))
+            return self._store(replace(known, acknowledged=moved, seen_at=self._clock()), is_durable=False)
 
     def reset(self, owner: str, component: str, after: int) -> Consumer:
         """See EventLog.reset_consumer."""
@@ -74,8 +74,10 @@ class ConsumerRegistry:
         except (KeyError, TypeError):
             raise ConsumerNotFound(owner, component) from None
 
-    def _store(self, consumer: Consumer) -> Consumer:
-        self._state.put(self._kind, _key(consumer.owner, consumer.component), msgspec.json.encode(consumer))
+    def _store(self, consumer: Consumer, *, is_durable: bool = True) -> Consumer:
+        """An acknowledgement need not wait for the disk: the log makes it durable before it forgets an event."""
+        key = _key(consumer.owner, consumer.component)
+        self._state.put(self._kind, key, msgspec.json.encode(consumer), is_durable=is_durable)
         self._consumers[consumer.owner, consumer.component] = consumer
         return consumer
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import google_crc32c
 import pyarrow as pa
 
+from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ..core.limits import EventColumns
 
@@ -76,6 +77,8 @@ _sequenced = partial(tuple.__new__, SequencedEvent)
 class Chain(NamedTuple):
     """What links a frame to its log: taken over from the state of the writer."""
 
+    crc_seed: int
+    """Of the log: no payload can hold what would pass for a frame of it."""
     epoch: int
     previous_crc: int
     durable_upto: int
@@ -154,13 +157,13 @@ class _Body:
         self.add(slot + 1, b"".join(values))
 
     def frame(self, count: int, tags: int, first: int, recorded_at: int, chain_: Chain) -> EncodedFrame:
-        epoch, previous_crc, durable_upto, nonce = chain_
+        crc_seed, epoch, previous_crc, durable_upto, nonce = chain_
         header = _HEADER.pack(
             self.length, FORMAT_VERSION, 0, 0, 0, count, tags, first, epoch, previous_crc, 0, durable_upto, nonce,
             recorded_at,
         )  # fmt: skip
         rest = b"".join((header, _DIRECTORY.pack(*self.directory), *self.buffers))
-        crc = google_crc32c.value(rest)
+        crc = google_crc32c.extend(crc_seed, rest)
         return EncodedFrame(first, first + count - 1, recorded_at, crc, self.length, [_LEAD.pack(MAGIC, crc), rest])
 
 
@@ -179,18 +182,22 @@ class BadFrame(Exception):
     """There is no whole, undamaged frame at that place."""
 
 
-class UnknownFeature(Exception):
+class UnknownFeature(StorageUnavailable):
     """The frame needs a feature or version that this code does not know."""
+
+    def __init__(self, version: int, required: int) -> None:
+        what = f"format version {version}, required features {required:#x}"
+        super().__init__(f"a frame has {what}, which this headwater does not know; use a newer headwater")
 
 
 class Frame:
     """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
 
-    __slots__ = ("_buffer", "_directory", "count", "crc", "durable_upto", "epoch", "first", "length", "nonce",
-                 "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
+    __slots__ = ("_buffer", "_crc_seed", "_directory", "count", "crc", "durable_upto", "epoch", "first", "length",
+                 "nonce", "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
 
-    def __init__(self, buffer: memoryview, offset: int) -> None:
-        """The frame at that offset. Raises BadFrame if there can be none; `verify` checks the rest."""
+    def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
+        """The frame at that offset. Raises BadFrame if there can be none, UnknownFeature; `verify` checks the rest."""
         if offset + HEADER_BYTES > len(buffer):
             raise BadFrame("the file ends in the header")
         magic, self.crc = _LEAD.unpack_from(buffer, offset)
@@ -203,11 +210,12 @@ class Frame:
         if self.length < HEADER_BYTES or self.length & 7 or offset + self.length > len(buffer):
             raise BadFrame(f"length {self.length} does not fit")
         self.offset = offset
+        self._crc_seed = crc_seed
         self._buffer = buffer[offset : offset + self.length]
         self._directory = _DIRECTORY.unpack_from(buffer, offset + _LEAD.size + _HEADER.size)
         if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
             self.verify()  # else it is damage, not news
-            raise UnknownFeature(f"format version {version}, required features {required:#x}")
+            raise UnknownFeature(version, required)
 
     @property
     def last(self) -> int:
@@ -216,7 +224,7 @@ class Frame:
 
     def verify(self) -> None:
         """Raises BadFrame if the checksum does not fit, or the frame is empty."""
-        if google_crc32c.value(bytes(self._buffer[_LEAD.size :])) != self.crc:
+        if google_crc32c.extend(self._crc_seed, bytes(self._buffer[_LEAD.size :])) != self.crc:
             raise BadFrame("the checksum does not fit")
         if not self.count:
             raise BadFrame("the frame has no events")
@@ -321,6 +329,11 @@ class Frame:
         if not (at := self._directory[Column.PARTITION]):
             return [0] * (end - start)
         return self._buffer[at + 2 * start : at + 2 * end].cast("H").tolist()
+
+    def recorded_at_of(self, number: int) -> int:
+        """When that event of the frame was recorded, in ms."""
+        index = number - self.first
+        return self._times(index, index + 1)[0] if self._directory[Column.RECORDED_AT] else int(self.recorded_at)
 
     def payload_bytes(self) -> list[int]:
         """Running totals of data and envelope bytes: count + 1 numbers from 0 on."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -145,10 +146,11 @@ def has_any_of_few(generations: Sequence[Generation], wanted: Sequence[int]) -> 
 
 
 class IdTable:
-    """All generations of a log, oldest first. Used by the log's committer only."""
+    """All generations of a log, oldest first. Changed by the log's committer; maintenance drops the oldest."""
 
     def __init__(self) -> None:
-        self.generations: list[Generation] = []
+        self.generations: tuple[Generation, ...] = ()
+        self._replacing = threading.Lock()
 
     def has_any(self, wanted: list[int]) -> bool:
         """Whether any of these hashes is there (so that most appends need ask no more)."""
@@ -173,13 +175,18 @@ class IdTable:
 
     def rollback(self, above: int) -> None:
         """Forget the numbers above that."""
+        with self._replacing:
+            self.generations = tuple(each for each in self.generations if each.first <= above + 1)
         for generation in self.generations:
             if generation.last > above:
                 generation.rollback(above)
 
     def drop(self, below: int) -> None:
         """Drop the generations of which every number is below that; the newest stays."""
-        self.generations = [g for g in self.generations[:-1] if g.last >= below] + self.generations[-1:]
+        if any(generation.last < below for generation in self.generations[:-1]):
+            with self._replacing:
+                kept = tuple(each for each in self.generations[:-1] if each.last >= below)
+                self.generations = (*kept, self.generations[-1])
 
     def _newest_for(self, number: int) -> Generation:
         newest = self.generations[-1] if self.generations else None
@@ -189,8 +196,13 @@ class IdTable:
             if newest.room > 0:
                 return newest
         slots = SLOTS_MIN if newest is None else min(newest.slots * SLOTS_GROWTH, SLOTS_MAX)
-        self.generations.append(Generation(number, slots))
-        return self.generations[-1]
+        return self.append(Generation(number, slots))
+
+    def append(self, generation: Generation) -> Generation:
+        """Begin a generation (or take over one from file)."""
+        with self._replacing:
+            self.generations = (*self.generations, generation)
+        return generation
 
 
 MAGIC = b"HWIDS1\0\0"

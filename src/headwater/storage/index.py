@@ -56,9 +56,12 @@ class Index:
 
     def rollback(self, above: int) -> None:
         """Forget the events numbered above that: frames that did not become durable."""
-        for active in self._actives:
+        kept = tuple(active for active in self._actives if active.first <= above + 1)
+        for active in kept:
             if active.last > above:
                 active.rollback(above)
+        with self._lock:
+            self._actives = kept or (self._new_active(above + 1),)
         self.ids.rollback(above)
 
     def pieces(self, low: int, high: int) -> list[Piece]:

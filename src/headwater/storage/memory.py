@@ -384,7 +384,9 @@ class MemoryState:
         """See StateStore."""
         return self._entries.get((kind, key))
 
-    def put(self, kind: str, key: str, value: bytes, expected_version: int | None = None) -> int:
+    def put(
+        self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
+    ) -> int:
         """See StateStore."""
         with self._lock:
             version = self._expect(kind, key, expected_version) + 1
@@ -396,6 +398,9 @@ class MemoryState:
         with self._lock:
             self._expect(kind, key, expected_version)
             return self._entries.pop((kind, key), None) is not None
+
+    def flush(self) -> None:
+        """See StateStore."""
 
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
         """See StateStore."""

@@ -36,6 +36,8 @@ class Meta:
     """What the headers of the segments carry: the incarnation that wrote the first of them."""
     id_seed: int
     created_at: int
+    partitions: int
+    """How many the log has; more than one have postings."""
     format: int = FORMAT
     epoch: int = 0
     """Raised at every open."""
@@ -47,6 +49,11 @@ class Meta:
     lost: list[tuple[int, int]] = field(default_factory=list)
     """Numbers of damaged events whose loss was accepted."""
     clean: CleanStop | None = None
+
+    @property
+    def crc_seed(self) -> int:
+        """What the checksums of this log's frames begin with: not known to producers."""
+        return self.id_seed & 0xFFFFFFFF
 
     @property
     def floor(self) -> int:

@@ -5,7 +5,6 @@ Derived from the segment; made anew where it is missing or damaged.
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from collections.abc import Sequence
@@ -24,12 +23,11 @@ _HEADER = struct.Struct("<8sIIQQQQ")
 
 
 class Places:
-    """A file of places, mapped."""
+    """A file of places."""
 
     def __init__(self, path: Path) -> None:
         """Raises ValueError or OSError if it is not there, or not whole."""
-        with open(path, "rb") as file:
-            content = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        content = path.read_bytes()
         buffer = memoryview(content)
         if len(buffer) < _HEADER.size:
             raise ValueError(f"{path}: too short")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,7 @@ class Reader:
         self._ring: OrderedDict[int, tuple[int, list[SequencedEvent]]] = OrderedDict()
         """Decoded frames near the head, by first number: all live readers share them."""
         self._ring_bytes = 0
+        self._ring_lock = threading.Lock()
 
     def page(self, query: Query, partition: int | None, bounds: Bounds) -> Page:
         """The first page of these bounds. Raises StorageCorrupted."""
@@ -98,10 +100,10 @@ class Reader:
 
     def _frame_at_or_below(self, number: int) -> Frame | None:
         segments = self._segments.segments
-        at = bisect_right(segments, number, key=_first) - 1
-        if at >= 0 and not segments[at].events:  # just begun
-            at -= 1
-        return segments[at].frame(segments[at].index_of(number)) if at >= 0 else None
+        for at in range(bisect_right(segments, number, key=_first) - 1, -1, -1):
+            if (index := segments[at].index_of(number)) >= 0:  # else it is just begun, or its first frame was lost
+                return segments[at].frame(index)
+        return None
 
     def _pick(self, numbers: Iterator[int], bounds: Bounds) -> Page:
         """Fetch what a walk found, frame by frame."""
@@ -133,13 +135,12 @@ class Reader:
         if start or end < frame.count or head - frame.last > 4096 or frame.length > RING_FRAME_BYTES_MAX:
             return frame.events(start, end)
         events = frame.events()
-        self._ring[frame.first] = (frame.length, events)
-        self._ring_bytes += frame.length
-        while self._ring_bytes > RING_BYTES_MAX:
-            try:
+        with self._ring_lock:
+            if frame.first not in self._ring:
+                self._ring[frame.first] = (frame.length, events)
+                self._ring_bytes += frame.length
+            while self._ring_bytes > RING_BYTES_MAX:
                 self._ring_bytes -= self._ring.popitem(last=False)[1][0]
-            except KeyError:  # another reader was faster
-                break
         return events
 
 

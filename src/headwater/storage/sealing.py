@@ -22,18 +22,18 @@ HISTORY = "history"
 FRAMES = "log"
 
 
-def seal(log_directory: Path, segment_name: str) -> None:
-    """Make the places and the postings of a segment that is not written any more.
+def seal(log_directory: Path, segment_name: str, last: int) -> None:
+    """Make the places and the postings of a segment that is not written any more; its last event has that number.
 
     Raises StorageCorrupted if a frame of it is damaged.
     """
     meta = read_meta(log_directory)
     segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
-    scan = Scan(segment, meta.lost)
+    scan = Scan(segment, [*meta.voids, *meta.lost], ends_at=last)
     scan.run()
     if scan.bad is not None:
-        raise scan.damage(scan.bad_number)
-    postings = ActivePostings(segment.first, has_partitions=True)
+        raise scan.damage(last)
+    postings = ActivePostings(segment.first, has_partitions=meta.partitions > 1)
     id_hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
         start = frame.first - segment.first
@@ -42,7 +42,6 @@ def seal(log_directory: Path, segment_name: str) -> None:
     directory = log_directory / INDEX
     write_postings(directory, segment.first, segment.last, postings.encoded_terms())
     write_places(directory, segment.first, segment.end, segment.firsts, segment.offsets, id_hashes)
-    segment.close()
 
 
 def is_sealed(log_directory: Path, segment: Segment) -> bool:
@@ -57,15 +56,19 @@ def postings_ranges(directory: Path) -> list[tuple[int, int]]:
     """The ranges of all postings files in a directory, by their names."""
     found = []
     for path in directory.glob("*.postings"):
-        first, _, last = path.stem.partition("-")
-        if first.isdecimal() and last.isdecimal():
-            found.append((int(first), int(last)))
+        if (each := range_of(path)) is not None:
+            found.append(each)
     return sorted(found)
 
 
-def merge(log_directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
+def range_of(path: Path) -> tuple[int, int] | None:
+    """The range of numbers in the name of an index file; None if it has none (some other file)."""
+    first, _, last = path.stem.partition("-")
+    return (int(first), int(last)) if first.isdecimal() and last.isdecimal() else None
+
+
+def merge(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
     """Merge the postings of adjacent ranges, oldest first, into one file; the old files stay until they are dropped."""
-    directory = log_directory / INDEX
     merge_postings([directory / postings_name(*each) for each in ranges], directory)
 
 

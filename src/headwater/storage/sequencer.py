@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
-from ..core.errors import Closed, DiskFull, EventLogError, Overloaded
+from ..core.errors import Closed, EventLogError, Overloaded
 from ..core.limits import EventColumns
 from ..core.log import AppendRequest, AppendResult, LogStatistics
 from .frame import Chain, EncodedFrame, encode
@@ -104,7 +104,7 @@ class Sequencer:
         self._waiting_bytes = 0
         self._is_closed = False
         self._grounded: list[_Flight] = []
-        self._refusal: DiskFull | HeadMoved | None = None
+        self._refusal: EventLogError | HeadMoved | None = None
         """Why the frame log refused the grounded flights; handed from the writer to the committer."""
         self._resume = threading.Event()
         self._applied_head = frame_log.head
@@ -213,7 +213,7 @@ class Sequencer:
         frame = None
         if passed:
             self._nonce += 1
-            chain = Chain(self._epoch, self._last_crc, self.durable_head, self._nonce)
+            chain = Chain(self._frame_log.crc_seed, self._epoch, self._last_crc, self.durable_head, self._nonce)
             frame = encode(passed, partitions, self._applied_head + 1, recorded_at, chain)
             self._judge.applied(frame, passed)
             self._applied_head, self._last_crc = frame.last, frame.crc
@@ -274,14 +274,14 @@ class Sequencer:
             if flight is None:
                 return
 
-    def _write(self, flights: list[_Flight]) -> DiskFull | HeadMoved | None:
+    def _write(self, flights: list[_Flight]) -> EventLogError | HeadMoved | None:
         """Write and sync, publish and answer. What the frame log refuses stays unanswered."""
         frames = [flight.frame for flight in flights if flight.frame is not None]
         if frames:
             begin = time.perf_counter()
             try:
                 self._frame_log.append_frames(frames, self.durable_head)
-            except (DiskFull, HeadMoved) as refusal:
+            except (EventLogError, HeadMoved) as refusal:
                 return refusal
             except OSError as error:
                 logger.critical("log %s: writing failed, nothing more can be promised: %s", self._name, error)
@@ -293,10 +293,10 @@ class Sequencer:
         self._answer(request for flight in flights for request in flight.requests)
         return None
 
-    def _ground(self, flights: list[_Flight], refusal: DiskFull | HeadMoved) -> None:
+    def _ground(self, flights: list[_Flight], refusal: EventLogError | HeadMoved) -> None:
         """Hand what is not durable back to the committer, which rolls back while the writer waits."""
         head, landed = self._frame_log.head, 0
-        if isinstance(refusal, DiskFull):  # the first frames may have found room
+        if isinstance(refusal, EventLogError):  # the first frames may have found room
             for flight in flights:
                 if flight.frame is not None:
                     if flight.frame.last > head:

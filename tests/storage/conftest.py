@@ -1,0 +1,46 @@
+"""Set-up of the storage tests: small segments, and a watch over what is left open."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headwater.storage import index, segments
+
+from .builders import Fatal
+
+
+@pytest.fixture
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of 8 to 16 KiB and at most 200 events, so that few events make many of them."""
+    monkeypatch.setattr(segments, "SEGMENT_BYTES_MIN", 8 * 1024)
+    monkeypatch.setattr(segments, "SEGMENT_BYTES_MAX", 16 * 1024)
+    monkeypatch.setattr(segments, "SEGMENT_EVENTS_MAX", 200)
+    monkeypatch.setattr(index, "SEGMENT_EVENTS_MAX", 200)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory to be."""
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def fatal() -> Fatal:
+    """In the place of the end of the process."""
+    return Fatal()
+
+
+@pytest.fixture
+def open_files() -> Callable[[], int]:
+    """How many file descriptors this process has, garbage not counted."""
+
+    def count() -> int:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    return count
