@@ -79,8 +79,12 @@ def test_an_append_has_a_largest_size() -> None:
     ],
 )  # fmt: skip
 def test_what_is_of_another_kind_is_refused_with_its_place(given: Event, where: str, problem: str) -> None:
+    with refusal(InvalidEvent(problem, f"events[0].{where}")):
+        columns_of(given)
     with refusal(InvalidEvent(problem, f"events[1].{where}")):
         columns_of(event("Fine"), given)
+    with refusal(InvalidEvent(problem, f"events[99].{where}")):
+        columns_of(*[event("Fine")] * 99, given)
 
 
 @pytest.mark.parametrize("name", ["id", "source", "group_key"])
