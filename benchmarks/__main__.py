@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +13,8 @@ from rich.console import Console
 
 from . import machine
 from .bench import Bench
-from .measure import Case, Outcome, run_case
-from .report import Answer, json_text, terminal_table, write_markdown
+from .measure import Case, Outcome, WrongAnswer, run_case
+from .report import Answer, json_text, terminal_view, write_markdown
 from .workload import Workload
 
 QUESTIONS = (
@@ -29,6 +28,7 @@ QUESTIONS = (
     "footprint",
     "recovery",
     "trim",
+    "http_fill",
     "http_batches",
     "http_decide",
     "http_read_tag",
@@ -37,6 +37,7 @@ QUESTIONS = (
 )
 """In the order in which they run: `trim` leaves less behind."""
 QUICK_SCALE = 0.2
+EVENTS_MIN = 10_000
 TABLE_WIDTH = 120
 
 
@@ -46,10 +47,18 @@ TABLE_WIDTH = 120
 @click.option("--repeat", default=3, show_default=True, help="Rounds; every contender runs once in each.")
 @click.option("--quick", is_flag=True, help="A fifth of the measured work, for a first look.")
 @click.option("--ordered-ids", is_flag=True, help="Ids that ascend, as UUIDv7 do, instead of random ones.")
-@click.option("--directory", type=click.Path(path_type=Path), help="Where to put the files; on the disk to be measured.")
+@click.option(
+    "--directory", type=click.Path(path_type=Path), help="Where to put the files; on the disk to be measured."
+)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write every sample to this file.")
-@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), is_flag=False,
-              flag_value=Path("docs/benchmarks.md"), help="Write the tables to docs/benchmarks.md, or to this file.")  # fmt: skip
+@click.option(
+    "--markdown",
+    "markdown_path",
+    type=click.Path(path_type=Path),
+    is_flag=False,
+    flag_value=Path("docs/benchmarks.md"),
+    help="Write the tables to docs/benchmarks.md, or to this file.",
+)
 def main(
     questions: Sequence[str],
     events: int,
@@ -64,9 +73,10 @@ def main(
 
     Questions: {questions}.
     """
-    if events < 1000 or events % 1000:
-        raise click.BadParameter(f"{events} given, a multiple of 1000 is needed", param_hint="--events")
-    console = Console()
+    if events < EVENTS_MIN or events % 1000:
+        problem = f"{events} given, a multiple of 1000 from {EVENTS_MIN} on is needed"
+        raise click.BadParameter(problem, param_hint="--events")
+    console = Console(highlight=False)
     console.width = max(console.width, TABLE_WIDTH)
     parent = directory or Path("build")
     parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +87,7 @@ def main(
     if quick:
         run["short run"] = f"{QUICK_SCALE:g} of the measured work"
     for name, value in {**place, **run}.items():
-        console.print(f"[bold]{name}[/]: {value}", highlight=False)
+        console.print(f"[bold]{name}[/]: {value}")
     answers = []
     with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=parent) as path, console.status("") as status:
         workload = Workload(events, has_ordered_ids=ordered_ids)
@@ -85,14 +95,15 @@ def main(
         try:
             for name in sorted(set(questions) or QUESTIONS, key=QUESTIONS.index):
                 answers.append(_answer(name, bench, repeat))
-                console.print(terminal_table(answers[-1]))
+                console.print(terminal_view(answers[-1]))
+        except WrongAnswer as error:
+            raise click.ClickException(str(error)) from error
         finally:
             bench.close()
     if json_path:
         json_path.write_text(json_text(place, run, answers))
     if markdown_path:
         write_markdown(markdown_path, place, run, answers)
-    sys.exit(0)
 
 
 def _answer(name: str, bench: Bench, rounds: int) -> Answer:

@@ -14,6 +14,7 @@ from pathlib import Path
 from headwater.core import Event
 
 from .measure import Sample, expect, stopwatch
+from .served_bench import ServedBench
 from .stores.headwater_store import HeadwaterStore
 from .stores.raw_file import RawFile, frame_bytes
 from .stores.sqlite_store import SqliteStore
@@ -47,6 +48,7 @@ class Bench:
         self.note = note
         self.fills: dict[str, list[Sample]] = {}
         """By contender: one sample per slice of the fill."""
+        self.served = ServedBench(directory, workload, note)
         self._scale = scale
         self._stores: dict[str, Store] = {}
         self._numbers = itertools.count(1)
@@ -116,6 +118,7 @@ class Bench:
 
     def close(self) -> None:
         """Close every store and remove every file."""
+        self.served.close()
         for store in self._stores.values():
             store.close()
         self._stores.clear()

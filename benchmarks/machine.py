@@ -48,7 +48,11 @@ def _commit() -> str:
     here = Path(__file__).parent
     try:
         commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=here, capture_output=True, text=True, check=True
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown (no git here)"

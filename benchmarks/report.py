@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rich.console import Group
 from rich.table import Table
 
 from .measure import Aim, Outcome
@@ -27,17 +28,17 @@ class Answer:
     outcomes: Sequence[Outcome]
 
 
-def terminal_table(answer: Answer) -> Table:
-    """The outcomes of one question."""
-    table = Table(title=answer.title, caption=answer.asked, title_justify="left", caption_justify="left")
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column in ("contender", "aim") else "right", no_wrap=True)
+def terminal_view(answer: Answer) -> Group:
+    """The outcomes of one question, a table for each case."""
+    tables = []
     for outcome in answer.outcomes:
-        table.add_row(f"[bold]{_heading(outcome)}[/]")
+        table = Table(*COLUMNS, title=_heading(outcome), title_justify="left")
+        for column in table.columns:
+            column.justify = "left" if column.header in ("contender", "aim") else "right"
         for row in _rows(outcome):
             table.add_row(*row)
-        table.add_section()
-    return table
+        tables.append(table)
+    return Group(f"\n[bold]{answer.title}[/]\n{answer.asked}", *tables)
 
 
 def json_text(machine: Mapping[str, str], run: Mapping[str, object], answers: Sequence[Answer]) -> str:
@@ -51,7 +52,9 @@ def json_text(machine: Mapping[str, str], run: Mapping[str, object], answers: Se
                     "case": outcome.case.title,
                     "unit": outcome.case.unit,
                     "is_lower_better": outcome.case.is_lower_better,
-                    "samples": {name: [asdict(sample) for sample in samples] for name, samples in outcome.samples.items()},
+                    "samples": {
+                        name: [asdict(sample) for sample in samples] for name, samples in outcome.samples.items()
+                    },
                     "aims": [{"aim": str(aim), "is_met": outcome.is_met(aim)} for aim in outcome.case.aims],
                 }
                 for outcome in answer.outcomes
@@ -62,7 +65,9 @@ def json_text(machine: Mapping[str, str], run: Mapping[str, object], answers: Se
     return json.dumps({"machine": machine, "run": run, "questions": questions}, indent=1)
 
 
-def write_markdown(path: Path, machine: Mapping[str, str], run: Mapping[str, object], answers: Sequence[Answer]) -> None:
+def write_markdown(
+    path: Path, machine: Mapping[str, str], run: Mapping[str, object], answers: Sequence[Answer]
+) -> None:
     """Replace everything below the mark of a document by the tables of this run."""
     prose = path.read_text().partition(_MARK)[0] if path.exists() else ""
     lines = [_MARK, "", *(f"- {name}: {value}" for name, value in {**machine, **run}.items()), ""]

@@ -22,7 +22,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, type TEXT NOT NULL, tags TEXT NOT NULL, data BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS events_by_type ON events (type);
-CREATE TABLE IF NOT EXISTS postings (tag TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (tag, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS postings (
+    tag TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (tag, number)) WITHOUT ROWID;
 """
 _CACHE_KIB = 256 * 1024
 _GROUP_EVENTS_MAX = 10_000
@@ -222,7 +223,9 @@ def _conflicts(connection: sqlite3.Connection, condition: AppendCondition) -> bo
 
 def _first_match(types: Sequence[str], tags: Sequence[str], after: int) -> tuple[str, list[str | int]]:
     """The plan is fixed: the first tag drives (the questions name the rarest first), the others are probed."""
-    joins = "".join(f" CROSS JOIN postings p{k} ON p{k}.tag = ? AND p{k}.number = p0.number" for k in range(1, len(tags)))
+    joins = "".join(
+        f" CROSS JOIN postings p{k} ON p{k}.tag = ? AND p{k}.number = p0.number" for k in range(1, len(tags))
+    )
     marks = ", ".join("?" * len(types))
     kind = f" CROSS JOIN events e ON e.number = p0.number AND e.type IN ({marks})" if types else ""
     sql = f"SELECT 1 FROM postings p0{joins}{kind} WHERE p0.tag = ? AND p0.number > ? LIMIT 1"
