@@ -1,1 +1,27 @@
-"""storage"""
+"""How event logs are kept: on disk (`Engine`) or in memory (`MemoryStore`, the reference).
+
+The format on disk is described in docs/data-file-format.md.
+"""
+
+from .backup import BackupReport, backup, restore
+from .check import CheckReport, LogCheck, accept_loss, check_directory
+from .engine import Engine
+from .log import StoredLog
+from .memory import MemoryLog, MemoryState, MemoryStore
+from .state import SqliteState
+
+__all__ = [
+    "BackupReport",
+    "CheckReport",
+    "Engine",
+    "LogCheck",
+    "MemoryLog",
+    "MemoryState",
+    "MemoryStore",
+    "SqliteState",
+    "StoredLog",
+    "accept_loss",
+    "backup",
+    "check_directory",
+    "restore",
+]

@@ -190,7 +190,7 @@ class MemoryLog(LocalLog):
         """See LocalLog."""
         token = object()
         self._watchers[token] = wake
-        return lambda: (self._watchers.pop(token, None), None)[1]
+        return lambda: self._unwatch(token)
 
     def head(self) -> int:
         """See EventLog."""
@@ -275,6 +275,9 @@ class MemoryLog(LocalLog):
         self._closed = True
         for wake in list(self._watchers.values()):
             wake()
+
+    def _unwatch(self, token: object) -> None:
+        self._watchers.pop(token, None)
 
     def _retained(self) -> list[SequencedEvent]:
         return self._events[self._first_retained - self._floor - 1 :]

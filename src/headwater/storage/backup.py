@@ -1,0 +1,214 @@
+"""Online backup, and restore.
+
+A backup copies the state first and the logs after it, so that no consumer's position is above its log's head. It
+needs nothing of the server: sealed segments do not change, the newest one is synced and copied up to its last whole
+frame, and a lock file keeps segments from being unlinked meanwhile.
+
+A restored log is a new incarnation: its numbers go on far above the backup, because what was issued after it is not
+known, and readers that saw those numbers are told so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ..core.errors import StorageUnavailable
+from .disk import replace_file, sync_directory
+from .engine import BACKUP_LOCK, EVERY_LOG, FLOOR_KIND, LOG_KIND, LOGS, STATE_NAME, LogEntry
+from .meta import META_NAME, read_meta
+from .recovery import Scan
+from .sealing import FRAMES, HISTORY, INDEX
+from .segments import Segment, segment_paths
+from .state import SqliteState
+
+Progress = Callable[[str, int, int], None]
+"""Told what is copied, how many bytes are done, and how many there are."""
+MANIFEST = "BACKUP.json"
+RESTORE_JUMP = 10**12
+"""A restored log goes on at the next multiple of this: years of events at any rate, and a million restores."""
+
+
+@dataclass(frozen=True)
+class BackupReport:
+    """What was copied."""
+
+    logs: dict[str, int]
+    """The head of each log."""
+    files: int
+    bytes: int
+
+
+class Manifest(msgspec.Struct):
+    """The last file of a backup: it is whole if this is there."""
+
+    created_at: int
+    logs: dict[str, int]
+    format: int = 1
+
+
+def backup(source: Path, target: Path, progress: Progress | None = None) -> BackupReport:
+    """Copy a data directory, served or not, to a directory that must not exist or be empty.
+
+    Raises StorageUnavailable, StorageCorrupted.
+    """
+    if not (source / STATE_NAME).exists():
+        raise StorageUnavailable(f"{source}: no data directory (there is no {STATE_NAME})")
+    _make_empty(target)
+    with open(source / BACKUP_LOCK, "a", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        state = SqliteState(source / STATE_NAME)
+        try:
+            state.copy_to(target / STATE_NAME)
+        finally:
+            state.close()
+        copy = _Copy(target, progress)
+        heads = {name: copy.log(source / LOGS / directory) for name, directory in _log_directories(target)}
+    for path in target.rglob("*"):
+        if path.is_dir():
+            sync_directory(path)
+    manifest = Manifest(time.time_ns() // 1_000_000, heads)
+    replace_file(target / MANIFEST, msgspec.json.encode(manifest))
+    return BackupReport(heads, copy.files, copy.bytes)
+
+
+def restore(source: Path, target: Path, progress: Progress | None = None) -> BackupReport:
+    """Make a data directory from a backup; `target` must not exist or be empty.
+
+    Raises StorageUnavailable: no whole backup, or the target is not empty.
+    """
+    try:
+        manifest = msgspec.json.decode((source / MANIFEST).read_bytes(), type=Manifest)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StorageUnavailable(f"{source}: no whole backup ({error})") from None
+    _make_empty(target)
+    copy = _Copy(target, progress)
+    copy.file(source / STATE_NAME, Path(STATE_NAME))
+    for _, directory in _log_directories(target):
+        copy.tree(source / LOGS / directory)
+    state = SqliteState(target / STATE_NAME)
+    try:
+        for name, directory in _log_directories(target):
+            _renew(target / LOGS / directory, manifest.logs[name], state)
+        highest = max(manifest.logs.values(), default=0)
+        for name, entry in list(state.items(FLOOR_KIND)):
+            highest = max(highest, int(entry.value))
+            state.put(FLOOR_KIND, name, str(_jump(int(entry.value))).encode())
+        state.put(FLOOR_KIND, EVERY_LOG, str(_jump(highest)).encode())
+        state.flush()
+    finally:
+        state.close()
+    return BackupReport(manifest.logs, copy.files, copy.bytes)
+
+
+def _renew(directory: Path, head: int, state: SqliteState) -> None:
+    """Make a copied log a new incarnation, with the consumers of the old one."""
+    meta = read_meta(directory)
+    incarnation = uuid.uuid4().hex
+    for key, entry in list(state.items(f"consumer/{meta.incarnation}")):
+        state.put(f"consumer/{incarnation}", key, entry.value)
+        state.delete(f"consumer/{meta.incarnation}", key)
+    void = (head + 1, _jump(max(head, meta.floor)))
+    meta.changed(incarnation=incarnation, voids=[*meta.voids, void], clean=None).write(directory)
+
+
+def _jump(number: int) -> int:
+    return (number // RESTORE_JUMP + 1) * RESTORE_JUMP
+
+
+def _log_directories(target: Path) -> list[tuple[str, str]]:
+    state = SqliteState(target / STATE_NAME)
+    try:
+        entries = list(state.items(LOG_KIND))
+    finally:
+        state.close()
+    return [(name, msgspec.json.decode(entry.value, type=LogEntry).directory) for name, entry in entries]
+
+
+def _make_empty(target: Path) -> None:
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        if any(target.iterdir()):
+            raise StorageUnavailable(f"{target}: not empty; name a new directory")
+    except OSError as error:
+        raise StorageUnavailable(f"{target}: {error.strerror}") from None
+
+
+class _Copy:
+    """Copies files durably under a target directory, and counts them."""
+
+    def __init__(self, target: Path, progress: Progress | None) -> None:
+        self._target, self._progress = target, progress
+        self.files = self.bytes = 0
+
+    def log(self, source: Path) -> int:
+        """One log of a running or stopped server; answers its head in the copy."""
+        relative = Path(LOGS) / source.name
+        self.file(source / META_NAME, relative / META_NAME)
+        meta = read_meta(self._target / relative)
+        for part in (FRAMES, INDEX, HISTORY):
+            (self._target / relative / part).mkdir(parents=True, exist_ok=True)
+        head = meta.floor
+        paths = segment_paths(source / FRAMES)
+        for path in paths[:-1]:
+            self.file(path, relative / FRAMES / path.name)
+        if paths:
+            head = max(
+                head, self._newest(paths[-1], relative / FRAMES / paths[-1].name, bytes.fromhex(meta.segments_id))
+            )
+        for part in (HISTORY, INDEX):
+            for path in sorted((source / part).iterdir()):
+                if path.suffix != ".tmp":
+                    self.file(path, relative / part / path.name, may_vanish=True)
+        return head
+
+    def tree(self, source: Path) -> None:
+        """One log of a backup, as it is."""
+        for path in sorted(source.rglob("*")):
+            relative = Path(LOGS) / source.name / path.relative_to(source)
+            if path.is_dir():
+                (self._target / relative).mkdir(parents=True, exist_ok=True)
+            else:
+                self.file(path, relative)
+
+    def file(self, source: Path, relative: Path, *, may_vanish: bool = False) -> None:
+        """One file, whole."""
+        target = self._target / relative
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(source, target)
+        except FileNotFoundError:
+            if may_vanish:  # index files are replaced by others at any time; what is missing is made anew
+                target.unlink(missing_ok=True)
+                return
+            raise
+        self._done(target)
+
+    def _newest(self, source: Path, relative: Path, log_id: bytes) -> int:
+        """The segment that may be being written: everything that is whole in it, made durable first."""
+        segment = Segment(source, log_id)
+        try:
+            os.fdatasync(segment.fd)
+            Scan(segment, ()).run()
+            with open(self._target / relative, "wb") as file:
+                file.write(segment.buffer[: segment.end])
+            self._done(self._target / relative)
+            return segment.last
+        finally:
+            segment.close()
+
+    def _done(self, target: Path) -> None:
+        with open(target, "rb") as file:
+            os.fsync(file.fileno())
+        self.files += 1
+        self.bytes += target.stat().st_size
+        if self._progress is not None:
+            self._progress(target.name, self.bytes, self.bytes)

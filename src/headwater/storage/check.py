@@ -1,0 +1,218 @@
+"""Verification: every checksum, the chain of frames, the index against the log. And accepting a loss, explicitly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ..core.errors import EventLogError, LogNotFound, StorageUnavailable
+from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
+from .frame import Frame
+from .meta import Meta, read_meta
+from .places import Places, hash_ids, places_name
+from .postings import ActivePostings, FilePostings
+from .recovery import Scan
+from .sealing import FRAMES, HISTORY, INDEX, frames_of
+from .segments import Segment, segment_paths
+from .state import SqliteState
+
+Progress = Callable[[str, int, int], None]
+"""Told what is looked at, how much of it is done, and how much there is (bytes)."""
+
+
+@dataclass
+class LogCheck:
+    """What was found in one log."""
+
+    name: str
+    segments: int = 0
+    frames: int = 0
+    events: int = 0
+    bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+    """What is damaged; empty if the log is sound."""
+    notes: list[str] = field(default_factory=list)
+    """What is worth knowing but mends itself at the next start."""
+
+
+@dataclass
+class CheckReport:
+    """What was found in a data directory."""
+
+    logs: list[LogCheck]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is damaged."""
+        return not any(log.problems for log in self.logs)
+
+
+def check_directory(directory: Path, progress: Progress | None = None) -> CheckReport:
+    """Check every log of a data directory that is not being served (or of a backup).
+
+    Raises StorageUnavailable if it is served, or no data directory.
+    """
+    if not (directory / STATE_NAME).exists():
+        raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
+    lock = lock_directory(directory)
+    try:
+        return CheckReport([_check_log(directory / LOGS / entry.directory, name, progress or _silent)
+                            for name, entry in _entries(directory)])  # fmt: skip
+    finally:
+        lock.close()
+
+
+def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
+    """Give up the damaged events of a log, so that it opens again: their numbers stay empty for ever.
+
+    Answers the ranges newly given up. Raises LogNotFound, StorageUnavailable.
+    """
+    lock = lock_directory(directory)
+    try:
+        entry = dict(_entries(directory)).get(name)
+        if entry is None:
+            raise LogNotFound(name)
+        log_directory = directory / LOGS / entry.directory
+        meta = read_meta(log_directory)
+        given_up = list(_damaged(log_directory, meta))
+        if given_up:
+            for index_file in (log_directory / INDEX).iterdir():
+                index_file.unlink()  # derived; made anew without what was lost
+            meta.changed(lost=[*meta.lost, *given_up], clean=None).write(log_directory)
+        return given_up
+    finally:
+        lock.close()
+
+
+def _entries(directory: Path) -> list[tuple[str, LogEntry]]:
+    state = SqliteState(directory / STATE_NAME)
+    try:
+        return [(name, msgspec.json.decode(entry.value, type=LogEntry)) for name, entry in state.items(LOG_KIND)]
+    finally:
+        state.close()
+
+
+def _damaged(directory: Path, meta: Meta) -> Iterator[tuple[int, int]]:
+    paths = segment_paths(directory / FRAMES)
+    lost = list(meta.lost)
+    for path, following in zip(paths, [*paths[1:], None], strict=True):
+        while True:
+            scan = Scan(Segment(path, bytes.fromhex(meta.segments_id)), lost)
+            scan.run()
+            durable = max(scan.durable_upto, scan.durable_behind(), meta.clean.head if meta.clean else 0)
+            last = int(following.stem) - 1 if following else durable
+            is_bad = scan.bad is not None or (following is None and not scan.is_zero_behind())
+            if not is_bad or last < scan.bad_number or scan.is_lost(scan.bad_number, scan.bad_number):
+                break
+            lost.append(scan.lost_range(last))
+            yield lost[-1]
+
+
+def _check_log(directory: Path, name: str, progress: Progress) -> LogCheck:
+    report = LogCheck(name)
+    try:
+        meta = read_meta(directory)
+        paths = segment_paths(directory / FRAMES)
+        total = sum(path.stat().st_size for path in paths)
+        crc, last = 0, 0
+        for number, path in enumerate(paths):
+            progress(name, report.bytes, total)
+            segment = _check_segment(path, meta, report, is_newest=number == len(paths) - 1)
+            if segment is None:
+                continue
+            if segment.events and crc and Frame(segment.buffer, segment.offsets[0]).previous_crc != crc:
+                report.problems.append(f"{path.name}: does not follow the segment before it; a segment is missing")
+            if segment.events:
+                crc, last = segment.last_crc, segment.last
+            _check_places(directory, segment, meta, report)
+            report.bytes += segment.size
+        _check_postings(directory, meta, paths, last, report)
+        progress(name, total, total)
+    except (EventLogError, OSError) as error:
+        report.problems.append(str(error))
+    return report
+
+
+def _check_segment(path: Path, meta: Meta, report: LogCheck, *, is_newest: bool) -> Segment | None:
+    report.segments += 1
+    try:
+        segment = Segment(path, bytes.fromhex(meta.segments_id))
+    except EventLogError as error:
+        report.problems.append(str(error))
+        return None
+    scan = Scan(segment, meta.lost)
+    scan.run()
+    if scan.bad is not None or not scan.is_zero_behind():
+        durable = max(scan.durable_upto, scan.durable_behind(), meta.clean.head if meta.clean else 0)
+        if is_newest and durable < scan.bad_number:
+            report.notes.append(f"{path.name}: a torn tail behind event {segment.last}; the next start cuts it")
+        elif not scan.is_lost(scan.bad_number, scan.bad_number):
+            report.problems.append(str(scan.damage(durable)))
+    report.frames += len(segment.firsts)
+    report.events += sum(frame.count for frame in frames_of(segment))
+    return segment
+
+
+def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogCheck) -> None:
+    path = directory / INDEX / places_name(segment.first)
+    if not path.exists():
+        return
+    try:
+        places = Places(path)
+    except (OSError, ValueError) as error:
+        report.notes.append(f"{error}; the next start makes it anew")
+        return
+    hashes = [0] * (segment.last - segment.first + 1)
+    for frame in frames_of(segment):
+        at = frame.first - segment.first
+        hashes[at : at + frame.count] = hash_ids(frame.sources(), frame.ids(), meta.id_seed)
+    if list(places.firsts) != list(segment.firsts) or list(places.offsets) != list(segment.offsets):
+        report.problems.append(f"{path.name}: the places of frames are not those of the segment")
+    if places.id_hashes.tolist() != hashes:
+        report.problems.append(f"{path.name}: the hashes of ids are not those of the segment")
+
+
+def _check_postings(directory: Path, meta: Meta, paths: Sequence[Path], last: int, report: LogCheck) -> None:
+    for path in sorted((directory / HISTORY).glob("*.postings")):
+        try:
+            FilePostings(path).verify()
+        except (OSError, ValueError) as error:
+            report.problems.append(f"history: {error}; restore it from a backup")
+    first = int(paths[0].stem) if paths else 0
+    for path in sorted((directory / INDEX).glob("*.postings")):
+        try:
+            postings = FilePostings(path)
+            postings.verify()
+        except (OSError, ValueError) as error:
+            report.notes.append(f"{error}; the next start makes it anew")
+            continue
+        if postings.first >= first and postings.last <= last:
+            expected = _postings_of(paths, meta, postings.first, postings.last)
+            if dict(postings.terms()) != expected:
+                report.problems.append(f"{path.name}: the postings are not those of the events")
+
+
+def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> dict[bytes, Sequence[int]]:
+    """The postings of a range, from its events."""
+    merged: dict[bytes, Sequence[int]] = {}
+    for path, following in zip(paths, [*paths[1:], None], strict=True):
+        if (following is not None and int(following.stem) <= first) or int(path.stem) > last:
+            continue
+        segment = Segment(path, bytes.fromhex(meta.segments_id))
+        Scan(segment, meta.lost).run()
+        postings = ActivePostings(max(first, segment.first), has_partitions=True)
+        for frame in frames_of(segment):
+            start, end = max(first - frame.first, 0), min(last - frame.first + 1, frame.count)
+            if start < end:
+                columns = (frame.types(start, end), frame.tags(start, end), frame.partitions(start, end))
+                postings.apply(frame.first + start, *columns)
+        for term, numbers in postings.encoded_terms():
+            merged[term] = [*merged.get(term, ()), *numbers]
+    return merged
+
+
+def _silent(_name: str, _done: int, _total: int) -> None:
+    """No progress wanted."""

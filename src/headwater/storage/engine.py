@@ -1,0 +1,303 @@
+"""The engine: the logs of one data directory, the state beside them, and the threads that tend them.
+
+DIR/LOCK                 held by the one process that serves the directory
+DIR/state.sqlite         settings, consumers, users: the StateStore
+DIR/logs/NAME.XXXXXXXX/  one directory per log and incarnation: META.json, log/, idx/, history/
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import msgspec
+
+from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageUnavailable
+from ..core.settings import LogSettings, check_log_name
+from . import maintenance
+from .disk import Disk, sync_directory
+from .log import StoredLog
+from .meta import Meta
+from .sealing import FRAMES, HISTORY, INDEX
+from .sequencer import WAITING_BYTES_MAX
+from .state import SqliteState
+from .worker import Worker
+
+logger = logging.getLogger("headwater.storage")
+
+RESERVE_BYTES = 128 * 1024 * 1024
+"""Appends fail while less than that is free on the file system."""
+STATE_NAME = "state.sqlite"
+LOGS = "logs"
+BACKUP_LOCK = "BACKUP.lock"
+"""Held shared by a backup; files are unlinked only while nobody holds it."""
+MAINTENANCE_INTERVAL_S = 1.0
+RETENTION_INTERVAL_S = 10.0
+
+LOG_KIND, FLOOR_KIND = "log", "log-floor"
+EVERY_LOG = "*"
+"""Key of the floor for every log made after a restore: logs lost with the old disk may have issued lower numbers."""
+
+
+class LogEntry(msgspec.Struct):
+    """What the state knows of a log."""
+
+    directory: str
+    settings: LogSettings
+
+
+def wall_clock_ms() -> int:
+    """ms since 1970 UTC."""
+    return time.time_ns() // 1_000_000
+
+
+class Engine:
+    """A LogStore in a data directory."""
+
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        reserve_bytes: int = RESERVE_BYTES,
+        waiting_bytes_max: int = WAITING_BYTES_MAX,
+        clock: Callable[[], int] = wall_clock_ms,
+        disk: Disk | None = None,
+        fatal: Callable[[str], None] | None = None,
+        maintains: bool = True,
+    ) -> None:
+        """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
+
+        `maintains` False leaves sealing, retention and reclaiming to `maintain`.
+        Raises StorageUnavailable: locked by another process, not writable, of a newer format.
+        """
+        self.directory = Path(directory)
+        self._reserve_bytes, self._waiting_bytes_max = reserve_bytes, waiting_bytes_max
+        self._clock, self._disk, self._fatal = clock, disk or Disk(), fatal
+        self._lock_file = lock_directory(self.directory)
+        self.state = SqliteState(self.directory / STATE_NAME)
+        self._logs: dict[str, StoredLog] = {}
+        self._opening = threading.RLock()
+        self._worker = Worker()
+        self._stopping = threading.Event()
+        self._is_closed = False
+        (self.directory / LOGS).mkdir(exist_ok=True)
+        for trash in (self.directory / LOGS).glob("*.deleted"):
+            shutil.rmtree(trash)
+        self._tender: threading.Thread | None = None
+        if maintains:
+            self._tender = threading.Thread(target=self._tend, name="headwater-maintenance", daemon=True)
+            self._tender.start()
+
+    def create(self, name: str, settings: LogSettings | None = None) -> StoredLog:
+        """See LogStore."""
+        check_log_name(name)
+        with self._opening:
+            if self.state.get(LOG_KIND, name) is not None:
+                log = self.open(name)
+                if settings not in (None, log.settings):
+                    raise LogExists(name)
+                return log
+            floor = max(self._floor(name), self._floor(EVERY_LOG))
+            directory = _make_log_directory(self.directory / LOGS, name, floor, self._clock())
+            entry = LogEntry(directory.name, settings or LogSettings())
+            self.state.put(LOG_KIND, name, msgspec.json.encode(entry), expected_version=0)
+            self.state.flush()
+            return self.open(name)
+
+    def open(self, name: str) -> StoredLog:
+        """See LogStore."""
+        log = self._logs.get(name)
+        if log is not None:
+            return log
+        with self._opening:
+            if self._is_closed:
+                raise Closed(name)
+            if name not in self._logs:
+                entry = self._entry(name)
+                self._logs[name] = StoredLog(
+                    self.directory / LOGS / entry.directory,
+                    entry.settings,
+                    self.state,
+                    disk=self._disk,
+                    clock=self._clock,
+                    reserve_bytes=self._reserve_bytes,
+                    waiting_bytes_max=self._waiting_bytes_max,
+                    fatal=self._fatal,
+                )
+            return self._logs[name]
+
+    def names(self) -> list[str]:
+        """See LogStore."""
+        return [name for name, _ in self.state.items(LOG_KIND)]
+
+    def opened(self) -> list[StoredLog]:
+        """The logs that are open now."""
+        return [self._logs[name] for name in sorted(self._logs)]
+
+    def change(self, name: str, settings: LogSettings) -> StoredLog:
+        """See LogStore."""
+        with self._opening:
+            log = self.open(name)
+            log.settings.check_change(settings)
+            entry = LogEntry(log.directory.name, settings)
+            self.state.put(LOG_KIND, name, msgspec.json.encode(entry))
+            self.state.flush()
+            log.change(settings)
+            return log
+
+    def delete(self, name: str) -> None:
+        """See LogStore."""
+        with self._opening:
+            log = self.open(name)
+            log.close()
+            self.state.put(FLOOR_KIND, name, str(max(log.head(), log.meta.floor)).encode())
+            self.state.delete(LOG_KIND, name)
+            for key, _ in list(self.state.items(f"consumer/{log.meta.incarnation}")):
+                self.state.delete(f"consumer/{log.meta.incarnation}", key)
+            self.state.flush()
+            del self._logs[name]
+            trash = log.directory.with_name(log.directory.name + ".deleted")
+            os.rename(log.directory, trash)
+            sync_directory(trash.parent)
+            shutil.rmtree(trash)
+
+    def maintain(self, *, retention: bool = True) -> None:
+        """One round of what is otherwise done in the background: sealing, merging, retention, reclaiming."""
+        for log in self.opened():
+            try:
+                maintenance.seal_segments(log, self._worker.run)
+                maintenance.merge_postings(log, self._worker.run)
+                if retention:
+                    maintenance.apply_retention(log, self._clock())
+                with _NoBackup(self.directory) as may_unlink:
+                    if may_unlink:
+                        maintenance.drop_leftovers(log)
+                        maintenance.reclaim(log, self.state.flush)
+            except (OSError, EventLogError):
+                if not log.is_closed:
+                    logger.exception("log %s: maintenance failed; it will be tried again", log.name)
+
+    def close(self) -> None:
+        """See LogStore."""
+        with self._opening:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._stopping.set()
+        self._worker.close()
+        if self._tender is not None:
+            self._tender.join()
+        for log in self.opened():
+            log.close()
+        self.state.flush()
+        self.state.close()
+        self._lock_file.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _floor(self, name: str) -> int:
+        entry = self.state.get(FLOOR_KIND, name)
+        return int(entry.value) if entry else 0
+
+    def _entry(self, name: str) -> LogEntry:
+        found = self.state.get(LOG_KIND, name)
+        if found is None:
+            raise LogNotFound(name)
+        return msgspec.json.decode(found.value, type=LogEntry)
+
+    def _tend(self) -> None:
+        self._open_those_with_retention()
+        since_retention = 0.0
+        while not self._stopping.wait(MAINTENANCE_INTERVAL_S):
+            since_retention += MAINTENANCE_INTERVAL_S
+            is_due = since_retention >= RETENTION_INTERVAL_S
+            self.maintain(retention=is_due)
+            if is_due:
+                since_retention = 0.0
+
+    def _open_those_with_retention(self) -> None:
+        """Logs open lazily, but those that must forget things need tending from the start."""
+        for name in self.names():
+            try:
+                settings = self._entry(name).settings
+                if settings.retention_ms or settings.retention_bytes or settings.retention_until_acknowledged:
+                    self.open(name)
+            except EventLogError as error:
+                logger.error("log %s cannot be opened for its retention: %s", name, error)
+
+
+def _make_log_directory(logs: Path, name: str, floor: int, now: int) -> Path:
+    incarnation = uuid.uuid4().hex
+    directory = logs / f"{name}.{incarnation[:8]}"
+    for part in (FRAMES, INDEX, HISTORY):
+        (directory / part).mkdir(parents=True)
+    meta = Meta(
+        name=name,
+        incarnation=incarnation,
+        segments_id=incarnation,
+        id_seed=secrets.randbits(64),
+        created_at=now,
+        first_retained=floor + 1,
+        known_from=floor + 1,
+        voids=[(1, floor)] if floor else [],
+    )
+    meta.write(directory)
+    sync_directory(logs)
+    return directory
+
+
+def lock_directory(directory: Path) -> IO[str]:
+    """One process per data directory. Raises StorageUnavailable."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = open(directory / "LOCK", "a+", encoding="ascii")  # noqa: SIM115 - open as long as the engine
+    except OSError as error:
+        problem = f"{directory}: {error.strerror}; the data directory must be writable (choose another with --data)"
+        raise StorageUnavailable(problem) from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise StorageUnavailable(
+            f"{directory}: in use by another process (pid {holder}); stop it, or choose another directory with --data"
+        ) from None
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
+
+
+class _NoBackup:
+    """While held, no backup begins; enters with False where one is running."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / BACKUP_LOCK
+
+    def __enter__(self) -> bool:
+        self._file = open(self._path, "a", encoding="ascii")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

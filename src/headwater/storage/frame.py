@@ -1,0 +1,355 @@
+"""The frame: one group commit on disk. Unit of atomicity, checksum and replication (format version 1).
+
+A frame is a header, a directory of column buffers and the buffers: Arrow-compatible, little-endian, each 8-byte
+aligned. A column in which every value is the default is left out. `docs/data-file-format.md` has the layout.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from functools import partial
+from itertools import accumulate, chain, pairwise, repeat
+from typing import Any, NamedTuple
+
+import google_crc32c
+
+from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
+from ..core.limits import EventColumns
+
+assert sys.byteorder == "little", "frames are written as the machine's own little-endian arrays"
+
+MAGIC = b"HWF1"
+FORMAT_VERSION = 1
+REQUIRED_FEATURES = 0
+"""Bits of required features that this code knows. A frame with another bit set cannot be read."""
+
+
+class Column(IntEnum):
+    """Slots of the directory: where each buffer starts in the frame; 0 = left out."""
+
+    RECORDED_AT = 0  # i64; left out where all are the header's
+    PARTITION = 1  # u16
+    ENCODING = 2  # u8
+    ID = 3  # offsets i32[n+1], then the bytes in the next slot; so for all texts and byte strings
+    ID_BYTES = 4
+    SOURCE = 5
+    SOURCE_BYTES = 6
+    TYPE = 7
+    TYPE_BYTES = 8
+    TAG_LISTS = 9  # list offsets i32[n+1] into the tags
+    TAG = 10
+    TAG_BYTES = 11
+    GROUP_KEY = 12
+    GROUP_KEY_BYTES = 13
+    ATTRIBUTE_LISTS = 14  # map offsets i32[n+1] into names and values
+    ATTRIBUTE_NAME = 15
+    ATTRIBUTE_NAME_BYTES = 16
+    ATTRIBUTE_VALUE = 17
+    ATTRIBUTE_VALUE_BYTES = 18
+    ENVELOPE = 19
+    ENVELOPE_BYTES = 20
+    DATA = 21
+    DATA_BYTES = 22
+    CONTROL = 23  # u32 length, then MessagePack: marks of exactly-once writers, log settings
+    ERASED = 24  # bitmap of redacted events
+    # 25 to 27 are free
+
+
+DIRECTORY_SLOTS = 28
+_LEAD = struct.Struct("<4sI")
+"""magic, CRC32C of all that follows"""
+_HEADER = struct.Struct("<QHHHHIIQQIIQQq")
+"""length, version, required, optional features, spare, count, tags, first, epoch, previous crc, spare, durable_upto,
+nonce, recorded_at"""
+_DIRECTORY = struct.Struct(f"<{DIRECTORY_SLOTS}I")
+HEADER_BYTES = _LEAD.size + _HEADER.size + _DIRECTORY.size
+_PAIR = struct.Struct("<ii")
+_PADDING = [b"\0" * count for count in range(8)]
+_sequenced = partial(tuple.__new__, SequencedEvent)
+
+
+class Chain(NamedTuple):
+    """What links a frame to its log: taken over from the state of the writer."""
+
+    epoch: int
+    previous_crc: int
+    durable_upto: int
+    nonce: int
+
+
+class EncodedFrame(NamedTuple):
+    """A frame ready to be written."""
+
+    first: int
+    last: int
+    recorded_at: int
+    crc: int
+    length: int
+    buffers: list[bytes]
+
+
+def encode(
+    groups: Sequence[EventColumns], partitions: Sequence[int], first: int, recorded_at: int, chain_: Chain
+) -> EncodedFrame:
+    """One frame of all events of some appends, numbered from `first` on. Never fails on checked events."""
+    columns = groups[0] if len(groups) == 1 else _concatenated(groups)
+    body = _Body()
+    if any(partitions):
+        body.add(Column.PARTITION, array("H", partitions).tobytes())
+    if any(columns.encodings):
+        body.add(Column.ENCODING, bytes(columns.encodings))
+    body.add_texts(Column.ID, columns.ids)
+    if any(columns.sources):
+        body.add_texts(Column.SOURCE, columns.sources)
+    body.add_texts(Column.TYPE, columns.types)
+    tags = list(chain.from_iterable(columns.tags))
+    if tags:
+        body.add(Column.TAG_LISTS, _offsets(columns.tags))
+        body.add_texts(Column.TAG, tags)
+    if any(columns.group_keys):
+        body.add_texts(Column.GROUP_KEY, columns.group_keys)
+    if any(columns.attributes):
+        body.add(Column.ATTRIBUTE_LISTS, _offsets(columns.attributes))
+        body.add_texts(Column.ATTRIBUTE_NAME, list(chain.from_iterable(columns.attributes)))
+        values = chain.from_iterable(attributes.values() for attributes in columns.attributes)
+        body.add_texts(Column.ATTRIBUTE_VALUE, list(values))
+    if any(columns.envelopes):
+        body.add_bytes(Column.ENVELOPE, columns.envelopes)
+    body.add_bytes(Column.DATA, columns.data)
+    return body.frame(columns.count, len(tags), first, recorded_at, chain_)
+
+
+class _Body:
+    """The buffers of a frame under construction, and where each starts."""
+
+    def __init__(self) -> None:
+        self.buffers: list[bytes] = []
+        self.length = HEADER_BYTES
+        self.directory = [0] * DIRECTORY_SLOTS
+
+    def add(self, slot: int, content: bytes) -> None:
+        self.directory[slot] = self.length
+        self.buffers.append(content)
+        size = len(content)
+        if rest := -size & 7:
+            self.buffers.append(_PADDING[rest])
+            size += rest
+        self.length += size
+
+    def add_texts(self, slot: int, values: Sequence[str]) -> None:
+        joined = "".join(values)
+        if joined.isascii():
+            self.add(slot, _offsets(values))
+            self.add(slot + 1, joined.encode())
+        else:
+            self.add_bytes(slot, [value.encode() for value in values])
+
+    def add_bytes(self, slot: int, values: Sequence[bytes]) -> None:
+        self.add(slot, _offsets(values))
+        self.add(slot + 1, b"".join(values))
+
+    def frame(self, count: int, tags: int, first: int, recorded_at: int, chain_: Chain) -> EncodedFrame:
+        epoch, previous_crc, durable_upto, nonce = chain_
+        header = _HEADER.pack(
+            self.length, FORMAT_VERSION, 0, 0, 0, count, tags, first, epoch, previous_crc, 0, durable_upto, nonce,
+            recorded_at,
+        )  # fmt: skip
+        rest = b"".join((header, _DIRECTORY.pack(*self.directory), *self.buffers))
+        crc = google_crc32c.value(rest)
+        return EncodedFrame(first, first + count - 1, recorded_at, crc, self.length, [_LEAD.pack(MAGIC, crc), rest])
+
+
+def _concatenated(groups: Sequence[EventColumns]) -> EventColumns:
+    names = ("types", "data", "tags", "ids", "sources", "attributes", "group_keys", "envelopes", "encodings")
+    joined: dict[str, Any] = {name: list(chain.from_iterable(getattr(g, name) for g in groups)) for name in names}
+    joined["bytes"] = sum(group.bytes for group in groups)
+    return EventColumns(**joined)
+
+
+def _offsets(values: Iterable[Sequence[object] | Mapping[str, str]]) -> bytes:
+    return array("i", accumulate(map(len, values), initial=0)).tobytes()
+
+
+class BadFrame(Exception):
+    """There is no whole, undamaged frame at that place."""
+
+
+class UnknownFeature(Exception):
+    """The frame needs a feature or version that this code does not know."""
+
+
+class Frame:
+    """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
+
+    __slots__ = ("_buffer", "_directory", "count", "crc", "durable_upto", "epoch", "first", "length", "nonce",
+                 "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
+
+    def __init__(self, buffer: memoryview, offset: int) -> None:
+        """The frame at that offset. Raises BadFrame if there can be none; `verify` checks the rest."""
+        if offset + HEADER_BYTES > len(buffer):
+            raise BadFrame("the file ends in the header")
+        magic, self.crc = _LEAD.unpack_from(buffer, offset)
+        (
+            self.length, version, required, _, _, self.count, self.tags_count, self.first, self.epoch,
+            self.previous_crc, _, self.durable_upto, self.nonce, self.recorded_at,
+        ) = _HEADER.unpack_from(buffer, offset + _LEAD.size)  # fmt: skip
+        if magic != MAGIC:
+            raise BadFrame(f"magic {magic!r} found, {MAGIC!r} expected")
+        if self.length < HEADER_BYTES or self.length & 7 or offset + self.length > len(buffer):
+            raise BadFrame(f"length {self.length} does not fit")
+        self.offset = offset
+        self._buffer = buffer[offset : offset + self.length]
+        self._directory = _DIRECTORY.unpack_from(buffer, offset + _LEAD.size + _HEADER.size)
+        if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
+            self.verify()  # else it is damage, not news
+            raise UnknownFeature(f"format version {version}, required features {required:#x}")
+
+    @property
+    def last(self) -> int:
+        """The number of the last event."""
+        return int(self.first + self.count - 1)
+
+    def verify(self) -> None:
+        """Raises BadFrame if the checksum does not fit, or the frame is empty."""
+        if google_crc32c.value(bytes(self._buffer[_LEAD.size :])) != self.crc:
+            raise BadFrame("the checksum does not fit")
+        if not self.count:
+            raise BadFrame("the frame has no events")
+
+    def events(self, start: int = 0, end: int | None = None) -> list[SequencedEvent]:
+        """The events at these positions in the frame (from 0 to `count`), decoded."""
+        end = self.count if end is None else end
+        size = end - start
+        encodings: Iterable[Encoding] = repeat(Encoding.DATA)
+        if self._directory[Column.ENCODING]:
+            encodings = map(Encoding, self._buffer[self._directory[Column.ENCODING] + start :][:size])
+        return list(
+            map(
+                _sequenced,
+                zip(
+                    range(self.first + start, self.first + end),
+                    self._times(start, end),
+                    self.partitions(start, end),
+                    self.types(start, end),
+                    self._byte_strings(Column.DATA, start, end),
+                    self.tags(start, end),
+                    self.ids(start, end),
+                    self.sources(start, end),
+                    self._attributes(start, end),
+                    self._texts(Column.GROUP_KEY, start, end),
+                    self._byte_strings(Column.ENVELOPE, start, end),
+                    encodings,
+                    strict=False,  # some columns repeat one value for ever
+                ),
+            )
+        )
+
+    def event(self, index: int) -> SequencedEvent:
+        """One event, decoded; faster than `events` for one."""
+        at = self._directory
+        tags: tuple[str, ...] = ()
+        if at[Column.TAG_LISTS]:
+            low, high = _PAIR.unpack_from(self._buffer, at[Column.TAG_LISTS] + 4 * index)
+            tags = tuple([str(self._piece(Column.TAG, i), "utf-8") for i in range(low, high)])
+        group_key = str(self._piece(Column.GROUP_KEY, index), "utf-8") if at[Column.GROUP_KEY] else ""
+        envelope = bytes(self._piece(Column.ENVELOPE, index)) if at[Column.ENVELOPE] else b""
+        encoding = Encoding(self._buffer[at[Column.ENCODING] + index]) if at[Column.ENCODING] else Encoding.DATA
+        return SequencedEvent(
+            self.first + index,
+            next(iter(self._times(index, index + 1))) if at[Column.RECORDED_AT] else self.recorded_at,
+            self.partitions(index, index + 1)[0] if at[Column.PARTITION] else 0,
+            str(self._piece(Column.TYPE, index), "utf-8"),
+            bytes(self._piece(Column.DATA, index)),
+            tags,
+            str(self._piece(Column.ID, index), "utf-8"),
+            str(self._piece(Column.SOURCE, index), "utf-8") if at[Column.SOURCE] else "",
+            next(iter(self._attributes(index, index + 1))) if at[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
+            group_key,
+            envelope,
+            encoding,
+        )
+
+    def _piece(self, slot: int, index: int) -> memoryview:
+        low, high = _PAIR.unpack_from(self._buffer, self._directory[slot] + 4 * index)
+        at = self._directory[slot + 1]
+        return self._buffer[at + low : at + high]
+
+    def types(self, start: int = 0, end: int | None = None) -> list[str]:
+        """The types of these events."""
+        return self._texts(Column.TYPE, start, self.count if end is None else end)
+
+    def ids(self, start: int = 0, end: int | None = None) -> list[str]:
+        """The ids of these events."""
+        return self._texts(Column.ID, start, self.count if end is None else end)
+
+    def sources(self, start: int = 0, end: int | None = None) -> list[str]:
+        """The sources of these events."""
+        return self._texts(Column.SOURCE, start, self.count if end is None else end)
+
+    def tags(self, start: int = 0, end: int | None = None) -> list[tuple[str, ...]]:
+        """The tags of these events."""
+        end = self.count if end is None else end
+        if not self._directory[Column.TAG_LISTS]:
+            return [()] * (end - start)
+        lists = self._ints(Column.TAG_LISTS, start, end)
+        low = lists[0]
+        tags = self._texts(Column.TAG, low, lists[-1])
+        return [tuple(tags[a - low : b - low]) for a, b in pairwise(lists)]
+
+    def partitions(self, start: int = 0, end: int | None = None) -> list[int]:
+        """The partitions of these events."""
+        end = self.count if end is None else end
+        if not (at := self._directory[Column.PARTITION]):
+            return [0] * (end - start)
+        return self._buffer[at + 2 * start : at + 2 * end].cast("H").tolist()
+
+    def payload_bytes(self) -> list[int]:
+        """Running totals of data and envelope bytes: count + 1 numbers from 0 on."""
+        totals = self._ints(Column.DATA, 0, self.count)
+        if self._directory[Column.ENVELOPE]:
+            envelopes = self._ints(Column.ENVELOPE, 0, self.count)
+            return [a + b for a, b in zip(totals, envelopes, strict=True)]
+        return totals
+
+    def _times(self, start: int, end: int) -> Iterable[int]:
+        if not (at := self._directory[Column.RECORDED_AT]):
+            return repeat(self.recorded_at)
+        return self._buffer[at + 8 * start : at + 8 * end].cast("q").tolist()
+
+    def _attributes(self, start: int, end: int) -> Iterable[Mapping[str, str]]:
+        if not self._directory[Column.ATTRIBUTE_LISTS]:
+            return repeat(NO_ATTRIBUTES)
+        lists = self._ints(Column.ATTRIBUTE_LISTS, start, end)
+        low, high = lists[0], lists[-1]
+        names = self._texts(Column.ATTRIBUTE_NAME, low, high)
+        values = self._texts(Column.ATTRIBUTE_VALUE, low, high)
+        return [dict(zip(names[a - low : b - low], values[a - low : b - low], strict=True)) for a, b in pairwise(lists)]
+
+    def _ints(self, slot: int, start: int, end: int) -> list[int]:
+        at = self._directory[slot]
+        return self._buffer[at + 4 * start : at + 4 * end + 4].cast("i").tolist()
+
+    def _texts(self, slot: int, start: int, end: int) -> list[str]:
+        if not self._directory[slot]:
+            return [""] * (end - start)
+        offsets = self._ints(slot, start, end)
+        low = offsets[0]
+        at = self._directory[slot + 1]
+        content = bytes(self._buffer[at + low : at + offsets[-1]])
+        if content.isascii():
+            text = content.decode()
+            return [text[a - low : b - low] for a, b in pairwise(offsets)]
+        return [content[a - low : b - low].decode() for a, b in pairwise(offsets)]
+
+    def _byte_strings(self, slot: int, start: int, end: int) -> Iterable[bytes]:
+        if not self._directory[slot]:
+            return repeat(b"")
+        offsets = self._ints(slot, start, end)
+        low = offsets[0]
+        at = self._directory[slot + 1]
+        content = bytes(self._buffer[at + low : at + offsets[-1]])
+        return [content[a - low : b - low] for a, b in pairwise(offsets)]

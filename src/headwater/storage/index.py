@@ -1,0 +1,98 @@
+"""The derived index of one log: postings files of sealed segments, postings in memory for the rest, the ids.
+
+The committer is the only thread that changes the part in memory. Maintenance swaps whole files in, and drops what
+they replace. Readers see more than is durable, and bound what they ask for by the durable head.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from .ids import IdTable
+from .matching import Piece
+from .postings import ActivePostings, FilePostings, Postings
+from .segments import SEGMENT_EVENTS_MAX
+
+
+class Index:
+    """What is known of the events of one log without reading them."""
+
+    def __init__(self, head: int, *, has_partitions: bool, files: Sequence[FilePostings] = ()) -> None:
+        """`files` cover everything up to `head`, from the first event that anything is known of."""
+        self.ids = IdTable()
+        self._files = tuple(sorted(files, key=lambda file: (file.first, -file.last)))
+        self._has_partitions = has_partitions
+        self._actives: tuple[ActivePostings, ...] = (self._new_active(head + 1),)
+        self._lock = threading.Lock()
+        """Guards the replacement of `_files` and `_actives`, never their use."""
+
+    @property
+    def files(self) -> tuple[FilePostings, ...]:
+        """The postings files in use, by their first number."""
+        return self._files
+
+    @property
+    def actives(self) -> tuple[ActivePostings, ...]:
+        """The postings in memory, oldest first; the last one grows."""
+        return self._actives
+
+    def apply(
+        self,
+        first: int,
+        types: Sequence[str],
+        tags: Sequence[tuple[str, ...]],
+        partitions: Sequence[int],
+        id_hashes: Sequence[int],
+    ) -> None:
+        """Take up events numbered from `first` on."""
+        active = self._actives[-1]
+        if active.last - active.first >= SEGMENT_EVENTS_MAX or first > active.last + 1:
+            active = self._new_active(first)
+            with self._lock:
+                self._actives = (*self._actives, active)
+        active.apply(first, types, tags, partitions)
+        self.ids.insert(id_hashes, first)
+
+    def rollback(self, above: int) -> None:
+        """Forget the events numbered above that: frames that did not become durable."""
+        for active in self._actives:
+            if active.last > above:
+                active.rollback(above)
+        self.ids.rollback(above)
+
+    def pieces(self, low: int, high: int) -> list[Piece]:
+        """The postings of these numbers (inclusive), ascending and disjoint."""
+        found: list[Piece] = []
+        if low > high:
+            return found
+        actives = self._actives
+        if low >= actives[-1].first:  # most conditions and all live reads ask about the newest part only
+            return [Piece(actives[-1], low, high)]
+        runs: list[Postings] = [*self._files, *actives]
+        at = low
+        for run in runs:
+            start, end = max(at, run.first), min(high, run.last)
+            if start <= end:
+                found.append(Piece(run, start, end))
+                at = end + 1
+        return found
+
+    def replace(self, new: FilePostings, old: Sequence[FilePostings] = ()) -> None:
+        """Use a new file; forget the files and the memory that it replaces."""
+        with self._lock:
+            kept = [
+                file for file in self._files if file not in old and not new.first <= file.first <= file.last <= new.last
+            ]
+            self._files = tuple(sorted([*kept, new], key=lambda file: (file.first, -file.last)))
+            covered = self._files[-1].last
+            older = tuple(active for active in self._actives[:-1] if active.last > covered)
+            self._actives = (*older, self._actives[-1])
+
+    def drop(self, below: int) -> None:
+        """Forget the files of which every number is below that."""
+        with self._lock:
+            self._files = tuple(file for file in self._files if file.last >= below)
+
+    def _new_active(self, first: int) -> ActivePostings:
+        return ActivePostings(first, has_partitions=self._has_partitions)

@@ -1,0 +1,204 @@
+"""The judge: decides over each append, on the state that everything applied before it makes, durable or not.
+
+Ids first (a retry is recognised, and its condition not looked at again), then the condition, then numbers and
+partitions. All checks come before anything is applied, so that a refused append leaves no trace.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ..core.condition import AppendCondition, ConditionFailure
+from ..core.errors import (
+    AppendConditionFailed,
+    ConditionNeedsTrimmedEvents,
+    DuplicateEventId,
+    SequenceExhausted,
+)
+from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
+from ..core.log import AppendRequest, AppendResult, LogStatistics
+from ..core.query import Query
+from ..core.settings import LogSettings
+from .frame import EncodedFrame, Frame
+from .framelog import FrameLog
+from .index import Index
+from .matching import first_match
+from .partitioner import Partitioner
+from .places import hash_ids
+
+logger = logging.getLogger("headwater.storage")
+
+
+class Extent:
+    """From where on a log's events are retained and known. Changed by trims, read by everybody."""
+
+    __slots__ = ("first_retained", "known_from", "origin")
+
+    def __init__(self, origin: int, first_retained: int, known_from: int) -> None:
+        self.origin = origin
+        """The first number of this log under its present incarnation's history."""
+        self.first_retained = first_retained
+        self.known_from = known_from
+
+
+class LogJudge:
+    """Judge of one log (see `sequencer.Judge`); all methods are called by its committer."""
+
+    def __init__(
+        self,
+        index: Index,
+        settings: Callable[[], LogSettings],
+        extent: Extent,
+        statistics: LogStatistics,
+        frame_at: Callable[[int], Frame | None],
+        *,
+        id_seed: int,
+        recorded_at: int,
+        clock: Callable[[], int],
+    ) -> None:
+        self._index, self._settings, self._extent, self._statistics = index, settings, extent, statistics
+        self._frame_at = frame_at
+        self._id_seed = id_seed
+        self._recorded_at = recorded_at
+        self._clock = clock
+        self._partitioner = Partitioner(settings())
+        self._in_flight: deque[tuple[int, int, list[EventColumns]]] = deque()
+        """(first, last, groups) of frames that may not be readable yet."""
+        self._group: list[tuple[int, EventColumns]] = []
+        """Judged and applied, not encoded yet."""
+
+    def next_recorded_at(self) -> int:
+        """See sequencer.Judge."""
+        now = self._clock()
+        if now < self._recorded_at - 1000:
+            self._statistics.clock_steps += 1
+            if self._statistics.clock_steps == 1:
+                logger.warning("the clock went back %d ms; events keep the last time", self._recorded_at - now)
+        self._recorded_at = max(now, self._recorded_at)
+        return self._recorded_at
+
+    def judge(self, request: AppendRequest, first: int, partitions: list[int]) -> AppendResult:
+        """See sequencer.Judge."""
+        columns = request.columns
+        hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
+        stored = self._stored_block(columns, hashes, first - 1)
+        if stored is not None:
+            return stored
+        if request.condition is not None:
+            self._check(request.condition, first - 1)
+        last = first + columns.count - 1
+        if last > SEQUENCE_NUMBER_MAX:
+            raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
+        assigned = self._partitioner.assign(columns, request.partition)
+        partitions += assigned
+        self._index.apply(first, columns.types, columns.tags, assigned, hashes)
+        self._group.append((first, columns))
+        return AppendResult(first, last)
+
+    def applied(self, frame: EncodedFrame, groups: list[EventColumns]) -> None:
+        """See sequencer.Judge."""
+        self._in_flight.append((frame.first, frame.last, groups))
+        self._group.clear()
+        while self._in_flight and len(self._in_flight) > 1 and self._frame_at(self._in_flight[0][1]) is not None:
+            self._in_flight.popleft()
+
+    def rollback(self, above: int) -> None:
+        """See sequencer.Judge."""
+        self._index.rollback(above)
+        self._in_flight.clear()
+        self._group.clear()
+
+    def catch_up(self, frame_log: FrameLog, after: int) -> None:
+        """See sequencer.Judge."""
+        for frame in frame_log.read(after):
+            self.apply_frame(frame)
+
+    def apply_frame(self, frame: Frame) -> None:
+        """Take up a frame that is in the log already."""
+        hashes = hash_ids(frame.sources(), frame.ids(), self._id_seed)
+        self._index.apply(frame.first, frame.types(), frame.tags(), frame.partitions(), hashes)
+        self._recorded_at = max(self._recorded_at, frame.recorded_at)
+
+    def _check(self, condition: AppendCondition, head: int) -> None:
+        """Raises AppendConditionFailed or ConditionNeedsTrimmedEvents."""
+        query, after = condition.fail_if_events_match, condition.after
+        known_from = self._extent.known_from
+        forgets = known_from > self._extent.origin
+        if forgets and after < known_from - 1:
+            raise ConditionNeedsTrimmedEvents(after, known_from)
+        conflict = first_match(self._index.pieces(max(after + 1, known_from), head), query)
+        if conflict is not None:
+            self._statistics.conditions_failed += 1
+            reason = ConditionFailure.NEWER_MATCH if after else ConditionFailure.NO_MATCH_EXPECTED
+            raise AppendConditionFailed(reason, conflict, after)
+        if condition.requires_match and not self._has_match(query, known_from, min(after, head)):
+            if forgets:
+                raise ConditionNeedsTrimmedEvents(after, known_from)
+            self._statistics.conditions_failed += 1
+            raise AppendConditionFailed(ConditionFailure.NO_MATCH_FOUND, None, after)
+
+    def _has_match(self, query: Query, low: int, high: int) -> bool:
+        return first_match(self._index.pieces(low, high), query) is not None
+
+    def _stored_block(self, columns: EventColumns, hashes: Sequence[int], head: int) -> AppendResult | None:
+        """Where these very events are stored; None if none of the ids is. Raises DuplicateEventId."""
+        if len(set(hashes)) != columns.count:
+            self._check_repeats(columns)
+        if not self._index.ids.has_any(hashes):
+            return None
+        horizon = self._settings().id_horizon
+        lowest = max(self._extent.first_retained, head - horizon + 1 if horizon else 0)
+        found = [self._find(hashes[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
+        known = [(index, number) for index, number in enumerate(found) if number is not None]
+        if not known:
+            return None
+        first = found[0]
+        if first is not None and all(
+            number == first + index and self._is_same(number, columns, index) for index, number in enumerate(found)
+        ):
+            return AppendResult(first, first + columns.count - 1, was_stored=True)
+        self._statistics.duplicates += 1
+        index, stored = known[0]
+        raise DuplicateEventId(columns.ids[index], columns.sources[index], stored, index)
+
+    def _check_repeats(self, columns: EventColumns) -> None:
+        seen: set[tuple[str, str]] = set()
+        for index, key in enumerate(zip(columns.sources, columns.ids, strict=True)):
+            if key in seen:
+                self._statistics.duplicates += 1
+                raise DuplicateEventId(key[1], key[0], None, index)
+            seen.add(key)
+
+    def _find(self, hash: int, source: str, id: str, lowest: int) -> int | None:
+        """The number of the retained event of that source and id."""
+        for number in self._index.ids.candidates(hash):
+            if number >= lowest and self._fields(number)[:2] == (source, id):
+                return number
+        return None
+
+    def _is_same(self, number: int, columns: EventColumns, index: int) -> bool:
+        given = (columns.types[index], columns.data[index], columns.tags[index])
+        return self._fields(number)[2:] == given
+
+    def _fields(self, number: int) -> tuple[str, str, str, bytes, tuple[str, ...]]:
+        """(source, id, type, data, tags) of an event that is applied: in flight, or in the frame log."""
+        for first, columns in reversed(self._group):
+            if number >= first:
+                return _fields_of(columns, number - first)
+        for first, last, groups in reversed(self._in_flight):
+            if first <= number <= last:
+                offset = number - first
+                for columns in groups:
+                    if offset < columns.count:
+                        return _fields_of(columns, offset)
+                    offset -= columns.count
+        frame = self._frame_at(number)
+        assert frame is not None, f"event {number} is neither in flight nor stored"
+        event = frame.event(number - frame.first)
+        return (event.source, event.id, event.type, event.data, event.tags)
+
+
+def _fields_of(columns: EventColumns, index: int) -> tuple[str, str, str, bytes, tuple[str, ...]]:
+    return (columns.sources[index], columns.ids[index], columns.types[index], columns.data[index], columns.tags[index])

@@ -1,0 +1,135 @@
+"""Loading the index of a log: what is on file, and which frames must be read again for the rest.
+
+Missing or damaged index files of sealed segments are made anew here; deleting them all loses nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import chain, pairwise
+from pathlib import Path
+
+import numpy as np
+
+from ..core.errors import StorageCorrupted
+from ..core.settings import LogSettings
+from . import ids
+from .frame import Frame
+from .ids import IdTable
+from .index import Index
+from .meta import Meta
+from .places import Places, hash_ids, places_name
+from .postings import FilePostings
+from .sealing import HISTORY, INDEX, frames_of, is_sealed, seal
+from .segments import Segment, SegmentLog
+
+logger = logging.getLogger("headwater.storage")
+
+
+class LoadedIndex:
+    """An index as far as its files go, and what is left to apply."""
+
+    def __init__(self, index: Index, frames: SegmentLog, replay_after: int) -> None:
+        self.index, self._frames, self._replay_after = index, frames, replay_after
+
+    def frames_to_replay(self) -> Iterator[Frame]:
+        """The frames that the index does not know yet. They begin at its edge."""
+        return self._frames.read(self._replay_after)
+
+
+def load_index(directory: Path, frames: SegmentLog, meta: Meta, settings: LogSettings) -> LoadedIndex:
+    """Load what is on file. Raises StorageCorrupted if the history of trimmed events is missing, or a frame damaged."""
+    for segment in frames.segments[:-1]:
+        if not is_sealed(directory, segment):
+            logger.info("log %s: indexing %s again", meta.name, segment.path.name)
+            seal(directory, segment.path.name)
+    replay_after, files = _usable_postings(directory, frames, meta)
+    has_partitions = settings.partitions > 1
+    index = Index(replay_after, has_partitions=has_partitions, files=files)
+    _load_ids(index.ids, directory / INDEX, frames, meta, replay_after)
+    return LoadedIndex(index, frames, replay_after)
+
+
+def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[int, list[FilePostings]]:
+    """The files that cover everything known, without a hole, as far as they go: to which number, and they."""
+    found: dict[str, FilePostings] = {}
+    for path in chain(sorted((directory / HISTORY).glob("*.postings")), sorted((directory / INDEX).glob("*.postings"))):
+        try:
+            postings = FilePostings(path)
+            postings.verify()
+            found.setdefault(path.name, postings)
+        except (OSError, ValueError) as error:
+            logger.warning("log %s: unusable postings: %s", meta.name, error)
+            if path.parent.name == INDEX:
+                path.unlink()
+    newest_first = frames.segments[-1].first if frames.segments else frames.head + 1
+    edge = _skip_voids(meta, meta.known_from) - 1
+    used: list[FilePostings] = []
+    for postings in sorted(found.values(), key=lambda each: (each.first, -each.last)):
+        if postings.first <= edge + 1 and edge < postings.last <= frames.head:
+            used.append(postings)
+            edge = _skip_voids(meta, postings.last + 1) - 1
+    if edge + 1 < newest_first:
+        segment = next((each for each in frames.segments if each.first <= edge + 1 <= each.last), None)
+        if segment is None or segment is frames.segments[-1]:
+            raise StorageCorrupted(
+                str(directory / HISTORY),
+                f"the postings of the trimmed events {edge + 1} to {newest_first - 1} are missing or damaged",
+                "restore a backup (headwater restore)",
+            )
+        seal(directory, segment.path.name)
+        return _usable_postings(directory, frames, meta)
+    return min(edge, frames.head), used
+
+
+def _skip_voids(meta: Meta, number: int) -> int:
+    """The first number from that one on that may be an event of this log."""
+    for low, high in sorted([*meta.voids, *meta.lost]):
+        if low <= number <= high:
+            number = high + 1
+    return number
+
+
+def _load_ids(table: IdTable, index: Path, frames: SegmentLog, meta: Meta, upto: int) -> None:
+    """The ids of the retained events numbered up to that one; the rest comes with the replay."""
+    edge = meta.first_retained - 1
+    for path in sorted(index.glob("*.ids"), key=lambda path: path.name):
+        try:
+            generation = ids.load(path)
+        except (OSError, ValueError) as error:
+            logger.warning("log %s: unusable ids: %s", meta.name, error)
+            path.unlink()
+            continue
+        if generation.first <= edge + 1 and edge < generation.last <= upto:
+            if table.generations and table.generations[-1].first == generation.first:
+                table.generations.pop()
+            table.generations.append(generation)
+            edge = generation.last
+    for segment in frames.segments:
+        if segment.events and segment.last > edge and segment.first <= upto:
+            _add_ids(table, segment, index, meta, edge, upto)
+
+
+def _add_ids(table: IdTable, segment: Segment, index: Path, meta: Meta, edge: int, upto: int) -> None:
+    """Enter the ids of one segment that are numbered above `edge`, up to `upto`."""
+    try:
+        places = Places(index / places_name(segment.first))
+        hashes = places.id_hashes
+    except (OSError, ValueError):
+        found = np.zeros(segment.last - segment.first + 1, np.uint64)
+        for frame in frames_of(segment):
+            start = frame.first - segment.first
+            found[start : start + frame.count] = hash_ids(frame.sources(), frame.ids(), meta.id_seed)
+        hashes = found
+    start = max(edge + 1 - segment.first, 0)
+    end = min(upto, segment.last) - segment.first + 1
+    for run_start, run_end in _runs_of_nonzero(hashes[start:end]):
+        table.insert(hashes[start + run_start : start + run_end], segment.first + start + run_start)  # type: ignore[arg-type]
+
+
+def _runs_of_nonzero(hashes: ids.Hashes) -> list[tuple[int, int]]:
+    """Where the array has numbers without a hole (holes are events whose loss was accepted)."""
+    holes = np.flatnonzero(hashes == 0)
+    edges = [-1, *holes.tolist(), len(hashes)]
+    return [(a + 1, b) for a, b in pairwise(edges) if b > a + 1]

@@ -1,0 +1,308 @@
+"""The stored log: frames on disk, the derived index, the sequencer and the registry of consumers, as one `LocalLog`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from ..core.consumer import Consumer
+from ..core.errors import InvalidPosition, PositionOfOtherIncarnation, PositionTrimmed
+from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, LocalLog, LogInfo, LogStatistics, Page
+from ..core.query import Query
+from ..core.settings import LogSettings
+from ..core.store import StateStore
+from . import ids
+from .consumers import ConsumerRegistry
+from .disk import Disk
+from .judge import Extent, LogJudge
+from .loading import load_index
+from .meta import CleanStop, read_meta
+from .postings import PARTITION, write_postings
+from .reader import Bounds, Reader
+from .recovery import open_segments
+from .sealing import FRAMES, INDEX
+from .segments import SegmentLog
+from .sequencer import WAITING_BYTES_MAX, Sequencer
+
+CLEAN_POSTINGS_MIN = 2000
+"""So many events in memory are worth a file at a clean stop; fewer are read again at the next start."""
+
+
+class StoredLog(LocalLog):
+    """One log in its directory. Opening recovers it; `close` makes the next opening quick."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: LogSettings,
+        state: StateStore,
+        *,
+        disk: Disk,
+        clock: Callable[[], int],
+        reserve_bytes: int,
+        waiting_bytes_max: int = WAITING_BYTES_MAX,
+        fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        """Raises StorageCorrupted, StorageUnavailable."""
+        meta = read_meta(directory)
+        self.name = meta.name
+        self.settings = settings
+        self.directory = directory
+        self._statistics = LogStatistics()
+        self._log_id = bytes.fromhex(meta.segments_id)
+        self.registry = ConsumerRegistry(state, meta.incarnation, self.head, clock)
+        acknowledged = [consumer.acknowledged for consumer in self.registry.all()]
+        segments = open_segments(
+            directory / FRAMES,
+            directory / INDEX,
+            self._log_id,
+            clean=meta.clean,
+            known_durable=max([*acknowledged, meta.clean.head if meta.clean else 0]),
+            lost=meta.lost,
+            disk=disk,
+        )
+        self.meta = meta.changed(epoch=meta.epoch + 1, clean=None)
+        self.meta.write(directory)  # before anything is appended: the old ending is none any more
+        self.frames = SegmentLog(
+            directory / FRAMES, self._log_id, segments, floor=meta.floor, disk=disk, reserve_bytes=reserve_bytes
+        )
+        origin = self._origin()
+        self._extent = Extent(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
+        loaded = load_index(directory, self.frames, meta, settings)
+        self.index = loaded.index
+        self._reader = Reader(self.frames, self.index)
+        judge = LogJudge(
+            self.index,
+            lambda: self.settings,
+            self._extent,
+            self._statistics,
+            self._reader.frame_at_exactly,
+            id_seed=meta.id_seed,
+            recorded_at=self.frames.recorded_at,
+            clock=clock,
+        )
+        for frame in loaded.frames_to_replay():
+            judge.apply_frame(frame)
+        self._sequencer = Sequencer(
+            self.name,
+            self.frames,
+            judge,
+            self._statistics,
+            self._published,
+            epoch=self.meta.epoch,
+            waiting_bytes_max=waiting_bytes_max,
+            fatal=fatal,
+        )
+        self._watchers: dict[object, Callable[[], None]] = {}
+        self._change = threading.RLock()
+        """Held while META, settings or the set of files change."""
+        self._is_closed = False
+
+    def submit(self, request: AppendRequest) -> None:
+        """See LocalLog."""
+        self._sequencer.submit(request)
+
+    def read_page(
+        self,
+        query: Query,
+        after: int,
+        *,
+        upto: int | None = None,
+        backwards: bool = False,
+        partition: int | None = None,
+        limit: int = PAGE_EVENTS,
+        bytes_max: int = PAGE_BYTES,
+    ) -> Page:
+        """See LocalLog. Raises StorageCorrupted, Closed."""
+        head, lowest = self.head(), self._extent.first_retained
+        if backwards:
+            low, high = max(upto or 0, lowest), min(after - 1, head)
+        else:
+            high = max(head if upto is None else min(upto, head), after)
+            low = max(after + 1, lowest)
+        if low > high:
+            return Page((), low if backwards else high, head, True)
+        page = self._reader.page(query, partition, Bounds(low, high, head, backwards, limit, bytes_max))
+        self._statistics.events_read += len(page.events)
+        return page
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See LocalLog."""
+        token = object()
+        self._watchers[token] = wake
+        return lambda: self._unwatch(token)
+
+    def head(self) -> int:
+        """See EventLog."""
+        return self._sequencer.durable_head
+
+    def check_position(self, position: int) -> None:
+        """See LocalLog."""
+        for low, high in self.meta.voids:
+            if low <= position <= high and position > 1:
+                raise PositionOfOtherIncarnation(position, self.meta.incarnation, high + 1)
+        if position < self._extent.first_retained and self._extent.first_retained > self._extent.origin:
+            raise PositionTrimmed(position, self._extent.first_retained)
+
+    def sequence_number_at(self, recorded_at: int) -> int:
+        """See LocalLog. Bisects over the frames, whose times never go back."""
+        low, high = self._extent.first_retained, self.head() + 1
+        while low < high:
+            middle = (low + high) // 2
+            event = self.read_page(Query.all(), middle - 1, limit=1).events
+            if event and event[0].recorded_at < recorded_at:
+                low = event[0].sequence_number + 1
+            else:
+                high = middle
+        return low
+
+    def info(self) -> LogInfo:
+        """See EventLog."""
+        head, first = self.head(), self._extent.first_retained
+        events = self._count(first, head)
+        return LogInfo(
+            self.name,
+            self.meta.incarnation,
+            self.settings,
+            head,
+            first,
+            events,
+            sum(segment.size for segment in self.frames.segments),
+            self.meta.created_at,
+            self._partition_events(first, head, events),
+        )
+
+    @property
+    def statistics(self) -> LogStatistics:
+        """See LocalLog."""
+        self._statistics.segments = len(self.frames.segments)
+        return self._statistics
+
+    @property
+    def is_closed(self) -> bool:
+        """See LocalLog."""
+        return self._is_closed
+
+    def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
+        """See EventLog."""
+        return self.registry.register(owner, component, after)
+
+    def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
+        """See EventLog."""
+        return self.registry.acknowledge(owner, component, sequence_number, epoch)
+
+    def reset_consumer(self, owner: str, component: str, after: int) -> Consumer:
+        """See EventLog."""
+        return self.registry.reset(owner, component, after)
+
+    def unregister_consumer(self, owner: str, component: str) -> None:
+        """See EventLog."""
+        self.registry.unregister(owner, component)
+
+    def consumers(self) -> list[Consumer]:
+        """See EventLog."""
+        return self.registry.all()
+
+    def trim(self, below: int) -> int:
+        """See EventLog. Logical and exact at once; `trimming.reclaim` unlinks whole segments later."""
+        with self._change:
+            head = self.head()
+            if not isinstance(below, int) or not 0 <= below <= head + 1:
+                raise InvalidPosition(f"{below!r} given, 0 to {head + 1} (the head + 1) is allowed", "below")
+            lowest = self.registry.lowest_acknowledged()
+            bound = below if lowest is None else min(below, lowest + 1)
+            if bound > self._extent.first_retained:
+                known_from = self._extent.known_from if self.settings.keeps_history else bound
+                self._set_extent(bound, known_from)
+            return self._extent.first_retained
+
+    def change(self, settings: LogSettings) -> None:
+        """New settings. Raises InvalidSettings for what is fixed at creation."""
+        with self._change:
+            self.settings.check_change(settings)
+            self.settings = settings
+            trimmed = self._extent.first_retained > self._extent.origin
+            if trimmed and not settings.keeps_history and self._extent.known_from < self._extent.first_retained:
+                self._set_extent(self._extent.first_retained, self._extent.first_retained)
+
+    @property
+    def first_retained(self) -> int:
+        """The number from which events can be read."""
+        return self._extent.first_retained
+
+    @property
+    def known_from(self) -> int:
+        """The number from which conditions know of everything."""
+        return self._extent.known_from
+
+    def changing(self) -> threading.RLock:
+        """The lock to hold while the set of files changes."""
+        return self._change
+
+    def close(self) -> None:
+        """Answer what was taken, write down how the log ended, close the files."""
+        if self._is_closed:
+            return
+        self._sequencer.close()
+        with self._change:
+            self._is_closed = True
+            self._write_down_end()
+            self.frames.close()
+        self._wake_all()
+
+    def _write_down_end(self) -> None:
+        """So that the next opening need not look at every frame again. What is missing of it is made anew."""
+        index = self.directory / INDEX
+        for active in self.index.actives:
+            if active.last - active.first + 1 >= CLEAN_POSTINGS_MIN:
+                write_postings(index, active.first, active.last, active.encoded_terms())
+        if self._count(self._extent.first_retained, self.head()) >= CLEAN_POSTINGS_MIN:
+            for generation in self.index.ids.generations:
+                ids.save(generation, index)
+        if self.frames.segments and (newest := self.frames.segments[-1]).events:
+            clean = CleanStop(newest.last, newest.path.name, newest.end, newest.last_crc)
+            self.meta = self.meta.changed(clean=clean)
+            self.meta.write(self.directory)
+
+    def _set_extent(self, first_retained: int, known_from: int) -> None:
+        """Durably first, so that what was trimmed once never comes back."""
+        self.meta = self.meta.changed(first_retained=first_retained, known_from=known_from)
+        self.meta.write(self.directory)
+        self._extent.known_from = known_from
+        self._extent.first_retained = first_retained
+
+    def _origin(self) -> int:
+        """The first number that was ever an event of this log."""
+        origin = 1
+        for low, high in sorted(self.meta.voids):
+            if low <= origin:
+                origin = high + 1
+        return origin
+
+    def _count(self, low: int, high: int) -> int:
+        if low > high:
+            return 0
+        gone = [*self.meta.voids, *self.meta.lost]
+        return high - low + 1 - sum(max(0, min(high, b) - max(low, a) + 1) for a, b in gone)
+
+    def _partition_events(self, low: int, high: int, events: int) -> tuple[int, ...]:
+        if self.settings.partitions == 1:
+            return (events,)
+        counts = [0] * self.settings.partitions
+        for piece in self.index.pieces(low, high):
+            for partition in range(self.settings.partitions):
+                numbers = piece.postings.numbers(PARTITION, str(partition))
+                if numbers is not None:
+                    counts[partition] += numbers.above(piece.high) - numbers.above(piece.low - 1)
+        return tuple(counts)
+
+    def _published(self, head: int) -> None:
+        self._wake_all()
+
+    def _unwatch(self, token: object) -> None:
+        self._watchers.pop(token, None)
+
+    def _wake_all(self) -> None:
+        for wake in list(self._watchers.values()):
+            wake()

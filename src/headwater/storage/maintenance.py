@@ -1,0 +1,155 @@
+"""What goes on behind a log's back: sealing, merging postings, retention, giving disk space back.
+
+Each function is one step for one log, called again and again by the engine; a step that cannot be done now is done
+next time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from itertools import pairwise
+
+from . import ids
+from .disk import sync_directory
+from .log import StoredLog
+from .places import places_name
+from .postings import FilePostings, postings_name
+from .sealing import HISTORY, INDEX, is_sealed
+from .worker import Job
+
+logger = logging.getLogger("headwater.storage")
+
+MERGE_FACTOR = 8
+"""So many adjacent postings files of like size become one."""
+FILES_MAX = 24
+"""So many postings files may be there before they are merged."""
+
+RunJob = Callable[[Job], str]
+
+
+def seal_segments(log: StoredLog, run: RunJob) -> None:
+    """Index the segments that are not written any more; then their part of the index in memory is let go."""
+    for segment in log.frames.segments[:-1]:
+        covered = any(file.first <= segment.first and segment.last <= file.last for file in log.index.files)
+        if covered and is_sealed(log.directory, segment):
+            continue
+        if problem := run(Job(str(log.directory), segment.path.name)):
+            logger.error("log %s: indexing %s failed: %s", log.name, segment.path.name, problem)
+            return
+        name = postings_name(segment.first, segment.last)
+        log.index.replace(FilePostings(log.directory / INDEX / name))
+    generations = log.index.ids.generations
+    for generation in generations[:-1]:
+        if generation.last <= log.head():
+            ids.save(generation, log.directory / INDEX)
+
+
+def merge_postings(log: StoredLog, run: RunJob) -> None:
+    """Keep the number of postings files small: a look-up asks each of them."""
+    files = [file for file in log.index.files if file.path.parent.name == INDEX and file.last < log.head()]
+    if len(files) <= FILES_MAX:
+        return
+    smallest = min(
+        range(len(files) - MERGE_FACTOR + 1), key=lambda i: files[i + MERGE_FACTOR - 1].last - files[i].first
+    )
+    chosen = files[smallest : smallest + MERGE_FACTOR]
+    if any(b.first != a.last + 1 for a, b in pairwise(chosen)):
+        return  # overlapping leftovers of a clean stop; they go when their segments are sealed
+    if problem := run(Job(str(log.directory), merge=[(file.first, file.last) for file in chosen])):
+        logger.error("log %s: merging postings failed: %s", log.name, problem)
+        return
+    merged = FilePostings(log.directory / INDEX / postings_name(chosen[0].first, chosen[-1].last))
+    log.index.replace(merged, chosen)
+    for file in chosen:
+        file.path.unlink(missing_ok=True)
+
+
+def drop_leftovers(log: StoredLog) -> None:
+    """Unlink postings files that are not in use any more (of clean stops, of interrupted merges)."""
+    used = {file.path.name for file in log.index.files}
+    for path in (log.directory / INDEX).glob("*.postings"):
+        if path.name not in used and log.index.files and int(path.stem.partition("-")[2]) <= log.index.files[-1].last:
+            path.unlink(missing_ok=True)
+
+
+def apply_retention(log: StoredLog, now: int) -> None:
+    """Trim what the settings allow to forget; unregister consumers that were not heard of for too long."""
+    settings, head = log.settings, log.head()
+    if (age := settings.consumer_age_ms_max) is not None:
+        for consumer in log.consumers():
+            if now - consumer.seen_at > age:
+                logger.warning(
+                    "log %s: consumer %s/%s was not heard of for %d ms and is unregistered at %d (head %d)",
+                    log.name, consumer.owner, consumer.component, now - consumer.seen_at, consumer.acknowledged, head,
+                )  # fmt: skip
+                log.unregister_consumer(consumer.owner, consumer.component)
+    below = 0
+    if settings.retention_ms is not None:
+        below = max(below, log.sequence_number_at(now - settings.retention_ms))
+    if settings.retention_bytes is not None:
+        below = max(below, _below_for_bytes(log, settings.retention_bytes))
+    if settings.retention_until_acknowledged and (lowest := log.registry.lowest_acknowledged()) is not None:
+        below = max(below, lowest + 1)
+    if below > log.first_retained:
+        first = log.trim(min(below, head + 1))
+        logger.info("log %s: trimmed, the first retained event is %d", log.name, first)
+
+
+def _below_for_bytes(log: StoredLog, allowed: int) -> int:
+    """The number below which whole segments must go so that the rest takes no more than allowed."""
+    total = 0
+    for segment in reversed(log.frames.segments):
+        total += segment.end
+        if total > allowed:
+            return segment.last + 1 if segment is not log.frames.segments[-1] else segment.first
+    return 0
+
+
+def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
+    """Unlink the segments that were trimmed whole. Their postings are kept as history first, if the log keeps it.
+
+    `flush_state` makes acknowledgements durable: nothing goes that a consumer could come back to.
+    """
+    with log.changing():
+        below = log.first_retained
+        gone = [segment for segment in log.frames.segments[:-1] if segment.last < below]
+        gone = [segment for segment in gone if is_sealed(log.directory, segment)]
+        if gone:
+            flush_state()
+            if log.settings.keeps_history:
+                _keep_history(log, gone[-1].last)
+            log.frames.trim(gone[-1].last + 1)
+            for segment in gone:
+                (log.directory / INDEX / places_name(segment.first)).unlink(missing_ok=True)
+            _drop_postings_below(log, gone[-1].last + 1)
+            logger.info("log %s: gave back %d segments", log.name, len(gone))
+        log.index.ids.drop(below)
+        if log.known_from > 1:
+            log.index.drop(log.known_from)
+            _drop_history_below(log)
+
+
+def _keep_history(log: StoredLog, upto: int) -> None:
+    history = log.directory / HISTORY
+    for file in log.index.files:
+        target = history / file.path.name
+        if file.first <= upto and file.path.parent != history and not target.exists():
+            os.link(file.path, target)
+    sync_directory(history)
+
+
+def _drop_postings_below(log: StoredLog, below: int) -> None:
+    for path in (log.directory / INDEX).glob("*.postings"):
+        if int(path.stem.partition("-")[2]) < below:
+            path.unlink(missing_ok=True)
+    for path in (log.directory / INDEX).glob("*.ids"):
+        if int(path.stem.partition("-")[2]) < below:
+            path.unlink(missing_ok=True)
+
+
+def _drop_history_below(log: StoredLog) -> None:
+    for path in (log.directory / HISTORY).glob("*.postings"):
+        if int(path.stem.partition("-")[2]) < log.known_from:
+            path.unlink(missing_ok=True)

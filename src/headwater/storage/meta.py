@@ -1,0 +1,79 @@
+"""META: the identity of one log directory and the few facts that outlive its frames. One small file, replaced whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from ..core.errors import StorageCorrupted, StorageUnavailable
+from .disk import replace_file
+
+FORMAT = 1
+"""Version of the directory layout and of META."""
+META_NAME = "META.json"
+
+
+@dataclass(frozen=True)
+class CleanStop:
+    """How the newest segment ended when the log was closed in order: nothing behind it needs a look."""
+
+    head: int
+    segment: str
+    end: int
+    crc: int
+
+
+@dataclass(frozen=True)
+class Meta:
+    """The content of META. Ranges are inclusive pairs of sequence numbers."""
+
+    name: str
+    incarnation: str
+    """32 hexadecimal digits; also in the header of each segment of this log."""
+    segments_id: str
+    """What the headers of the segments carry: the incarnation that wrote the first of them."""
+    id_seed: int
+    created_at: int
+    format: int = FORMAT
+    epoch: int = 0
+    """Raised at every open."""
+    first_retained: int = 1
+    known_from: int = 1
+    """Conditions know of everything from here on."""
+    voids: list[tuple[int, int]] = field(default_factory=list)
+    """Numbers of other incarnations under this name: never events of this log."""
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    """Numbers of damaged events whose loss was accepted."""
+    clean: CleanStop | None = None
+
+    @property
+    def floor(self) -> int:
+        """The highest number that must not be given again, whatever the frames say; the log goes on above it."""
+        return max((high for _, high in [*self.voids, *self.lost]), default=0)
+
+    def changed(self, **changes: object) -> Meta:
+        """A copy with these fields changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    def write(self, directory: Path) -> None:
+        """Replace META durably."""
+        replace_file(directory / META_NAME, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+
+
+def read_meta(directory: Path) -> Meta:
+    """The META of a log directory. Raises StorageCorrupted, StorageUnavailable (a newer format)."""
+    path = directory / META_NAME
+    try:
+        content = path.read_bytes()
+        found = msgspec.json.decode(content)
+        if isinstance(found, dict) and isinstance(found.get("format"), int) and found["format"] > FORMAT:
+            raise StorageUnavailable(
+                f"{path}: format {found['format']} is newer than this headwater ({FORMAT}); use a newer headwater"
+            )
+        return msgspec.json.decode(content, type=Meta)
+    except FileNotFoundError:
+        raise StorageCorrupted(str(path), "the file is missing", "restore a backup (headwater restore)") from None
+    except msgspec.MsgspecError as error:
+        raise StorageCorrupted(str(path), f"unreadable: {error}", "restore a backup (headwater restore)") from None

@@ -1,0 +1,76 @@
+"""What is kept beside a sealed segment so that opening it reads no frame: places of frames, hashes of ids.
+
+Derived from the segment; made anew where it is missing or damaged.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from .disk import sync_directory
+
+MAGIC = b"HWPLACE1"
+_HEADER = struct.Struct("<8sIIQQQQ")
+"""magic, crc of the rest, spare, first number, size of the segment's used part, frames, events"""
+
+
+class Places:
+    """A file of places, mapped."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ValueError or OSError if it is not there, or not whole."""
+        with open(path, "rb") as file:
+            content = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        buffer = memoryview(content)
+        if len(buffer) < _HEADER.size:
+            raise ValueError(f"{path}: too short")
+        magic, crc, _, self.first, self.end, frames, events = _HEADER.unpack_from(buffer)
+        widths = (8 * frames, 8 * frames, 8 * events)
+        if magic != MAGIC or len(buffer) != _HEADER.size + sum(widths) or crc != google_crc32c.value(content[16:]):
+            raise ValueError(f"{path}: not a whole file of places")
+        ends = (_HEADER.size, _HEADER.size + widths[0], _HEADER.size + widths[0] + widths[1])
+        self.firsts: Sequence[int] = buffer[ends[0] : ends[1]].cast("Q")
+        self.offsets: Sequence[int] = buffer[ends[1] : ends[2]].cast("Q")
+        self.id_hashes: npt.NDArray[np.uint64] = np.frombuffer(buffer[ends[2] :], dtype=np.uint64)
+
+
+def places_name(first: int) -> str:
+    """The file name of the places of the segment that begins with that number."""
+    return f"{first:020d}.places"
+
+
+def write_places(
+    directory: Path, first: int, end: int, firsts: Sequence[int], offsets: Sequence[int], id_hashes: Sequence[int]
+) -> Path:
+    """Write a file of places, durably, under its final name or not at all."""
+    body = b"".join(np.array(column, dtype=np.uint64).tobytes() for column in (firsts, offsets, id_hashes))
+    header = _HEADER.pack(MAGIC, 0, 0, first, end, len(firsts), len(id_hashes))
+    crc = google_crc32c.value(header[16:] + body)
+    path = directory / places_name(first)
+    temporary = path.with_suffix(".tmp")
+    with open(temporary, "wb") as file:
+        file.write(_HEADER.pack(MAGIC, crc, 0, first, end, len(firsts), len(id_hashes)))
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_directory(directory)
+    return path
+
+
+def hash_ids(sources: Iterable[str], ids: Iterable[str], seed: int) -> list[int]:
+    """The 64-bit hash of each (source, id). `seed` is the log's own, so that nobody can aim at collisions."""
+    digest = xxhash.xxh3_64_intdigest
+    return [
+        digest(f"{source}\n{id}".encode() if source else id.encode(), seed) or 1
+        for source, id in zip(sources, ids, strict=True)
+    ]

@@ -1,0 +1,277 @@
+"""Postings: which events have a type, a tag, a tag key or a partition. Derived from frames, rebuildable.
+
+`ActivePostings` is the part in memory, for the newest segment; `FilePostings` is an immutable file for older ones.
+Terms are kept as they are, not as hashes only, so that conditions stay exact when the events themselves are trimmed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import threading
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import google_crc32c
+import numpy as np
+import xxhash
+
+from ..core.event import tag_key
+from .disk import sync_directory
+
+TYPE, TAG, KEY, PARTITION = "t", "g", "k", "p"
+"""Kinds of terms; a term is kept on file as its kind and its text."""
+
+
+class Numbers:
+    """Ascending sequence numbers of one term: `values[i] + base`."""
+
+    __slots__ = ("base", "values")
+
+    def __init__(self, values: Sequence[int], base: int = 0) -> None:
+        self.values, self.base = values, base
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def above(self, number: int) -> int:
+        """The index of the first one above that number."""
+        return bisect_right(self.values, number - self.base)
+
+    def has(self, number: int) -> bool:
+        """Whether the number is among them."""
+        values, wanted = self.values, number - self.base
+        index = bisect_left(values, wanted)
+        return index < len(values) and values[index] == wanted
+
+
+class Postings(Protocol):
+    """The postings of a range of numbers."""
+
+    first: int
+
+    @property
+    def last(self) -> int:
+        """The range is `first` to `last`."""
+
+    def numbers(self, kind: str, term: str) -> Numbers | None:
+        """The numbers of a term, or None if it does not occur."""
+
+
+class ActivePostings:
+    """Postings in memory. One thread changes them; any thread reads (and sees more than is durable)."""
+
+    def __init__(self, first: int, *, has_partitions: bool) -> None:
+        self.first = first
+        self.last = first - 1
+        self._has_partitions = has_partitions
+        self._tags: dict[str, int | list[int]] = {}
+        self._types: defaultdict[str, list[int]] = defaultdict(list)
+        self._partitions: defaultdict[str, list[int]] = defaultdict(list)
+        self._tags_of_key: dict[str, list[str]] = {}
+        self._asked_keys: dict[str, list[int]] = {}
+        """Postings of bare keys are made when a key is first asked for, and kept up from then on."""
+        self._lock = threading.Lock()
+
+    def apply(
+        self,
+        first: int,
+        types: Sequence[str],
+        tags: Sequence[tuple[str, ...]],
+        partitions: Sequence[int],
+    ) -> None:
+        """Take up events numbered from `first` on."""
+        with self._lock:
+            tag_postings, type_postings = self._tags, self._types
+            number = first
+            for type, tags_of_event in zip(types, tags, strict=True):
+                type_postings[type].append(number)
+                for tag in tags_of_event:
+                    found = tag_postings.get(tag)
+                    if found is None:
+                        tag_postings[tag] = number
+                        self._note_key(tag)
+                    elif isinstance(found, int):
+                        tag_postings[tag] = [found, number]
+                    else:
+                        found.append(number)
+                number += 1
+            if self._has_partitions:
+                for number, partition in enumerate(partitions, first):
+                    self._partitions[str(partition)].append(number)
+            if self._asked_keys:
+                self._apply_keys(first, tags)
+            self.last = first + len(types) - 1
+
+    def rollback(self, above: int) -> None:
+        """Forget the events numbered above that (rare; linear in the terms)."""
+        with self._lock:
+            for postings in (self._types, self._partitions, self._asked_keys):
+                for numbers in postings.values():
+                    del numbers[bisect_right(numbers, above) :]
+            for tag, found in list(self._tags.items()):
+                kept = [n for n in ([found] if isinstance(found, int) else found) if n <= above]
+                if kept:
+                    self._tags[tag] = kept
+                else:
+                    del self._tags[tag]
+                    self._tags_of_key[tag_key(tag)].remove(tag)
+            self.last = min(self.last, above)
+
+    def numbers(self, kind: str, term: str) -> Numbers | None:
+        """See Postings."""
+        if kind == TAG:
+            found = self._tags.get(term)
+            if found is None:
+                return None
+            return Numbers((found,) if isinstance(found, int) else found)
+        if kind == KEY:
+            return self._numbers_of_key(term)
+        numbers = (self._types if kind == TYPE else self._partitions).get(term)
+        return Numbers(numbers) if numbers else None
+
+    def terms(self) -> Iterator[tuple[str, Sequence[int]]]:
+        """Every term (kind and text) with its numbers: what goes to file."""
+        for type, numbers in self._types.items():
+            yield TYPE + type, numbers
+        for partition, numbers in self._partitions.items():
+            yield PARTITION + partition, numbers
+        for tag, found in self._tags.items():
+            yield TAG + tag, (found,) if isinstance(found, int) else found
+        for key in self._tags_of_key:
+            numbers_of_key = self.numbers(KEY, key)
+            if numbers_of_key is not None:
+                yield KEY + key, numbers_of_key.values
+
+    def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
+        """As `terms`, in bytes."""
+        return ((term.encode(), numbers) for term, numbers in self.terms())
+
+    def _note_key(self, tag: str) -> None:
+        self._tags_of_key.setdefault(tag_key(tag), []).append(tag)
+
+    def _numbers_of_key(self, key: str) -> Numbers | None:
+        with self._lock:
+            if key not in self._asked_keys and key in self._tags_of_key:
+                found: set[int] = set()
+                for tag in self._tags_of_key[key]:
+                    numbers = self._tags[tag]
+                    found.update((numbers,) if isinstance(numbers, int) else numbers)
+                self._asked_keys[key] = sorted(found)
+            numbers_of_key = self._asked_keys.get(key)
+        return Numbers(numbers_of_key) if numbers_of_key else None
+
+    def _apply_keys(self, first: int, tags: Sequence[tuple[str, ...]]) -> None:
+        for number, tags_of_event in enumerate(tags, first):
+            for key in {tag_key(tag) for tag in tags_of_event}:
+                if (numbers := self._asked_keys.get(key)) is not None:
+                    numbers.append(number)
+
+
+MAGIC = b"HWPOST1\0"
+_HEADER = struct.Struct("<8sIIQQQQ8s")
+"""magic, crc of the rest, spare, first, last, terms, numbers"""
+
+
+class FilePostings:
+    """Postings in an immutable file: hashes of terms in order, where each one's text and numbers are, the numbers."""
+
+    def __init__(self, path: Path) -> None:
+        """Map the file. Raises ValueError if it is not whole (then it is to be made anew)."""
+        self.path = path
+        with open(path, "rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        buffer = memoryview(self._map)
+        if len(buffer) < _HEADER.size:
+            raise ValueError(f"{path}: too short")
+        magic, self._crc, _, self.first, self._last, terms, numbers, _ = _HEADER.unpack_from(buffer)
+        widths = (8 * terms, 4 * (terms + 1), 4 * (terms + 1), 4 * numbers)
+        if magic != MAGIC or len(buffer) < _HEADER.size + sum(widths):
+            raise ValueError(f"{path}: not a whole file of postings")
+        parts, at = [], _HEADER.size
+        for width in widths:
+            parts.append(buffer[at : at + width])
+            at += width
+        self.hashes = parts[0].cast("Q")
+        self.text_offsets = parts[1].cast("I")
+        self.offsets = parts[2].cast("I")
+        self.values = parts[3].cast("I")
+        self.texts = buffer[at:]
+
+    @property
+    def last(self) -> int:
+        """See Postings."""
+        return int(self._last)
+
+    def verify(self) -> None:
+        """Raises ValueError if the checksum does not fit."""
+        if google_crc32c.value(self._map[16:]) != self._crc:
+            raise ValueError(f"{self.path}: the checksum does not fit")
+
+    def numbers(self, kind: str, term: str) -> Numbers | None:
+        """See Postings."""
+        text = (kind + term).encode()
+        wanted = xxhash.xxh3_64_intdigest(text)
+        slot = bisect_left(self.hashes, wanted)
+        while slot < len(self.hashes) and self.hashes[slot] == wanted:
+            if self.texts[self.text_offsets[slot] : self.text_offsets[slot + 1]] == text:
+                return Numbers(self.values[self.offsets[slot] : self.offsets[slot + 1]], self.first)
+            slot += 1
+        return None
+
+    def terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
+        """Every term (kind and text, encoded) with its numbers."""
+        for slot in range(len(self.hashes)):
+            text = bytes(self.texts[self.text_offsets[slot] : self.text_offsets[slot + 1]])
+            yield text, [n + self.first for n in self.values[self.offsets[slot] : self.offsets[slot + 1]]]
+
+
+def postings_name(first: int, last: int) -> str:
+    """The file name of the postings of that range."""
+    return f"{first:020d}-{last:020d}.postings"
+
+
+def write_postings(directory: Path, first: int, last: int, terms: Iterable[tuple[bytes, Sequence[int]]]) -> Path:
+    """Write a file of postings, durably, under its final name or not at all."""
+    entries = sorted((xxhash.xxh3_64_intdigest(text), text, numbers) for text, numbers in terms)
+    values = np.fromiter((n - first for _, _, numbers in entries for n in numbers), dtype=np.uint32)
+    body = b"".join(
+        (
+            np.array([digest for digest, _, _ in entries], dtype=np.uint64).tobytes(),
+            _running_totals(len(text) for _, text, _ in entries),
+            _running_totals(len(numbers) for _, _, numbers in entries),
+            values.tobytes(),
+            b"".join(text for _, text, _ in entries),
+        )
+    )
+    header = _HEADER.pack(MAGIC, 0, 0, first, last, len(entries), len(values), b"")
+    crc = google_crc32c.value(header[16:] + body)
+    path = directory / postings_name(first, last)
+    temporary = path.with_suffix(".tmp")
+    with open(temporary, "wb") as file:
+        file.write(_HEADER.pack(MAGIC, crc, 0, first, last, len(entries), len(values), b""))
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_directory(directory)
+    return path
+
+
+def merge_postings(paths: Sequence[Path], directory: Path) -> Path:
+    """One file of postings for adjacent ranges, oldest first."""
+    runs = [FilePostings(path) for path in paths]
+    merged: dict[bytes, list[int]] = {}
+    for run in runs:
+        for text, numbers in run.terms():
+            merged.setdefault(text, []).extend(numbers)
+    return write_postings(directory, runs[0].first, runs[-1].last, merged.items())
+
+
+def _running_totals(lengths: Iterable[int]) -> bytes:
+    totals = np.concatenate(([0], np.cumsum(np.fromiter(lengths, dtype=np.uint64))))
+    return totals.astype(np.uint32).tobytes()

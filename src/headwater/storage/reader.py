@@ -1,0 +1,171 @@
+"""Reads pages of events: by walking frames where every event is asked for, by the index where a query is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from ..core.event import SequencedEvent
+from ..core.log import Page
+from ..core.query import Query
+from .frame import Frame
+from .index import Index
+from .matching import matching
+from .segments import SegmentLog
+
+RING_BYTES_MAX = 8 * 1024 * 1024
+RING_FRAME_BYTES_MAX = 512 * 1024
+_DENSE = 4
+"""Events of a frame are decoded together if at least every so-manyth is wanted."""
+
+
+class Bounds(NamedTuple):
+    """What one page may hold: matching events from `low` to `high`, so many, with about so many payload bytes."""
+
+    low: int
+    high: int
+    head: int
+    backwards: bool
+    limit: int
+    bytes_max: int
+
+
+class Reader:
+    """Reads one log. Any thread may use it; it holds nothing but a cache of the newest decoded frames."""
+
+    def __init__(self, segments: SegmentLog, index: Index) -> None:
+        self._segments, self._index = segments, index
+        self._ring: OrderedDict[int, tuple[int, list[SequencedEvent]]] = OrderedDict()
+        """Decoded frames near the head, by first number: all live readers share them."""
+        self._ring_bytes = 0
+
+    def page(self, query: Query, partition: int | None, bounds: Bounds) -> Page:
+        """The first page of these bounds. Raises StorageCorrupted."""
+        if query.items is None and partition is None:
+            return self._scan_backwards(bounds) if bounds.backwards else self._scan(bounds)
+        pieces = self._index.pieces(bounds.low, bounds.high)
+        return self._pick(matching(pieces, query, partition, backwards=bounds.backwards), bounds)
+
+    def frame_at(self, number: int) -> Frame | None:
+        """The frame with that number, or the next one; None above the last."""
+        located = self._segments.locate(number)
+        return None if located is None else located[0].frame(located[1])
+
+    def frame_at_exactly(self, number: int) -> Frame | None:
+        """The frame with that number, or None if it is not stored (yet)."""
+        frame = self.frame_at(number)
+        return frame if frame is not None and frame.first <= number else None
+
+    def _scan(self, bounds: Bounds) -> Page:
+        events: list[SequencedEvent] = []
+        number, budget = bounds.low, bounds.bytes_max
+        while number <= bounds.high and len(events) < bounds.limit and budget > 0:
+            frame = self.frame_at(number)
+            if frame is None or frame.first > bounds.high:
+                number = bounds.high + 1
+                break
+            start = max(number - frame.first, 0)
+            end = min(frame.count, bounds.high - frame.first + 1, start + bounds.limit - len(events))
+            end, budget = _within_budget(frame, start, end, budget)
+            events += self._decoded(frame, start, end, bounds.head)
+            number = frame.first + end
+        is_last = number > bounds.high
+        return Page(events, bounds.high if is_last else number - 1, bounds.head, is_last)
+
+    def _scan_backwards(self, bounds: Bounds) -> Page:
+        events: list[SequencedEvent] = []
+        number, budget = bounds.high, bounds.bytes_max
+        while number >= bounds.low and len(events) < bounds.limit and budget > 0:
+            frame = self._frame_at_or_below(number)
+            if frame is None or frame.last < bounds.low:
+                number = bounds.low - 1
+                break
+            end = min(number, frame.last) - frame.first + 1
+            start = max(bounds.low - frame.first, end - (bounds.limit - len(events)), 0)
+            for event in reversed(self._decoded(frame, start, end, bounds.head)):
+                events.append(event)
+                number = event.sequence_number - 1
+                budget -= len(event.data) + len(event.envelope)
+                if budget <= 0:
+                    break
+        is_last = number < bounds.low
+        return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last)
+
+    def _frame_at_or_below(self, number: int) -> Frame | None:
+        for segment in reversed(self._segments.segments):
+            if segment.events and segment.first <= number:
+                return segment.frame(segment.index_of(number))
+        return None
+
+    def _pick(self, numbers: Iterator[int], bounds: Bounds) -> Page:
+        """Fetch what a walk found, frame by frame."""
+        wanted = list(islice(numbers, bounds.limit + 1))
+        more = len(wanted) > bounds.limit
+        if more:
+            wanted.pop()
+        events: list[SequencedEvent] = []
+        budget, position = bounds.bytes_max, 0
+        while position < len(wanted) and budget > 0:
+            frame = self._frame_at_or_below(wanted[position])
+            if frame is None or wanted[position] > frame.last:  # lost, and the loss was accepted
+                position += 1
+                continue
+            stop = _end_of_frame(wanted, position, frame, bounds.backwards)
+            for event in _fetch(frame, wanted[position:stop]):
+                events.append(event)
+                position += 1
+                budget -= len(event.data) + len(event.envelope)
+                if budget <= 0:
+                    break
+        if more or position < len(wanted):
+            return Page(events, wanted[position - 1], bounds.head, False)
+        return Page(events, bounds.low if bounds.backwards else bounds.high, bounds.head, True)
+
+    def _decoded(self, frame: Frame, start: int, end: int, head: int) -> Sequence[SequencedEvent]:
+        if (cached := self._ring.get(frame.first)) is not None:
+            return cached[1][start:end]
+        if start or end < frame.count or head - frame.last > 4096 or frame.length > RING_FRAME_BYTES_MAX:
+            return frame.events(start, end)
+        events = frame.events()
+        self._ring[frame.first] = (frame.length, events)
+        self._ring_bytes += frame.length
+        while self._ring_bytes > RING_BYTES_MAX:
+            try:
+                self._ring_bytes -= self._ring.popitem(last=False)[1][0]
+            except KeyError:  # another reader was faster
+                break
+        return events
+
+
+def _within_budget(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:
+    """The end of the piece that fits the budget (one event at least), and what is left of it."""
+    if frame.length <= budget:
+        return end, budget - frame.length * (end - start) // frame.count
+    totals = frame.payload_bytes()
+    fitting = bisect_left(totals, totals[start] + budget, start + 1, end)
+    return fitting, budget - (totals[fitting] - totals[start])
+
+
+def _end_of_frame(wanted: Sequence[int], position: int, frame: Frame, backwards: bool) -> int:
+    if backwards:
+        return bisect_left(wanted, -frame.first + 1, position, key=lambda number: -number)
+    return bisect_left(wanted, frame.last + 1, position)
+
+
+def _fetch(frame: Frame, numbers: Sequence[int]) -> Iterator[SequencedEvent]:
+    """These events of one frame; many of them are decoded together, up to a bounded span at a time."""
+    if len(numbers) * _DENSE < abs(numbers[-1] - numbers[0]) + 1 or len(numbers) < _DENSE:
+        return (frame.event(number - frame.first) for number in numbers)
+    return _fetch_dense(frame, numbers)
+
+
+def _fetch_dense(frame: Frame, numbers: Sequence[int], span: int = 256) -> Iterator[SequencedEvent]:
+    for at in range(0, len(numbers), span):
+        piece = numbers[at : at + span]
+        low, high = min(piece[0], piece[-1]), max(piece[0], piece[-1])
+        decoded = frame.events(low - frame.first, high - frame.first + 1)
+        for number in piece:
+            yield decoded[number - low]

@@ -1,0 +1,72 @@
+"""Making the files derived from a sealed segment (its places and its postings), and merging postings.
+
+Runs in a worker process (file names in, file names out), or in line where a log is opened without its index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from .frame import Frame
+from .meta import read_meta
+from .places import hash_ids, places_name, write_places
+from .postings import ActivePostings, merge_postings, postings_name, write_postings
+from .recovery import Scan
+from .segments import Segment
+
+INDEX = "idx"
+HISTORY = "history"
+FRAMES = "log"
+
+
+def seal(log_directory: Path, segment_name: str) -> None:
+    """Make the places and the postings of a segment that is not written any more.
+
+    Raises StorageCorrupted if a frame of it is damaged.
+    """
+    meta = read_meta(log_directory)
+    segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
+    scan = Scan(segment, meta.lost)
+    scan.run()
+    if scan.bad is not None:
+        raise scan.damage(scan.bad_number)
+    postings = ActivePostings(segment.first, has_partitions=True)
+    id_hashes = [0] * (segment.last - segment.first + 1)
+    for frame in frames_of(segment):
+        start = frame.first - segment.first
+        id_hashes[start : start + frame.count] = hash_ids(frame.sources(), frame.ids(), meta.id_seed)
+        postings.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
+    directory = log_directory / INDEX
+    write_postings(directory, segment.first, segment.last, postings.encoded_terms())
+    write_places(directory, segment.first, segment.end, segment.firsts, segment.offsets, id_hashes)
+    segment.close()
+
+
+def is_sealed(log_directory: Path, segment: Segment) -> bool:
+    """Whether the files derived from a segment are there, postings perhaps as part of merged ones."""
+    directory = log_directory / INDEX
+    return (directory / places_name(segment.first)).exists() and any(
+        first <= segment.first and segment.last <= last for first, last in postings_ranges(directory)
+    )
+
+
+def postings_ranges(directory: Path) -> list[tuple[int, int]]:
+    """The ranges of all postings files in a directory, by their names."""
+    found = []
+    for path in directory.glob("*.postings"):
+        first, _, last = path.stem.partition("-")
+        if first.isdecimal() and last.isdecimal():
+            found.append((int(first), int(last)))
+    return sorted(found)
+
+
+def merge(log_directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
+    """Merge the postings of adjacent ranges, oldest first, into one file; the old files stay until they are dropped."""
+    directory = log_directory / INDEX
+    merge_postings([directory / postings_name(*each) for each in ranges], directory)
+
+
+def frames_of(segment: Segment) -> Iterator[Frame]:
+    """All frames of a segment, in order. Raises StorageCorrupted."""
+    return (segment.frame(index) for index in range(len(segment.firsts)))

@@ -1,0 +1,337 @@
+"""The sequencer: gives events their numbers and makes them durable, many appends under one fsync.
+
+Two threads. The committer takes what waits, judges each append against everything applied before it, numbers and
+encodes one frame for all that pass. The writer writes the frames that wait, syncs once, publishes the new head and
+answers. No linger: while one fsync runs, the next group gathers. An answer that depends on an event (its own, or one
+that it conflicts with) goes out after that event is durable, because it queues behind it.
+
+If the frame log refuses frames (its head moved, the disk is full), everything in flight is rolled back: refused, or
+judged again on what the log then has.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
+from typing import NamedTuple, Protocol
+
+from ..core.errors import Closed, DiskFull, EventLogError, Overloaded
+from ..core.limits import EventColumns
+from ..core.log import AppendRequest, AppendResult, LogStatistics
+from .frame import Chain, EncodedFrame, encode
+from .framelog import FrameLog, HeadMoved
+
+logger = logging.getLogger("headwater.storage")
+
+GROUP_EVENTS_MAX = 4096
+GROUP_BYTES_MAX = 8 * 1024 * 1024
+FRAMES_IN_FLIGHT_MAX = 8
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Judge(Protocol):
+    """Decides over appends, on the state that everything applied so far makes. The committer's own."""
+
+    def judge(self, request: AppendRequest, first: int, partitions: list[int]) -> AppendResult:
+        """Where the append goes: at `first` on (then it is applied), or where it was stored already.
+
+        Extends `partitions` by those of the new events. Raises an EventLogError to refuse.
+        """
+
+    def applied(self, frame: EncodedFrame, groups: list[EventColumns]) -> None:
+        """These groups went into that frame, which is in flight now."""
+
+    def rollback(self, above: int) -> None:
+        """Forget what was applied above that number."""
+
+    def catch_up(self, frame_log: FrameLog, after: int) -> None:
+        """Apply the frames that others appended above that number."""
+
+    def next_recorded_at(self) -> int:
+        """The time of the next frame, never before the last one's."""
+
+
+class _Flight(NamedTuple):
+    """What the writer gets: a frame (or none, if only refusals wait their turn) and whom to answer after it."""
+
+    frame: EncodedFrame | None
+    requests: list[AppendRequest]
+
+
+_WAKE = object()
+"""In the inbox: nothing to append, but something to look at."""
+
+
+class Sequencer:
+    """The single writer of one log."""
+
+    def __init__(
+        self,
+        name: str,
+        frame_log: FrameLog,
+        judge: Judge,
+        statistics: LogStatistics,
+        publish: Callable[[int], None],
+        *,
+        epoch: int,
+        waiting_bytes_max: int = WAITING_BYTES_MAX,
+        fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        """`publish` gets each new durable head, from the writer thread. `fatal` ends the process."""
+        self._name = name
+        self._frame_log, self._judge, self._statistics, self._publish = frame_log, judge, statistics, publish
+        self._epoch = epoch
+        self._waiting_bytes_max = waiting_bytes_max
+        self._fatal = fatal or _abort
+        self._inbox: SimpleQueue[object] = SimpleQueue()
+        """AppendRequests; None = stop, behind everything taken."""
+        self._flights: SimpleQueue[_Flight | None] = SimpleQueue()
+        """None = stop."""
+        self._held: AppendRequest | None = None
+        """Taken from the inbox, but too large for the group before it."""
+        self._again: deque[list[AppendRequest]] = deque()
+        """Groups to judge again, before anything new."""
+        self._slots = threading.Semaphore(FRAMES_IN_FLIGHT_MAX)
+        self._admission = threading.Lock()
+        self._waiting_bytes = 0
+        self._is_closed = False
+        self._grounded: list[_Flight] = []
+        self._refusal: DiskFull | HeadMoved | None = None
+        """Why the frame log refused the grounded flights; handed from the writer to the committer."""
+        self._resume = threading.Event()
+        self._applied_head = frame_log.head
+        self._last_crc = frame_log.last_crc
+        self.durable_head = frame_log.head
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, request: AppendRequest) -> None:
+        """Queue an append. Raises Overloaded, Closed."""
+        size = request.columns.bytes
+        with self._admission:
+            if self._is_closed:
+                raise Closed(self._name)
+            if self._waiting_bytes and self._waiting_bytes + size > self._waiting_bytes_max:
+                self._statistics.refused += 1
+                raise Overloaded(self._waiting_bytes, self._waiting_bytes_max)
+            self._waiting_bytes += size
+            self._statistics.queued_bytes = self._waiting_bytes
+            self._statistics.queued_requests += 1
+            if not self._threads:
+                self._start()
+            self._inbox.put(request)
+
+    def close(self) -> None:
+        """Take no more; everything taken is answered before this returns."""
+        with self._admission:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._inbox.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self) -> None:
+        for role, target in (("committer", self._commit_all), ("writer", self._write_all)):
+            thread = threading.Thread(target=self._guarded, args=(target,), name=f"{self._name}-{role}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _guarded(self, target: Callable[[], None]) -> None:
+        """A thread of the sequencer that dies would leave callers waiting for ever: end the process instead."""
+        try:
+            target()
+        except BaseException as error:
+            logger.critical("log %s: the sequencer failed", self._name, exc_info=error)
+            self._fatal(f"log {self._name}: {error!r}")
+
+    # The committer.
+
+    def _commit_all(self) -> None:
+        is_stopping = False
+        while True:
+            if self._refusal is not None:
+                self._reground()
+            if is_stopping and not self._again and self._has_settled():
+                self._flights.put(None)
+                return
+            if self._again:
+                group = self._again.popleft()
+            elif not is_stopping:
+                group, is_stopping = self._take()
+            else:
+                continue
+            if not group:
+                continue
+            self._slots.acquire()
+            if self._refusal is None:
+                self._commit(group)
+            else:  # what was refused comes first
+                self._slots.release()
+                self._again.appendleft(group)
+
+    def _take(self) -> tuple[list[AppendRequest], bool]:
+        """Wait for appends; take all that wait and fit one group, and whether to stop after them."""
+        group: list[AppendRequest] = []
+        events = size = 0
+        request = self._held or self._inbox.get()
+        self._held = None
+        while isinstance(request, AppendRequest):
+            events += request.columns.count
+            size += request.columns.bytes
+            if group and (events > GROUP_EVENTS_MAX or size > GROUP_BYTES_MAX):
+                self._held = request
+                break
+            group.append(request)
+            try:
+                request = self._inbox.get_nowait()
+            except Empty:
+                break
+        return group, request is None
+
+    def _commit(self, group: list[AppendRequest]) -> None:
+        """Judge each append, encode one frame of those that pass, hand it to the writer."""
+        recorded_at = self._judge.next_recorded_at()
+        passed: list[EventColumns] = []
+        partitions: list[int] = []
+        number = self._applied_head + 1
+        for request in group:
+            try:
+                request.result = self._judge.judge(request, number, partitions)
+                if not request.result.was_stored:
+                    passed.append(request.columns)
+                    number += request.columns.count
+            except EventLogError as error:
+                request.error = error
+        frame = None
+        if passed:
+            chain = Chain(self._epoch, self._last_crc, self.durable_head, secrets.randbits(63))
+            frame = encode(passed, partitions, self._applied_head + 1, recorded_at, chain)
+            self._judge.applied(frame, passed)
+            self._applied_head, self._last_crc = frame.last, frame.crc
+        self._flights.put(_Flight(frame, group))
+
+    def _reground(self) -> None:
+        """The frame log refused frames: roll back all in flight; refuse their appends, or judge them again.
+
+        The writer waits meanwhile, so that nothing else moves.
+        """
+        refusal, grounded = self._refusal, [*self._grounded]
+        while not self._flights.empty():  # encoded on top of what was refused
+            flight = self._flights.get()
+            assert flight is not None
+            grounded.append(flight)
+            self._slots.release()
+        self._judge.rollback(self.durable_head)
+        if isinstance(refusal, HeadMoved):
+            self._judge.catch_up(self._frame_log, self.durable_head)
+            self.durable_head = self._frame_log.head
+            self._publish(self.durable_head)
+            for flight in grounded:
+                for request in flight.requests:
+                    request.result = request.error = None
+            self._again.extendleft([flight.requests for flight in reversed(grounded)])
+        else:
+            for flight in grounded:
+                for request in flight.requests:
+                    request.result, request.error = None, refusal
+                self._statistics.refused += len(flight.requests)
+                self._answer(flight.requests)
+        self._applied_head, self._last_crc = self._frame_log.head, self._frame_log.last_crc
+        self._grounded, self._refusal = [], None
+        self._resume.set()
+
+    def _has_settled(self) -> bool:
+        """Wait until the writer is done with everything; whether it refused nothing of it."""
+        for _ in range(FRAMES_IN_FLIGHT_MAX):
+            self._slots.acquire()
+        for _ in range(FRAMES_IN_FLIGHT_MAX):
+            self._slots.release()
+        return self._refusal is None
+
+    # The writer.
+
+    def _write_all(self) -> None:
+        while (flight := self._flights.get()) is not None:
+            flights = [flight]
+            while not self._flights.empty() and (flight := self._flights.get()) is not None:
+                flights.append(flight)
+            refusal = self._write(flights)
+            for _ in flights:
+                self._slots.release()
+            if refusal is not None:
+                self._ground(flights, refusal)
+            if flight is None:
+                return
+
+    def _write(self, flights: list[_Flight]) -> DiskFull | HeadMoved | None:
+        """Write and sync, publish and answer. What the frame log refuses stays unanswered."""
+        frames = [flight.frame for flight in flights if flight.frame is not None]
+        if frames:
+            begin = time.perf_counter()
+            try:
+                self._frame_log.append_frames(frames, self.durable_head)
+            except (DiskFull, HeadMoved) as refusal:
+                return refusal
+            except OSError as error:
+                logger.critical("log %s: writing failed, nothing more can be promised: %s", self._name, error)
+                self._fatal(f"log {self._name}: writing failed: {error}")
+                raise
+            self._count_commit(time.perf_counter() - begin)
+            self.durable_head = frames[-1].last
+            self._publish(self.durable_head)
+        self._answer(request for flight in flights for request in flight.requests)
+        return None
+
+    def _ground(self, flights: list[_Flight], refusal: DiskFull | HeadMoved) -> None:
+        """Hand what is not durable back to the committer, and wait until it has rolled back."""
+        head = self._frame_log.head
+        if isinstance(refusal, DiskFull):  # the first frames may have found room
+            while flights[0].frame is None or flights[0].frame.last <= head:
+                landed = flights.pop(0)
+                if landed.frame is not None:
+                    self.durable_head = landed.frame.last
+                    self._publish(self.durable_head)
+                self._answer(landed.requests)
+        self._resume.clear()
+        self._grounded = flights
+        self._refusal = refusal
+        self._inbox.put(_WAKE)
+        self._resume.wait()
+
+    def _count_commit(self, seconds: float) -> None:
+        self._statistics.commits += 1
+        self._statistics.fsync_seconds += seconds
+        self._statistics.fsync_seconds_max = max(self._statistics.fsync_seconds_max, seconds)
+
+    def _answer(self, requests: Iterable[AppendRequest]) -> None:
+        """Give requests back to whom they came from: one call for all of one caller."""
+        by_caller: dict[Callable[[list[AppendRequest]], None], list[AppendRequest]] = {}
+        statistics, size, count = self._statistics, 0, 0
+        for request in requests:
+            size += request.columns.bytes
+            count += 1
+            if request.error is None:
+                statistics.appends += 1
+                assert request.result is not None
+                if not request.result.was_stored:
+                    statistics.events_appended += request.columns.count
+                    statistics.bytes_appended += request.columns.bytes
+            by_caller.setdefault(request.deliver, []).append(request)
+        with self._admission:
+            self._waiting_bytes -= size
+            statistics.queued_bytes = self._waiting_bytes
+            statistics.queued_requests -= count
+        for deliver, finished in by_caller.items():
+            deliver(finished)
+
+
+def _abort(reason: str) -> None:
+    """End the process at once: what was acknowledged is on disk, and nothing more can be promised."""
+    os.write(2, f"headwater: {reason}; ending at once, restart to recover\n".encode())
+    os.abort()

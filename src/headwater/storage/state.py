@@ -1,0 +1,126 @@
+"""The state store in SQLite: consumers, users, settings, whatever is small and must be remembered.
+
+WAL, so that another process (the command line) may read and write beside the server.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from ..core.errors import StateConflict, StorageCorrupted, StorageUnavailable
+from ..core.store import StateEntry
+
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS entry (
+    kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (kind, key)
+) WITHOUT ROWID
+"""
+_PUT = """
+INSERT INTO entry VALUES (?, ?, ?, ?)
+ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, version = excluded.version
+"""
+
+
+class SqliteState:
+    """A StateStore in one SQLite file. Safe to call from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it, or make it. Raises StorageUnavailable, StorageCorrupted."""
+        self._path = path
+        self._lock = threading.Lock()
+        try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")  # `flush` where it must be on the platter
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            if version > SCHEMA_VERSION:
+                raise StorageUnavailable(f"{path}: schema {version} is newer; use a newer headwater")
+            self._connection.execute(_SCHEMA)
+            self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        except sqlite3.OperationalError as error:
+            raise StorageUnavailable(f"{path}: {error}; check that the directory may be written") from None
+        except sqlite3.DatabaseError as error:
+            raise StorageCorrupted(str(path), str(error), "restore a backup (headwater restore)") from None
+
+    def get(self, kind: str, key: str) -> StateEntry | None:
+        """See StateStore."""
+        with self._lock:
+            return self._get(kind, key)
+
+    def put(self, kind: str, key: str, value: bytes, expected_version: int | None = None) -> int:
+        """See StateStore."""
+        with self._lock, self._transaction():
+            version = self._expect(kind, key, expected_version) + 1
+            self._connection.execute(_PUT, (kind, key, value, version))
+            return version
+
+    def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
+        """See StateStore."""
+        with self._lock, self._transaction():
+            self._expect(kind, key, expected_version)
+            found = self._connection.execute("DELETE FROM entry WHERE kind = ? AND key = ?", (kind, key))
+            return found.rowcount > 0
+
+    def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
+        """See StateStore."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT key, value, version FROM entry WHERE kind = ? AND substr(key, 1, ?) = ? ORDER BY key",
+                (kind, len(prefix), prefix),
+            ).fetchall()
+        return ((key, StateEntry(value, version)) for key, value, version in rows)
+
+    def changes(self) -> int:
+        """A number that moves when another process has changed something."""
+        with self._lock:
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+            return int(version)
+
+    def flush(self) -> None:
+        """Everything put before this is durable when it returns."""
+        with self._lock:
+            self._connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+
+    def copy_to(self, path: Path) -> None:
+        """A consistent copy in another file, while others go on."""
+        with self._lock, closing(sqlite3.connect(path)) as target:
+            self._connection.backup(target)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._connection)
+
+    def _get(self, kind: str, key: str) -> StateEntry | None:
+        row = self._connection.execute(
+            "SELECT value, version FROM entry WHERE kind = ? AND key = ?", (kind, key)
+        ).fetchone()
+        return StateEntry(*row) if row else None
+
+    def _expect(self, kind: str, key: str, expected_version: int | None) -> int:
+        entry = self._get(kind, key)
+        version = entry.version if entry else 0
+        if expected_version is not None and expected_version != version:
+            raise StateConflict(kind, key, expected_version, version)
+        return version
+
+
+class _Transaction:
+    """BEGIN IMMEDIATE ... COMMIT, so that a read in it still holds when it writes."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._connection.execute("ROLLBACK" if kind else "COMMIT")

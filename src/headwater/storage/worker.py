@@ -1,0 +1,113 @@
+"""The worker process: seals segments and merges postings, so that this work costs the server no time on its own core.
+
+One line of JSON per job in, one per answer out. A worker that dies is replaced and its job done again: jobs write
+whole files or none.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+
+from .sealing import merge, seal
+
+logger = logging.getLogger("headwater.storage")
+
+JOB_ATTEMPTS = 3
+
+
+class Job(msgspec.Struct, omit_defaults=True):
+    """Seal one segment, or merge the postings of some ranges (`merge`)."""
+
+    log_directory: str
+    segment: str = ""
+    merge: list[tuple[int, int]] = []
+
+
+class Answer(msgspec.Struct):
+    """`problem` is empty if the job was done."""
+
+    problem: str = ""
+
+
+class Worker:
+    """The server's side: starts the process when the first job comes. Jobs are done one at a time."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def run(self, job: Job) -> str:
+        """Do a job; blocks. Answers the problem, or an empty string. A dead worker is replaced, twice."""
+        with self._lock:
+            for _ in range(JOB_ATTEMPTS):
+                if self._is_closed:
+                    return "the worker is closed"
+                try:
+                    return self._ask(job).problem
+                except (OSError, msgspec.DecodeError) as error:
+                    logger.warning("the worker process died (%s); starting another", error)
+                    self._end()
+            return "the worker process died again and again"
+
+    def close(self) -> None:
+        """End the process; a running job is given up (and done again at the next start)."""
+        self._is_closed = True
+        if (process := self._process) is not None:
+            process.terminate()
+        with self._lock:
+            self._end()
+
+    def _ask(self, job: Job) -> Answer:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", "from headwater.storage.worker import main; main()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(msgspec.json.encode(job) + b"\n")
+        process.stdin.flush()
+        return msgspec.json.decode(process.stdout.readline(), type=Answer)
+
+    def _end(self) -> None:
+        if (process := self._process) is None:
+            return
+        self._process = None
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        process.wait()
+
+
+def main() -> None:
+    """The worker's side: do jobs until standard input ends. The server's signals are not for it."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(5)
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(msgspec.json.encode(do(msgspec.json.decode(line, type=Job))) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def do(job: Job) -> Answer:
+    """Do one job."""
+    try:
+        if job.merge:
+            merge(Path(job.log_directory), job.merge)
+        else:
+            seal(Path(job.log_directory), job.segment)
+        return Answer()
+    except Exception as error:  # told to the server, which logs it and goes on
+        return Answer(f"{type(error).__name__}: {error}")
