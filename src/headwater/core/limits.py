@@ -7,7 +7,7 @@ sees few types and the same tags again and again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,8 @@ METADATA_BYTES = 64
 
 TAG_KEY = re.compile(r"[a-zA-Z0-9_-]{1,50}", re.ASCII)
 ATTRIBUTE_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
+_PLAIN_TAGS = re.compile(r"(?:[a-zA-Z0-9_-]{1,50}(?::[^\n]{1,256})?\n)*", re.ASCII)
+"""Tags, a line each, whose keys and lengths fit."""
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _RESERVED_ATTRIBUTES = frozenset({"id", "type", "source", "specversion", "data", "tags"})
 _SEEN_MAX = 65_536
@@ -83,24 +85,23 @@ def check_append(events: Sequence[Event], settings: LogSettings) -> EventColumns
         types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings = zip(*events, strict=True)
     except (TypeError, ValueError):
         raise InvalidEvent("every element must be a headwater.core.Event", "events") from None
-    _check_sizes(data, envelopes, settings.event_bytes_max)
-    _check_texts("type", types, check_type, _seen_types)
-    tags = _check_tags(tags)
-    _check_labels("id", ids, ID_CHARS_MAX)
-    _check_labels("source", sources, SOURCE_CHARS_MAX)
-    _check_labels("group_key", group_keys, GROUP_KEY_CHARS_MAX)
+    size = METADATA_BYTES * len(events) + _check_sizes(data, envelopes, settings.event_bytes_max)
+    size += _check_types(types)
+    tags, tag_chars = _check_tags(tags)
+    size += tag_chars
+    size += _check_labels("id", ids, ID_CHARS_MAX)
+    size += _check_labels("source", sources, SOURCE_CHARS_MAX)
+    size += _check_labels("group_key", group_keys, GROUP_KEY_CHARS_MAX)
     if any(attributes):
-        for index, mapping in enumerate(attributes):
-            _check_attributes(mapping, f"events[{index}].attributes")
+        size += sum(_check_attributes(each, f"events[{index}].attributes") for index, each in enumerate(attributes))
     if set(encodings) > {Encoding.DATA, Encoding.AMQP}:
         raise InvalidEvent("encoding must be Encoding.DATA or Encoding.AMQP", "events")
     if "" in ids:
         fresh = iter(uuid7s(ids.count("")))
         ids = tuple(id or next(fresh) for id in ids)
-    bytes = _total_bytes(data, envelopes, types, tags, ids, sources, attributes, group_keys)
-    if bytes > APPEND_BYTES_MAX:
-        raise TooLarge(bytes, APPEND_BYTES_MAX, "bytes", "events")
-    return EventColumns(types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, bytes)
+    if size > APPEND_BYTES_MAX:
+        raise TooLarge(size, APPEND_BYTES_MAX, "bytes", "events")
+    return EventColumns(types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size)
 
 
 def check_type(type: str) -> str | None:
@@ -142,43 +143,46 @@ _seen_types: set[str] = set()
 _seen_tags: set[str] = set()
 
 
-def _check_sizes(data: Sequence[bytes], envelopes: Sequence[bytes], allowed: int) -> None:
+def _check_sizes(data: Sequence[bytes], envelopes: Sequence[bytes], allowed: int) -> int:
     for name, column in (("data", data), ("envelope", envelopes)):
         if set(map(type, column)) != {bytes}:
             index = next(i for i, value in enumerate(column) if type(value) is not bytes)
             raise InvalidEvent(f"bytes are expected, {show(column[index])} given", f"events[{index}].{name}")
-    if sum(map(len, data)) + sum(map(len, envelopes)) > allowed:
+    total = sum(map(len, data)) + sum(map(len, envelopes))
+    if total > allowed:
         for index, (payload, envelope) in enumerate(zip(data, envelopes, strict=True)):
             if (size := len(payload) + len(envelope)) > allowed:
                 raise TooLarge(size, allowed, "bytes", f"events[{index}].data")
+    return total
 
 
-def _check_texts(name: str, column: Sequence[str], check: Callable[[str], str | None], seen: set[str]) -> None:
+def _check_types(column: Sequence[str]) -> int:
     try:
-        unknown = set(column) - seen
+        unknown = set(column) - _seen_types
     except TypeError:
-        unknown = set(map(str, column))
+        unknown = {value for value in column if not isinstance(value, str)}
     for value in unknown:
-        if fault := check(value):
-            raise InvalidEvent(fault, f"events[{column.index(value)}].{name}")
-    if len(seen) > _SEEN_MAX:
-        seen.clear()
-    seen |= unknown
+        if fault := check_type(value):
+            raise InvalidEvent(fault, f"events[{column.index(value)}].type")
+    _remember(_seen_types, unknown)
+    return sum(map(len, column))
 
 
-def _check_tags(column: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+def _check_tags(column: Sequence[tuple[str, ...]]) -> tuple[tuple[tuple[str, ...], ...], int]:
+    """The column with tags sorted and distinct, and about how many characters they have."""
     try:
-        unknown = set(chain.from_iterable(column)) - _seen_tags
+        flat = list(chain.from_iterable(column))
+        unknown = set(flat) - _seen_tags
+        are_plain = _PLAIN_TAGS.fullmatch("\n".join(unknown) + "\n") and "".join(unknown).isprintable()
     except TypeError:
         raise InvalidEvent("tags are a tuple of strings", "events") from None
-    for tag in unknown:
-        if fault := check_tag(tag):
-            index = next(i for i, tags in enumerate(column) if tag in tags)
-            raise InvalidEvent(fault, f"events[{index}].tags[{list(column[index]).index(tag)}]")
-    if len(_seen_tags) > _SEEN_MAX:
-        _seen_tags.clear()
-    _seen_tags.update(unknown)
-    return tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
+    if not are_plain:
+        for tag in unknown:
+            if fault := check_tag(tag):
+                index = next(i for i, tags in enumerate(column) if tag in tags)
+                raise InvalidEvent(fault, f"events[{index}].tags[{list(column[index]).index(tag)}]")
+    _remember(_seen_tags, unknown)
+    return tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)]), sum(map(len, flat))
 
 
 def _sorted_tags(tags: tuple[str, ...], index: int) -> tuple[str, ...]:
@@ -192,22 +196,30 @@ def _sorted_tags(tags: tuple[str, ...], index: int) -> tuple[str, ...]:
     return tuple(sorted(set(tags)))
 
 
-def _check_labels(name: str, column: Sequence[str], chars_max: int) -> None:
-    """Free texts: strings of bounded length, without control characters; most often all empty."""
-    if not any(column) and set(map(type, column)) == {str}:
-        return
+def _remember(seen: set[str], values: set[str]) -> None:
+    if len(seen) > _SEEN_MAX:
+        seen.clear()
+    seen |= values
+
+
+def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
+    """Free texts: strings of bounded length, without control characters; most often all empty. Answers their length."""
     try:
-        fits = max(map(len, column)) <= chars_max and not _UNFIT.search("".join(column))
+        joined = "".join(column)
+        if not joined:
+            return 0
+        if max(map(len, column)) <= chars_max and (joined.isprintable() or not _UNFIT.search(joined)):
+            return len(joined)
     except TypeError:
-        fits = False
-    if not fits:
-        for index, value in enumerate(column):
-            if not isinstance(value, str) or len(value) > chars_max or _UNFIT.search(value):
-                problem = f"a string of at most {chars_max} characters without control characters is expected"
-                raise InvalidEvent(f"{problem}, {show(value)} given", f"events[{index}].{name}")
+        pass  # the culprit is found below
+    for index, value in enumerate(column):
+        if not isinstance(value, str) or len(value) > chars_max or _UNFIT.search(value):
+            problem = f"a string of at most {chars_max} characters without control characters is expected"
+            raise InvalidEvent(f"{problem}, {show(value)} given", f"events[{index}].{name}")
+    raise AssertionError("a column is unfit, but none of its values")
 
 
-def _check_attributes(attributes: Mapping[str, str], where: str) -> None:
+def _check_attributes(attributes: Mapping[str, str], where: str) -> int:
     if len(attributes) > ATTRIBUTES_MAX:
         raise InvalidEvent(f"{len(attributes)} attributes given, at most {ATTRIBUTES_MAX} are allowed", where)
     for name, value in attributes.items():
@@ -218,21 +230,4 @@ def _check_attributes(attributes: Mapping[str, str], where: str) -> None:
         if not isinstance(value, str) or len(value) > ATTRIBUTE_CHARS_MAX or _UNFIT.search(value):
             problem = f"a string of at most {ATTRIBUTE_CHARS_MAX} characters without control characters is expected"
             raise InvalidEvent(f"{problem}, {show(value)} given", f"{where}.{name}")
-
-
-def _total_bytes(
-    data: Sequence[bytes],
-    envelopes: Sequence[bytes],
-    types: Sequence[str],
-    tags: Sequence[tuple[str, ...]],
-    ids: Sequence[str],
-    sources: Sequence[str],
-    attributes: Sequence[Mapping[str, str]],
-    group_keys: Sequence[str],
-) -> int:
-    total = METADATA_BYTES * len(data)
-    for column in (data, envelopes, types, ids, sources, group_keys, list(chain.from_iterable(tags))):
-        total += sum(map(len, column))
-    if any(attributes):
-        total += sum(len(name) + len(value) for mapping in attributes for name, value in mapping.items())
-    return total
+    return sum(len(name) + len(value) for name, value in attributes.items())

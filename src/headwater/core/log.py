@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from .condition import AppendCondition
@@ -407,18 +408,13 @@ class PagedReading:
 
     def __init__(self, log: LocalLog, query: Query, selection: Selection) -> None:
         self.head = selection.head
-        self._events = self._iterate(log, query, selection)
+        self._events = chain.from_iterable(page.events for page in read_pages(log, query, selection))
 
     def __iter__(self) -> Iterator[SequencedEvent]:
-        return self
+        return self._events
 
     def __next__(self) -> SequencedEvent:
         return next(self._events)
-
-    @staticmethod
-    def _iterate(log: LocalLog, query: Query, selection: Selection) -> Iterator[SequencedEvent]:
-        for page in read_pages(log, query, selection):
-            yield from page.events
 
 
 def read_pages(log: LocalLog, query: Query, selection: Selection) -> Iterator[Page]:

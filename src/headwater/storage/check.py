@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from ..core.errors import EventLogError, LogNotFound, StorageUnavailable
 from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
@@ -165,13 +166,13 @@ def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogChec
     except (OSError, ValueError) as error:
         report.notes.append(f"{error}; the next start makes it anew")
         return
-    hashes = [0] * (segment.last - segment.first + 1)
+    hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
         at = frame.first - segment.first
         hashes[at : at + frame.count] = hash_ids(frame.sources(), frame.ids(), meta.id_seed)
     if list(places.firsts) != list(segment.firsts) or list(places.offsets) != list(segment.offsets):
         report.problems.append(f"{path.name}: the places of frames are not those of the segment")
-    if places.id_hashes.tolist() != hashes:
+    if not np.array_equal(places.id_hashes, hashes):
         report.problems.append(f"{path.name}: the hashes of ids are not those of the segment")
 
 

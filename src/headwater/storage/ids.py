@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import google_crc32c
@@ -23,6 +23,7 @@ SLOTS_GROWTH = 8
 LOAD_MAX = 0.6
 _VECTOR_MIN = 24
 """From so many ids on, numpy is faster than a loop."""
+_ONE = np.uint64(1)
 _GONE = 0xFFFFFFFF
 """Offset of an entry that was rolled back."""
 _OFFSET_MAX = _GONE - 1
@@ -61,41 +62,42 @@ class Generation:
 
     def has_any(self, wanted: Hashes) -> bool:
         """Whether any of these hashes is in the table."""
-        slots = wanted & np.uint64(self._mask)
-        while len(wanted):
+        mask = np.uint64(self._mask)
+        slots = wanted & mask
+        while len(wanted) >= _VECTOR_MIN:
             found = self.hashes[slots]
             if (found == wanted).any():
                 return True
-            busy = found != 0
+            busy = found.nonzero()[0]
             wanted = wanted[busy]
-            slots = (slots[busy] + np.uint64(1)) & np.uint64(self._mask)
-        return False
+            slots = (slots[busy] + _ONE) & mask
+        return any(True for each in wanted.tolist() for _ in self.candidates(each))
 
-    def insert(self, wanted: Sequence[int], first: int) -> None:
+    def insert(self, wanted: Hashes, first: int) -> None:
         """Enter hashes for the numbers from `first` on; there must be room."""
-        if len(wanted) < _VECTOR_MIN:
-            mask, hashes, offsets = self._mask, self._hash_view, self._offset_view
-            for offset, each in enumerate(wanted, first - self.first):
-                slot = each & mask
-                while hashes[slot]:
-                    slot = (slot + 1) & mask
-                hashes[slot] = each
-                offsets[slot] = offset
-        else:
-            start = first - self.first
-            self._insert_all(np.array(wanted, np.uint64), np.arange(start, start + len(wanted), dtype=np.uint32))
-        self.count += len(wanted)
-        self.last = first + len(wanted) - 1
-
-    def _insert_all(self, wanted: Hashes, numbers: Offsets) -> None:
-        slots = wanted & np.uint64(self._mask)
-        while len(wanted):
+        start, count = first - self.first, len(wanted)
+        numbers = np.arange(start, start + count, dtype=np.uint32)
+        mask = np.uint64(self._mask)
+        slots = wanted & mask
+        while len(wanted) >= _VECTOR_MIN:
             free = self.hashes[slots] == 0
             self.hashes[slots[free]] = wanted[free]
             self.offsets[slots[free]] = numbers[free]
             lost = ~free | (self.offsets[slots] != numbers)  # two may have aimed at one free slot: the last one has it
             wanted, numbers = wanted[lost], numbers[lost]
-            slots = (slots[lost] + np.uint64(1)) & np.uint64(self._mask)
+            slots = (slots[lost] + _ONE) & mask
+        self._insert_few(wanted.tolist(), numbers.tolist())
+        self.count += count
+        self.last = first + count - 1
+
+    def _insert_few(self, wanted: list[int], numbers: list[int]) -> None:
+        mask, hashes, offsets = self._mask, self._hash_view, self._offset_view
+        for each, number in zip(wanted, numbers, strict=True):
+            slot = each & mask
+            while hashes[slot]:
+                slot = (slot + 1) & mask
+            hashes[slot] = each
+            offsets[slot] = number
 
     def rollback(self, above: int) -> None:
         """Forget the numbers above that."""
@@ -110,11 +112,8 @@ class IdTable:
     def __init__(self) -> None:
         self.generations: list[Generation] = []
 
-    def has_any(self, hashes: Sequence[int]) -> bool:
+    def has_any(self, wanted: Hashes) -> bool:
         """Whether any of these hashes is there (so that most appends need ask no more)."""
-        if len(hashes) < _VECTOR_MIN:
-            return any(True for wanted in hashes for _ in self.candidates(wanted))
-        wanted = np.array(hashes, np.uint64)
         return any(generation.has_any(wanted) for generation in self.generations)
 
     def candidates(self, wanted: int) -> Iterator[int]:
@@ -122,12 +121,12 @@ class IdTable:
         for generation in reversed(self.generations):
             yield from generation.candidates(wanted)
 
-    def insert(self, hashes: Sequence[int], first: int) -> None:
+    def insert(self, hashes: Hashes, first: int) -> None:
         """Enter hashes for the numbers from `first` on."""
         start = 0
         while start < len(hashes):
             generation = self._newest_for(first + start)
-            part = hashes[start : start + generation.room] if start or len(hashes) > generation.room else hashes
+            part = hashes[start : start + generation.room]
             generation.insert(part, first + start)
             start += len(part)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ..core.condition import AppendCondition, ConditionFailure
 from ..core.errors import (
@@ -23,6 +23,7 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from .frame import EncodedFrame, Frame
 from .framelog import FrameLog
+from .ids import Hashes
 from .index import Index
 from .matching import first_match
 from .partitioner import Partitioner
@@ -142,15 +143,16 @@ class LogJudge:
     def _has_match(self, query: Query, low: int, high: int) -> bool:
         return first_match(self._index.pieces(low, high), query) is not None
 
-    def _stored_block(self, columns: EventColumns, hashes: Sequence[int], head: int) -> AppendResult | None:
+    def _stored_block(self, columns: EventColumns, hashes: Hashes, head: int) -> AppendResult | None:
         """Where these very events are stored; None if none of the ids is. Raises DuplicateEventId."""
-        if len(set(hashes)) != columns.count:
+        if columns.count > 1 and len(set(columns.ids)) != columns.count:
             self._check_repeats(columns)
         if not self._index.ids.has_any(hashes):
             return None
         horizon = self._settings().id_horizon
         lowest = max(self._extent.first_retained, head - horizon + 1 if horizon else 0)
-        found = [self._find(hashes[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
+        wanted = hashes.tolist()
+        found = [self._find(wanted[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
         known = [(index, number) for index, number in enumerate(found) if number is not None]
         if not known:
             return None

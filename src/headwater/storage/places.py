@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import google_crc32c
@@ -49,7 +49,12 @@ def places_name(first: int) -> str:
 
 
 def write_places(
-    directory: Path, first: int, end: int, firsts: Sequence[int], offsets: Sequence[int], id_hashes: Sequence[int]
+    directory: Path,
+    first: int,
+    end: int,
+    firsts: Sequence[int],
+    offsets: Sequence[int],
+    id_hashes: npt.NDArray[np.uint64],
 ) -> Path:
     """Write a file of places, durably, under its final name or not at all."""
     body = b"".join(np.array(column, dtype=np.uint64).tobytes() for column in (firsts, offsets, id_hashes))
@@ -67,10 +72,10 @@ def write_places(
     return path
 
 
-def hash_ids(sources: Iterable[str], ids: Iterable[str], seed: int) -> list[int]:
+def hash_ids(sources: Sequence[str], ids: Sequence[str], seed: int) -> npt.NDArray[np.uint64]:
     """The 64-bit hash of each (source, id). `seed` is the log's own, so that nobody can aim at collisions."""
     digest = xxhash.xxh3_64_intdigest
-    return [
-        digest(f"{source}\n{id}".encode() if source else id.encode(), seed) or 1
-        for source, id in zip(sources, ids, strict=True)
-    ]
+    if any(sources):
+        keys = [f"{source}\n{id}" if source else id for source, id in zip(sources, ids, strict=True)]
+        return np.array([digest(key.encode(), seed) or 1 for key in keys], np.uint64)
+    return np.array([digest(id.encode(), seed) or 1 for id in ids], np.uint64)

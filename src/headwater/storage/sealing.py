@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from .frame import Frame
 from .meta import read_meta
 from .places import hash_ids, places_name, write_places
@@ -32,7 +34,7 @@ def seal(log_directory: Path, segment_name: str) -> None:
     if scan.bad is not None:
         raise scan.damage(scan.bad_number)
     postings = ActivePostings(segment.first, has_partitions=True)
-    id_hashes = [0] * (segment.last - segment.first + 1)
+    id_hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
         start = frame.first - segment.first
         id_hashes[start : start + frame.count] = hash_ids(frame.sources(), frame.ids(), meta.id_seed)
