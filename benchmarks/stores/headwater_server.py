@@ -22,8 +22,11 @@ _LISTENING = re.compile(rb"listening on (http://\S+)")
 class HeadwaterServer(Server):
     """`headwater serve` on a free port."""
 
+    interpreter_options: tuple[str, ...] = ()
+    """Options of the interpreter that come before the server's module: a profiler, for example."""
+
     def _start(self, directory: Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "headwater.server.cli", "serve"]
+        command = [sys.executable, *self.interpreter_options, "-m", "headwater.server.cli", "serve"]
         options = ["--data", str(directory), "--http-port", "0", "--log", LOG]
         return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=self._log)
 
