@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from .log import LocalLog
@@ -23,6 +23,9 @@ class LogStore(Protocol):
 
     def names(self) -> list[str]:
         """All logs, in order of name."""
+
+    def opened(self) -> Sequence[LocalLog]:
+        """The logs that are open at the moment, in order of name; opens none."""
 
     def change(self, name: str, settings: LogSettings) -> LocalLog:
         """Give a log new settings. Raises LogNotFound, InvalidSettings."""

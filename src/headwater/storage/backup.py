@@ -135,7 +135,7 @@ def _log_directories(target: Path) -> list[tuple[str, str]]:
 
 def _make_empty(target: Path) -> None:
     try:
-        target.mkdir(parents=True, exist_ok=True)
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(target.iterdir()):
             raise StorageUnavailable(f"{target}: not empty; name a new directory")
     except OSError as error:

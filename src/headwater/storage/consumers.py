@@ -32,7 +32,7 @@ class ConsumerRegistry:
             if known is not None:
                 return self._store(replace(known, epoch=known.epoch + 1, seen_at=now))
             head = self._head()
-            start = head if after is None else self._checked(after, head)
+            start = head if after is None else self._checked(after, head, "after")
             return self._store(Consumer(owner, component, start, 1, now, now))
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
@@ -41,14 +41,15 @@ class ConsumerRegistry:
             known = self._known(owner, component)
             if epoch is not None and epoch != known.epoch:
                 raise ConsumerFenced(owner, component, epoch, known.epoch)
-            moved = max(known.acknowledged, self._checked(sequence_number, self._head()))
+            moved = max(known.acknowledged, self._checked(sequence_number, self._head(), "sequence_number"))
             return self._store(replace(known, acknowledged=moved, seen_at=self._clock()))
 
     def reset(self, owner: str, component: str, after: int) -> Consumer:
         """See EventLog.reset_consumer."""
         with self._lock:
             known = self._known(owner, component)
-            return self._store(replace(known, acknowledged=self._checked(after, self._head()), seen_at=self._clock()))
+            position = self._checked(after, self._head(), "after")
+            return self._store(replace(known, acknowledged=position, seen_at=self._clock()))
 
     def unregister(self, owner: str, component: str) -> None:
         """See EventLog.unregister_consumer."""
@@ -79,9 +80,9 @@ class ConsumerRegistry:
         return consumer
 
     @staticmethod
-    def _checked(position: int, head: int) -> int:
+    def _checked(position: int, head: int, name: str) -> int:
         if not isinstance(position, int) or isinstance(position, bool) or not 0 <= position <= head:
-            raise InvalidPosition(f"{position!r} given, 0 to the head {head} is allowed", "sequence_number")
+            raise InvalidPosition(f"{position!r} given, 0 to the head {head} is allowed", name)
         return position
 
 

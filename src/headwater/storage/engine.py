@@ -265,7 +265,7 @@ def _make_log_directory(logs: Path, name: str, floor: int, now: int) -> Path:
 def lock_directory(directory: Path) -> IO[str]:
     """One process per data directory. Raises StorageUnavailable."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # the state holds users' keys
         file = open(directory / "LOCK", "a+", encoding="ascii")  # noqa: SIM115 - open as long as the engine
     except OSError as error:
         problem = f"{directory}: {error.strerror}; the data directory must be writable (choose another with --data)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from .ids import Hashes, IdTable
+from .ids import IdTable
 from .matching import Piece
 from .postings import ActivePostings, FilePostings, Postings
 from .segments import SEGMENT_EVENTS_MAX
@@ -43,7 +43,7 @@ class Index:
         types: Sequence[str],
         tags: Sequence[tuple[str, ...]],
         partitions: Sequence[int],
-        id_hashes: Hashes,
+        id_hashes: list[int],
     ) -> None:
         """Take up events numbered from `first` on."""
         active = self._actives[-1]

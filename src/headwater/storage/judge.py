@@ -23,7 +23,6 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from .frame import EncodedFrame, Frame
 from .framelog import FrameLog
-from .ids import Hashes
 from .index import Index
 from .matching import first_match
 from .partitioner import Partitioner
@@ -62,7 +61,7 @@ class LogJudge:
         self._index, self._settings, self._extent, self._statistics = index, settings, extent, statistics
         self._frame_at = frame_at
         self._id_seed = id_seed
-        self._recorded_at = recorded_at
+        self._recorded_at = self._clock_read = recorded_at
         self._clock = clock
         self._partitioner = Partitioner(settings())
         self._in_flight: deque[tuple[int, int, list[EventColumns]]] = deque()
@@ -73,12 +72,13 @@ class LogJudge:
     def next_recorded_at(self) -> int:
         """See sequencer.Judge."""
         now = self._clock()
-        if now < self._recorded_at - 1000:
+        if now < self._clock_read:
             self._statistics.clock_steps += 1
-            if self._statistics.clock_steps == 1:
-                logger.warning("the clock went back %d ms; events keep the last time", self._recorded_at - now)
-        self._recorded_at = max(now, self._recorded_at)
-        return self._recorded_at
+            logger.warning(
+                "the clock went back %d ms; events keep the last time until it catches up", self._clock_read - now
+            )
+        self._clock_read = now
+        return max(now, self._recorded_at)
 
     def judge(self, request: AppendRequest, first: int, partitions: list[int]) -> AppendResult:
         """See sequencer.Judge."""
@@ -100,6 +100,7 @@ class LogJudge:
 
     def applied(self, frame: EncodedFrame, groups: list[EventColumns]) -> None:
         """See sequencer.Judge."""
+        self._recorded_at = frame.recorded_at
         self._in_flight.append((frame.first, frame.last, groups))
         self._group.clear()
         while self._in_flight and len(self._in_flight) > 1 and self._frame_at(self._in_flight[0][1]) is not None:
@@ -143,7 +144,7 @@ class LogJudge:
     def _has_match(self, query: Query, low: int, high: int) -> bool:
         return first_match(self._index.pieces(low, high), query) is not None
 
-    def _stored_block(self, columns: EventColumns, hashes: Hashes, head: int) -> AppendResult | None:
+    def _stored_block(self, columns: EventColumns, hashes: list[int], head: int) -> AppendResult | None:
         """Where these very events are stored; None if none of the ids is. Raises DuplicateEventId."""
         if columns.count > 1 and len(set(columns.ids)) != columns.count:
             self._check_repeats(columns)
@@ -151,8 +152,7 @@ class LogJudge:
             return None
         horizon = self._settings().id_horizon
         lowest = max(self._extent.first_retained, head - horizon + 1 if horizon else 0)
-        wanted = hashes.tolist()
-        found = [self._find(wanted[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
+        found = [self._find(hashes[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
         known = [(index, number) for index, number in enumerate(found) if number is not None]
         if not known:
             return None

@@ -125,7 +125,7 @@ def _add_ids(table: IdTable, segment: Segment, index: Path, meta: Meta, edge: in
     start = max(edge + 1 - segment.first, 0)
     end = min(upto, segment.last) - segment.first + 1
     for run_start, run_end in _runs_of_nonzero(hashes[start:end]):
-        table.insert(hashes[start + run_start : start + run_end], segment.first + start + run_start)
+        table.insert(hashes[start + run_start : start + run_end].tolist(), segment.first + start + run_start)
 
 
 def _runs_of_nonzero(hashes: ids.Hashes) -> list[tuple[int, int]]:

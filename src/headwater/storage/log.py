@@ -122,7 +122,11 @@ class StoredLog(LocalLog):
             high = max(head if upto is None else min(upto, head), after)
             low = max(after + 1, lowest)
         if low > high:
-            return Page((), low if backwards else high, head, True)
+            return Page((), min(low, after) if backwards else high, head, True)
+        if limit < 1:
+            return Page((), after, head, False)
+        if self.settings.partitions == 1:
+            partition = None  # the only one
         page = self._reader.page(query, partition, Bounds(low, high, head, backwards, limit, bytes_max))
         self._statistics.events_read += len(page.events)
         return page
@@ -208,7 +212,7 @@ class StoredLog(LocalLog):
         """See EventLog. Logical and exact at once; `trimming.reclaim` unlinks whole segments later."""
         with self._change:
             head = self.head()
-            if not isinstance(below, int) or not 0 <= below <= head + 1:
+            if not isinstance(below, int) or isinstance(below, bool) or not 0 <= below <= head + 1:
                 raise InvalidPosition(f"{below!r} given, 0 to {head + 1} (the head + 1) is allowed", "below")
             lowest = self.registry.lowest_acknowledged()
             bound = below if lowest is None else min(below, lowest + 1)

@@ -72,10 +72,9 @@ def write_places(
     return path
 
 
-def hash_ids(sources: Sequence[str], ids: Sequence[str], seed: int) -> npt.NDArray[np.uint64]:
+def hash_ids(sources: Sequence[str], ids: Sequence[str], seed: int) -> list[int]:
     """The 64-bit hash of each (source, id). `seed` is the log's own, so that nobody can aim at collisions."""
     digest = xxhash.xxh3_64_intdigest
     if any(sources):
-        keys = [f"{source}\n{id}" if source else id for source, id in zip(sources, ids, strict=True)]
-        return np.array([digest(key.encode(), seed) or 1 for key in keys], np.uint64)
-    return np.array([digest(id.encode(), seed) or 1 for id in ids], np.uint64)
+        ids = [f"{source}\n{id}" if source else id for source, id in zip(sources, ids, strict=True)]
+    return [digest(id.encode(), seed) or 1 for id in ids]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from ..core.event import SequencedEvent
@@ -18,6 +19,7 @@ from .segments import SegmentLog
 
 RING_BYTES_MAX = 8 * 1024 * 1024
 RING_FRAME_BYTES_MAX = 512 * 1024
+_first = attrgetter("first")
 _DENSE = 4
 """Events of a frame are decoded together if at least every so-manyth is wanted."""
 
@@ -95,10 +97,11 @@ class Reader:
         return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last)
 
     def _frame_at_or_below(self, number: int) -> Frame | None:
-        for segment in reversed(self._segments.segments):
-            if segment.events and segment.first <= number:
-                return segment.frame(segment.index_of(number))
-        return None
+        segments = self._segments.segments
+        at = bisect_right(segments, number, key=_first) - 1
+        if at >= 0 and not segments[at].events:  # just begun
+            at -= 1
+        return segments[at].frame(segments[at].index_of(number)) if at >= 0 else None
 
     def _pick(self, numbers: Iterator[int], bounds: Bounds) -> Page:
         """Fetch what a walk found, frame by frame."""

@@ -29,6 +29,7 @@ SEGMENT_BYTES_MIN = 4 * 1024 * 1024
 SEGMENT_BYTES_MAX = 256 * 1024 * 1024
 SEGMENT_EVENTS_MAX = 262_144
 """Bounds the index in memory, and so the time to rebuild it after a crash."""
+FRAMES_KEPT = 512
 SEGMENT_MAGIC = b"HWSEGMNT"
 SEGMENT_VERSION = 1
 _HEADER = struct.Struct("<8sII16sQ20s")
@@ -76,6 +77,8 @@ class Segment:
         self.recorded_at = 0
         """Of the last frame."""
         self._verified: set[int] = set()
+        self._frames: dict[int, Frame] = {}
+        """Some frames that were read lately, by offset: their headers need not be unpacked again."""
 
     def unverify(self) -> None:
         """Let each frame be verified when it is next read."""
@@ -104,11 +107,16 @@ class Segment:
     def frame(self, index: int) -> Frame:
         """The frame of that index. Raises StorageCorrupted."""
         offset = self.offsets[index]
+        if (frame := self._frames.get(offset)) is not None:
+            return frame
         try:
             frame = Frame(self.buffer, offset)
             if offset not in self._verified:
                 frame.verify()
                 self._verified.add(offset)
+            if len(self._frames) >= FRAMES_KEPT:
+                self._frames.clear()
+            self._frames[offset] = frame
         except BadFrame as bad:
             following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1
             raise self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})") from None

@@ -87,6 +87,8 @@ class Sequencer:
         self._name = name
         self._frame_log, self._judge, self._statistics, self._publish = frame_log, judge, statistics, publish
         self._epoch = epoch
+        self._nonce = secrets.randbits(62)
+        """Tells this writer's frames from everybody else's."""
         self._waiting_bytes_max = waiting_bytes_max
         self._fatal = fatal or _abort
         self._inbox: SimpleQueue[object] = SimpleQueue()
@@ -210,7 +212,8 @@ class Sequencer:
                 request.error = error
         frame = None
         if passed:
-            chain = Chain(self._epoch, self._last_crc, self.durable_head, secrets.randbits(63))
+            self._nonce += 1
+            chain = Chain(self._epoch, self._last_crc, self.durable_head, self._nonce)
             frame = encode(passed, partitions, self._applied_head + 1, recorded_at, chain)
             self._judge.applied(frame, passed)
             self._applied_head, self._last_crc = frame.last, frame.crc
@@ -262,10 +265,12 @@ class Sequencer:
             while not self._flights.empty() and (flight := self._flights.get()) is not None:
                 flights.append(flight)
             refusal = self._write(flights)
+            if refusal is not None:
+                self._ground(flights, refusal)
             for _ in flights:
                 self._slots.release()
             if refusal is not None:
-                self._ground(flights, refusal)
+                self._resume.wait()
             if flight is None:
                 return
 
@@ -289,20 +294,21 @@ class Sequencer:
         return None
 
     def _ground(self, flights: list[_Flight], refusal: DiskFull | HeadMoved) -> None:
-        """Hand what is not durable back to the committer, and wait until it has rolled back."""
-        head = self._frame_log.head
+        """Hand what is not durable back to the committer, which rolls back while the writer waits."""
+        head, landed = self._frame_log.head, 0
         if isinstance(refusal, DiskFull):  # the first frames may have found room
-            while flights[0].frame is None or flights[0].frame.last <= head:
-                landed = flights.pop(0)
-                if landed.frame is not None:
-                    self.durable_head = landed.frame.last
+            for flight in flights:
+                if flight.frame is not None:
+                    if flight.frame.last > head:
+                        break
+                    self.durable_head = flight.frame.last
                     self._publish(self.durable_head)
-                self._answer(landed.requests)
+                self._answer(flight.requests)
+                landed += 1
         self._resume.clear()
-        self._grounded = flights
+        self._grounded = flights[landed:]
         self._refusal = refusal
         self._inbox.put(_WAKE)
-        self._resume.wait()
 
     def _count_commit(self, seconds: float) -> None:
         self._statistics.commits += 1
