@@ -10,16 +10,19 @@ import itertools
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headwater.core import Event
 
 from .measure import Sample, expect, stopwatch
-from .served_bench import ServedBench
 from .stores.headwater_store import HeadwaterStore
 from .stores.raw_file import RawFile, frame_bytes
 from .stores.sqlite_store import SqliteStore
 from .stores.store import Store
 from .workload import Workload, chunks
+
+if TYPE_CHECKING:
+    from .served_bench import ServedBench
 
 HEADWATER = "headwater"
 SQLITE = "sqlite"
@@ -48,9 +51,9 @@ class Bench:
         self.note = note
         self.fills: dict[str, list[Sample]] = {}
         """By contender: one sample per slice of the fill."""
-        self.served = ServedBench(directory, workload, note)
         self._scale = scale
         self._stores: dict[str, Store] = {}
+        self._served: ServedBench | None = None
         self._numbers = itertools.count(1)
 
     def count(self, full: int, *, least: int = 1, multiple: int = 1) -> int:
@@ -82,6 +85,16 @@ class Bench:
     def raw_file(self, bytes_max: int) -> RawFile:
         """A new preallocated file, gone when it is closed."""
         return RawFile(self.scratch("raw"), bytes_max)
+
+    @property
+    def served(self) -> ServedBench:
+        """The contenders behind sockets; those in this process are closed for them. Only here is UmaDB needed."""
+        if self._served is None:
+            from .served_bench import ServedBench
+
+            self._close_stores()
+            self._served = ServedBench(self.directory, self.workload, self.note)
+        return self._served
 
     def fill(self) -> None:
         """Fill the stores, if that is still to be done."""
@@ -118,8 +131,12 @@ class Bench:
 
     def close(self) -> None:
         """Close every store and remove every file."""
-        self.served.close()
+        if self._served is not None:
+            self._served.close()
+        self._close_stores()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _close_stores(self) -> None:
         for store in self._stores.values():
             store.close()
         self._stores.clear()
-        shutil.rmtree(self.directory, ignore_errors=True)

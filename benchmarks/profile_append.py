@@ -144,6 +144,7 @@ def _thread_table(store: HeadwaterStore, workload: Workload) -> Table:
     table = Table("thread", title="CPU us per event, thread by thread, in the whole path")
     costs: dict[str, dict[str, float]] = {}
     for title, work in (
+        ("single appends, 1 at a time", _single),
         ("batches of 1000, 1 at a time", _one_at_a_time),
         ("batches of 1000, 8 in flight", _in_flight),
         ("64 clients, single appends", _clients),
@@ -173,13 +174,19 @@ def _cpu_by_thread() -> dict[str, float]:
     return found
 
 
-def _one_at_a_time(store: HeadwaterStore, workload: Workload) -> Callable[[], int]:
-    batches = [workload.fresh(BATCH) for _ in range(100)]
+def _single(store: HeadwaterStore, workload: Workload) -> Callable[[], int]:
+    return _one_at_a_time(store, workload, size=1, count=2000)
+
+
+def _one_at_a_time(
+    store: HeadwaterStore, workload: Workload, *, size: int = BATCH, count: int = 100
+) -> Callable[[], int]:
+    batches = [workload.fresh(size) for _ in range(count)]
 
     def run() -> int:
         for events in batches:
             store.append(events)
-        return len(batches) * BATCH
+        return size * count
 
     return run
 

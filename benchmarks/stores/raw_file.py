@@ -9,10 +9,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from headwater.storage.frame import Chain, encode
-
 from headwater.core import Event, LogSettings
 from headwater.core.limits import check_append
+from headwater.storage.frame import Chain, encode
 
 
 class RawFile:
