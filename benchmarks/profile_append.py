@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -37,6 +38,7 @@ SEED = 17
 BATCH = 1000
 CLIENTS = 64
 EVENTS_PER_STAGE = 50_000
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -103,7 +105,7 @@ def _stages(index: Index, workload: Workload, size: int) -> dict[str, float]:
     return costs
 
 
-def _cost(items: Sequence, events_each: int, work: Callable) -> float:
+def _cost(items: Sequence[T], events_each: int, work: Callable[[T], object]) -> float:
     began = time.thread_time()
     for item in items:
         work(item)

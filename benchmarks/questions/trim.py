@@ -1,7 +1,8 @@
 """How long does it take to drop a quarter of a full log?
 
-Rounds drop one quarter after the other; what is left must begin exactly there and be read whole. SQLite deletes events
-and postings in one transaction; its file keeps its size. This question comes last: it leaves a smaller log behind.
+Rounds drop one quarter after the other; what is left must begin exactly there and be read whole. Headwater moves a
+mark, durably, and unlinks whole segments soon after. SQLite deletes events and postings in one transaction; its file
+keeps its size. This question comes last: it leaves a smaller log behind.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class SqliteStore(Store):
     def append_all(self, batches: Sequence[Sequence[Event]], in_flight: int) -> int:
         """See Store."""
         free = threading.Semaphore(in_flight)
-        appends = []
+        appends: list[_Append] = []
         for events in batches:
             free.acquire()
             appends.append(_Append(events, None, lambda done: free.release(len(done))))
@@ -98,7 +98,8 @@ class SqliteStore(Store):
 
         async def append(events: Sequence[Event], condition: AppendCondition | None) -> int:
             request = _Append(events, condition, deliver)
-            future = waiting[request] = loop.create_future()
+            future: asyncio.Future[int] = loop.create_future()
+            waiting[request] = future
             self._queue.put(request)
             return await future
 
