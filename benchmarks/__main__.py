@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -96,6 +97,7 @@ def main(
     for name, value in {**place, **run}.items():
         console.print(f"[bold]{name}[/]: {value}")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that everything is cleaned up
     with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=parent) as path, console.status("") as status:
         workload = Workload(events, has_ordered_ids=ordered_ids)
         bench = Bench(Path(path), workload, scale=QUICK_SCALE if quick else 1.0, note=status.update)
