@@ -1,4 +1,4 @@
-"""The frame log in local files: rolling, growing, its compare-and-set, finding frames, trimming, running out of room."""
+"""The frame log in local files: rolling, growing, compare-and-set, finding frames, trimming, running out of room."""
 
 from __future__ import annotations
 
@@ -27,10 +27,25 @@ class Logs:
         self._opened: list[SegmentLog] = []
 
     def open(
-        self, disk: Disk | None = None, *, floor: int = 0, reserve: int = 0, lost: tuple[tuple[int, int], ...] = ()
+        self,
+        disk: Disk | None = None,
+        *,
+        floor: int = 0,
+        first_retained: int = 1,
+        reserve: int = 0,
+        gaps: tuple[tuple[int, int], ...] = (),
     ) -> SegmentLog:
         disk = disk or Disk()
-        found = open_segments(self.directory, self.directory, LOG_ID, clean=None, known_durable=0, lost=lost, disk=disk)
+        found = open_segments(
+            self.directory,
+            self.directory,
+            LOG_ID,
+            clean=None,
+            known_durable=0,
+            first_retained=first_retained,
+            gaps=gaps,
+            disk=disk,
+        )
         log = SegmentLog(self.directory, LOG_ID, found, floor=floor, disk=disk, reserve_bytes=reserve)
         self._opened.append(log)
         return log
@@ -153,7 +168,7 @@ def test_a_number_in_a_gap_is_located_at_the_next_frame(logs: Logs) -> None:
     damaged = log.segments[0].offsets[1]
     logs.close()
     change(path, damaged + 100, b"\xff\xff\xff")
-    log = logs.open(lost=((4, 6),))
+    log = logs.open(gaps=((4, 6),))
     for number, first in [(3, 1), (4, 7), (5, 7), (6, 7), (7, 7), (9, 7)]:
         found = log.locate(number)
         assert found is not None
@@ -184,7 +199,7 @@ def test_trimming_unlinks_whole_segments_only_and_never_the_newest(logs: Logs, s
     log.trim(10**6)
     assert [segment.first for segment in log.segments] == boundaries[-1:]
     assert len(segment_paths(logs.directory)) == 1
-    assert logs.reopen().head == 120
+    assert logs.reopen(first_retained=110).head == 120
 
 
 def test_a_reader_keeps_what_is_trimmed_meanwhile(logs: Logs, small_segments: None) -> None:

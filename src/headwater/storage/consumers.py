@@ -85,5 +85,11 @@ class ConsumerRegistry:
         return position
 
 
+def highest_acknowledged(state: StateStore, incarnation: str) -> int:
+    """The highest position of all consumers of a log that need not be open; 0 if there is none."""
+    stored = (msgspec.json.decode(entry.value, type=Consumer) for _, entry in state.items(f"consumer/{incarnation}"))
+    return max((consumer.acknowledged for consumer in stored), default=0)
+
+
 def _key(owner: str, component: str) -> str:
     return f"{owner}\n{component}"

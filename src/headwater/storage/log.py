@@ -13,7 +13,7 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.store import StateStore
 from . import ids
-from .consumers import ConsumerRegistry
+from .consumers import ConsumerRegistry, highest_acknowledged
 from .disk import Disk
 from .judge import Extent, LogJudge
 from .loading import load_index
@@ -52,14 +52,14 @@ class StoredLog(LocalLog):
         self._statistics = LogStatistics()
         self._log_id = bytes.fromhex(meta.segments_id)
         self.registry = ConsumerRegistry(state, meta.incarnation, self.head, clock)
-        acknowledged = [consumer.acknowledged for consumer in self.registry.all()]
         segments = open_segments(
             directory / FRAMES,
             directory / INDEX,
             self._log_id,
             clean=meta.clean,
-            known_durable=max([*acknowledged, meta.clean.head if meta.clean else 0]),
-            lost=meta.lost,
+            known_durable=meta.known_durable(highest_acknowledged(state, meta.incarnation)),
+            first_retained=meta.first_retained,
+            gaps=meta.gaps,
             disk=disk,
         )
         self.meta = meta.changed(epoch=meta.epoch + 1, clean=None)
@@ -283,8 +283,8 @@ class StoredLog(LocalLog):
     def _count(self, low: int, high: int) -> int:
         if low > high:
             return 0
-        gone = [*self.meta.voids, *self.meta.lost]
-        return high - low + 1 - sum(max(0, min(high, b) - max(low, a) + 1) for a, b in gone)
+        gaps = sum(max(0, min(high, b) - max(low, a) + 1) for a, b in self.meta.gaps)
+        return high - low + 1 - gaps
 
     def _partition_events(self, low: int, high: int, events: int) -> tuple[int, ...]:
         if self.settings.partitions == 1:

@@ -96,7 +96,7 @@ class Reader:
 
     def _frame_at_or_below(self, number: int) -> Frame | None:
         for segment in reversed(self._segments.segments):
-            if segment.events and segment.first <= number:
+            if segment.events and segment.firsts[0] <= number:  # its very first ones may be lost
                 return segment.frame(segment.index_of(number))
         return None
 

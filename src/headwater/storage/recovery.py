@@ -12,16 +12,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from ..core.errors import StorageUnavailable
 from .disk import Disk
 from .frame import MAGIC, BadFrame, Frame, UnknownFeature
-from .meta import CleanStop
+from .meta import CleanStop, Ranges, highest_kept
 from .places import Places, places_name
-from .segments import Segment, segment_paths
+from .segments import Segment, corrupted, segment_paths
 
 logger = logging.getLogger("headwater.storage")
 
-Ranges = Sequence[tuple[int, int]]
 _ZEROS = bytes(1 << 20)
 
 
@@ -32,52 +30,67 @@ def open_segments(
     *,
     clean: CleanStop | None,
     known_durable: int,
-    lost: Ranges,
+    first_retained: int,
+    gaps: Ranges,
     disk: Disk,
 ) -> list[Segment]:
-    """All segments of a log, whole and ready, oldest first. `known_durable`: the head was at least there.
+    """All segments of a log, whole and ready, oldest first.
 
+    `known_durable`: that event was there. `gaps`: numbers that are no events, or whose loss was accepted.
     Raises StorageCorrupted, StorageUnavailable (a frame of a newer format).
     """
     with ExitStack() as opened:  # a log that cannot be opened leaves no file open
         segments = [opened.enter_context(closing(Segment(path, log_id))) for path in segment_paths(directory)]
         for segment in segments[:-1]:
-            find_places(segment, index_directory, lost)
+            find_places(segment, index_directory, gaps)
         if segments:
             newest = segments[-1]
-            is_clean = clean is not None and clean.segment == newest.path.name and _ends_so(newest, clean)
-            if not is_clean:
-                recover(newest, known_durable, lost, disk)
+            if not _ends_cleanly(newest, clean, gaps):
+                recover(newest, known_durable, gaps, disk)
+        _check_contiguous(segments, first_retained, gaps)
+        if not segments and known_durable >= first_retained:
+            raise corrupted(directory, f"events {first_retained} to {known_durable} are damaged (there is no segment)")
         opened.pop_all()
         return segments
 
 
-def find_places(segment: Segment, index_directory: Path, lost: Ranges) -> None:
+def _check_contiguous(segments: Sequence[Segment], first_retained: int, gaps: Ranges) -> None:
+    edge = first_retained - 1
+    for segment in segments:
+        upto = highest_kept(gaps, segment.first - 1)
+        if upto > edge:
+            raise segment.corrupted(f"events {edge + 1} to {upto} are damaged (they should come before this segment)")
+        edge = max(edge, segment.last)
+
+
+def find_places(segment: Segment, index_directory: Path, gaps: Ranges) -> None:
     """Learn the places of a sealed segment's frames: from the file beside it, else from the headers of its frames."""
     try:
         places = Places(index_directory / places_name(segment.first))
         if places.first == segment.first and places.end <= segment.size:
             segment.adopt(places.firsts, places.offsets)
             return
-    except (OSError, ValueError, BadFrame) as error:
+    except (OSError, ValueError, BadFrame, UnknownFeature) as error:
         logger.debug("no places of %s: %s", segment.path, error)
-    scan = Scan(segment, lost)
+        segment.reset()
+    scan = Scan(segment, gaps)
     scan.run()
     if scan.bad is not None:
         raise scan.damage(scan.bad_number)
 
 
-def recover(segment: Segment, known_durable: int, lost: Ranges, disk: Disk) -> None:
+def recover(segment: Segment, known_durable: int, gaps: Ranges, disk: Disk) -> None:
     """Find the end of the newest segment after a crash, and make it ready to be written on. Raises StorageCorrupted."""
-    scan = Scan(segment, lost)
+    scan = Scan(segment, gaps)
     scan.run()
-    if scan.bad is None and scan.is_zero_behind():
-        return
-    durable = max(known_durable, scan.durable_upto, scan.durable_behind())
-    if durable >= scan.bad_number and not scan.is_lost(scan.bad_number, durable):
+    durable = highest_kept(gaps, max(known_durable, scan.durable_upto, scan.durable_behind()))
+    if durable >= scan.bad_number:
         raise scan.damage(durable)
-    logger.warning("%s: cutting a torn tail behind event %d (%s)", segment.path, segment.last, scan.bad or "garbage")
-    cut(segment, disk)
+    if scan.bad is not None or not scan.is_zero_behind():
+        reason = scan.bad or "garbage"
+        logger.warning("%s: cutting a torn tail behind event %d (%s)", segment.path, segment.last, reason)
+        cut(segment, disk)
+    disk.sync(segment.fd)  # a process that was killed had written, but perhaps not synced, what is served from now on
 
 
 def cut(segment: Segment, disk: Disk) -> None:
@@ -90,12 +103,12 @@ def cut(segment: Segment, disk: Disk) -> None:
 class Scan:
     """A walk over the frames of one segment, checking each; goes on behind a bad one only if its loss was accepted."""
 
-    def __init__(self, segment: Segment, lost: Ranges) -> None:
+    def __init__(self, segment: Segment, gaps: Ranges) -> None:
         self.segment = segment
         self.durable_upto = 0
         """The highest that a frame told of."""
         self.bad: BadFrame | None = None
-        self._lost = lost
+        self._gaps = gaps
 
     @property
     def bad_number(self) -> int:
@@ -104,20 +117,9 @@ class Scan:
 
     def run(self) -> None:
         """Add every good frame to the segment; stop at the end or at a bad one."""
-        segment = self.segment
-        while self._has_more():
-            try:
-                frame = self._good_frame(segment.end)
-            except BadFrame as bad:
-                self.bad = bad
-                behind = self._next_good(segment.end + 8)
-                if not self.is_lost(self.bad_number, behind.first - 1 if behind else self.bad_number):
-                    return
-                self.bad = None
-                if behind is None:
-                    return
-                frame = behind
-            self._take(frame)
+        while (frame := self._following()) is not None:
+            self.durable_upto = max(self.durable_upto, frame.durable_upto)
+            self.segment.add(frame, frame.offset)
 
     def durable_behind(self) -> int:
         """The highest number that good frames behind the bad one call durable."""
@@ -148,9 +150,21 @@ class Scan:
         behind = self._next_good(self.segment.end + 8)
         return self.bad_number, behind.first - 1 if behind else max(last, self.bad_number)
 
-    def _take(self, frame: Frame) -> None:
-        self.durable_upto = max(self.durable_upto, frame.durable_upto)
-        self.segment.add(frame, frame.offset)
+    def _following(self) -> Frame | None:
+        """The next good frame; behind bytes that are none (or zeros) only if the loss of what was there is accepted."""
+        bad = None
+        if self._has_more():
+            try:
+                return self._good_frame(self.segment.end)
+            except BadFrame as found:
+                bad = found
+        elif not self.is_lost(self.bad_number, self.bad_number):
+            return None
+        behind = self._next_good(self.segment.end + 8)
+        if self.is_lost(self.bad_number, behind.first - 1 if behind else self.bad_number):
+            return behind
+        self.bad = bad
+        return None
 
     def _has_more(self) -> bool:
         end = self.segment.end
@@ -160,9 +174,7 @@ class Scan:
         try:
             frame = Frame(self.segment.buffer, offset)
         except UnknownFeature as news:
-            raise StorageUnavailable(
-                f"{self.segment.path}: a frame needs {news}, which this headwater does not know; use a newer headwater"
-            ) from None
+            raise self.segment.newer(news) from None
         frame.verify()
         if frame.first <= self.segment.last:
             raise BadFrame(f"it begins with event {frame.first}, after event {self.segment.last}")
@@ -182,11 +194,13 @@ class Scan:
 
     def is_lost(self, first: int, last: int) -> bool:
         """Whether the loss of these numbers was accepted."""
-        return any(low <= first and last <= high for low, high in self._lost)
+        return highest_kept(self._gaps, last) < first
 
 
-def _ends_so(segment: Segment, clean: CleanStop) -> bool:
+def _ends_cleanly(segment: Segment, clean: CleanStop | None, gaps: Ranges) -> bool:
     """Whether the frames up to the clean end are there (by their headers only), adding them."""
+    if clean is None or clean.segment != segment.path.name or any(high >= segment.first for _, high in gaps):
+        return False
     try:
         while segment.end < clean.end:
             segment.add(frame := Frame(segment.buffer, segment.end), frame.offset)

@@ -6,12 +6,13 @@ Runs in a worker process (file names in, file names out), or in line where a log
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
 from .frame import Frame
-from .meta import read_meta
+from .meta import Meta, read_meta
 from .places import hash_ids, places_name, write_places
 from .postings import ActivePostings, merge_postings, postings_name, write_postings
 from .recovery import Scan
@@ -28,8 +29,12 @@ def seal(log_directory: Path, segment_name: str) -> None:
     Raises StorageCorrupted if a frame of it is damaged.
     """
     meta = read_meta(log_directory)
-    segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
-    scan = Scan(segment, meta.lost)
+    with closing(Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))) as segment:
+        _seal(segment, log_directory / INDEX, meta)
+
+
+def _seal(segment: Segment, directory: Path, meta: Meta) -> None:
+    scan = Scan(segment, meta.gaps)
     scan.run()
     if scan.bad is not None:
         raise scan.damage(scan.bad_number)
@@ -39,10 +44,8 @@ def seal(log_directory: Path, segment_name: str) -> None:
         start = frame.first - segment.first
         id_hashes[start : start + frame.count] = hash_ids(frame.sources(), frame.ids(), meta.id_seed)
         postings.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
-    directory = log_directory / INDEX
     write_postings(directory, segment.first, segment.last, postings.encoded_terms())
     write_places(directory, segment.first, segment.end, segment.firsts, segment.offsets, id_hashes)
-    segment.close()
 
 
 def is_sealed(log_directory: Path, segment: Segment) -> bool:

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import google_crc32c
 
-from ..core.errors import DiskFull, StorageCorrupted
+from ..core.errors import DiskFull, StorageCorrupted, StorageUnavailable
 from .disk import Disk, sync_directory
-from .frame import BadFrame, EncodedFrame, Frame
+from .frame import BadFrame, EncodedFrame, Frame, UnknownFeature
 from .framelog import HeadMoved
 
 logger = logging.getLogger("headwater.storage")
@@ -45,6 +45,15 @@ def segment_name(first: int) -> str:
 def segment_paths(directory: Path) -> list[Path]:
     """All segments of a log, oldest first."""
     return sorted(path for path in directory.glob("*.log") if path.stem.isdecimal())
+
+
+def corrupted(path: Path, problem: str) -> StorageCorrupted:
+    """The error that says so, and what to do."""
+    return StorageCorrupted(
+        str(path),
+        problem,
+        "restore a backup (headwater restore), or accept the loss of these events (headwater check --accept-loss)",
+    )
 
 
 class Segment:
@@ -98,6 +107,8 @@ class Segment:
 
     def adopt(self, firsts: Sequence[int], offsets: Sequence[int]) -> None:
         """Take over the places of all frames (of a sealed segment), unverified: each is verified when first read."""
+        if not len(offsets):
+            return
         self.firsts, self.offsets = firsts, offsets
         last = Frame(self.buffer, offsets[-1])
         self.last, self.end = last.last, last.offset + last.length
@@ -105,13 +116,15 @@ class Segment:
         self.events = self.last - self.first + 1
 
     def frame(self, index: int) -> Frame:
-        """The frame of that index. Raises StorageCorrupted."""
+        """The frame of that index. Raises StorageCorrupted, StorageUnavailable (it is of a newer format)."""
         offset = self.offsets[index]
         try:
             frame = Frame(self.buffer, offset)
             if offset not in self._verified:
                 frame.verify()
                 self._verified.add(offset)
+        except UnknownFeature as news:
+            raise self.newer(news) from None
         except BadFrame as bad:
             following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1
             raise self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})") from None
@@ -123,10 +136,12 @@ class Segment:
 
     def corrupted(self, problem: str) -> StorageCorrupted:
         """The error that says so, and what to do."""
-        return StorageCorrupted(
-            str(self.path),
-            problem,
-            "restore a backup (headwater restore), or accept the loss of these events (headwater check --accept-loss)",
+        return corrupted(self.path, problem)
+
+    def newer(self, news: UnknownFeature) -> StorageUnavailable:
+        """The error for a frame that this code cannot read."""
+        return StorageUnavailable(
+            f"{self.path}: a frame needs {news}, which this headwater does not know; use a newer headwater"
         )
 
     def close(self) -> None:
