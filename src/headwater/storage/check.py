@@ -180,7 +180,7 @@ def _check_order(segment: Segment, meta: Meta, report: LogCheck, last: int, crc:
 
 
 def _previous_crc(segment: Segment) -> int:
-    return Frame(segment.buffer, segment.offsets[0]).previous_crc
+    return int(Frame(segment.buffer, segment.offsets[0]).previous_crc)
 
 
 def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogCheck) -> None:
