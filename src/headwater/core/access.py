@@ -47,8 +47,11 @@ class User:
     grants: tuple[Grant, ...]
 
     def may(self, right: Right, log: str) -> bool:
-        """Whether the user has the right on that log."""
-        return any(right in grant.rights and fnmatchcase(log, grant.logs) for grant in self.grants)
+        """Whether the user has the right on that log; `*` is the server itself, which no pattern but `*` matches."""
+        return any(
+            right in grant.rights and (grant.logs == "*" or (log != "*" and fnmatchcase(log, grant.logs)))
+            for grant in self.grants
+        )
 
 
 ANYBODY = User("", (Grant("*", frozenset(Right)),))

@@ -6,7 +6,8 @@ One wake of the loop per commit, whatever the number of appends that it answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
 
 from .condition import AppendCondition
 from .event import Event
@@ -21,10 +22,12 @@ class AsyncLog:
         self.log = log
         self._loop = asyncio.get_running_loop()
         self._advance: asyncio.Future[None] = self._loop.create_future()
+        self._is_closed = False
         self._stop = log.watch(self._wake_soon)
 
     def close(self) -> None:
-        """Stop watching the log. Whoever waits for a commit is woken."""
+        """Stop watching the log. Whoever follows it comes to the end."""
+        self._is_closed = True
         self._stop()
         self._wake()
 
@@ -40,7 +43,7 @@ class AsyncLog:
         self.log.submit(self.log.request(events, condition, partition, self._deliver, future))
         return await future
 
-    async def pages(self, query: Query, selection: Selection) -> AsyncIterator[Page]:
+    async def pages(self, query: Query, selection: Selection) -> AsyncGenerator[Page, None]:
         """The pages of a read; the loop runs between them."""
         for page in read_pages(self.log, query, selection):
             yield page
@@ -48,10 +51,11 @@ class AsyncLog:
 
     async def follow(
         self, after: int, query: Query = ALL, *, partition: int | None = None, idle_s: float | None = None
-    ) -> AsyncIterator[Page]:
-        """Pages from `after` on, for ever; ends when the log closes.
+    ) -> AsyncGenerator[Page, None]:
+        """Pages from `after` on, for ever; ends when the log, or this face of it, closes.
 
         A page without events tells that the cursor moved over what does not match, or that `idle_s` went by.
+        Whoever leaves off before the end closes it (`contextlib.aclosing`).
         """
         cursor = after
         while True:
@@ -63,7 +67,7 @@ class AsyncLog:
                 yield page
             if not page.is_last:
                 await asyncio.sleep(0)
-            elif self.log.is_closed:
+            elif self.log.is_closed or self._is_closed:
                 return
             elif not await _is_done_within(advance, idle_s):
                 yield page._replace(events=())
@@ -92,7 +96,7 @@ class AsyncLog:
             advance.set_result(None)
 
     def _call_soon(self, callback: object, *arguments: object) -> None:
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be told
             self._loop.call_soon_threadsafe(callback, *arguments)  # type: ignore[arg-type]
 
 

@@ -7,12 +7,12 @@ sees few types and the same tags again and again.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from .errors import InvalidEvent, TooLarge
-from .event import Encoding, Event
+from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ TAG_KEY = re.compile(r"[a-zA-Z0-9_-]{1,50}", re.ASCII)
 ATTRIBUTE_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 _PLAIN_TAGS = re.compile(r"(?:[a-zA-Z0-9_-]{1,50}(?::[^\n]{1,256})?\n)*", re.ASCII)
 """Tags, a line each, whose keys and lengths fit."""
+_PLAIN_TAG = re.compile(r"[a-zA-Z0-9_-]{1,50}(?::[^\n]{1,256})?", re.ASCII)
+_FEW = 4
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _RESERVED_ATTRIBUTES = frozenset({"id", "type", "source", "specversion", "data", "tags"})
 _SEEN_MAX = 65_536
@@ -79,6 +81,8 @@ def check_append(events: Sequence[Event], settings: LogSettings) -> EventColumns
     """
     if not events:
         raise InvalidEvent("an append needs at least one event", "events")
+    if len(events) <= _FEW and (plain := _plain_columns(events, settings.event_bytes_max)) is not None:
+        return plain
     if len(events) > APPEND_EVENTS_MAX:
         raise TooLarge(len(events), APPEND_EVENTS_MAX, "events", "events")
     try:
@@ -92,16 +96,59 @@ def check_append(events: Sequence[Event], settings: LogSettings) -> EventColumns
     size += _check_labels("id", ids, ID_CHARS_MAX)
     size += _check_labels("source", sources, SOURCE_CHARS_MAX)
     size += _check_labels("group_key", group_keys, GROUP_KEY_CHARS_MAX)
-    if any(attributes):
+    if any(mapping is not NO_ATTRIBUTES for mapping in attributes):
         size += sum(_check_attributes(each, f"events[{index}].attributes") for index, each in enumerate(attributes))
-    if set(encodings) > {Encoding.DATA, Encoding.AMQP}:
-        raise InvalidEvent("encoding must be Encoding.DATA or Encoding.AMQP", "events")
+    _check_encodings(encodings)
     if "" in ids:
         fresh = iter(uuid7s(ids.count("")))
         ids = tuple(id or next(fresh) for id in ids)
     if size > APPEND_BYTES_MAX:
         raise TooLarge(size, APPEND_BYTES_MAX, "bytes", "events")
     return EventColumns(types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size)
+
+
+def _plain_columns(events: Sequence[Event], allowed: int) -> EventColumns | None:
+    """The columns of a few events that are plainly fit, at a fifth of the cost; None where it takes a closer look."""
+    size = METADATA_BYTES * len(events)
+    for event in events:
+        if event.__class__ is not Event:
+            return None
+        type, data, tags, id, source, attributes, group_key, envelope, encoding = event
+        if (
+            type.__class__ is not str
+            or type not in _seen_types
+            or data.__class__ is not bytes
+            or envelope.__class__ is not bytes
+            or len(data) + len(envelope) > allowed
+            or not _is_plain_label(id, ID_CHARS_MAX)
+            or not _is_plain_label(source, SOURCE_CHARS_MAX)
+            or not _is_plain_label(group_key, GROUP_KEY_CHARS_MAX)
+            or attributes is not NO_ATTRIBUTES
+            or encoding.__class__ is not Encoding
+            or tags.__class__ is not tuple
+            or len(tags) > 8
+        ):
+            return None
+        previous = ""
+        for tag in tags:
+            if tag.__class__ is not str or tag <= previous:
+                return None
+            if tag not in _seen_tags and not (_PLAIN_TAG.fullmatch(tag) and tag.isprintable()):
+                return None
+            previous = tag
+            size += len(tag)
+        size += len(data) + len(envelope) + len(type) + len(id) + len(source) + len(group_key)
+    if size > APPEND_BYTES_MAX:
+        return None
+    types, data_, tags_, ids, sources, attributes_, group_keys, envelopes, encodings = zip(*events, strict=True)
+    if "" in ids:
+        fresh = iter(uuid7s(ids.count("")))
+        ids = tuple(id or next(fresh) for id in ids)
+    return EventColumns(types, data_, tags_, ids, sources, attributes_, group_keys, envelopes, encodings, size)
+
+
+def _is_plain_label(value: object, chars_max: int) -> bool:
+    return value == "" or (value.__class__ is str and len(value) <= chars_max and value.isprintable())
 
 
 def check_type(type: str) -> str | None:
@@ -159,13 +206,19 @@ def _check_sizes(data: Sequence[bytes], envelopes: Sequence[bytes], allowed: int
 def _check_types(column: Sequence[str]) -> int:
     try:
         unknown = set(column) - _seen_types
-    except TypeError:
-        unknown = {value for value in column if not isinstance(value, str)}
-    for value in unknown:
-        if fault := check_type(value):
-            raise InvalidEvent(fault, f"events[{column.index(value)}].type")
+    except TypeError:  # something that is not even hashable, and so no string
+        unknown = set()
+        _raise_first_fault(column)
+    if any(map(check_type, unknown)):
+        _raise_first_fault(column)
     _remember(_seen_types, unknown)
     return sum(map(len, column))
+
+
+def _raise_first_fault(column: Sequence[str]) -> None:
+    for index, value in enumerate(column):
+        if fault := check_type(value):
+            raise InvalidEvent(fault, f"events[{index}].type")
 
 
 def _check_tags(column: Sequence[tuple[str, ...]]) -> tuple[tuple[tuple[str, ...], ...], int]:
@@ -173,16 +226,24 @@ def _check_tags(column: Sequence[tuple[str, ...]]) -> tuple[tuple[tuple[str, ...
     try:
         flat = list(chain.from_iterable(column))
         unknown = set(flat) - _seen_tags
+        ordered = tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
         are_plain = _PLAIN_TAGS.fullmatch("\n".join(unknown) + "\n") and "".join(unknown).isprintable()
-    except TypeError:
-        raise InvalidEvent("tags are a tuple of strings", "events") from None
-    if not are_plain:
-        for tag in unknown:
-            if fault := check_tag(tag):
-                index = next(i for i, tags in enumerate(column) if tag in tags)
-                raise InvalidEvent(fault, f"events[{index}].tags[{list(column[index]).index(tag)}]")
+        if not are_plain and any(map(check_tag, unknown)):
+            _raise_first_tag_fault(column)
+    except TypeError:  # something that is no collection, or not even hashable, or no string
+        _raise_first_tag_fault(column)
+        raise
     _remember(_seen_tags, unknown)
-    return tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)]), sum(map(len, flat))
+    return ordered, sum(map(len, flat))
+
+
+def _raise_first_tag_fault(column: Sequence[tuple[str, ...]]) -> None:
+    for index, tags in enumerate(column):
+        if not isinstance(tags, Collection) or isinstance(tags, str):
+            raise InvalidEvent(f"tags are a tuple of strings, {show(tags)} given", f"events[{index}].tags")
+        for place, tag in enumerate(tags):
+            if fault := check_tag(tag):
+                raise InvalidEvent(fault, f"events[{index}].tags[{place}]")
 
 
 def _sorted_tags(tags: tuple[str, ...], index: int) -> tuple[str, ...]:
@@ -190,7 +251,7 @@ def _sorted_tags(tags: tuple[str, ...], index: int) -> tuple[str, ...]:
     if type(tags) is tuple and (count < 2 or (count == 2 and tags[0] < tags[1])):
         return tags
     if isinstance(tags, str):
-        raise InvalidEvent("tags are a tuple of strings, not one string", f"events[{index}].tags")
+        raise InvalidEvent(f"tags are a tuple of strings, {show(tags)} given", f"events[{index}].tags")
     if count > TAGS_MAX:
         raise InvalidEvent(f"{count} tags given, at most {TAGS_MAX} are allowed", f"events[{index}].tags")
     return tuple(sorted(set(tags)))
@@ -219,7 +280,21 @@ def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
     raise AssertionError("a column is unfit, but none of its values")
 
 
+def _check_encodings(column: Sequence[Encoding]) -> None:
+    try:
+        fit = set(column) <= {Encoding.DATA, Encoding.AMQP}
+    except TypeError:
+        fit = False
+    if not fit:
+        for index, value in enumerate(column):
+            if value not in (Encoding.DATA, Encoding.AMQP):
+                problem = f"an encoding is Encoding.DATA or Encoding.AMQP, {show(value)} given"
+                raise InvalidEvent(problem, f"events[{index}].encoding")
+
+
 def _check_attributes(attributes: Mapping[str, str], where: str) -> int:
+    if not isinstance(attributes, Mapping):
+        raise InvalidEvent(f"attributes are a mapping of strings to strings, {show(attributes)} given", where)
     if len(attributes) > ATTRIBUTES_MAX:
         raise InvalidEvent(f"{len(attributes)} attributes given, at most {ATTRIBUTES_MAX} are allowed", where)
     for name, value in attributes.items():

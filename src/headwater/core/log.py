@@ -7,6 +7,7 @@ log in this process: three primitives (`submit`, `read_page`, `watch`) from whic
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -309,8 +310,8 @@ class LocalLog(ABC):
         context: object = None,
     ) -> AppendRequest:
         """A checked request to `submit`. Raises what the caller did wrong: InvalidEvent, TooLarge, InvalidPosition."""
-        if condition is not None and not 0 <= condition.after <= SEQUENCE_NUMBER_MAX:
-            raise InvalidPosition(f"{condition.after} given, 0 or more is allowed", "condition.after")
+        if condition is not None:
+            _check_number("condition.after", condition.after, 0)
         if partition is not None:
             self._check_partition(partition)
         return AppendRequest(check_append(events, self.settings), condition, partition, deliver, context)
@@ -364,15 +365,17 @@ class LocalLog(ABC):
         """
         if from_ is not None and after is not None:
             raise InvalidPosition("give `from` (inclusive) or `after` (exclusive), not both", "from")
-        _check_number("from", from_, 1)
-        _check_number("after", after, 0)
-        _check_number("limit", limit, 0)
+        for name, value, low in (("from", from_, 1), ("after", after, 0), ("limit", limit, 0)):
+            if value is not None:
+                _check_number(name, value, low)
         if partition is not None:
             self._check_partition(partition)
         head = self.head()
         if backwards:
+            if (position := after if from_ is None else from_) is not None:
+                self.check_position(position)
             start = from_ + 1 if from_ is not None else head + 1 if after is None else after
-            return Selection(start, head, True, limit, partition)
+            return Selection(min(start, head + 1), head, True, limit, partition)
         position = from_ if from_ is not None else None if after is None else after + 1
         if position is not None:
             self.check_position(position)
@@ -380,7 +383,7 @@ class LocalLog(ABC):
 
     def _check_partition(self, partition: int) -> None:
         count = self.settings.partitions
-        if not isinstance(partition, int) or not 0 <= partition < count:
+        if not isinstance(partition, int) or isinstance(partition, bool) or not 0 <= partition < count:
             raise InvalidPosition(f"{show(partition)} given, 0 to {count - 1} is allowed", "partition")
 
     def _await_commit(self) -> None:
@@ -447,16 +450,22 @@ class LocalSubscription(Subscription):
         self._stop = log.watch(self._woken.set)
 
     def _next_events(self, timeout_s: float | None) -> Sequence[SequencedEvent] | None:
-        self._woken.clear()
-        page = self._log.read_page(self._query, self.cursor, partition=self._partition)
-        if page.is_last and not page.events and not self.is_closed:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.is_closed:
+            self._woken.clear()
+            page = self._log.read_page(self._query, self.cursor, partition=self._partition)
             self.cursor = max(self.cursor, page.cursor)
+            if page.events:
+                return page.events
+            if not page.is_last:
+                continue
             if self._log.is_closed:
                 return None
-            self._woken.wait(timeout_s)
-            page = self._log.read_page(self._query, self.cursor, partition=self._partition)
-        self.cursor = max(self.cursor, page.cursor)
-        return None if self.is_closed else page.events
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return ()
+            self._woken.wait(left)
+        return None
 
     def close(self) -> None:
         """End it: a waiting iteration stops."""
@@ -481,8 +490,6 @@ def _release_all(requests: list[AppendRequest]) -> None:
         request.context.release()  # type: ignore[attr-defined]
 
 
-def _check_number(name: str, value: int | None, low: int) -> None:
-    if value is None:
-        return
+def _check_number(name: str, value: int, low: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= SEQUENCE_NUMBER_MAX:
         raise InvalidPosition(f"{show(value)} given, {low} to {SEQUENCE_NUMBER_MAX} is allowed", name)

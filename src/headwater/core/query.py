@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .errors import InvalidQuery
 from .event import tag_key
-from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, check_query_tag, check_type
+from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, check_query_tag, check_type, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Query:
     @staticmethod
     def where(*, types: Sequence[str] = (), tags: Sequence[str] = ()) -> Query:
         """A query of one item: `Query.where(types=["OrderPlaced"], tags=["order:17"])`."""
-        return Query.of(QueryItem(tuple(types), tuple(tags)))
+        return Query.of(QueryItem(_terms(types), _terms(tags)))
 
     def matches(self, type: str, tags: Iterable[str]) -> bool:
         """Whether an event of that type with those tags matches any item."""
@@ -72,17 +72,27 @@ ALL = Query(None)
 
 
 def _check_item(item: QueryItem, where: str) -> None:
+    if not isinstance(item, QueryItem):
+        raise InvalidQuery(f"a QueryItem is expected, {show(item)} given", where)
+    for name, terms in (("types", item.types), ("tags", item.tags)):
+        if not isinstance(terms, tuple | list):
+            raise InvalidQuery(f"a tuple of strings is expected, {show(terms)} given", f"{where}.{name}")
     if not item.types and not item.tags:
         raise InvalidQuery("an item needs types or tags; one with neither would match every event", where)
-    terms = len(item.types) + len(item.tags)
-    if terms > QUERY_TERMS_MAX:
-        raise InvalidQuery(f"{terms} types and tags given, at most {QUERY_TERMS_MAX} are allowed", where)
+    count = len(item.types) + len(item.tags)
+    if count > QUERY_TERMS_MAX:
+        raise InvalidQuery(f"{count} types and tags given, at most {QUERY_TERMS_MAX} are allowed", where)
     for number, type in enumerate(item.types):
         if fault := check_type(type):
             raise InvalidQuery(fault, f"{where}.types[{number}]")
     for number, tag in enumerate(item.tags):
         if fault := check_query_tag(tag):
             raise InvalidQuery(fault, f"{where}.tags[{number}]")
+
+
+def _terms(given: Sequence[str]) -> tuple[str, ...]:
+    """As a tuple; but one string is not the sequence of its characters: it is left for the check to refuse."""
+    return given if isinstance(given, str) else tuple(given)  # type: ignore[return-value]
 
 
 def _distinct(terms: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 def check_log_name(name: str) -> str:
     """The name itself, if a log may have it. Raises InvalidLogName. Names that start with `$` are the server's own."""
-    if not LOG_NAME.fullmatch(name):
+    if not isinstance(name, str) or not LOG_NAME.fullmatch(name):
         raise InvalidLogName(f"{show(name)} does not fit {LOG_NAME.pattern}", "name")
     return name
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from .log import LocalLog
@@ -23,6 +23,9 @@ class LogStore(Protocol):
 
     def names(self) -> list[str]:
         """All logs, in order of name."""
+
+    def opened(self) -> Sequence[LocalLog]:
+        """The logs that are open at the moment, in order of name; opens none."""
 
     def change(self, name: str, settings: LogSettings) -> LocalLog:
         """Give a log new settings. Raises LogNotFound, InvalidSettings."""
@@ -54,14 +57,21 @@ class StateStore(Protocol):
     def get(self, kind: str, key: str) -> StateEntry | None:
         """The entry, or None."""
 
-    def put(self, kind: str, key: str, value: bytes, expected_version: int | None = None) -> int:
+    def put(
+        self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
+    ) -> int:
         """Set the entry and answer its new version. `expected_version` 0 = it must be new; None = whatever it is.
+
+        An entry that is not put durably may be the older one after a loss of power (not after a crash), until `flush`.
 
         Raises StateConflict.
         """
 
     def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
         """Remove the entry; whether it was there. Raises StateConflict."""
+
+    def flush(self) -> None:
+        """Everything put before this is durable when it returns."""
 
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
         """All entries of a kind whose key starts so, in order of key."""

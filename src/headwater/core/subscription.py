@@ -13,12 +13,13 @@ class Subscription(ABC):
 
     def __init__(self, cursor: int) -> None:
         self.cursor = cursor
-        """Everything up to this number was seen, whether it matched or not; where to resume after an interruption."""
+        """Everything up to this number was seen, whether it matched or not; where to resume after an interruption.
+        While it is iterated, that is the event last given out."""
         self.is_closed = False
 
     @abstractmethod
     def _next_events(self, timeout_s: float | None) -> Sequence[SequencedEvent] | None:
-        """The next bounded piece (moving `cursor`), empty after `timeout_s` without any, or None at the end."""
+        """The events after `cursor`, which moves over them; empty after `timeout_s` without any, None at the end."""
 
     def poll(self, timeout_s: float | None = 0.0) -> Sequence[SequencedEvent]:
         """The events that follow, at most one page; empty if none come in `timeout_s` (None = wait for ever)."""
@@ -26,7 +27,11 @@ class Subscription(ABC):
 
     def __iter__(self) -> Iterator[SequencedEvent]:
         while (events := self._next_events(None)) is not None:
-            yield from events
+            reached = self.cursor
+            for event in events:
+                self.cursor = event.sequence_number
+                yield event
+            self.cursor = max(self.cursor, reached)
 
     def __enter__(self) -> Subscription:
         return self

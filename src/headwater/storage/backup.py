@@ -24,9 +24,9 @@ import msgspec
 from ..core.errors import StorageUnavailable
 from .disk import replace_file, sync_directory
 from .engine import BACKUP_LOCK, EVERY_LOG, FLOOR_KIND, LOG_KIND, LOGS, STATE_NAME, LogEntry
-from .meta import META_NAME, read_meta
+from .meta import META_NAME, Meta, read_meta
 from .recovery import Scan
-from .sealing import FRAMES, HISTORY, INDEX
+from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segments import Segment, segment_paths
 from .state import SqliteState
 
@@ -72,9 +72,7 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
             state.close()
         copy = _Copy(target, progress)
         heads = {name: copy.log(source / LOGS / directory) for name, directory in _log_directories(target)}
-    for path in target.rglob("*"):
-        if path.is_dir():
-            sync_directory(path)
+    _sync_directories(target)
     manifest = Manifest(time.time_ns() // 1_000_000, heads)
     replace_file(target / MANIFEST, msgspec.json.encode(manifest))
     return BackupReport(heads, copy.files, copy.bytes)
@@ -106,6 +104,7 @@ def restore(source: Path, target: Path, progress: Progress | None = None) -> Bac
         state.flush()
     finally:
         state.close()
+    _sync_directories(target)
     return BackupReport(manifest.logs, copy.files, copy.bytes)
 
 
@@ -133,9 +132,15 @@ def _log_directories(target: Path) -> list[tuple[str, str]]:
     return [(name, msgspec.json.decode(entry.value, type=LogEntry).directory) for name, entry in entries]
 
 
+def _sync_directories(target: Path) -> None:
+    for path in (target, *target.rglob("*")):
+        if path.is_dir():
+            sync_directory(path)
+
+
 def _make_empty(target: Path) -> None:
     try:
-        target.mkdir(parents=True, exist_ok=True)
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(target.iterdir()):
             raise StorageUnavailable(f"{target}: not empty; name a new directory")
     except OSError as error:
@@ -156,19 +161,21 @@ class _Copy:
         meta = read_meta(self._target / relative)
         for part in (FRAMES, INDEX, HISTORY):
             (self._target / relative / part).mkdir(parents=True, exist_ok=True)
-        head = meta.floor
+        last = 0
         paths = segment_paths(source / FRAMES)
         for path in paths[:-1]:
             self.file(path, relative / FRAMES / path.name)
         if paths:
-            head = max(
-                head, self._newest(paths[-1], relative / FRAMES / paths[-1].name, bytes.fromhex(meta.segments_id))
-            )
-        for part in (HISTORY, INDEX):
-            for path in sorted((source / part).iterdir()):
-                if path.suffix != ".tmp":
-                    self.file(path, relative / part / path.name, may_vanish=True)
-        return head
+            last = self._newest(paths[-1], relative / FRAMES / paths[-1].name, meta)
+        for path in sorted((source / HISTORY).glob("*.postings")):
+            self.file(path, relative / HISTORY / path.name, may_vanish=True)
+        for path in sorted((source / INDEX).iterdir()):
+            covered = range_of(path)
+            if path.suffix != ".tmp" and (
+                covered is None or covered[1] <= last
+            ):  # an index of what came after the copy would be a lie in it
+                self.file(path, relative / INDEX / path.name, may_vanish=True)
+        return max(last, meta.floor)
 
     def tree(self, source: Path) -> None:
         """One log of a backup, as it is."""
@@ -192,18 +199,16 @@ class _Copy:
             raise
         self._done(target)
 
-    def _newest(self, source: Path, relative: Path, log_id: bytes) -> int:
+    def _newest(self, source: Path, relative: Path, meta: Meta) -> int:
         """The segment that may be being written: everything that is whole in it, made durable first."""
-        segment = Segment(source, log_id)
-        try:
-            os.fdatasync(segment.fd)
-            Scan(segment, ()).run()
-            with open(self._target / relative, "wb") as file:
-                file.write(segment.buffer[: segment.end])
-            self._done(self._target / relative)
-            return segment.last
-        finally:
-            segment.close()
+        with open(source, "rb") as file:
+            os.fdatasync(file.fileno())
+        segment = Segment(source, bytes.fromhex(meta.segments_id))
+        Scan(segment, [*meta.voids, *meta.lost]).run()
+        with open(self._target / relative, "wb") as file:
+            file.write(segment.buffer[: segment.end])
+        self._done(self._target / relative)
+        return segment.last
 
     def _done(self, target: Path) -> None:
         with open(target, "rb") as file:

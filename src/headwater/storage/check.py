@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,10 +10,8 @@ import msgspec
 import numpy as np
 
 from ..core.errors import EventLogError, LogNotFound, StorageUnavailable
-from .consumers import highest_acknowledged
 from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
-from .frame import Frame
-from .meta import Meta, Ranges, highest_kept, read_meta
+from .meta import Meta, read_meta
 from .places import Places, hash_ids, places_name
 from .postings import ActivePostings, FilePostings
 from .recovery import Scan
@@ -60,13 +57,12 @@ def check_directory(directory: Path, progress: Progress | None = None) -> CheckR
     """
     if not (directory / STATE_NAME).exists():
         raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
-    with closing(lock_directory(directory)), closing(SqliteState(directory / STATE_NAME)) as state:
-        return CheckReport(
-            [
-                _check_log(directory / LOGS / entry.directory, name, state, progress or _silent)
-                for name, entry in _entries(state)
-            ]
-        )
+    lock = lock_directory(directory)
+    try:
+        return CheckReport([_check_log(directory / LOGS / entry.directory, name, progress or _silent)
+                            for name, entry in _entries(directory)])  # fmt: skip
+    finally:
+        lock.close()
 
 
 def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
@@ -74,80 +70,67 @@ def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
 
     Answers the ranges newly given up. Raises LogNotFound, StorageUnavailable.
     """
-    with closing(lock_directory(directory)), closing(SqliteState(directory / STATE_NAME)) as state:
-        entry = dict(_entries(state)).get(name)
+    lock = lock_directory(directory)
+    try:
+        entry = dict(_entries(directory)).get(name)
         if entry is None:
             raise LogNotFound(name)
         log_directory = directory / LOGS / entry.directory
         meta = read_meta(log_directory)
-        given_up = list(_damaged(log_directory, meta, _known_durable(state, meta)))
+        given_up = list(_damaged(log_directory, meta))
         if given_up:
             for index_file in (log_directory / INDEX).iterdir():
                 index_file.unlink()  # derived; made anew without what was lost
             meta.changed(lost=[*meta.lost, *given_up], clean=None).write(log_directory)
         return given_up
+    finally:
+        lock.close()
 
 
-def _entries(state: SqliteState) -> list[tuple[str, LogEntry]]:
-    return [(name, msgspec.json.decode(entry.value, type=LogEntry)) for name, entry in state.items(LOG_KIND)]
+def _entries(directory: Path) -> list[tuple[str, LogEntry]]:
+    state = SqliteState(directory / STATE_NAME)
+    try:
+        return [(name, msgspec.json.decode(entry.value, type=LogEntry)) for name, entry in state.items(LOG_KIND)]
+    finally:
+        state.close()
 
 
-def _known_durable(state: SqliteState, meta: Meta) -> int:
-    return meta.known_durable(highest_acknowledged(state, meta.incarnation))
-
-
-def _damaged(directory: Path, meta: Meta, known_durable: int) -> Iterator[tuple[int, int]]:
-    """The ranges of damaged events whose loss was not accepted yet, in order."""
+def _damaged(directory: Path, meta: Meta) -> Iterator[tuple[int, int]]:
     paths = segment_paths(directory / FRAMES)
-    gaps, edge = list(meta.gaps), meta.first_retained - 1
+    gaps = [*meta.voids, *meta.lost]
     for path, following in zip(paths, [*paths[1:], None], strict=True):
-        before = highest_kept(gaps, int(path.stem) - 1)
-        if before > edge:  # segments are missing
-            gaps.append((edge + 1, before))
+        while True:
+            last = int(following.stem) - 1 if following else None
+            scan = Scan(Segment(path, bytes.fromhex(meta.segments_id)), gaps, ends_at=last)
+            scan.run()
+            if last is None:
+                last = max(scan.durable_upto, scan.durable_behind(), meta.clean.head if meta.clean else 0)
+            if last < scan.bad_number or scan.is_lost(scan.bad_number, last):
+                break
+            gaps.append(scan.lost_range(last))
             yield gaps[-1]
-        with closing(Segment(path, bytes.fromhex(meta.segments_id))) as segment:
-            while (damaged := _first_damaged(segment, gaps, following, known_durable)) is not None:
-                gaps.append(damaged)
-                yield damaged
-            edge = max(edge, segment.last)
 
 
-def _first_damaged(
-    segment: Segment, gaps: Ranges, following: Path | None, known_durable: int
-) -> tuple[int, int] | None:
-    segment.reset()
-    scan = Scan(segment, gaps)
-    scan.run()
-    last = int(following.stem) - 1 if following else max(known_durable, scan.durable_upto, scan.durable_behind())
-    last = highest_kept(gaps, last)
-    return scan.lost_range(last) if last >= scan.bad_number else None
-
-
-def _check_log(directory: Path, name: str, state: SqliteState, progress: Progress) -> LogCheck:
+def _check_log(directory: Path, name: str, progress: Progress) -> LogCheck:
     report = LogCheck(name)
     try:
         meta = read_meta(directory)
         paths = segment_paths(directory / FRAMES)
         total = sum(path.stat().st_size for path in paths)
-        known_durable = _known_durable(state, meta)
-        crc, last = 0, meta.first_retained - 1
+        crc, last = 0, 0
         for number, path in enumerate(paths):
             progress(name, report.bytes, total)
-            try:
-                segment = Segment(path, bytes.fromhex(meta.segments_id))
-            except EventLogError as error:
-                report.problems.append(str(error))
+            ends_at = int(paths[number + 1].stem) - 1 if number + 1 < len(paths) else None
+            segment = _check_segment(path, meta, report, ends_at)
+            if segment is None:
                 continue
-            with closing(segment):
-                is_newest = number == len(paths) - 1
-                _check_segment(segment, meta, report, known_durable if is_newest else None)
-                _check_order(segment, meta, report, last, crc)
-                if segment.events:
-                    crc, last = segment.last_crc, segment.last
-                _check_places(directory, segment, meta, report)
-                report.bytes += segment.size
-        if not paths and known_durable > last:
-            report.problems.append(f"events {last + 1} to {known_durable} are damaged (there is no segment)")
+            is_next = segment.events and crc and segment.firsts[0] == last + 1
+            if is_next and segment.frame(0).previous_crc != crc:
+                report.problems.append(f"{path.name}: does not follow the segment before it")
+            if segment.events:
+                crc, last = segment.last_crc, segment.last
+            _check_places(directory, segment, meta, report)
+            report.bytes += segment.size
         _check_postings(directory, meta, paths, last, report)
         progress(name, total, total)
     except (EventLogError, OSError) as error:
@@ -155,32 +138,24 @@ def _check_log(directory: Path, name: str, state: SqliteState, progress: Progres
     return report
 
 
-def _check_segment(segment: Segment, meta: Meta, report: LogCheck, known_durable: int | None) -> None:
-    """Every frame of a segment. `known_durable` is given for the newest one, which may have a torn tail."""
-    scan = Scan(segment, meta.gaps)
-    scan.run()
-    durable = highest_kept(meta.gaps, max(known_durable or 0, scan.durable_upto, scan.durable_behind()))
-    if durable >= scan.bad_number or (known_durable is None and scan.bad is not None):
-        report.problems.append(str(scan.damage(durable)))
-    elif known_durable is not None and (scan.bad is not None or not scan.is_zero_behind()):
-        name = segment.path.name
-        report.notes.append(f"{name}: a torn tail behind event {segment.last}; the next start cuts it")
+def _check_segment(path: Path, meta: Meta, report: LogCheck, ends_at: int | None) -> Segment | None:
     report.segments += 1
+    try:
+        segment = Segment(path, bytes.fromhex(meta.segments_id))
+    except EventLogError as error:
+        report.problems.append(str(error))
+        return None
+    scan = Scan(segment, [*meta.voids, *meta.lost], ends_at=ends_at)
+    scan.run()
+    if scan.bad is not None or (ends_at is None and not scan.is_zero_behind()):
+        durable = max(scan.durable_upto, scan.durable_behind(), meta.clean.head if meta.clean else 0, ends_at or 0)
+        if durable < scan.bad_number:
+            report.notes.append(f"{path.name}: a torn tail behind event {segment.last}; the next start cuts it")
+        elif not scan.is_lost(scan.bad_number, scan.bad_number):
+            report.problems.append(str(scan.damage(durable)))
     report.frames += len(segment.firsts)
     report.events += sum(frame.count for frame in frames_of(segment))
-
-
-def _check_order(segment: Segment, meta: Meta, report: LogCheck, last: int, crc: int) -> None:
-    """A segment begins where the one before it ended (at `last`, with `crc`), but for known gaps."""
-    name = segment.path.name
-    if (upto := highest_kept(meta.gaps, segment.first - 1)) > last:
-        report.problems.append(f"{name}: events {last + 1} to {upto} are damaged (they should come before it)")
-    elif segment.events and crc and last + 1 == segment.firsts[0] and _previous_crc(segment) != crc:
-        report.problems.append(f"{name}: does not follow the segment before it")
-
-
-def _previous_crc(segment: Segment) -> int:
-    return int(Frame(segment.buffer, segment.offsets[0]).previous_crc)
+    return segment
 
 
 def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogCheck) -> None:
@@ -218,26 +193,26 @@ def _check_postings(directory: Path, meta: Meta, paths: Sequence[Path], last: in
             continue
         if postings.first >= first and postings.last <= last:
             expected = _postings_of(paths, meta, postings.first, postings.last)
-            if dict(postings.terms()) != expected:
+            if {text: list(numbers) for _, text, numbers in postings.entries()} != expected:
                 report.problems.append(f"{path.name}: the postings are not those of the events")
 
 
-def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> dict[bytes, Sequence[int]]:
+def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> dict[bytes, list[int]]:
     """The postings of a range, from its events."""
-    merged: dict[bytes, Sequence[int]] = {}
+    merged: dict[bytes, list[int]] = {}
     for path, following in zip(paths, [*paths[1:], None], strict=True):
         if (following is not None and int(following.stem) <= first) or int(path.stem) > last:
             continue
-        with closing(Segment(path, bytes.fromhex(meta.segments_id))) as segment:
-            Scan(segment, meta.gaps).run()
-            postings = ActivePostings(max(first, segment.first), has_partitions=True)
-            for frame in frames_of(segment):
-                start, end = max(first - frame.first, 0), min(last - frame.first + 1, frame.count)
-                if start < end:
-                    columns = (frame.types(start, end), frame.tags(start, end), frame.partitions(start, end))
-                    postings.apply(frame.first + start, *columns)
+        segment = Segment(path, bytes.fromhex(meta.segments_id))
+        Scan(segment, [*meta.voids, *meta.lost]).run()
+        postings = ActivePostings(max(first, segment.first), has_partitions=meta.partitions > 1)
+        for frame in frames_of(segment):
+            start, end = max(first - frame.first, 0), min(last - frame.first + 1, frame.count)
+            if start < end:
+                columns = (frame.types(start, end), frame.tags(start, end), frame.partitions(start, end))
+                postings.apply(frame.first + start, *columns)
         for term, numbers in postings.encoded_terms():
-            merged[term] = [*merged.get(term, ()), *numbers]
+            merged.setdefault(term, []).extend(numbers)
     return merged
 
 

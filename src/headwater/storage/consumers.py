@@ -32,7 +32,7 @@ class ConsumerRegistry:
             if known is not None:
                 return self._store(replace(known, epoch=known.epoch + 1, seen_at=now))
             head = self._head()
-            start = head if after is None else self._checked(after, head)
+            start = head if after is None else self._checked(after, head, "after")
             return self._store(Consumer(owner, component, start, 1, now, now))
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
@@ -41,14 +41,15 @@ class ConsumerRegistry:
             known = self._known(owner, component)
             if epoch is not None and epoch != known.epoch:
                 raise ConsumerFenced(owner, component, epoch, known.epoch)
-            moved = max(known.acknowledged, self._checked(sequence_number, self._head()))
-            return self._store(replace(known, acknowledged=moved, seen_at=self._clock()))
+            moved = max(known.acknowledged, self._checked(sequence_number, self._head(), "sequence_number"))
+            return self._store(replace(known, acknowledged=moved, seen_at=self._clock()), is_durable=False)
 
     def reset(self, owner: str, component: str, after: int) -> Consumer:
         """See EventLog.reset_consumer."""
         with self._lock:
             known = self._known(owner, component)
-            return self._store(replace(known, acknowledged=self._checked(after, self._head()), seen_at=self._clock()))
+            position = self._checked(after, self._head(), "after")
+            return self._store(replace(known, acknowledged=position, seen_at=self._clock()))
 
     def unregister(self, owner: str, component: str) -> None:
         """See EventLog.unregister_consumer."""
@@ -73,22 +74,18 @@ class ConsumerRegistry:
         except (KeyError, TypeError):
             raise ConsumerNotFound(owner, component) from None
 
-    def _store(self, consumer: Consumer) -> Consumer:
-        self._state.put(self._kind, _key(consumer.owner, consumer.component), msgspec.json.encode(consumer))
+    def _store(self, consumer: Consumer, *, is_durable: bool = True) -> Consumer:
+        """An acknowledgement need not wait for the disk: the log makes it durable before it forgets an event."""
+        key = _key(consumer.owner, consumer.component)
+        self._state.put(self._kind, key, msgspec.json.encode(consumer), is_durable=is_durable)
         self._consumers[consumer.owner, consumer.component] = consumer
         return consumer
 
     @staticmethod
-    def _checked(position: int, head: int) -> int:
+    def _checked(position: int, head: int, name: str) -> int:
         if not isinstance(position, int) or isinstance(position, bool) or not 0 <= position <= head:
-            raise InvalidPosition(f"{position!r} given, 0 to the head {head} is allowed", "sequence_number")
+            raise InvalidPosition(f"{position!r} given, 0 to the head {head} is allowed", name)
         return position
-
-
-def highest_acknowledged(state: StateStore, incarnation: str) -> int:
-    """The highest position of all consumers of a log that need not be open; 0 if there is none."""
-    stored = (msgspec.json.decode(entry.value, type=Consumer) for _, entry in state.items(f"consumer/{incarnation}"))
-    return max((consumer.acknowledged for consumer in stored), default=0)
 
 
 def _key(owner: str, component: str) -> str:

@@ -44,7 +44,7 @@ BACKUP_LOCK = "BACKUP.lock"
 MAINTENANCE_INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
 
-LOG_KIND, FLOOR_KIND = "log", "log-floor"
+LOG_KIND, FLOOR_KIND, TRASH_KIND = "log", "log-floor", "log-trash"
 EVERY_LOG = "*"
 """Key of the floor for every log made after a restore: logs lost with the old disk may have issued lower numbers."""
 
@@ -91,8 +91,7 @@ class Engine:
         self._stopping = threading.Event()
         self._is_closed = False
         (self.directory / LOGS).mkdir(exist_ok=True)
-        for trash in (self.directory / LOGS).glob("*.deleted"):
-            shutil.rmtree(trash)
+        self._empty_trash()
         self._tender: threading.Thread | None = None
         if maintains:
             self._tender = threading.Thread(target=self._tend, name="headwater-maintenance", daemon=True)
@@ -108,10 +107,14 @@ class Engine:
                     raise LogExists(name)
                 return log
             floor = max(self._floor(name), self._floor(EVERY_LOG))
-            directory = _make_log_directory(self.directory / LOGS, name, floor, self._clock())
-            entry = LogEntry(directory.name, settings or LogSettings())
+            settings = settings or LogSettings()
+            meta = _new_meta(name, floor, settings.partitions, self._clock())
+            directory = f"{name}.{meta.incarnation[:8]}"
+            self.state.put(TRASH_KIND, directory, b"")  # until it is known as a log
+            _make_log_directory(self.directory / LOGS / directory, meta)
+            entry = LogEntry(directory, settings)
             self.state.put(LOG_KIND, name, msgspec.json.encode(entry), expected_version=0)
-            self.state.flush()
+            self.state.delete(TRASH_KIND, directory)
             return self.open(name)
 
     def open(self, name: str) -> StoredLog:
@@ -151,7 +154,6 @@ class Engine:
             log.settings.check_change(settings)
             entry = LogEntry(log.directory.name, settings)
             self.state.put(LOG_KIND, name, msgspec.json.encode(entry))
-            self.state.flush()
             log.change(settings)
             return log
 
@@ -161,15 +163,14 @@ class Engine:
             log = self.open(name)
             log.close()
             self.state.put(FLOOR_KIND, name, str(max(log.head(), log.meta.floor)).encode())
+            self.state.put(TRASH_KIND, log.directory.name, name.encode())
             self.state.delete(LOG_KIND, name)
             for key, _ in list(self.state.items(f"consumer/{log.meta.incarnation}")):
                 self.state.delete(f"consumer/{log.meta.incarnation}", key)
-            self.state.flush()
             del self._logs[name]
-            trash = log.directory.with_name(log.directory.name + ".deleted")
-            os.rename(log.directory, trash)
-            sync_directory(trash.parent)
-            shutil.rmtree(trash)
+        with _NoBackup(self.directory) as may_unlink:
+            if may_unlink:
+                self._empty_trash()
 
     def maintain(self, *, retention: bool = True) -> None:
         """One round of what is otherwise done in the background: sealing, merging, retention, reclaiming."""
@@ -183,9 +184,12 @@ class Engine:
                     if may_unlink:
                         maintenance.drop_leftovers(log)
                         maintenance.reclaim(log, self.state.flush)
-            except (OSError, EventLogError):
-                if not log.is_closed:
+            except Exception:  # whatever it is, the other logs and the next round must have their turn
+                if not log.is_closed and not self._stopping.is_set():
                     logger.exception("log %s: maintenance failed; it will be tried again", log.name)
+        with _NoBackup(self.directory) as may_unlink:
+            if may_unlink:
+                self._empty_trash()
 
     def close(self) -> None:
         """See LogStore."""
@@ -215,6 +219,14 @@ class Engine:
         entry = self.state.get(FLOOR_KIND, name)
         return int(entry.value) if entry else 0
 
+    def _empty_trash(self) -> None:
+        """Remove the directories of deleted logs, and of one whose making was interrupted before it was known."""
+        with self._opening:  # no log is being made
+            used = {self._entry(name).directory for name in self.names()}
+            for directory in {directory for directory, _ in self.state.items(TRASH_KIND)} - used:
+                shutil.rmtree(self.directory / LOGS / directory, ignore_errors=True)
+                self.state.delete(TRASH_KIND, directory)
+
     def _entry(self, name: str) -> LogEntry:
         found = self.state.get(LOG_KIND, name)
         if found is None:
@@ -242,30 +254,32 @@ class Engine:
                 logger.error("log %s cannot be opened for its retention: %s", name, error)
 
 
-def _make_log_directory(logs: Path, name: str, floor: int, now: int) -> Path:
+def _new_meta(name: str, floor: int, partitions: int, now: int) -> Meta:
     incarnation = uuid.uuid4().hex
-    directory = logs / f"{name}.{incarnation[:8]}"
-    for part in (FRAMES, INDEX, HISTORY):
-        (directory / part).mkdir(parents=True)
-    meta = Meta(
+    return Meta(
         name=name,
         incarnation=incarnation,
         segments_id=incarnation,
         id_seed=secrets.randbits(64),
         created_at=now,
+        partitions=partitions,
         first_retained=floor + 1,
         known_from=floor + 1,
         voids=[(1, floor)] if floor else [],
     )
+
+
+def _make_log_directory(directory: Path, meta: Meta) -> None:
+    for part in (FRAMES, INDEX, HISTORY):
+        (directory / part).mkdir(parents=True)
     meta.write(directory)
-    sync_directory(logs)
-    return directory
+    sync_directory(directory.parent)
 
 
 def lock_directory(directory: Path) -> IO[str]:
     """One process per data directory. Raises StorageUnavailable."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # the state holds users' keys
         file = open(directory / "LOCK", "a+", encoding="ascii")  # noqa: SIM115 - open as long as the engine
     except OSError as error:
         problem = f"{directory}: {error.strerror}; the data directory must be writable (choose another with --data)"

@@ -10,7 +10,6 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from functools import partial
 from itertools import accumulate, chain, pairwise, repeat
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import google_crc32c
 import pyarrow as pa
 
+from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ..core.limits import EventColumns
 
@@ -29,8 +29,8 @@ REQUIRED_FEATURES = 0
 """Bits of required features that this code knows. A frame with another bit set cannot be read."""
 
 
-class Column(IntEnum):
-    """Slots of the directory: where each buffer starts in the frame; 0 = left out."""
+class Column:
+    """Slots of the directory: where each buffer starts in the frame; 0 = left out. Plain numbers: they are hot."""
 
     RECORDED_AT = 0  # i64; left out where all are the header's
     PARTITION = 1  # u16
@@ -69,6 +69,7 @@ nonce, recorded_at"""
 _DIRECTORY = struct.Struct(f"<{DIRECTORY_SLOTS}I")
 HEADER_BYTES = _LEAD.size + _HEADER.size + _DIRECTORY.size
 _PAIR = struct.Struct("<ii")
+_ARROW_MIN = 32
 _PADDING = [b"\0" * count for count in range(8)]
 _sequenced = partial(tuple.__new__, SequencedEvent)
 
@@ -76,6 +77,8 @@ _sequenced = partial(tuple.__new__, SequencedEvent)
 class Chain(NamedTuple):
     """What links a frame to its log: taken over from the state of the writer."""
 
+    crc_seed: int
+    """Of the log: no payload can hold what would pass for a frame of it."""
     epoch: int
     previous_crc: int
     durable_upto: int
@@ -154,13 +157,13 @@ class _Body:
         self.add(slot + 1, b"".join(values))
 
     def frame(self, count: int, tags: int, first: int, recorded_at: int, chain_: Chain) -> EncodedFrame:
-        epoch, previous_crc, durable_upto, nonce = chain_
+        crc_seed, epoch, previous_crc, durable_upto, nonce = chain_
         header = _HEADER.pack(
             self.length, FORMAT_VERSION, 0, 0, 0, count, tags, first, epoch, previous_crc, 0, durable_upto, nonce,
             recorded_at,
         )  # fmt: skip
         rest = b"".join((header, _DIRECTORY.pack(*self.directory), *self.buffers))
-        crc = google_crc32c.value(rest)
+        crc = google_crc32c.extend(crc_seed, rest)
         return EncodedFrame(first, first + count - 1, recorded_at, crc, self.length, [_LEAD.pack(MAGIC, crc), rest])
 
 
@@ -179,18 +182,22 @@ class BadFrame(Exception):
     """There is no whole, undamaged frame at that place."""
 
 
-class UnknownFeature(Exception):
+class UnknownFeature(StorageUnavailable):
     """The frame needs a feature or version that this code does not know."""
+
+    def __init__(self, version: int, required: int) -> None:
+        what = f"format version {version}, required features {required:#x}"
+        super().__init__(f"a frame has {what}, which this headwater does not know; use a newer headwater")
 
 
 class Frame:
     """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
 
-    __slots__ = ("_buffer", "_directory", "count", "crc", "durable_upto", "epoch", "first", "length", "nonce",
-                 "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
+    __slots__ = ("_buffer", "_crc_seed", "_directory", "count", "crc", "durable_upto", "epoch", "first", "length",
+                 "nonce", "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
 
-    def __init__(self, buffer: memoryview, offset: int) -> None:
-        """The frame at that offset. Raises BadFrame if there can be none; `verify` checks the rest."""
+    def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
+        """The frame at that offset. Raises BadFrame if there can be none, UnknownFeature; `verify` checks the rest."""
         if offset + HEADER_BYTES > len(buffer):
             raise BadFrame("the file ends in the header")
         magic, self.crc = _LEAD.unpack_from(buffer, offset)
@@ -203,11 +210,12 @@ class Frame:
         if self.length < HEADER_BYTES or self.length & 7 or offset + self.length > len(buffer):
             raise BadFrame(f"length {self.length} does not fit")
         self.offset = offset
+        self._crc_seed = crc_seed
         self._buffer = buffer[offset : offset + self.length]
         self._directory = _DIRECTORY.unpack_from(buffer, offset + _LEAD.size + _HEADER.size)
         if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
             self.verify()  # else it is damage, not news
-            raise UnknownFeature(f"format version {version}, required features {required:#x}")
+            raise UnknownFeature(version, required)
 
     @property
     def last(self) -> int:
@@ -216,7 +224,7 @@ class Frame:
 
     def verify(self) -> None:
         """Raises BadFrame if the checksum does not fit, or the frame is empty."""
-        if google_crc32c.value(bytes(self._buffer[_LEAD.size :])) != self.crc:
+        if google_crc32c.extend(self._crc_seed, bytes(self._buffer[_LEAD.size :])) != self.crc:
             raise BadFrame("the checksum does not fit")
         if not self.count:
             raise BadFrame("the frame has no events")
@@ -233,16 +241,18 @@ class Frame:
                 _sequenced,
                 zip(
                     range(self.first + start, self.first + end),
-                    self._times(start, end),
+                    self._times(start, end) if self._directory[Column.RECORDED_AT] else repeat(self.recorded_at),
                     self.partitions(start, end),
                     self.types(start, end),
                     self._byte_strings(Column.DATA, start, end),
                     self.tags(start, end),
                     self.ids(start, end),
                     self.sources(start, end),
-                    self._attributes(start, end),
+                    self._attributes(start, end) if self._directory[Column.ATTRIBUTE_LISTS] else repeat(NO_ATTRIBUTES),
                     self._texts(Column.GROUP_KEY, start, end),
-                    self._byte_strings(Column.ENVELOPE, start, end),
+                    self._byte_strings(Column.ENVELOPE, start, end)
+                    if self._directory[Column.ENVELOPE]
+                    else repeat(b""),
                     encodings,
                     strict=False,  # some columns repeat one value for ever
                 ),
@@ -251,33 +261,42 @@ class Frame:
 
     def event(self, index: int) -> SequencedEvent:
         """One event, decoded; faster than `events` for one."""
-        at = self._directory
-        tags: tuple[str, ...] = ()
-        if at[Column.TAG_LISTS]:
-            low, high = _PAIR.unpack_from(self._buffer, at[Column.TAG_LISTS] + 4 * index)
-            tags = tuple([str(self._piece(Column.TAG, i), "utf-8") for i in range(low, high)])
-        group_key = str(self._piece(Column.GROUP_KEY, index), "utf-8") if at[Column.GROUP_KEY] else ""
-        envelope = bytes(self._piece(Column.ENVELOPE, index)) if at[Column.ENVELOPE] else b""
-        encoding = Encoding(self._buffer[at[Column.ENCODING] + index]) if at[Column.ENCODING] else Encoding.DATA
-        return SequencedEvent(
-            self.first + index,
-            next(iter(self._times(index, index + 1))) if at[Column.RECORDED_AT] else self.recorded_at,
-            self.partitions(index, index + 1)[0] if at[Column.PARTITION] else 0,
-            str(self._piece(Column.TYPE, index), "utf-8"),
-            bytes(self._piece(Column.DATA, index)),
-            tags,
-            str(self._piece(Column.ID, index), "utf-8"),
-            str(self._piece(Column.SOURCE, index), "utf-8") if at[Column.SOURCE] else "",
-            next(iter(self._attributes(index, index + 1))) if at[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
-            group_key,
-            envelope,
-            encoding,
+        buffer, at = self._buffer, self._directory
+        pair = _PAIR.unpack_from
+        low, high = pair(buffer, at[Column.TYPE] + 4 * index)
+        start = at[Column.TYPE_BYTES]
+        type = str(buffer[start + low : start + high], "utf-8")
+        low, high = pair(buffer, at[Column.ID] + 4 * index)
+        start = at[Column.ID_BYTES]
+        id = str(buffer[start + low : start + high], "utf-8")
+        low, high = pair(buffer, at[Column.DATA] + 4 * index)
+        start = at[Column.DATA_BYTES]
+        data = bytes(buffer[start + low : start + high])
+        return _sequenced(
+            (
+                self.first + index,
+                self._times(index, index + 1)[0] if at[Column.RECORDED_AT] else self.recorded_at,
+                self.partitions(index, index + 1)[0] if at[Column.PARTITION] else 0,
+                type,
+                data,
+                self._tags_of(index) if at[Column.TAG_LISTS] else (),
+                id,
+                self._texts(Column.SOURCE, index, index + 1)[0] if at[Column.SOURCE] else "",
+                self._attributes(index, index + 1)[0] if at[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
+                self._texts(Column.GROUP_KEY, index, index + 1)[0] if at[Column.GROUP_KEY] else "",
+                self._byte_strings(Column.ENVELOPE, index, index + 1)[0] if at[Column.ENVELOPE] else b"",
+                Encoding(buffer[at[Column.ENCODING] + index]) if at[Column.ENCODING] else Encoding.DATA,
+            )
         )
 
-    def _piece(self, slot: int, index: int) -> memoryview:
-        low, high = _PAIR.unpack_from(self._buffer, self._directory[slot] + 4 * index)
-        at = self._directory[slot + 1]
-        return self._buffer[at + low : at + high]
+    def _tags_of(self, index: int) -> tuple[str, ...]:
+        buffer, at = self._buffer, self._directory
+        low, high = _PAIR.unpack_from(buffer, at[Column.TAG_LISTS] + 4 * index)
+        offsets = struct.unpack_from(f"<{high - low + 1}i", buffer, at[Column.TAG] + 4 * low)
+        start = at[Column.TAG_BYTES]
+        first = offsets[0]
+        content = bytes(buffer[start + first : start + offsets[-1]])
+        return tuple([content[a - first : b - first].decode() for a, b in pairwise(offsets)])
 
     def types(self, start: int = 0, end: int | None = None) -> list[str]:
         """The types of these events."""
@@ -311,6 +330,11 @@ class Frame:
             return [0] * (end - start)
         return self._buffer[at + 2 * start : at + 2 * end].cast("H").tolist()
 
+    def recorded_at_of(self, number: int) -> int:
+        """When that event of the frame was recorded, in ms."""
+        index = number - self.first
+        return self._times(index, index + 1)[0] if self._directory[Column.RECORDED_AT] else int(self.recorded_at)
+
     def payload_bytes(self) -> list[int]:
         """Running totals of data and envelope bytes: count + 1 numbers from 0 on."""
         totals = self._ints(Column.DATA, 0, self.count)
@@ -319,14 +343,11 @@ class Frame:
             return [a + b for a, b in zip(totals, envelopes, strict=True)]
         return totals
 
-    def _times(self, start: int, end: int) -> Iterable[int]:
-        if not (at := self._directory[Column.RECORDED_AT]):
-            return repeat(self.recorded_at)
+    def _times(self, start: int, end: int) -> list[int]:
+        at = self._directory[Column.RECORDED_AT]
         return self._buffer[at + 8 * start : at + 8 * end].cast("q").tolist()
 
-    def _attributes(self, start: int, end: int) -> Iterable[Mapping[str, str]]:
-        if not self._directory[Column.ATTRIBUTE_LISTS]:
-            return repeat(NO_ATTRIBUTES)
+    def _attributes(self, start: int, end: int) -> list[Mapping[str, str]]:
         lists = self._ints(Column.ATTRIBUTE_LISTS, start, end)
         low, high = lists[0], lists[-1]
         names = self._texts(Column.ATTRIBUTE_NAME, low, high)
@@ -342,15 +363,19 @@ class Frame:
             return [""] * (end - start)
         return self._values(pa.utf8(), slot, start, end)
 
-    def _byte_strings(self, slot: int, start: int, end: int) -> Iterable[bytes]:
-        if not self._directory[slot]:
-            return repeat(b"")
+    def _byte_strings(self, slot: int, start: int, end: int) -> list[bytes]:
         return self._values(pa.binary(), slot, start, end)
 
     def _values(self, kind: pa.DataType, slot: int, start: int, end: int) -> list[Any]:
-        """Arrow reads its own layout three times faster than Python slices it."""
-        at = self._directory[slot]
-        offsets = pa.py_buffer(self._buffer[at + 4 * start : at + 4 * end + 4])
-        content = pa.py_buffer(self._buffer[self._directory[slot + 1] :])
-        values: list[Any] = pa.Array.from_buffers(kind, end - start, [None, offsets, content]).to_pylist()
+        """Arrow reads its own layout some times faster than Python slices it, but starts slowly."""
+        at, content_at = self._directory[slot], self._directory[slot + 1]
+        if end - start < _ARROW_MIN:
+            offsets = self._ints(slot, start, end)
+            low = offsets[0]
+            content = bytes(self._buffer[content_at + low : content_at + offsets[-1]])
+            pieces = [content[a - low : b - low] for a, b in pairwise(offsets)]
+            return pieces if pa.types.is_binary(kind) else [piece.decode() for piece in pieces]
+        buffers = [None, pa.py_buffer(self._buffer[at + 4 * start : at + 4 * end + 4]), None]
+        buffers[2] = pa.py_buffer(self._buffer[content_at:])
+        values: list[Any] = pa.Array.from_buffers(kind, end - start, buffers).to_pylist()
         return values

@@ -27,14 +27,19 @@ class FrameLog(Protocol):
         """The number of the last event in it."""
 
     @property
+    def crc_seed(self) -> int:
+        """What the checksums of this log's frames begin with."""
+
+    @property
     def last_crc(self) -> int:
         """The checksum of the last frame; 0 in an empty log."""
 
     def append_frames(self, frames: Sequence[EncodedFrame], expected_head: int) -> None:
         """Append all frames, durably when it returns.
 
-        Raises HeadMoved if the head is another one, DiskFull if there is no room (what was appended before that, is
-        durable: `head` tells), OSError if writing failed: then it is unknown what is on disk, and the process must end.
+        Raises HeadMoved if the head is another one, DiskFull or StorageUnavailable if there is no room (what was
+        appended before that, is durable: `head` tells), OSError if writing failed: then it is unknown what is on
+        disk, and the process must end.
         """
 
     def read(self, after: int) -> Iterator[Frame]:

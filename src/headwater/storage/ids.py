@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import google_crc32c
@@ -18,11 +19,15 @@ import numpy.typing as npt
 from .disk import sync_directory
 
 SLOTS_MIN = 1 << 10
+SLOTS_REHASHED_MAX = 1 << 18
+"""A table grows in place up to that; a larger one is followed by another, so that no append waits for a rehash."""
 SLOTS_MAX = 1 << 24
 SLOTS_GROWTH = 8
-LOAD_MAX = 0.6
-_VECTOR_MIN = 24
+LOAD_MAX = 0.55
+_VECTOR_MIN = 200
 """From so many ids on, numpy is faster than a loop."""
+_VECTOR_ROUNDS = 3
+"""After so many rounds of probing, few are left: a loop takes them."""
 _ONE = np.uint64(1)
 _GONE = 0xFFFFFFFF
 """Offset of an entry that was rolled back."""
@@ -36,15 +41,16 @@ class Generation:
     """One table: hashes (0 = free slot) and numbers relative to `first`."""
 
     def __init__(self, first: int, slots: int) -> None:
-        self._use(first, first - 1, 0, np.zeros(slots, np.uint64), np.zeros(slots, np.uint32))
+        self.first, self.last, self.count = first, first - 1, 0
+        self.use(np.zeros(slots, np.uint64), np.zeros(slots, np.uint32))
 
-    def _use(self, first: int, last: int, count: int, hashes: Hashes, offsets: Offsets) -> None:
-        self.first, self.last, self.count = first, last, count
+    def use(self, hashes: Hashes, offsets: Offsets) -> None:
+        """Take these arrays as the table."""
         self.hashes, self.offsets = hashes, offsets
         self.slots = len(hashes)
-        self._mask = self.slots - 1
-        self._hash_view = memoryview(hashes.view(np.uint64))  # type: ignore[arg-type]
-        self._offset_view = memoryview(offsets.view(np.uint32))  # type: ignore[arg-type]
+        self.mask = self.slots - 1
+        self.hash_view = memoryview(hashes)  # type: ignore[arg-type]
+        self.offset_view = memoryview(offsets)  # type: ignore[arg-type]
 
     @property
     def room(self) -> int:
@@ -53,7 +59,7 @@ class Generation:
 
     def candidates(self, wanted: int) -> Iterator[int]:
         """The numbers under that hash."""
-        mask, hashes, offsets = self._mask, self._hash_view, self._offset_view
+        mask, hashes, offsets = self.mask, self.hash_view, self.offset_view
         slot = wanted & mask
         while found := hashes[slot]:
             if found == wanted and offsets[slot] != _GONE:
@@ -62,42 +68,62 @@ class Generation:
 
     def has_any(self, wanted: Hashes) -> bool:
         """Whether any of these hashes is in the table."""
-        mask = np.uint64(self._mask)
+        mask = np.uint64(self.mask)
         slots = wanted & mask
-        while len(wanted) >= _VECTOR_MIN:
+        for _ in range(_VECTOR_ROUNDS):
             found = self.hashes[slots]
             if (found == wanted).any():
                 return True
             busy = found.nonzero()[0]
             wanted = wanted[busy]
             slots = (slots[busy] + _ONE) & mask
-        return any(True for each in wanted.tolist() for _ in self.candidates(each))
+        return has_any_of_few([self], wanted.tolist())
 
-    def insert(self, wanted: Hashes, first: int) -> None:
+    def insert(self, wanted: list[int], first: int) -> None:
         """Enter hashes for the numbers from `first` on; there must be room."""
         start, count = first - self.first, len(wanted)
-        numbers = np.arange(start, start + count, dtype=np.uint32)
-        mask = np.uint64(self._mask)
-        slots = wanted & mask
-        while len(wanted) >= _VECTOR_MIN:
-            free = self.hashes[slots] == 0
-            self.hashes[slots[free]] = wanted[free]
-            self.offsets[slots[free]] = numbers[free]
-            lost = ~free | (self.offsets[slots] != numbers)  # two may have aimed at one free slot: the last one has it
-            wanted, numbers = wanted[lost], numbers[lost]
-            slots = (slots[lost] + _ONE) & mask
-        self._insert_few(wanted.tolist(), numbers.tolist())
-        self.count += count
-        self.last = first + count - 1
-
-    def _insert_few(self, wanted: list[int], numbers: list[int]) -> None:
-        mask, hashes, offsets = self._mask, self._hash_view, self._offset_view
+        numbers: Iterable[int] = range(start, start + count)
+        if count >= _VECTOR_MIN:
+            wanted, numbers = self._insert_most(
+                np.array(wanted, np.uint64), np.arange(start, start + count, dtype="u4")
+            )
+        mask, hashes, offsets = self.mask, self.hash_view, self.offset_view
         for each, number in zip(wanted, numbers, strict=True):
             slot = each & mask
             while hashes[slot]:
                 slot = (slot + 1) & mask
             hashes[slot] = each
             offsets[slot] = number
+        self.count += count
+        self.last = first + count - 1
+
+    def _insert_most(self, wanted: Hashes, numbers: Offsets) -> tuple[list[int], list[int]]:
+        """Some rounds of probing; answers what found no slot yet."""
+        mask = np.uint64(self.mask)
+        slots = wanted & mask
+        for _ in range(_VECTOR_ROUNDS):
+            free = self.hashes[slots] == 0
+            self.hashes[slots[free]] = wanted[free]
+            self.offsets[slots[free]] = numbers[free]
+            # Two may have aimed at one free slot: the last one has it, the other goes on.
+            lost = (~free | (self.offsets[slots] != numbers)).nonzero()[0]
+            wanted, numbers = wanted[lost], numbers[lost]
+            slots = (slots[lost] + _ONE) & mask
+        return wanted.tolist(), numbers.tolist()
+
+    def grow(self) -> None:
+        """Rehash into a larger table."""
+        kept = (self.hashes != 0) & (self.offsets != _GONE)
+        hashes, offsets = self.hashes[kept], self.offsets[kept]
+        self.use(np.zeros(self.slots * SLOTS_GROWTH, np.uint64), np.zeros(self.slots * SLOTS_GROWTH, np.uint32))
+        self.count = len(hashes)
+        few, numbers = self._insert_most(hashes, offsets)
+        for each, number in zip(few, numbers, strict=True):
+            slot = each & self.mask
+            while self.hash_view[slot]:
+                slot = (slot + 1) & self.mask
+            self.hash_view[slot] = each
+            self.offset_view[slot] = number
 
     def rollback(self, above: int) -> None:
         """Forget the numbers above that."""
@@ -106,22 +132,39 @@ class Generation:
         self.last = min(self.last, above)
 
 
+def has_any_of_few(generations: Sequence[Generation], wanted: Sequence[int]) -> bool:
+    """Whether any of these hashes is in any of the tables. One loop, because each append passes here."""
+    for generation in generations:
+        mask, hashes = generation.mask, generation.hash_view
+        for each in wanted:
+            slot = each & mask
+            while found := hashes[slot]:
+                if found == each:
+                    return True
+                slot = (slot + 1) & mask
+    return False
+
+
 class IdTable:
-    """All generations of a log, oldest first. Used by the log's committer only."""
+    """All generations of a log, oldest first. Changed by the log's committer; maintenance drops the oldest."""
 
     def __init__(self) -> None:
-        self.generations: list[Generation] = []
+        self.generations: tuple[Generation, ...] = ()
+        self._replacing = threading.Lock()
 
-    def has_any(self, wanted: Hashes) -> bool:
+    def has_any(self, wanted: list[int]) -> bool:
         """Whether any of these hashes is there (so that most appends need ask no more)."""
-        return any(generation.has_any(wanted) for generation in self.generations)
+        if len(wanted) < _VECTOR_MIN:
+            return has_any_of_few(self.generations, wanted)
+        hashes = np.array(wanted, np.uint64)
+        return any(generation.has_any(hashes) for generation in self.generations)
 
     def candidates(self, wanted: int) -> Iterator[int]:
         """The numbers under that hash, newest generation first."""
         for generation in reversed(self.generations):
             yield from generation.candidates(wanted)
 
-    def insert(self, hashes: Hashes, first: int) -> None:
+    def insert(self, hashes: list[int], first: int) -> None:
         """Enter hashes for the numbers from `first` on."""
         start = 0
         while start < len(hashes):
@@ -132,21 +175,34 @@ class IdTable:
 
     def rollback(self, above: int) -> None:
         """Forget the numbers above that."""
+        with self._replacing:
+            self.generations = tuple(each for each in self.generations if each.first <= above + 1)
         for generation in self.generations:
             if generation.last > above:
                 generation.rollback(above)
 
     def drop(self, below: int) -> None:
         """Drop the generations of which every number is below that; the newest stays."""
-        self.generations = [g for g in self.generations[:-1] if g.last >= below] + self.generations[-1:]
+        if any(generation.last < below for generation in self.generations[:-1]):
+            with self._replacing:
+                kept = tuple(each for each in self.generations[:-1] if each.last >= below)
+                self.generations = (*kept, self.generations[-1])
 
     def _newest_for(self, number: int) -> Generation:
         newest = self.generations[-1] if self.generations else None
-        if newest is not None and newest.room > 0 and number - newest.first <= _OFFSET_MAX - 2**20:
-            return newest
+        if newest is not None and number - newest.first <= _OFFSET_MAX - 2**20:
+            if newest.room <= 0 and newest.slots < SLOTS_REHASHED_MAX:
+                newest.grow()
+            if newest.room > 0:
+                return newest
         slots = SLOTS_MIN if newest is None else min(newest.slots * SLOTS_GROWTH, SLOTS_MAX)
-        self.generations.append(Generation(number, slots))
-        return self.generations[-1]
+        return self.append(Generation(number, slots))
+
+    def append(self, generation: Generation) -> Generation:
+        """Begin a generation (or take over one from file)."""
+        with self._replacing:
+            self.generations = (*self.generations, generation)
+        return generation
 
 
 MAGIC = b"HWIDS1\0\0"
@@ -185,8 +241,9 @@ def load(path: Path) -> Generation:
     magic, crc, _, first, last, count, slots = _HEADER.unpack_from(content)
     if magic != MAGIC or len(content) != _HEADER.size + 12 * slots or crc != google_crc32c.value(content[16:]):
         raise ValueError(f"{path}: not a whole table of ids")
-    generation = Generation(first, 0)
+    generation = Generation(first, 1)
     split = _HEADER.size + 8 * slots
     hashes = np.frombuffer(content[_HEADER.size : split], np.uint64).copy()
-    generation._use(first, last, count, hashes, np.frombuffer(content[split:], np.uint32).copy())
+    generation.use(hashes, np.frombuffer(content[split:], np.uint32).copy())
+    generation.last, generation.count = last, count
     return generation

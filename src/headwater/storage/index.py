@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from .ids import Hashes, IdTable
+from .ids import IdTable
 from .matching import Piece
 from .postings import ActivePostings, FilePostings, Postings
 from .segments import SEGMENT_EVENTS_MAX
@@ -43,7 +43,7 @@ class Index:
         types: Sequence[str],
         tags: Sequence[tuple[str, ...]],
         partitions: Sequence[int],
-        id_hashes: Hashes,
+        id_hashes: list[int],
     ) -> None:
         """Take up events numbered from `first` on."""
         active = self._actives[-1]
@@ -56,9 +56,12 @@ class Index:
 
     def rollback(self, above: int) -> None:
         """Forget the events numbered above that: frames that did not become durable."""
-        for active in self._actives:
+        kept = tuple(active for active in self._actives if active.first <= above + 1)
+        for active in kept:
             if active.last > above:
                 active.rollback(above)
+        with self._lock:
+            self._actives = kept or (self._new_active(above + 1),)
         self.ids.rollback(above)
 
     def pieces(self, low: int, high: int) -> list[Piece]:

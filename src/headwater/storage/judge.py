@@ -23,7 +23,6 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from .frame import EncodedFrame, Frame
 from .framelog import FrameLog
-from .ids import Hashes
 from .index import Index
 from .matching import first_match
 from .partitioner import Partitioner
@@ -35,13 +34,22 @@ logger = logging.getLogger("headwater.storage")
 class Extent:
     """From where on a log's events are retained and known. Changed by trims, read by everybody."""
 
-    __slots__ = ("first_retained", "known_from", "origin")
+    __slots__ = ("first_retained", "gaps", "known_from", "origin")
 
     def __init__(self, origin: int, first_retained: int, known_from: int) -> None:
         self.origin = origin
         """The first number of this log under its present incarnation's history."""
         self.first_retained = first_retained
         self.known_from = known_from
+        self.gaps: tuple[tuple[int, int], ...] = ()
+        """Numbers that no event has, ascending: of other incarnations, or lost."""
+
+    def next_number(self, number: int) -> int:
+        """The first number from that one on that an event may have."""
+        for low, high in self.gaps:
+            if low <= number <= high:
+                number = high + 1
+        return number
 
 
 class LogJudge:
@@ -62,7 +70,7 @@ class LogJudge:
         self._index, self._settings, self._extent, self._statistics = index, settings, extent, statistics
         self._frame_at = frame_at
         self._id_seed = id_seed
-        self._recorded_at = recorded_at
+        self._recorded_at = self._clock_read = recorded_at
         self._clock = clock
         self._partitioner = Partitioner(settings())
         self._in_flight: deque[tuple[int, int, list[EventColumns]]] = deque()
@@ -73,12 +81,13 @@ class LogJudge:
     def next_recorded_at(self) -> int:
         """See sequencer.Judge."""
         now = self._clock()
-        if now < self._recorded_at - 1000:
+        if now < self._clock_read:
             self._statistics.clock_steps += 1
-            if self._statistics.clock_steps == 1:
-                logger.warning("the clock went back %d ms; events keep the last time", self._recorded_at - now)
-        self._recorded_at = max(now, self._recorded_at)
-        return self._recorded_at
+            logger.warning(
+                "the clock went back %d ms; events keep the last time until it catches up", self._clock_read - now
+            )
+        self._clock_read = now
+        return max(now, self._recorded_at)
 
     def judge(self, request: AppendRequest, first: int, partitions: list[int]) -> AppendResult:
         """See sequencer.Judge."""
@@ -100,6 +109,7 @@ class LogJudge:
 
     def applied(self, frame: EncodedFrame, groups: list[EventColumns]) -> None:
         """See sequencer.Judge."""
+        self._recorded_at = frame.recorded_at
         self._in_flight.append((frame.first, frame.last, groups))
         self._group.clear()
         while self._in_flight and len(self._in_flight) > 1 and self._frame_at(self._in_flight[0][1]) is not None:
@@ -129,21 +139,24 @@ class LogJudge:
         forgets = known_from > self._extent.origin
         if forgets and after < known_from - 1:
             raise ConditionNeedsTrimmedEvents(after, known_from)
-        conflict = first_match(self._index.pieces(max(after + 1, known_from), head), query)
+        conflict = self._first_match(query, max(after + 1, known_from), head)
         if conflict is not None:
             self._statistics.conditions_failed += 1
             reason = ConditionFailure.NEWER_MATCH if after else ConditionFailure.NO_MATCH_EXPECTED
             raise AppendConditionFailed(reason, conflict, after)
-        if condition.requires_match and not self._has_match(query, known_from, min(after, head)):
+        if condition.requires_match and self._first_match(query, known_from, min(after, head)) is None:
             if forgets:
                 raise ConditionNeedsTrimmedEvents(after, known_from)
             self._statistics.conditions_failed += 1
             raise AppendConditionFailed(ConditionFailure.NO_MATCH_FOUND, None, after)
 
-    def _has_match(self, query: Query, low: int, high: int) -> bool:
-        return first_match(self._index.pieces(low, high), query) is not None
+    def _first_match(self, query: Query, low: int, high: int) -> int | None:
+        if query.items is None:
+            number = self._extent.next_number(low)
+            return number if number <= high else None
+        return first_match(self._index.pieces(low, high), query)
 
-    def _stored_block(self, columns: EventColumns, hashes: Hashes, head: int) -> AppendResult | None:
+    def _stored_block(self, columns: EventColumns, hashes: list[int], head: int) -> AppendResult | None:
         """Where these very events are stored; None if none of the ids is. Raises DuplicateEventId."""
         if columns.count > 1 and len(set(columns.ids)) != columns.count:
             self._check_repeats(columns)
@@ -151,8 +164,7 @@ class LogJudge:
             return None
         horizon = self._settings().id_horizon
         lowest = max(self._extent.first_retained, head - horizon + 1 if horizon else 0)
-        wanted = hashes.tolist()
-        found = [self._find(wanted[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
+        found = [self._find(hashes[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
         known = [(index, number) for index, number in enumerate(found) if number is not None]
         if not known:
             return None
@@ -176,16 +188,17 @@ class LogJudge:
     def _find(self, hash: int, source: str, id: str, lowest: int) -> int | None:
         """The number of the retained event of that source and id."""
         for number in self._index.ids.candidates(hash):
-            if number >= lowest and self._fields(number)[:2] == (source, id):
+            if number >= lowest and (fields := self._fields(number)) is not None and fields[:2] == (source, id):
                 return number
         return None
 
     def _is_same(self, number: int, columns: EventColumns, index: int) -> bool:
         given = (columns.types[index], columns.data[index], columns.tags[index])
-        return self._fields(number)[2:] == given
+        fields = self._fields(number)
+        return fields is not None and fields[2:] == given
 
-    def _fields(self, number: int) -> tuple[str, str, str, bytes, tuple[str, ...]]:
-        """(source, id, type, data, tags) of an event that is applied: in flight, or in the frame log."""
+    def _fields(self, number: int) -> tuple[str, str, str, bytes, tuple[str, ...]] | None:
+        """(source, id, type, data, tags) of an event that is applied; None if it was trimmed this moment."""
         for first, columns in reversed(self._group):
             if number >= first:
                 return _fields_of(columns, number - first)
@@ -197,7 +210,8 @@ class LogJudge:
                         return _fields_of(columns, offset)
                     offset -= columns.count
         frame = self._frame_at(number)
-        assert frame is not None, f"event {number} is neither in flight nor stored"
+        if frame is None:
+            return None
         event = frame.event(number - frame.first)
         return (event.source, event.id, event.type, event.data, event.tags)
 

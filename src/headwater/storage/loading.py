@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from ..core.errors import StorageCorrupted
-from ..core.settings import LogSettings
 from . import ids
 from .frame import Frame
 from .ids import IdTable
@@ -38,15 +37,14 @@ class LoadedIndex:
         return self._frames.read(self._replay_after)
 
 
-def load_index(directory: Path, frames: SegmentLog, meta: Meta, settings: LogSettings) -> LoadedIndex:
+def load_index(directory: Path, frames: SegmentLog, meta: Meta) -> LoadedIndex:
     """Load what is on file. Raises StorageCorrupted if the history of trimmed events is missing, or a frame damaged."""
     for segment in frames.segments[:-1]:
         if not is_sealed(directory, segment):
             logger.info("log %s: indexing %s again", meta.name, segment.path.name)
-            seal(directory, segment.path.name)
+            seal(directory, segment.path.name, segment.last)
     replay_after, files = _usable_postings(directory, frames, meta)
-    has_partitions = settings.partitions > 1
-    index = Index(replay_after, has_partitions=has_partitions, files=files)
+    index = Index(max(replay_after, frames.floor), has_partitions=meta.partitions > 1, files=files)
     _load_ids(index.ids, directory / INDEX, frames, meta, replay_after)
     return LoadedIndex(index, frames, replay_after)
 
@@ -63,11 +61,11 @@ def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[i
             logger.warning("log %s: unusable postings: %s", meta.name, error)
             if path.parent.name == INDEX:
                 path.unlink()
-    newest_first = frames.segments[-1].first if frames.segments else frames.head + 1
+    newest_first = frames.segments[-1].first if frames.segments else 0
     edge = _skip_voids(meta, meta.known_from) - 1
     used: list[FilePostings] = []
     for postings in sorted(found.values(), key=lambda each: (each.first, -each.last)):
-        if postings.first <= edge + 1 and edge < postings.last <= frames.head:
+        if postings.first <= edge + 1 and edge < postings.last <= frames.last:
             used.append(postings)
             edge = _skip_voids(meta, postings.last + 1) - 1
     if edge + 1 < newest_first:
@@ -78,14 +76,14 @@ def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[i
                 f"the postings of the trimmed events {edge + 1} to {newest_first - 1} are missing or damaged",
                 "restore a backup (headwater restore)",
             )
-        seal(directory, segment.path.name)
+        seal(directory, segment.path.name, segment.last)
         return _usable_postings(directory, frames, meta)
-    return min(edge, frames.head), used
+    return min(edge, frames.last), used
 
 
 def _skip_voids(meta: Meta, number: int) -> int:
     """The first number from that one on that may be an event of this log."""
-    for low, high in sorted(meta.gaps):
+    for low, high in sorted([*meta.voids, *meta.lost]):
         if low <= number <= high:
             number = high + 1
     return number
@@ -102,9 +100,7 @@ def _load_ids(table: IdTable, index: Path, frames: SegmentLog, meta: Meta, upto:
             path.unlink()
             continue
         if generation.first <= edge + 1 and edge < generation.last <= upto:
-            if table.generations and table.generations[-1].first == generation.first:
-                table.generations.pop()
-            table.generations.append(generation)
+            table.append(generation)
             edge = generation.last
     for segment in frames.segments:
         if segment.events and segment.last > edge and segment.first <= upto:
@@ -125,7 +121,7 @@ def _add_ids(table: IdTable, segment: Segment, index: Path, meta: Meta, edge: in
     start = max(edge + 1 - segment.first, 0)
     end = min(upto, segment.last) - segment.first + 1
     for run_start, run_end in _runs_of_nonzero(hashes[start:end]):
-        table.insert(hashes[start + run_start : start + run_end], segment.first + start + run_start)
+        table.insert(hashes[start + run_start : start + run_end].tolist(), segment.first + start + run_start)
 
 
 def _runs_of_nonzero(hashes: ids.Hashes) -> list[tuple[int, int]]:

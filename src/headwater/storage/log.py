@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,17 +14,19 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.store import StateStore
 from . import ids
-from .consumers import ConsumerRegistry, highest_acknowledged
+from .consumers import ConsumerRegistry
 from .disk import Disk
 from .judge import Extent, LogJudge
 from .loading import load_index
-from .meta import CleanStop, read_meta
+from .meta import CleanStop, Meta, read_meta
 from .postings import PARTITION, write_postings
 from .reader import Bounds, Reader
 from .recovery import open_segments
 from .sealing import FRAMES, INDEX
 from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
+
+logger = logging.getLogger("headwater.storage")
 
 CLEAN_POSTINGS_MIN = 2000
 """So many events in memory are worth a file at a clean stop; fewer are read again at the next start."""
@@ -49,27 +52,50 @@ class StoredLog(LocalLog):
         self.name = meta.name
         self.settings = settings
         self.directory = directory
+        self._state = state
         self._statistics = LogStatistics()
         self._log_id = bytes.fromhex(meta.segments_id)
         self.registry = ConsumerRegistry(state, meta.incarnation, self.head, clock)
+        acknowledged = [consumer.acknowledged for consumer in self.registry.all()]
         segments = open_segments(
             directory / FRAMES,
             directory / INDEX,
             self._log_id,
             clean=meta.clean,
-            known_durable=meta.known_durable(highest_acknowledged(state, meta.incarnation)),
-            first_retained=meta.first_retained,
-            gaps=meta.gaps,
+            known_durable=max([*acknowledged, meta.clean.head if meta.clean else 0]),
+            voids=meta.voids,
+            lost=meta.lost,
             disk=disk,
         )
         self.meta = meta.changed(epoch=meta.epoch + 1, clean=None)
         self.meta.write(directory)  # before anything is appended: the old ending is none any more
         self.frames = SegmentLog(
-            directory / FRAMES, self._log_id, segments, floor=meta.floor, disk=disk, reserve_bytes=reserve_bytes
+            directory / FRAMES,
+            self._log_id,
+            segments,
+            crc_seed=meta.crc_seed,
+            floor=meta.floor,
+            disk=disk,
+            reserve_bytes=reserve_bytes,
         )
+        try:
+            self._load(meta, clock, waiting_bytes_max, fatal)
+        except BaseException:
+            self.frames.close()
+            raise
+        self._watchers: dict[object, Callable[[], None]] = {}
+        self._change = threading.RLock()
+        """Held while META, settings or the set of files change."""
+        self._is_closed = False
+
+    def _load(
+        self, meta: Meta, clock: Callable[[], int], waiting_bytes_max: int, fatal: Callable[[str], None] | None
+    ) -> None:
+        """Load the index, and make what works on it. Raises StorageCorrupted."""
         origin = self._origin()
         self._extent = Extent(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
-        loaded = load_index(directory, self.frames, meta, settings)
+        self._extent.gaps = tuple(sorted([*meta.voids, *meta.lost]))
+        loaded = load_index(self.directory, self.frames, meta)
         self.index = loaded.index
         self._reader = Reader(self.frames, self.index)
         judge = LogJudge(
@@ -94,10 +120,6 @@ class StoredLog(LocalLog):
             waiting_bytes_max=waiting_bytes_max,
             fatal=fatal,
         )
-        self._watchers: dict[object, Callable[[], None]] = {}
-        self._change = threading.RLock()
-        """Held while META, settings or the set of files change."""
-        self._is_closed = False
 
     def submit(self, request: AppendRequest) -> None:
         """See LocalLog."""
@@ -122,7 +144,11 @@ class StoredLog(LocalLog):
             high = max(head if upto is None else min(upto, head), after)
             low = max(after + 1, lowest)
         if low > high:
-            return Page((), low if backwards else high, head, True)
+            return Page((), min(low, after) if backwards else high, head, True)
+        if limit < 1:
+            return Page((), after, head, False)
+        if self.settings.partitions == 1:
+            partition = None  # the only one
         page = self._reader.page(query, partition, Bounds(low, high, head, backwards, limit, bytes_max))
         self._statistics.events_read += len(page.events)
         return page
@@ -140,7 +166,7 @@ class StoredLog(LocalLog):
     def check_position(self, position: int) -> None:
         """See LocalLog."""
         for low, high in self.meta.voids:
-            if low <= position <= high and position > 1:
+            if low < position <= high:
                 raise PositionOfOtherIncarnation(position, self.meta.incarnation, high + 1)
         if position < self._extent.first_retained and self._extent.first_retained > self._extent.origin:
             raise PositionTrimmed(position, self._extent.first_retained)
@@ -150,9 +176,9 @@ class StoredLog(LocalLog):
         low, high = self._extent.first_retained, self.head() + 1
         while low < high:
             middle = (low + high) // 2
-            event = self.read_page(Query.all(), middle - 1, limit=1).events
-            if event and event[0].recorded_at < recorded_at:
-                low = event[0].sequence_number + 1
+            frame = self._reader.frame_at(middle)
+            if frame is not None and frame.recorded_at_of(max(middle, frame.first)) < recorded_at:
+                low = max(middle, frame.first) + 1
             else:
                 high = middle
         return low
@@ -205,14 +231,15 @@ class StoredLog(LocalLog):
         return self.registry.all()
 
     def trim(self, below: int) -> int:
-        """See EventLog. Logical and exact at once; `trimming.reclaim` unlinks whole segments later."""
+        """See EventLog. Logical and exact at once; `maintenance.reclaim` unlinks whole segments later."""
         with self._change:
             head = self.head()
-            if not isinstance(below, int) or not 0 <= below <= head + 1:
+            if not isinstance(below, int) or isinstance(below, bool) or not 0 <= below <= head + 1:
                 raise InvalidPosition(f"{below!r} given, 0 to {head + 1} (the head + 1) is allowed", "below")
             lowest = self.registry.lowest_acknowledged()
             bound = below if lowest is None else min(below, lowest + 1)
             if bound > self._extent.first_retained:
+                self._state.flush()  # nothing is forgotten that a consumer could come back to
                 known_from = self._extent.known_from if self.settings.keeps_history else bound
                 self._set_extent(bound, known_from)
             return self._extent.first_retained
@@ -247,7 +274,10 @@ class StoredLog(LocalLog):
         self._sequencer.close()
         with self._change:
             self._is_closed = True
-            self._write_down_end()
+            try:
+                self._write_down_end()
+            except OSError as error:  # a full disk, say: the next opening takes longer, that is all
+                logger.warning("log %s: how it ended could not be written down: %s", self.name, error)
             self.frames.close()
         self._wake_all()
 
@@ -283,8 +313,8 @@ class StoredLog(LocalLog):
     def _count(self, low: int, high: int) -> int:
         if low > high:
             return 0
-        gaps = sum(max(0, min(high, b) - max(low, a) + 1) for a, b in self.meta.gaps)
-        return high - low + 1 - gaps
+        gone = [*self.meta.voids, *self.meta.lost]
+        return high - low + 1 - sum(max(0, min(high, b) - max(low, a) + 1) for a, b in gone)
 
     def _partition_events(self, low: int, high: int, events: int) -> tuple[int, ...]:
         if self.settings.partitions == 1:

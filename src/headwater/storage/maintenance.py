@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 from . import ids
 from .disk import sync_directory
 from .log import StoredLog
 from .places import places_name
 from .postings import FilePostings, postings_name
-from .sealing import HISTORY, INDEX, is_sealed
+from .sealing import HISTORY, INDEX, is_sealed, range_of
 from .worker import Job
 
 logger = logging.getLogger("headwater.storage")
 
 MERGE_FACTOR = 8
 """So many adjacent postings files of like size become one."""
+MERGED_NUMBERS_MAX = 50_000_000
+"""No merged file has more numbers (200 MB): merging must not take all day, nor all memory."""
 FILES_MAX = 24
 """So many postings files may be there before they are merged."""
 
@@ -35,7 +38,7 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
         covered = any(file.first <= segment.first and segment.last <= file.last for file in log.index.files)
         if covered and is_sealed(log.directory, segment):
             continue
-        if problem := run(Job(str(log.directory), segment.path.name)):
+        if problem := run(Job(str(log.directory), segment.path.name, segment.last)):
             logger.error("log %s: indexing %s failed: %s", log.name, segment.path.name, problem)
             return
         name = postings_name(segment.first, segment.last)
@@ -48,29 +51,43 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
 
 def merge_postings(log: StoredLog, run: RunJob) -> None:
     """Keep the number of postings files small: a look-up asks each of them."""
-    files = [file for file in log.index.files if file.path.parent.name == INDEX and file.last < log.head()]
+    for part in (HISTORY, INDEX):
+        files = [file for file in log.index.files if file.path.parent.name == part and file.last < log.head()]
+        chosen = _cheapest_to_merge(files)
+        if not chosen:
+            continue
+        directory = log.directory / part
+        if problem := run(Job(str(directory), merge=[(file.first, file.last) for file in chosen])):
+            logger.error("log %s: merging postings failed: %s", log.name, problem)
+            return
+        log.index.replace(FilePostings(directory / postings_name(chosen[0].first, chosen[-1].last)), chosen)
+        for file in chosen:
+            file.path.unlink(missing_ok=True)
+
+
+def _cheapest_to_merge(files: Sequence[FilePostings]) -> Sequence[FilePostings]:
+    """The adjacent files with the fewest numbers, if there are too many files; none if they are too large already."""
     if len(files) <= FILES_MAX:
-        return
-    smallest = min(
-        range(len(files) - MERGE_FACTOR + 1), key=lambda i: files[i + MERGE_FACTOR - 1].last - files[i].first
-    )
-    chosen = files[smallest : smallest + MERGE_FACTOR]
-    if any(b.first != a.last + 1 for a, b in pairwise(chosen)):
-        return  # overlapping leftovers of a clean stop; they go when their segments are sealed
-    if problem := run(Job(str(log.directory), merge=[(file.first, file.last) for file in chosen])):
-        logger.error("log %s: merging postings failed: %s", log.name, problem)
-        return
-    merged = FilePostings(log.directory / INDEX / postings_name(chosen[0].first, chosen[-1].last))
-    log.index.replace(merged, chosen)
-    for file in chosen:
-        file.path.unlink(missing_ok=True)
+        return ()
+    candidates = []
+    for start in range(len(files) - MERGE_FACTOR + 1):
+        chosen = files[start : start + MERGE_FACTOR]
+        numbers = sum(len(file.values) for file in chosen)
+        if numbers <= MERGED_NUMBERS_MAX and all(b.first == a.last + 1 for a, b in pairwise(chosen)):
+            candidates.append((numbers, start))
+    if not candidates:
+        return ()
+    _, start = min(candidates)
+    return files[start : start + MERGE_FACTOR]
 
 
 def drop_leftovers(log: StoredLog) -> None:
     """Unlink postings files that are not in use any more (of clean stops, of interrupted merges)."""
-    used = {file.path.name for file in log.index.files}
+    files = log.index.files
+    used = {file.path.name for file in files}
     for path in (log.directory / INDEX).glob("*.postings"):
-        if path.name not in used and log.index.files and int(path.stem.partition("-")[2]) <= log.index.files[-1].last:
+        each = range_of(path)
+        if each is not None and path.name not in used and files and each[1] <= files[-1].last:
             path.unlink(missing_ok=True)
 
 
@@ -135,21 +152,24 @@ def _keep_history(log: StoredLog, upto: int) -> None:
     history = log.directory / HISTORY
     for file in log.index.files:
         target = history / file.path.name
-        if file.first <= upto and file.path.parent != history and not target.exists():
-            os.link(file.path, target)
+        if file.first <= upto and file.path.parent != history:
+            if not target.exists():
+                os.link(file.path, target)
+            file.path = target
     sync_directory(history)
 
 
 def _drop_postings_below(log: StoredLog, below: int) -> None:
-    for path in (log.directory / INDEX).glob("*.postings"):
-        if int(path.stem.partition("-")[2]) < below:
-            path.unlink(missing_ok=True)
-    for path in (log.directory / INDEX).glob("*.ids"):
-        if int(path.stem.partition("-")[2]) < below:
-            path.unlink(missing_ok=True)
+    _unlink_below(log.directory / INDEX, "*.postings", below)
+    _unlink_below(log.directory / INDEX, "*.ids", below)
 
 
 def _drop_history_below(log: StoredLog) -> None:
-    for path in (log.directory / HISTORY).glob("*.postings"):
-        if int(path.stem.partition("-")[2]) < log.known_from:
+    _unlink_below(log.directory / HISTORY, "*.postings", log.known_from)
+
+
+def _unlink_below(directory: Path, pattern: str, below: int) -> None:
+    for path in directory.glob(pattern):
+        each = range_of(path)
+        if each is not None and each[1] < below:
             path.unlink(missing_ok=True)

@@ -52,7 +52,7 @@ def _walk_item(piece: Piece, item: QueryItem, partition: int | None, backwards: 
     required: list[Numbers] = []
     for tag in item.tags:
         numbers = postings.numbers(TAG if ":" in tag else KEY, tag)
-        if numbers is None or numbers.values[-1] + numbers.base < low:
+        if numbers is None or not numbers.reaches(low):
             return None
         required.append(numbers)
     if partition is not None:
@@ -63,7 +63,7 @@ def _walk_item(piece: Piece, item: QueryItem, partition: int | None, backwards: 
     types: list[Numbers] = []
     for type in item.types:
         numbers = postings.numbers(TYPE, type)
-        if numbers is not None and numbers.values[-1] + numbers.base >= low:
+        if numbers is not None and numbers.reaches(low):
             types.append(numbers)
     if item.types and not types:
         return None

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from types import MappingProxyType
 
 from ..core.condition import AppendCondition, ConditionFailure
 from ..core.consumer import Consumer
@@ -61,6 +62,8 @@ class MemoryLog(LocalLog):
         self._events: list[SequencedEvent] = []
         """All that ever was in the log; those below `_first_retained` only count for conditions."""
         self._first_retained = floor + 1
+        self._known_from = floor + 1
+        """Conditions know the events from this one on: all, unless the log drops its history."""
         self._head = floor
         self._recorded_at = 0
         self._created_at = clock()
@@ -79,14 +82,28 @@ class MemoryLog(LocalLog):
                 raise Closed(self.name)
             try:
                 request.result = self._append(request)
-                self._statistics.appends += 1
-                self._statistics.events_appended += request.columns.count
             except EventLogError as error:
                 request.error = error
+            self._count(request)
             watchers = list(self._watchers.values())
         request.deliver([request])
-        for wake in watchers:
+        for wake in watchers if request.result is not None else ():
             wake()
+
+    def _count(self, request: AppendRequest) -> None:
+        statistics = self._statistics
+        if request.result is not None:
+            statistics.appends += 1
+            if not request.result.was_stored:
+                statistics.commits += 1
+                statistics.events_appended += request.columns.count
+                statistics.bytes_appended += request.columns.bytes
+        elif isinstance(request.error, AppendConditionFailed):
+            statistics.conditions_failed += 1
+        elif isinstance(request.error, DuplicateEventId):
+            statistics.duplicates += 1
+        else:
+            statistics.refused += 1
 
     def _append(self, request: AppendRequest) -> AppendResult:
         columns = request.columns
@@ -97,7 +114,9 @@ class MemoryLog(LocalLog):
         first, last = self._head + 1, self._head + columns.count
         if last > SEQUENCE_NUMBER_MAX:
             raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
-        self._recorded_at = max(self._clock(), self._recorded_at)
+        now = self._clock()
+        self._statistics.clock_steps += now < self._recorded_at
+        self._recorded_at = max(now, self._recorded_at)
         partitions = self._partitioner.assign(columns, request.partition)
         self._events += map(
             SequencedEvent,
@@ -109,7 +128,7 @@ class MemoryLog(LocalLog):
             columns.tags,
             columns.ids,
             columns.sources,
-            columns.attributes,
+            [MappingProxyType(dict(mapping)) for mapping in columns.attributes],
             columns.group_keys,
             columns.envelopes,
             columns.encodings,
@@ -123,9 +142,11 @@ class MemoryLog(LocalLog):
         lowest = max(self._first_retained, self._head - horizon + 1 if horizon else 0)
         stored = {(event.source, event.id): event for event in self._events if event.sequence_number >= lowest}
         keys = list(zip(columns.sources, columns.ids, strict=True))
+        seen: set[tuple[str, str]] = set()
         for index, key in enumerate(keys):
-            if key in keys[:index]:
+            if key in seen:
                 raise DuplicateEventId(key[1], key[0], None, index)
+            seen.add(key)
         found = [stored.get(key) for key in keys]
         if not any(found):
             return None
@@ -138,9 +159,8 @@ class MemoryLog(LocalLog):
         return AppendResult(first, first + columns.count - 1, was_stored=True)
 
     def _check_condition(self, condition: AppendCondition) -> None:
-        query, after = condition.fail_if_events_match, condition.after
-        known_from = self._floor + 1 if self.settings.keeps_history else self._first_retained
-        known = [event for event in self._events if event.sequence_number >= known_from]
+        query, after, known_from = condition.fail_if_events_match, condition.after, self._known_from
+        known = self._events[known_from - self._floor - 1 :]
         forgets = known_from > self._floor + 1
         if forgets and after < known_from - 1:
             raise ConditionNeedsTrimmedEvents(after, known_from)
@@ -169,22 +189,27 @@ class MemoryLog(LocalLog):
         with self._lock:
             head, lowest = self._head, self._first_retained
             if backwards:
-                bound = max(upto or 0, lowest)
+                bound = min(max(upto or 0, lowest), after)
                 numbers = range(min(after - 1, head), bound - 1, -1)
             else:
                 bound = max(min(head if upto is None else upto, head), after)
                 numbers = range(max(after + 1, lowest), bound + 1)
             events: list[SequencedEvent] = []
-            size = 0
+            cursor, size = after, 0
             for number in numbers:
                 event = self._events[number - self._floor - 1]
                 if partition not in (None, event.partition) or not query.matches(event.type, event.tags):
                     continue
-                if len(events) == limit or size >= bytes_max:
-                    return Page(events, events[-1].sequence_number, head, False)
+                if len(events) >= limit or (events and size >= bytes_max):
+                    return self._page(events, cursor, head, is_last=False)
                 events.append(event)
+                cursor = number
                 size += len(event.data) + len(event.envelope)
-            return Page(events, bound, head, True)
+            return self._page(events, bound, head, is_last=True)
+
+    def _page(self, events: list[SequencedEvent], cursor: int, head: int, *, is_last: bool) -> Page:
+        self._statistics.events_read += len(events)
+        return Page(events, cursor, head, is_last)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """See LocalLog."""
@@ -258,21 +283,30 @@ class MemoryLog(LocalLog):
     def trim(self, below: int) -> int:
         """See EventLog."""
         with self._lock:
-            if not 0 <= below <= self._head + 1:
-                raise InvalidPosition(f"{below} given, 0 to {self._head + 1} (the head + 1) is allowed", "below")
+            if not isinstance(below, int) or isinstance(below, bool) or not 0 <= below <= self._head + 1:
+                raise InvalidPosition(f"{below!r} given, 0 to {self._head + 1} (the head + 1) is allowed", "below")
             lowest = self._registry.lowest_acknowledged()
             bound = below if lowest is None else min(below, lowest + 1)
             self._first_retained = max(self._first_retained, bound)
+            self._forget()
             return self._first_retained
+
+    def _forget(self) -> None:
+        """What is trimmed while the log keeps no history is lost for ever."""
+        if not self.settings.keeps_history:
+            self._known_from = self._first_retained
 
     def change(self, settings: LogSettings) -> None:
         """New settings. Raises InvalidSettings for what is fixed at creation."""
-        self.settings.check_change(settings)
-        self.settings = settings
+        with self._lock:
+            self.settings.check_change(settings)
+            self.settings = settings
+            self._forget()
 
     def close(self) -> None:
         """Take and serve nothing any more; wake whoever waits."""
-        self._closed = True
+        with self._lock:  # an append that is under way is in the log before it closes
+            self._closed = True
         for wake in list(self._watchers.values()):
             wake()
 
@@ -291,17 +325,19 @@ class MemoryStore:
         self._logs: dict[str, MemoryLog] = {}
         self._floors: dict[str, int] = {}
         self._clock = clock
+        self._lock = threading.RLock()
 
     def create(self, name: str, settings: LogSettings | None = None) -> MemoryLog:
         """See LogStore."""
         check_log_name(name)
-        if (log := self._logs.get(name)) is not None:
-            if settings not in (None, log.settings):
-                raise LogExists(name)
-            return log
-        floor = self._floors.get(name, 0)
-        self._logs[name] = MemoryLog(name, settings, state=self.state, floor=floor, clock=self._clock)
-        return self._logs[name]
+        with self._lock:
+            if (log := self._logs.get(name)) is not None:
+                if settings not in (None, log.settings):
+                    raise LogExists(name)
+                return log
+            floor = self._floors.get(name, 0)
+            self._logs[name] = MemoryLog(name, settings, state=self.state, floor=floor, clock=self._clock)
+            return self._logs[name]
 
     def open(self, name: str) -> MemoryLog:
         """See LogStore."""
@@ -313,6 +349,10 @@ class MemoryStore:
         """See LogStore."""
         return sorted(self._logs)
 
+    def opened(self) -> list[MemoryLog]:
+        """See LogStore."""
+        return [self._logs[name] for name in self.names()]
+
     def change(self, name: str, settings: LogSettings) -> MemoryLog:
         """See LogStore."""
         log = self.open(name)
@@ -321,10 +361,11 @@ class MemoryStore:
 
     def delete(self, name: str) -> None:
         """See LogStore."""
-        log = self.open(name)
-        log.close()
-        self._floors[name] = log.head()
-        del self._logs[name]
+        with self._lock:
+            log = self.open(name)
+            log.close()
+            self._floors[name] = log.head()
+            del self._logs[name]
 
     def close(self) -> None:
         """See LogStore."""
@@ -343,7 +384,9 @@ class MemoryState:
         """See StateStore."""
         return self._entries.get((kind, key))
 
-    def put(self, kind: str, key: str, value: bytes, expected_version: int | None = None) -> int:
+    def put(
+        self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
+    ) -> int:
         """See StateStore."""
         with self._lock:
             version = self._expect(kind, key, expected_version) + 1
@@ -355,6 +398,9 @@ class MemoryState:
         with self._lock:
             self._expect(kind, key, expected_version)
             return self._entries.pop((kind, key), None) is not None
+
+    def flush(self) -> None:
+        """See StateStore."""
 
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
         """See StateStore."""

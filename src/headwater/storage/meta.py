@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from .disk import replace_file
 FORMAT = 1
 """Version of the directory layout and of META."""
 META_NAME = "META.json"
-Ranges = Sequence[tuple[int, int]]
-"""Inclusive pairs of sequence numbers."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,8 @@ class Meta:
     """What the headers of the segments carry: the incarnation that wrote the first of them."""
     id_seed: int
     created_at: int
+    partitions: int
+    """How many the log has; more than one have postings."""
     format: int = FORMAT
     epoch: int = 0
     """Raised at every open."""
@@ -52,18 +51,14 @@ class Meta:
     clean: CleanStop | None = None
 
     @property
-    def gaps(self) -> Ranges:
-        """Numbers that are no events of this log, though there may be events on both sides of them."""
-        return [*self.voids, *self.lost]
-
-    def known_durable(self, acknowledged: int) -> int:
-        """The event that was durable for certain: of a clean stop, or acknowledged by a consumer. 0 if unknown."""
-        return highest_kept(self.gaps, max(acknowledged, self.clean.head if self.clean else 0))
+    def crc_seed(self) -> int:
+        """What the checksums of this log's frames begin with: not known to producers."""
+        return self.id_seed & 0xFFFFFFFF
 
     @property
     def floor(self) -> int:
         """The highest number that must not be given again, whatever the frames say; the log goes on above it."""
-        return max((high for _, high in self.gaps), default=0)
+        return max((high for _, high in [*self.voids, *self.lost]), default=0)
 
     def changed(self, **changes: object) -> Meta:
         """A copy with these fields changed."""
@@ -72,14 +67,6 @@ class Meta:
     def write(self, directory: Path) -> None:
         """Replace META durably."""
         replace_file(directory / META_NAME, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
-
-
-def highest_kept(gaps: Ranges, number: int) -> int:
-    """The highest number up to that one that is in no gap."""
-    for low, high in sorted(gaps, reverse=True):
-        if low <= number <= high:
-            number = low - 1
-    return number
 
 
 def read_meta(directory: Path) -> Meta:

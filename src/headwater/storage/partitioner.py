@@ -40,7 +40,7 @@ class Partitioner:
     def _tag_value(self, tags: tuple[str, ...]) -> str:
         for tag in tags:
             key, _, value = tag.partition(":")
-            if key == self._tag_key:
+            if key == self._tag_key and value:
                 return value
         return ""
 

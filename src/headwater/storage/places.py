@@ -5,7 +5,6 @@ Derived from the segment; made anew where it is missing or damaged.
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from collections.abc import Sequence
@@ -24,12 +23,11 @@ _HEADER = struct.Struct("<8sIIQQQQ")
 
 
 class Places:
-    """A file of places, mapped."""
+    """A file of places."""
 
     def __init__(self, path: Path) -> None:
         """Raises ValueError or OSError if it is not there, or not whole."""
-        with open(path, "rb") as file:
-            content = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        content = path.read_bytes()
         buffer = memoryview(content)
         if len(buffer) < _HEADER.size:
             raise ValueError(f"{path}: too short")
@@ -72,10 +70,9 @@ def write_places(
     return path
 
 
-def hash_ids(sources: Sequence[str], ids: Sequence[str], seed: int) -> npt.NDArray[np.uint64]:
+def hash_ids(sources: Sequence[str], ids: Sequence[str], seed: int) -> list[int]:
     """The 64-bit hash of each (source, id). `seed` is the log's own, so that nobody can aim at collisions."""
     digest = xxhash.xxh3_64_intdigest
     if any(sources):
-        keys = [f"{source}\n{id}" if source else id for source, id in zip(sources, ids, strict=True)]
-        return np.array([digest(key.encode(), seed) or 1 for key in keys], np.uint64)
-    return np.array([digest(id.encode(), seed) or 1 for id in ids], np.uint64)
+        ids = [f"{source}\n{id}" if source else id for source, id in zip(sources, ids, strict=True)]
+    return [digest(id.encode(), seed) or 1 for id in ids]

@@ -6,18 +6,20 @@ Terms are kept as they are, not as hashes only, so that conditions stay exact wh
 
 from __future__ import annotations
 
+import heapq
 import mmap
 import os
 import struct
 import threading
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
 import google_crc32c
-import numpy as np
 import xxhash
 
 from ..core.event import tag_key
@@ -37,6 +39,10 @@ class Numbers:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def reaches(self, number: int) -> bool:
+        """Whether there is one at least so high."""
+        return len(self.values) > 0 and self.values[-1] + self.base >= number
 
     def above(self, number: int) -> int:
         """The index of the first one above that number."""
@@ -111,8 +117,10 @@ class ActivePostings:
         """Forget the events numbered above that (rare; linear in the terms)."""
         with self._lock:
             for postings in (self._types, self._partitions, self._asked_keys):
-                for numbers in postings.values():
+                for term, numbers in list(postings.items()):
                     del numbers[bisect_right(numbers, above) :]
+                    if not numbers:
+                        del postings[term]
             for tag, found in list(self._tags.items()):
                 kept = [n for n in ([found] if isinstance(found, int) else found) if n <= above]
                 if kept:
@@ -223,11 +231,11 @@ class FilePostings:
             slot += 1
         return None
 
-    def terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
-        """Every term (kind and text, encoded) with its numbers."""
-        for slot in range(len(self.hashes)):
+    def entries(self) -> Iterator[Entry]:
+        """Everything in the file, in its order."""
+        for slot, digest in enumerate(self.hashes):
             text = bytes(self.texts[self.text_offsets[slot] : self.text_offsets[slot + 1]])
-            yield text, [n + self.first for n in self.values[self.offsets[slot] : self.offsets[slot + 1]]]
+            yield digest, text, [n + self.first for n in self.values[self.offsets[slot] : self.offsets[slot + 1]]]
 
 
 def postings_name(first: int, last: int) -> str:
@@ -235,43 +243,50 @@ def postings_name(first: int, last: int) -> str:
     return f"{first:020d}-{last:020d}.postings"
 
 
+Entry = tuple[int, bytes, Sequence[int]]
+"""(hash of the term, the term, its numbers): what a file has, in this order."""
+
+
 def write_postings(directory: Path, first: int, last: int, terms: Iterable[tuple[bytes, Sequence[int]]]) -> Path:
     """Write a file of postings, durably, under its final name or not at all."""
-    entries = sorted((xxhash.xxh3_64_intdigest(text), text, numbers) for text, numbers in terms)
-    values = np.fromiter((n - first for _, _, numbers in entries for n in numbers), dtype=np.uint32)
-    body = b"".join(
-        (
-            np.array([digest for digest, _, _ in entries], dtype=np.uint64).tobytes(),
-            _running_totals(len(text) for _, text, _ in entries),
-            _running_totals(len(numbers) for _, _, numbers in entries),
-            values.tobytes(),
-            b"".join(text for _, text, _ in entries),
-        )
+    entries = sorted(((xxhash.xxh3_64_intdigest(text), text, numbers) for text, numbers in terms), key=_in_order)
+    return _write_entries(directory, first, last, entries)
+
+
+def merge_postings(paths: Sequence[Path], directory: Path) -> Path:
+    """One file of postings for adjacent ranges, oldest first. Streams: takes about the memory of the result."""
+    runs = [FilePostings(path) for path in paths]
+    streams = [run.entries() for run in runs]
+    merged = (
+        (digest, text, [number for _, _, numbers in group for number in numbers])
+        for (digest, text), group in groupby(heapq.merge(*streams, key=_in_order), key=_in_order)
     )
-    header = _HEADER.pack(MAGIC, 0, 0, first, last, len(entries), len(values), b"")
-    crc = google_crc32c.value(header[16:] + body)
+    return _write_entries(directory, runs[0].first, runs[-1].last, merged)
+
+
+def _in_order(entry: Entry) -> tuple[int, bytes]:
+    return entry[:2]
+
+
+def _write_entries(directory: Path, first: int, last: int, entries: Iterable[Entry]) -> Path:
+    hashes, values, texts = array("Q"), array("I"), bytearray()
+    text_offsets, offsets = array("I", [0]), array("I", [0])
+    for digest, text, numbers in entries:
+        hashes.append(digest)
+        texts += text
+        values.extend([number - first for number in numbers])
+        text_offsets.append(len(texts))  # raises OverflowError rather than wrap
+        offsets.append(len(values))
+    body = b"".join((hashes, text_offsets, offsets, values, texts))
+    header = _HEADER.pack(MAGIC, 0, 0, first, last, len(hashes), len(values), b"")
+    crc = google_crc32c.extend(google_crc32c.value(header[16:]), body)
     path = directory / postings_name(first, last)
     temporary = path.with_suffix(".tmp")
     with open(temporary, "wb") as file:
-        file.write(_HEADER.pack(MAGIC, crc, 0, first, last, len(entries), len(values), b""))
+        file.write(_HEADER.pack(MAGIC, crc, 0, first, last, len(hashes), len(values), b""))
         file.write(body)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
     sync_directory(directory)
     return path
-
-
-def merge_postings(paths: Sequence[Path], directory: Path) -> Path:
-    """One file of postings for adjacent ranges, oldest first."""
-    runs = [FilePostings(path) for path in paths]
-    merged: dict[bytes, list[int]] = {}
-    for run in runs:
-        for text, numbers in run.terms():
-            merged.setdefault(text, []).extend(numbers)
-    return write_postings(directory, runs[0].first, runs[-1].last, merged.items())
-
-
-def _running_totals(lengths: Iterable[int]) -> bytes:
-    totals = np.concatenate(([0], np.cumsum(np.fromiter(lengths, dtype=np.uint64))))
-    return totals.astype(np.uint32).tobytes()

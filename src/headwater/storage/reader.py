@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import threading
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from ..core.event import SequencedEvent
@@ -18,6 +20,7 @@ from .segments import SegmentLog
 
 RING_BYTES_MAX = 8 * 1024 * 1024
 RING_FRAME_BYTES_MAX = 512 * 1024
+_first = attrgetter("first")
 _DENSE = 4
 """Events of a frame are decoded together if at least every so-manyth is wanted."""
 
@@ -41,6 +44,7 @@ class Reader:
         self._ring: OrderedDict[int, tuple[int, list[SequencedEvent]]] = OrderedDict()
         """Decoded frames near the head, by first number: all live readers share them."""
         self._ring_bytes = 0
+        self._ring_lock = threading.Lock()
 
     def page(self, query: Query, partition: int | None, bounds: Bounds) -> Page:
         """The first page of these bounds. Raises StorageCorrupted."""
@@ -95,9 +99,10 @@ class Reader:
         return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last)
 
     def _frame_at_or_below(self, number: int) -> Frame | None:
-        for segment in reversed(self._segments.segments):
-            if segment.events and segment.firsts[0] <= number:  # its very first ones may be lost
-                return segment.frame(segment.index_of(number))
+        segments = self._segments.segments
+        for at in range(bisect_right(segments, number, key=_first) - 1, -1, -1):
+            if (index := segments[at].index_of(number)) >= 0:  # else it is just begun, or its first frame was lost
+                return segments[at].frame(index)
         return None
 
     def _pick(self, numbers: Iterator[int], bounds: Bounds) -> Page:
@@ -130,13 +135,12 @@ class Reader:
         if start or end < frame.count or head - frame.last > 4096 or frame.length > RING_FRAME_BYTES_MAX:
             return frame.events(start, end)
         events = frame.events()
-        self._ring[frame.first] = (frame.length, events)
-        self._ring_bytes += frame.length
-        while self._ring_bytes > RING_BYTES_MAX:
-            try:
+        with self._ring_lock:
+            if frame.first not in self._ring:
+                self._ring[frame.first] = (frame.length, events)
+                self._ring_bytes += frame.length
+            while self._ring_bytes > RING_BYTES_MAX:
                 self._ring_bytes -= self._ring.popitem(last=False)[1][0]
-            except KeyError:  # another reader was faster
-                break
         return events
 
 

@@ -6,13 +6,12 @@ Runs in a worker process (file names in, file names out), or in line where a log
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
 from .frame import Frame
-from .meta import Meta, read_meta
+from .meta import read_meta
 from .places import hash_ids, places_name, write_places
 from .postings import ActivePostings, merge_postings, postings_name, write_postings
 from .recovery import Scan
@@ -23,27 +22,24 @@ HISTORY = "history"
 FRAMES = "log"
 
 
-def seal(log_directory: Path, segment_name: str) -> None:
-    """Make the places and the postings of a segment that is not written any more.
+def seal(log_directory: Path, segment_name: str, last: int) -> None:
+    """Make the places and the postings of a segment that is not written any more; its last event has that number.
 
     Raises StorageCorrupted if a frame of it is damaged.
     """
     meta = read_meta(log_directory)
-    with closing(Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))) as segment:
-        _seal(segment, log_directory / INDEX, meta)
-
-
-def _seal(segment: Segment, directory: Path, meta: Meta) -> None:
-    scan = Scan(segment, meta.gaps)
+    segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
+    scan = Scan(segment, [*meta.voids, *meta.lost], ends_at=last)
     scan.run()
     if scan.bad is not None:
-        raise scan.damage(scan.bad_number)
-    postings = ActivePostings(segment.first, has_partitions=True)
+        raise scan.damage(last)
+    postings = ActivePostings(segment.first, has_partitions=meta.partitions > 1)
     id_hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
         start = frame.first - segment.first
         id_hashes[start : start + frame.count] = hash_ids(frame.sources(), frame.ids(), meta.id_seed)
         postings.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
+    directory = log_directory / INDEX
     write_postings(directory, segment.first, segment.last, postings.encoded_terms())
     write_places(directory, segment.first, segment.end, segment.firsts, segment.offsets, id_hashes)
 
@@ -60,15 +56,19 @@ def postings_ranges(directory: Path) -> list[tuple[int, int]]:
     """The ranges of all postings files in a directory, by their names."""
     found = []
     for path in directory.glob("*.postings"):
-        first, _, last = path.stem.partition("-")
-        if first.isdecimal() and last.isdecimal():
-            found.append((int(first), int(last)))
+        if (each := range_of(path)) is not None:
+            found.append(each)
     return sorted(found)
 
 
-def merge(log_directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
+def range_of(path: Path) -> tuple[int, int] | None:
+    """The range of numbers in the name of an index file; None if it has none (some other file)."""
+    first, _, last = path.stem.partition("-")
+    return (int(first), int(last)) if first.isdecimal() and last.isdecimal() else None
+
+
+def merge(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
     """Merge the postings of adjacent ranges, oldest first, into one file; the old files stay until they are dropped."""
-    directory = log_directory / INDEX
     merge_postings([directory / postings_name(*each) for each in ranges], directory)
 
 

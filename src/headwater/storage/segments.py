@@ -20,7 +20,7 @@ import google_crc32c
 
 from ..core.errors import DiskFull, StorageCorrupted, StorageUnavailable
 from .disk import Disk, sync_directory
-from .frame import BadFrame, EncodedFrame, Frame, UnknownFeature
+from .frame import BadFrame, EncodedFrame, Frame
 from .framelog import HeadMoved
 
 logger = logging.getLogger("headwater.storage")
@@ -29,9 +29,11 @@ SEGMENT_BYTES_MIN = 4 * 1024 * 1024
 SEGMENT_BYTES_MAX = 256 * 1024 * 1024
 SEGMENT_EVENTS_MAX = 262_144
 """Bounds the index in memory, and so the time to rebuild it after a crash."""
+FRAMES_KEPT = 512
 SEGMENT_MAGIC = b"HWSEGMNT"
 SEGMENT_VERSION = 1
-_HEADER = struct.Struct("<8sII16sQ20s")
+_HEADER = struct.Struct("<8sII16sQI16s")
+"""magic, version, generation, log id, first number, seed of the frames' checksums, spare"""
 _CHECKSUM = struct.Struct("<I")
 SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 PREPARED = "prepared.tmp"
@@ -47,33 +49,27 @@ def segment_paths(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob("*.log") if path.stem.isdecimal())
 
 
-def corrupted(path: Path, problem: str) -> StorageCorrupted:
-    """The error that says so, and what to do."""
-    return StorageCorrupted(
-        str(path),
-        problem,
-        "restore a backup (headwater restore), or accept the loss of these events (headwater check --accept-loss)",
-    )
-
-
 class Segment:
     """One segment file, mapped read-only, with the place of each of its frames."""
 
     def __init__(self, path: Path, log_id: bytes) -> None:
         """Map the file and check its header. Raises StorageCorrupted."""
         self.path = path
-        self.fd = os.open(path, os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY)
-        self.size = os.fstat(self.fd).st_size
         self.first = int(path.stem)
+        self.fd = -1
+        """Open only while the segment is written (the map keeps a descriptor of its own)."""
         self.reset()
-        try:
-            if not self.size:
-                raise self.corrupted("the file is empty")
-            self.buffer = memoryview(mmap.mmap(self.fd, self.size, prot=mmap.PROT_READ))
-            self._check_header(log_id)
-        except BaseException:
-            self.close()
-            raise
+        with open(path, "rb") as file:
+            self.size = os.fstat(file.fileno()).st_size
+            if self.size < SEGMENT_HEADER_BYTES:
+                raise self.header_damaged("the file is shorter than its header")
+            self.map = mmap.mmap(file.fileno(), self.size, prot=mmap.PROT_READ)
+        self.buffer = memoryview(self.map)
+        self.crc_seed = self._check_header(log_id)
+
+    def open_to_write(self) -> None:
+        """From now on it is written. Raises OSError."""
+        self.fd = os.open(self.path, os.O_RDWR)
 
     def reset(self) -> None:
         """Know of no frame."""
@@ -88,6 +84,8 @@ class Segment:
         self.recorded_at = 0
         """Of the last frame."""
         self._verified: set[int] = set()
+        self._frames: dict[int, Frame] = {}
+        """Some frames that were read lately, by offset: their headers need not be unpacked again."""
 
     def unverify(self) -> None:
         """Let each frame be verified when it is next read."""
@@ -107,24 +105,31 @@ class Segment:
 
     def adopt(self, firsts: Sequence[int], offsets: Sequence[int]) -> None:
         """Take over the places of all frames (of a sealed segment), unverified: each is verified when first read."""
-        if not len(offsets):
-            return
+        last = Frame(self.buffer, offsets[-1], self.crc_seed)
         self.firsts, self.offsets = firsts, offsets
-        last = Frame(self.buffer, offsets[-1])
         self.last, self.end = last.last, last.offset + last.length
         self.last_crc, self.recorded_at = last.crc, last.recorded_at
         self.events = self.last - self.first + 1
 
+    def adopt_scanned(self, other: Segment) -> None:
+        """Take over the places that were found in the same file before it was cut."""
+        self.firsts, self.offsets, self._verified = other.firsts, other.offsets, other._verified
+        self.last, self.events, self.end = other.last, other.events, other.end
+        self.last_crc, self.recorded_at = other.last_crc, other.recorded_at
+
     def frame(self, index: int) -> Frame:
-        """The frame of that index. Raises StorageCorrupted, StorageUnavailable (it is of a newer format)."""
+        """The frame of that index. Raises StorageCorrupted."""
         offset = self.offsets[index]
+        if (frame := self._frames.get(offset)) is not None:
+            return frame
         try:
-            frame = Frame(self.buffer, offset)
+            frame = Frame(self.buffer, offset, self.crc_seed)
             if offset not in self._verified:
                 frame.verify()
                 self._verified.add(offset)
-        except UnknownFeature as news:
-            raise self.newer(news) from None
+            if len(self._frames) >= FRAMES_KEPT:
+                self._frames.clear()
+            self._frames[offset] = frame
         except BadFrame as bad:
             following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1
             raise self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})") from None
@@ -136,58 +141,66 @@ class Segment:
 
     def corrupted(self, problem: str) -> StorageCorrupted:
         """The error that says so, and what to do."""
-        return corrupted(self.path, problem)
-
-    def newer(self, news: UnknownFeature) -> StorageUnavailable:
-        """The error for a frame that this code cannot read."""
-        return StorageUnavailable(
-            f"{self.path}: a frame needs {news}, which this headwater does not know; use a newer headwater"
+        return StorageCorrupted(
+            str(self.path),
+            problem,
+            "restore a backup (headwater restore), or accept the loss of these events (headwater check --accept-loss)",
         )
 
+    def header_damaged(self, problem: str) -> StorageCorrupted:
+        """The error for a segment that is none: without its header nothing in it can be told."""
+        return StorageCorrupted(str(self.path), problem, "restore a backup (headwater restore)")
+
     def close(self) -> None:
-        """Close the file; the map goes when the last reader lets go of it."""
+        """Write it no more; the map goes when the last reader lets go of it."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
-    def _check_header(self, log_id: bytes) -> None:
-        if self.size < SEGMENT_HEADER_BYTES:
-            raise self.corrupted("the file is shorter than its header")
+    def _check_header(self, log_id: bytes) -> int:
         head = bytes(self.buffer[:SEGMENT_HEADER_BYTES])
-        magic, version, _, found_id, first, _ = _HEADER.unpack_from(head)
+        magic, version, _, found_id, first, crc_seed, _ = _HEADER.unpack_from(head)
         (crc,) = _CHECKSUM.unpack_from(head, _HEADER.size)
         if magic != SEGMENT_MAGIC or crc != google_crc32c.value(head[: _HEADER.size]):
-            raise self.corrupted("the header of the segment is damaged")
+            raise self.header_damaged("the header of the segment is damaged")
         if version > SEGMENT_VERSION:
-            raise StorageCorrupted(str(self.path), f"segment format {version} is newer", "use a newer headwater")
+            raise StorageUnavailable(f"{self.path}: segment format {version} is newer; use a newer headwater")
         if found_id != log_id or first != self.first:
-            raise self.corrupted("the segment belongs to another log, or was renamed")
+            raise self.header_damaged("the segment belongs to another log, or was renamed")
+        return int(crc_seed)
 
 
-def segment_header(log_id: bytes, first: int, generation: int = 0) -> bytes:
+def segment_header(log_id: bytes, first: int, crc_seed: int, generation: int = 0) -> bytes:
     """The header of a segment file. `generation` counts rewrites (redaction)."""
-    head = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_VERSION, generation, log_id, first, b"")
+    head = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_VERSION, generation, log_id, first, crc_seed, b"")
     return head + _CHECKSUM.pack(google_crc32c.value(head))
 
 
 class SegmentLog:
     """A FrameLog in a directory. One thread appends; any thread reads what is durable."""
 
-    def __init__(self, directory: Path, log_id: bytes, segments: Sequence[Segment], *, floor: int, disk: Disk,
-                 reserve_bytes: int) -> None:  # fmt: skip
+    def __init__(self, directory: Path, log_id: bytes, segments: Sequence[Segment], *, crc_seed: int, floor: int,
+                 disk: Disk, reserve_bytes: int) -> None:  # fmt: skip
         """Take over recovered segments (see `recovery`). `floor`: numbers up to it were issued before."""
         self._directory, self._log_id, self._disk, self._reserve = directory, log_id, disk, reserve_bytes
+        self.crc_seed = crc_seed
         self._segments: tuple[Segment, ...] = tuple(segments)
-        self._floor = floor
         self._replacing = threading.Lock()
-        """Held while `_segments` is replaced: the writer adds to it, trimming takes from it."""
+        """Held while `_segments` is replaced: the writer adds, maintenance takes away."""
+        self.floor = floor
+        """Numbers up to this one are not given again."""
         self._preparing: threading.Thread | None = None
         (directory / PREPARED).unlink(missing_ok=True)
 
     @property
     def head(self) -> int:
         """See FrameLog."""
-        return max(self._segments[-1].last, self._floor) if self._segments else self._floor
+        return max(self.last, self.floor)
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that is stored; 0 if there is none."""
+        return self._segments[-1].last if self._segments else 0
 
     @property
     def last_crc(self) -> int:
@@ -200,7 +213,7 @@ class SegmentLog:
     @property
     def recorded_at(self) -> int:
         """Of the last frame; 0 if there is none."""
-        return next((segment.recorded_at for segment in reversed(self._segments) if segment.events), 0)
+        return max((segment.recorded_at for segment in self._segments[-2:]), default=0)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -232,18 +245,16 @@ class SegmentLog:
                         yield frame
 
     def locate(self, number: int) -> tuple[Segment, int] | None:
-        """The segment and frame index of the first event numbered at least so; None above the head.
-
-        Raises StorageCorrupted.
-        """
+        """The segment and frame index of the first event numbered at least so; None above the head."""
         segments = self._segments
         position = bisect_right(segments, number, key=lambda segment: segment.first) - 1
         for segment in segments[max(position, 0) :]:
             if segment.last < number:
                 continue
             index = max(segment.index_of(number), 0)
-            in_gap = segment.frame(index).last < number  # of lost events
-            return (segment, index + 1 if in_gap else index)
+            if segment.frame(index).last < number:  # the number was lost, and its loss accepted
+                index += 1
+            return segment, index
         return None
 
     def trim(self, below: int) -> None:
@@ -289,35 +300,48 @@ class SegmentLog:
         return segment.end + length <= segment.size and (events <= SEGMENT_EVENTS_MAX or not segment.events)
 
     def _roll(self, frame: EncodedFrame) -> None:
-        """Make a new segment that begins with that frame. Raises DiskFull."""
+        """Begin a new segment with that frame. Raises DiskFull, StorageUnavailable."""
         if self._preparing is not None:
             self._preparing.join()
             self._preparing = None
+        try:
+            segment = self._make_segment(frame)
+        except OSError as error:  # nothing was written yet, so nothing is in doubt
+            raise StorageUnavailable(
+                f"{self._directory}: the next segment cannot be made: {error.strerror}; appends go on when it can "
+                f"(is the limit of open files, ulimit -n, too low?)"
+            ) from error
+        with self._replacing:
+            kept = self._segments
+            if kept and not kept[-1].events:  # too small for its first frame: the new one took its place
+                kept[-1].close()
+                kept = kept[:-1]
+            self._segments = (*kept, segment)
+            if kept:
+                kept[-1].close()
+
+    def _make_segment(self, frame: EncodedFrame) -> Segment:
         prepared = self._directory / PREPARED
         needed = SEGMENT_HEADER_BYTES + frame.length
         if not prepared.exists() or prepared.stat().st_size < needed:
             self._prepare(max(self._next_size(), needed))
         fd = os.open(prepared, os.O_RDWR)
         try:
-            self._disk.write(fd, [segment_header(self._log_id, frame.first)], 0)
+            self._disk.write(fd, [segment_header(self._log_id, frame.first, self.crc_seed)], 0)
             os.fsync(fd)
         finally:
             os.close(fd)
         path = self._directory / segment_name(frame.first)
         os.rename(prepared, path)
         sync_directory(self._directory)
-        begun = Segment(path, self._log_id)
-        with self._replacing:
-            kept = self._segments
-            if kept and not kept[-1].events:  # too small for its first frame: the rename took its place
-                kept[-1].close()
-                kept = kept[:-1]
-            self._segments = (*kept, begun)
+        segment = Segment(path, self._log_id)
+        segment.open_to_write()
+        return segment
 
     def _next_size(self) -> int:
         if not self._segments:
             return SEGMENT_BYTES_MIN
-        return min(self._segments[-1].size * 2, SEGMENT_BYTES_MAX)
+        return max(SEGMENT_BYTES_MIN, min(self._segments[-1].size * 2, SEGMENT_BYTES_MAX))
 
     def _prepare_soon(self) -> None:
         if self._preparing is None:
@@ -327,7 +351,7 @@ class SegmentLog:
     def _prepare_ahead(self) -> None:
         try:
             self._prepare(self._next_size())
-        except DiskFull as error:  # the roll tries again, and says so to the producer
+        except (DiskFull, OSError) as error:  # the roll tries again, and says so to the producer
             logger.warning("no room for the next segment: %s", error)
 
     def _prepare(self, size: int) -> None:

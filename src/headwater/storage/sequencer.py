@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
-from ..core.errors import Closed, DiskFull, EventLogError, Overloaded
+from ..core.errors import Closed, EventLogError, Overloaded
 from ..core.limits import EventColumns
 from ..core.log import AppendRequest, AppendResult, LogStatistics
 from .frame import Chain, EncodedFrame, encode
@@ -87,6 +87,8 @@ class Sequencer:
         self._name = name
         self._frame_log, self._judge, self._statistics, self._publish = frame_log, judge, statistics, publish
         self._epoch = epoch
+        self._nonce = secrets.randbits(62)
+        """Tells this writer's frames from everybody else's."""
         self._waiting_bytes_max = waiting_bytes_max
         self._fatal = fatal or _abort
         self._inbox: SimpleQueue[object] = SimpleQueue()
@@ -102,7 +104,7 @@ class Sequencer:
         self._waiting_bytes = 0
         self._is_closed = False
         self._grounded: list[_Flight] = []
-        self._refusal: DiskFull | HeadMoved | None = None
+        self._refusal: EventLogError | HeadMoved | None = None
         """Why the frame log refused the grounded flights; handed from the writer to the committer."""
         self._resume = threading.Event()
         self._applied_head = frame_log.head
@@ -210,7 +212,8 @@ class Sequencer:
                 request.error = error
         frame = None
         if passed:
-            chain = Chain(self._epoch, self._last_crc, self.durable_head, secrets.randbits(63))
+            self._nonce += 1
+            chain = Chain(self._frame_log.crc_seed, self._epoch, self._last_crc, self.durable_head, self._nonce)
             frame = encode(passed, partitions, self._applied_head + 1, recorded_at, chain)
             self._judge.applied(frame, passed)
             self._applied_head, self._last_crc = frame.last, frame.crc
@@ -262,21 +265,23 @@ class Sequencer:
             while not self._flights.empty() and (flight := self._flights.get()) is not None:
                 flights.append(flight)
             refusal = self._write(flights)
+            if refusal is not None:
+                self._ground(flights, refusal)
             for _ in flights:
                 self._slots.release()
             if refusal is not None:
-                self._ground(flights, refusal)
+                self._resume.wait()
             if flight is None:
                 return
 
-    def _write(self, flights: list[_Flight]) -> DiskFull | HeadMoved | None:
+    def _write(self, flights: list[_Flight]) -> EventLogError | HeadMoved | None:
         """Write and sync, publish and answer. What the frame log refuses stays unanswered."""
         frames = [flight.frame for flight in flights if flight.frame is not None]
         if frames:
             begin = time.perf_counter()
             try:
                 self._frame_log.append_frames(frames, self.durable_head)
-            except (DiskFull, HeadMoved) as refusal:
+            except (EventLogError, HeadMoved) as refusal:
                 return refusal
             except OSError as error:
                 logger.critical("log %s: writing failed, nothing more can be promised: %s", self._name, error)
@@ -288,21 +293,22 @@ class Sequencer:
         self._answer(request for flight in flights for request in flight.requests)
         return None
 
-    def _ground(self, flights: list[_Flight], refusal: DiskFull | HeadMoved) -> None:
-        """Hand what is not durable back to the committer, and wait until it has rolled back."""
-        head = self._frame_log.head
-        if isinstance(refusal, DiskFull):  # the first frames may have found room
-            while flights[0].frame is None or flights[0].frame.last <= head:
-                landed = flights.pop(0)
-                if landed.frame is not None:
-                    self.durable_head = landed.frame.last
+    def _ground(self, flights: list[_Flight], refusal: EventLogError | HeadMoved) -> None:
+        """Hand what is not durable back to the committer, which rolls back while the writer waits."""
+        head, landed = self._frame_log.head, 0
+        if isinstance(refusal, EventLogError):  # the first frames may have found room
+            for flight in flights:
+                if flight.frame is not None:
+                    if flight.frame.last > head:
+                        break
+                    self.durable_head = flight.frame.last
                     self._publish(self.durable_head)
-                self._answer(landed.requests)
+                self._answer(flight.requests)
+                landed += 1
         self._resume.clear()
-        self._grounded = flights
+        self._grounded = flights[landed:]
         self._refusal = refusal
         self._inbox.put(_WAKE)
-        self._resume.wait()
 
     def _count_commit(self, seconds: float) -> None:
         self._statistics.commits += 1

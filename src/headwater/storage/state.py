@@ -36,7 +36,6 @@ class SqliteState:
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
             self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")  # `flush` where it must be on the platter
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             if version > SCHEMA_VERSION:
                 raise StorageUnavailable(f"{path}: schema {version} is newer; use a newer headwater")
@@ -52,9 +51,11 @@ class SqliteState:
         with self._lock:
             return self._get(kind, key)
 
-    def put(self, kind: str, key: str, value: bytes, expected_version: int | None = None) -> int:
+    def put(
+        self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
+    ) -> int:
         """See StateStore."""
-        with self._lock, self._transaction():
+        with self._lock, self._transaction(is_durable):
             version = self._expect(kind, key, expected_version) + 1
             self._connection.execute(_PUT, (kind, key, value, version))
             return version
@@ -82,9 +83,8 @@ class SqliteState:
             return int(version)
 
     def flush(self) -> None:
-        """Everything put before this is durable when it returns."""
-        with self._lock:
-            self._connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        """See StateStore. A durable transaction syncs the whole WAL, and so what came before it."""
+        self.put("flush", "", b"")
 
     def copy_to(self, path: Path) -> None:
         """A consistent copy in another file, while others go on."""
@@ -96,8 +96,8 @@ class SqliteState:
         with self._lock:
             self._connection.close()
 
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._connection)
+    def _transaction(self, is_durable: bool = True) -> _Transaction:
+        return _Transaction(self._connection, is_durable)
 
     def _get(self, kind: str, key: str) -> StateEntry | None:
         row = self._connection.execute(
@@ -116,10 +116,11 @@ class SqliteState:
 class _Transaction:
     """BEGIN IMMEDIATE ... COMMIT, so that a read in it still holds when it writes."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, is_durable: bool) -> None:
+        self._connection, self._is_durable = connection, is_durable
 
     def __enter__(self) -> None:
+        self._connection.execute(f"PRAGMA synchronous = {'FULL' if self._is_durable else 'NORMAL'}")
         self._connection.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

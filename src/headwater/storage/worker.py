@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..core.errors import Closed
 from .sealing import merge, seal
 
 logger = logging.getLogger("headwater.storage")
@@ -23,10 +24,11 @@ JOB_ATTEMPTS = 3
 
 
 class Job(msgspec.Struct, omit_defaults=True):
-    """Seal one segment, or merge the postings of some ranges (`merge`)."""
+    """Seal a log's segment, up to its last number; or merge the postings of some ranges in a directory."""
 
-    log_directory: str
+    directory: str
     segment: str = ""
+    last: int = 0
     merge: list[tuple[int, int]] = []
 
 
@@ -45,16 +47,21 @@ class Worker:
         self._is_closed = False
 
     def run(self, job: Job) -> str:
-        """Do a job; blocks. Answers the problem, or an empty string. A dead worker is replaced, twice."""
+        """Do a job; blocks. Answers the problem, or an empty string. A dead worker is replaced, twice.
+
+        Raises Closed: the worker was closed meanwhile.
+        """
         with self._lock:
             for _ in range(JOB_ATTEMPTS):
-                if self._is_closed:
-                    return "the worker is closed"
                 try:
-                    return self._ask(job).problem
+                    if not self._is_closed:
+                        return self._ask(job).problem
                 except (OSError, msgspec.DecodeError) as error:
-                    logger.warning("the worker process died (%s); starting another", error)
+                    if not self._is_closed:
+                        logger.warning("the worker process died (%s); starting another", error)
                     self._end()
+                if self._is_closed:
+                    raise Closed("worker")
             return "the worker process died again and again"
 
     def close(self) -> None:
@@ -105,9 +112,9 @@ def do(job: Job) -> Answer:
     """Do one job."""
     try:
         if job.merge:
-            merge(Path(job.log_directory), job.merge)
+            merge(Path(job.directory), job.merge)
         else:
-            seal(Path(job.log_directory), job.segment)
+            seal(Path(job.directory), job.segment, job.last)
         return Answer()
     except Exception as error:  # told to the server, which logs it and goes on
         return Answer(f"{type(error).__name__}: {error}")

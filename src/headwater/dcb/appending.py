@@ -1,0 +1,104 @@
+"""Appends: the log's own JSON, and CloudEvents in structured, batch and binary mode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from ..core.access import Right
+from ..core.condition import AppendCondition
+from ..core.errors import InvalidInput, TooLarge
+from ..core.event import Event
+from ..core.limits import show
+from ..core.log import AppendResult
+from ..formats import cloudevents, jsontext
+from . import errors, seed
+from .events import events_of
+from .exchange import Exchange
+from .host import Host, HostedLog
+from .queries import condition_is_in_seed_form, condition_of
+from .wire import AppendIn, AppendOut
+
+_append_decoder = msgspec.json.Decoder(AppendIn)
+_encoder = msgspec.json.Encoder()
+_BOOLEANS = {"true": True, "false": False}
+
+
+async def append(host: Host, exchange: Exchange) -> None:
+    """POST /logs/{log}/append"""
+    hosted = await host.log(exchange, Right.APPEND)
+    given = jsontext.decode(_append_decoder, await exchange.json_body())
+    is_strict = _is_strict(exchange, given)
+    condition = condition_of(given.condition, is_strict=is_strict)
+    events = events_of(given.events)
+    if is_strict:
+        seed.check_events(events)
+    await _answer(exchange, hosted, events, condition, given.partition)
+
+
+async def append_cloudevents(host: Host, exchange: Exchange) -> None:
+    """POST /logs/{log}/events"""
+    hosted = await host.log(exchange, Right.APPEND)
+    media_type = exchange.media_type()
+    try:
+        if media_type == cloudevents.STRUCTURED:
+            events = [cloudevents.event_from_json(await exchange.body())]
+        elif media_type == cloudevents.BATCH:
+            events = cloudevents.events_from_json_batch(await exchange.body())
+        elif exchange.header(b"ce-specversion") is not None:
+            await _append_binary(exchange, hosted)
+            return
+        else:
+            allowed = [cloudevents.STRUCTURED, cloudevents.BATCH, "any media type with ce- header fields"]
+            raise errors.unsupported_media_type(media_type, allowed)
+        await _answer(exchange, hosted, events)
+    except InvalidInput as error:
+        error.where = _in_cloudevent(error.where, is_batch=media_type == cloudevents.BATCH)
+        raise
+
+
+async def _append_binary(exchange: Exchange, hosted: HostedLog) -> None:
+    """The attributes are header fields, so that a header field is what an error names."""
+    body = await exchange.body()
+    try:
+        await _answer(exchange, hosted, [cloudevents.event_from_headers(exchange.scope["headers"], body)])
+    except TooLarge:
+        raise
+    except InvalidInput as error:
+        attribute = _in_cloudevent(error.where, is_batch=False)
+        raise errors.invalid_parameter(f"ce-{attribute}" if attribute else "body", error.problem) from None
+
+
+async def _answer(
+    exchange: Exchange,
+    hosted: HostedLog,
+    events: Sequence[Event],
+    condition: AppendCondition | None = None,
+    partition: int | None = None,
+) -> None:
+    result: AppendResult = await hosted.asynchronous.append(events, condition, partition=partition)
+    await exchange.answer(200, _encoder.encode(AppendOut(result.last, result.first, result.was_stored)))
+
+
+def _is_strict(exchange: Exchange, given: AppendIn) -> bool:
+    """The parameter, or else the field, or else whether the request is in the seed's form."""
+    parameter = exchange.parameters("strict").get("strict")
+    if parameter is not None:
+        if parameter not in _BOOLEANS:
+            raise errors.invalid_parameter("strict", f"{show(parameter)} given, true or false is allowed")
+        return _BOOLEANS[parameter]
+    return condition_is_in_seed_form(given.condition) if given.strict is None else given.strict
+
+
+def _in_cloudevent(where: str, *, is_batch: bool) -> str:
+    """A path into the events of an append as the path of the same thing in the CloudEvent, or the batch."""
+    found = re.fullmatch(r"events(\[\d+\])?(?:\.(?:attributes\.)?(.*))?", where)
+    if found is None:
+        return where
+    index, rest = found.groups()
+    name = (rest or "").replace("group_key", "partitionkey").partition("[")[0]
+    if is_batch and index:
+        return f"{index}.{name}" if name else index
+    return name

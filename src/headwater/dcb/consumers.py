@@ -1,0 +1,79 @@
+"""Registered reliable consumers, over HTTP: they hold trimming back until they have acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from ..core.access import Right
+from ..core.consumer import Consumer
+from ..core.errors import InvalidInput, InvalidPosition
+from ..formats import jsontext
+from . import errors
+from .exchange import Exchange
+from .host import Host
+from .wire import AcknowledgeIn, RegisterIn, ResetIn
+
+_register_decoder = msgspec.json.Decoder(RegisterIn)
+_acknowledge_decoder = msgspec.json.Decoder(AcknowledgeIn)
+_reset_decoder = msgspec.json.Decoder(ResetIn)
+_encoder = msgspec.json.Encoder()
+
+
+async def list_consumers(host: Host, exchange: Exchange) -> None:
+    """GET /logs/{log}/consumers"""
+    hosted = await host.log(exchange, Right.READ)
+    found = await asyncio.to_thread(hosted.log.consumers)
+    await exchange.answer(200, _encoder.encode({"consumers": found}))
+
+
+async def register(host: Host, exchange: Exchange) -> None:
+    """PUT /logs/{log}/consumers/{owner}/{component}"""
+    hosted = await host.log(exchange, Right.MANAGE)
+    _, owner, component = exchange.arguments
+    given = jsontext.decode(_register_decoder, await exchange.json_body() or b"{}")
+    register_consumer = hosted.log.register_consumer
+    consumer = await _moved("after", lambda: register_consumer(owner, component, after=given.after))
+    await exchange.answer(201 if consumer.epoch == 1 else 200, _encoder.encode(consumer))
+
+
+async def acknowledge(host: Host, exchange: Exchange) -> None:
+    """POST /logs/{log}/consumers/{owner}/{component}/acknowledge"""
+    hosted = await host.log(exchange, Right.MANAGE)
+    _, owner, component = exchange.arguments
+    given = jsontext.decode(_acknowledge_decoder, await exchange.json_body())
+    move = hosted.log.acknowledge
+    consumer = await _moved("sequence_number", lambda: move(owner, component, given.sequence_number, epoch=given.epoch))
+    await exchange.answer(200, _encoder.encode(consumer))
+
+
+async def reset(host: Host, exchange: Exchange) -> None:
+    """POST /logs/{log}/consumers/{owner}/{component}/reset"""
+    hosted = await host.log(exchange, Right.MANAGE)
+    _, owner, component = exchange.arguments
+    given = jsontext.decode(_reset_decoder, await exchange.json_body())
+    consumer = await _moved("after", lambda: hosted.log.reset_consumer(owner, component, given.after))
+    await exchange.answer(200, _encoder.encode(consumer))
+
+
+async def unregister(host: Host, exchange: Exchange) -> None:
+    """DELETE /logs/{log}/consumers/{owner}/{component}"""
+    hosted = await host.log(exchange, Right.MANAGE)
+    _, owner, component = exchange.arguments
+    await asyncio.to_thread(hosted.log.unregister_consumer, owner, component)
+    await exchange.answer_nothing()
+
+
+async def _moved(field: str, move: Callable[[], Consumer]) -> Consumer:
+    """The consumer after a move, which is durable and so happens in a thread.
+
+    A bad position is said of the body's `field`, a bad owner or component of the path's parameter.
+    """
+    try:
+        return await asyncio.to_thread(move)
+    except InvalidPosition as error:
+        raise InvalidPosition(error.problem, field) from None
+    except InvalidInput as error:
+        raise errors.invalid_parameter(error.where, error.problem) from None

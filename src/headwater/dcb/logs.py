@@ -1,0 +1,97 @@
+"""Logs themselves: list, create, look at, change, delete, trim."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields, replace
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from ..core.access import Right
+from ..core.errors import InvalidLogName, LogNotFound
+from ..core.log import LogInfo
+from ..core.settings import LogSettings
+from ..core.store import LogStore
+from ..formats import jsontext
+from . import errors
+from .exchange import Exchange
+from .host import Host
+from .wire import SettingsIn, TrimIn
+
+_settings_decoder = msgspec.json.Decoder(SettingsIn)
+_trim_decoder = msgspec.json.Decoder(TrimIn)
+_encoder = msgspec.json.Encoder()
+_DEFAULTS = LogSettings()
+
+
+async def list_logs(host: Host, exchange: Exchange) -> None:
+    """GET /logs"""
+    user = await host.user(exchange)
+    names = await asyncio.to_thread(host.store.names)
+    await exchange.answer(200, _encoder.encode({"logs": [name for name in names if user.may(Right.READ, name)]}))
+
+
+async def get(host: Host, exchange: Exchange) -> None:
+    """GET /logs/{log}"""
+    hosted = await host.log(exchange, Right.READ)
+    await exchange.answer(200, _encoder.encode(await asyncio.to_thread(hosted.log.info)))
+
+
+async def create(host: Host, exchange: Exchange) -> None:
+    """PUT /logs/{log}"""
+    name = await host.authorize(exchange, Right.MANAGE)
+    body = await exchange.json_body()
+    settings = LogSettings(**_given_settings(body)) if body else _DEFAULTS
+    try:
+        info, is_new = await host.change(name, lambda: _create(host.store, name, settings))
+    except InvalidLogName as error:
+        raise errors.invalid_parameter("log", error.problem) from None
+    await exchange.answer(201 if is_new else 200, _encoder.encode(info))
+
+
+async def change(host: Host, exchange: Exchange) -> None:
+    """PATCH /logs/{log}"""
+    name = await host.authorize(exchange, Right.MANAGE)
+    given = _given_settings(await exchange.json_body())
+    info = await host.change(name, lambda: _change(host.store, name, given))
+    await exchange.answer(200, _encoder.encode(info))
+
+
+async def delete(host: Host, exchange: Exchange) -> None:
+    """DELETE /logs/{log}"""
+    name = await host.authorize(exchange, Right.MANAGE)
+    await host.change(name, lambda: host.store.delete(name))
+    await exchange.answer_nothing()
+
+
+async def trim(host: Host, exchange: Exchange) -> None:
+    """POST /logs/{log}/trim"""
+    hosted = await host.log(exchange, Right.MANAGE)
+    given = jsontext.decode(_trim_decoder, await exchange.json_body())
+    first_retained = await asyncio.to_thread(hosted.log.trim, given.below)
+    await exchange.answer(200, _encoder.encode({"first_retained": first_retained}))
+
+
+def _given_settings(body: bytes) -> dict[str, Any]:
+    """The settings that a body names; null stands for the default."""
+    given = jsontext.decode(_settings_decoder, body)
+    return {
+        field.name: getattr(_DEFAULTS, field.name) if value is None else value
+        for field in fields(LogSettings)
+        if (value := getattr(given, field.name)) is not UNSET
+    }
+
+
+def _create(store: LogStore, name: str, settings: LogSettings) -> tuple[LogInfo, bool]:
+    try:
+        store.open(name)
+        is_new = False
+    except LogNotFound:
+        is_new = True
+    return store.create(name, settings).info(), is_new
+
+
+def _change(store: LogStore, name: str, given: dict[str, Any]) -> LogInfo:
+    return store.change(name, replace(store.open(name).settings, **given)).info()

@@ -1,0 +1,193 @@
+"""Queries and append conditions of the wire as the core's: the seed's form and today's, in all their spellings.
+
+No criteria in the seed's form stand for every event, as its first implementations had it. In today's form every event
+is said explicitly (`{"all": true}` or the word `"all"`), and no items are an error.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from ..core.condition import AppendCondition
+from ..core.errors import InvalidInput, InvalidQuery
+from ..core.limits import SEQUENCE_NUMBER_MAX, show
+from ..core.query import ALL, Query, QueryItem
+from .wire import ConditionIn, CriterionProperties, ItemIn, QueryIn, TagPair
+
+VERSION = "1.0"
+_CRITERION_TYPES = {"EventTypes": (True, False), "Tags": (False, True), "EventTypesAndTags": (True, True)}
+"""Criterion type -> whether it has event types, whether it has tags."""
+_ITEM_PATH = re.compile(r"items(?:\[(?P<item>\d+)\](?:\.(?P<list>types|tags)(?P<rest>\[\d+\])?)?)?")
+
+
+def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> Query:
+    """The query; `where` is its path in the request. Raises InvalidQuery with the path of the culprit.
+
+    `none_is_all` makes `items: []` every event, as the benchmark suite means it.
+    """
+    if isinstance(given, str):
+        if given != "all":
+            raise InvalidQuery(f'{show(given)} given; a query is an object, or the word "all"', where)
+        return ALL
+    if given.version not in (UNSET, VERSION):
+        raise InvalidQuery(f"{show(given.version)} given, {VERSION!r} is allowed", f"{where}.version")
+    lists = [
+        (name, items)
+        for name, items in (("items", given.items), ("criteria", given.criteria), ("criterias", given.criterias))
+        if items is not UNSET
+    ]
+    if len(lists) + (given.all is not UNSET) > 1:
+        raise InvalidQuery("give one of `all`, `items` and `criteria`", where)
+    if given.all is not UNSET:
+        if not given.all:
+            raise InvalidQuery("false given, true is allowed", f"{where}.all")
+        return ALL
+    if not lists:
+        if given.version is not UNSET or none_is_all:
+            return ALL
+        raise InvalidQuery('give `items` or `criteria`; {"all": true} is every event', where)
+    name, items = lists[0]
+    if not items and (none_is_all or name != "items"):
+        return ALL
+    return _checked([_item_of(item, f"{where}.{name}[{index}]") for index, item in enumerate(items)], f"{where}.{name}")
+
+
+def is_in_seed_form(given: QueryIn | str) -> bool:
+    """Whether a query is written as the seed writes it: with `criteria` or `version`."""
+    return not isinstance(given, str) and (
+        given.criteria is not UNSET or given.criterias is not UNSET or given.version is not UNSET
+    )
+
+
+def condition_is_in_seed_form(given: ConditionIn | None) -> bool:
+    """Whether a condition is the seed's: by its own fields, or by its query."""
+    if given is None:
+        return False
+    match = given.fail_if_events_match or given.fail_if_events_match_camel
+    return (
+        given.query is not None
+        or given.expected_highest_sequence_number is not None
+        or given.expected_highest_sequence_number_camel is not None
+        or (match is not None and is_in_seed_form(match))
+    )
+
+
+def condition_of(
+    given: ConditionIn | None, *, is_strict: bool = False, none_is_all: bool = False
+) -> AppendCondition | None:
+    """The condition; None where nothing is asked for. Raises InvalidQuery, InvalidInput with the culprit's path."""
+    if given is None:
+        return None
+    expected, expected_camel = given.expected_highest_sequence_number, given.expected_highest_sequence_number_camel
+    expected_name = _spelling(
+        expected, expected_camel, "expected_highest_sequence_number", "expectedHighestSequenceNumber"
+    )
+    expected = expected_camel if expected is None else expected
+    match, match_camel = given.fail_if_events_match, given.fail_if_events_match_camel
+    match_name = _spelling(match, match_camel, "fail_if_events_match", "failIfEventsMatch")
+    match = match_camel if match is None else match
+    if given.query is None and expected is None:
+        if match is None:
+            raise InvalidQuery(
+                "give `failIfEventsMatch`, or `query` and `expected_highest_sequence_number`", "condition"
+            )
+        query = query_of(match, f"condition.{match_name}", none_is_all=none_is_all)
+        return AppendCondition(query, given.after or 0)
+    if match is not None or given.after is not None:
+        raise InvalidQuery(
+            "`failIfEventsMatch` and `after` do not go with `query` and `expected_highest_sequence_number`", "condition"
+        )
+    if given.query is None:
+        raise InvalidQuery("the condition needs a `query`", "condition")
+    query = query_of(given.query, "condition.query")
+    return _expecting(query, expected, f"condition.{expected_name}", is_strict)
+
+
+def _expecting(query: Query, expected: int | str | None, where: str, is_strict: bool) -> AppendCondition | None:
+    """The seed's ExpectedHighestSequenceNumber: a number that must have been reached, NONE or ANY."""
+    if expected == "ANY":
+        return None
+    if expected == "NONE" or (expected == 0 and not is_strict):
+        return AppendCondition(query)
+    lowest = 1 if is_strict else 0
+    if isinstance(expected, int) and lowest <= expected <= SEQUENCE_NUMBER_MAX:
+        return AppendCondition(query, expected, requires_match=True)
+    allowed = f'a number from {lowest} to {SEQUENCE_NUMBER_MAX}, "NONE" and "ANY" are allowed'
+    problem = f"the condition needs it: {allowed}" if expected is None else f"{show(expected)} given; {allowed}"
+    raise InvalidInput(problem, where)
+
+
+def _spelling(in_snake: object, in_camel: object, snake: str, camel: str) -> str:
+    """The name under which a field was given."""
+    if in_snake is not None and in_camel is not None:
+        raise InvalidQuery(f"`{snake}` and `{camel}` are the same", "condition")
+    return snake if in_camel is None else camel
+
+
+class _Item(NamedTuple):
+    item: QueryItem
+    where: str
+    types_where: str
+    tags_where: str
+
+
+def _item_of(given: ItemIn, where: str) -> _Item:
+    terms: CriterionProperties = given
+    inside = where
+    if given.properties is not None:
+        if given.tags is not None or _types_of(given, where)[1]:
+            raise InvalidQuery("give types and tags inside `properties` or beside it, not both", where)
+        terms, inside = given.properties, f"{where}.properties"
+    types_name, types = _types_of(terms, inside)
+    tags = [tag_text(tag, f"{inside}.tags[{index}]") for index, tag in enumerate(terms.tags or ())]
+    if given.type is not None:
+        _check_criterion(given.type, bool(types), bool(tags), where)
+    return _Item(QueryItem(tuple(types), tuple(tags)), where, f"{inside}.{types_name}", f"{inside}.tags")
+
+
+def _types_of(terms: CriterionProperties, where: str) -> tuple[str, list[str]]:
+    found = [
+        (name, types)
+        for name, types in (
+            ("types", terms.types),
+            ("event_types", terms.event_types),
+            ("eventTypes", terms.event_types_camel),
+        )
+        if types is not None
+    ]
+    if len(found) > 1:
+        raise InvalidQuery(f"`{found[0][0]}` and `{found[1][0]}` are the same", where)
+    return found[0] if found else ("types", [])
+
+
+def _check_criterion(type: str, has_types: bool, has_tags: bool, where: str) -> None:
+    if type not in _CRITERION_TYPES:
+        raise InvalidQuery(f"{show(type)} given, allowed: {', '.join(_CRITERION_TYPES)}", f"{where}.type")
+    for name, wanted, given in zip(("event types", "tags"), _CRITERION_TYPES[type], (has_types, has_tags), strict=True):
+        if wanted != given:
+            raise InvalidQuery(f"a criterion {type} {'needs' if wanted else 'has no'} {name}", where)
+
+
+def tag_text(tag: str | TagPair, where: str) -> str:
+    """A tag as text. Raises InvalidInput for a key with a colon, which as text would be another tag."""
+    if isinstance(tag, str):
+        return tag
+    if ":" in tag.key:
+        raise InvalidInput(f"a tag's key has no colon, {show(tag.key)} given", f"{where}.key")
+    return tag.key if tag.value is None else f"{tag.key}:{tag.value}"
+
+
+def _checked(items: list[_Item], where: str) -> Query:
+    """The query, checked by the core, whose paths are translated into those of the request."""
+    try:
+        return Query.of(*[each.item for each in items])
+    except InvalidQuery as error:
+        found = _ITEM_PATH.fullmatch(error.where)
+        if found is None or found["item"] is None:
+            raise InvalidQuery(error.problem, where) from None
+        item = items[int(found["item"])]
+        part = {"types": item.types_where, "tags": item.tags_where, None: item.where}[found["list"]]
+        raise InvalidQuery(error.problem, part + (found["rest"] or "")) from None

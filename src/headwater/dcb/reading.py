@@ -1,0 +1,123 @@
+"""Reads: page by page, in the form that the client accepts, each with the head that it was bounded by."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+
+import msgspec
+
+from ..core.access import Right
+from ..core.errors import InvalidInput
+from ..core.log import Selection, read_pages
+from ..core.query import Query
+from ..formats import cloudevents, jsontext
+from .events import Rendering, cloudevents_batch, json_array, ndjson
+from .exchange import Exchange
+from .host import Host, HostedLog
+from .queries import is_in_seed_form, query_of
+from .wire import HeadOut, ReadIn
+
+_read_decoder = msgspec.json.Decoder(ReadIn)
+_encoder = msgspec.json.Encoder()
+
+_NDJSON, _JSON, _CLOUDEVENTS = "application/x-ndjson", "application/json", cloudevents.BATCH
+_OFFERED = {
+    "application/x-ndjson": _NDJSON,
+    "application/ndjson": _NDJSON,
+    "application/json": _JSON,
+    cloudevents.BATCH: _CLOUDEVENTS,
+    cloudevents.STRUCTURED: _CLOUDEVENTS,
+}
+
+
+async def read(host: Host, exchange: Exchange) -> None:
+    """POST /logs/{log}/read"""
+    hosted = await host.log(exchange, Right.READ)
+    given = jsontext.decode(_read_decoder, await exchange.json_body())
+    query = query_of(given.query, "query")
+    selection = hosted.log.selection(given.from_, given.after, _is_backwards(given), given.limit, given.partition)
+    rendering = _rendering(
+        accepted_form(exchange.header(b"accept")), exchange.arguments[0], hosted, is_in_seed_form(given.query)
+    )
+    await answer_events(exchange, hosted, query, selection, rendering)
+
+
+async def head(host: Host, exchange: Exchange) -> None:
+    """GET /logs/{log}/head"""
+    hosted = await host.log(exchange, Right.READ)
+    await exchange.answer(200, _encoder.encode(HeadOut(hosted.log.head(), hosted.incarnation)))
+
+
+async def answer_events(
+    exchange: Exchange, hosted: HostedLog, query: Query, selection: Selection, rendering: Rendering
+) -> None:
+    """Answer a read: at once if it is one page, else page after page, as fast as the client takes them."""
+    headers = hosted.headers(selection.head)
+    pages = read_pages(hosted.log, query, selection)
+    first = next(pages, None)
+    if first is None:  # a limit of 0
+        await exchange.answer(200, rendering.opening + rendering.closing, rendering.media_type, headers)
+        return
+    body = rendering.opening + (rendering.page(first.events) if first.events else b"")
+    if first.is_last or (selection.limit is not None and len(first.events) >= selection.limit):
+        await exchange.answer(200, body + rendering.closing, rendering.media_type, headers)
+        return
+    has_events = bool(first.events)
+    await exchange.start(rendering.media_type, headers)
+    gone = asyncio.ensure_future(exchange.disconnected())
+    try:
+        await exchange.send(body)
+        for page in pages:
+            await asyncio.sleep(0)
+            if gone.done():
+                return
+            if page.events:
+                await exchange.send((rendering.separator if has_events else b"") + rendering.page(page.events))
+                has_events = True
+        await exchange.finish(rendering.closing)
+    finally:
+        gone.cancel()
+
+
+@functools.lru_cache(maxsize=256)
+def accepted_form(accept: bytes | None) -> str:
+    """The media type that an Accept header prefers of those offered; NDJSON where it prefers none."""
+    best, best_quality = _NDJSON, 0.0
+    for part in (accept or b"").decode("latin-1").lower().split(","):
+        media_range, *parameters = [piece.strip() for piece in part.split(";")]
+        quality = next((_quality(each[2:]) for each in parameters if each.startswith("q=")), 1.0)
+        if media_range in _OFFERED and quality > best_quality:
+            best, best_quality = _OFFERED[media_range], quality
+    return best
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _rendering(form: str, log: str, hosted: HostedLog, in_seed_form: bool) -> Rendering:
+    if form == _CLOUDEVENTS:
+        return cloudevents_batch(default_source(log))
+    make = json_array if form == _JSON else ndjson
+    return make(has_partitions=hosted.has_partitions, in_seed_form=in_seed_form)
+
+
+def default_source(log: str) -> str:
+    """The CloudEvents source of events that were given none."""
+    return f"/logs/{log}"
+
+
+def _is_backwards(given: ReadIn) -> bool:
+    spellings = {
+        "backwards": given.backwards,
+        "read_backwards": given.read_backwards,
+        "readBackwards": given.read_backwards_camel,
+    }
+    said = [name for name, value in spellings.items() if value is not None]
+    if len(said) > 1:
+        raise InvalidInput(f"`{said[0]}` and `{said[1]}` are the same", said[1])
+    return bool(said and spellings[said[0]])

@@ -1,0 +1,46 @@
+"""The rules that the seed specification makes for events, enforced in strict mode, and ids as the seed shows them.
+
+The expressions are the seed's own; `\\w` is ASCII in them, as in the implementation that they come from.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+
+from ..core.errors import InvalidEvent
+from ..core.event import Event
+from ..core.limits import show
+
+EVENT_ID = re.compile(r"[\w\-]{1,100}", re.ASCII)
+EVENT_TYPE = re.compile(r"[\w.:\-]{1,200}", re.ASCII)
+TAG = re.compile(r"[a-zA-Z0-9\-_]{1,50}(:[a-zA-Z0-9\-_]{1,50})?", re.ASCII)
+
+
+def check_events(events: Sequence[Event]) -> None:
+    """Raises InvalidEvent, with its path, for the first breach of a rule of the seed.
+
+    A missing id is none: the log gives one that fits. Repeated tags are none either (SHOULD NOT): the log drops them.
+    """
+    for index, event in enumerate(events):
+        if event.id and not EVENT_ID.fullmatch(event.id):
+            raise _breach(event.id, EVENT_ID, f"events[{index}].id")
+        if not EVENT_TYPE.fullmatch(event.type):
+            raise _breach(event.type, EVENT_TYPE, f"events[{index}].type")
+        if not event.tags:
+            raise InvalidEvent("strict: an event needs at least one tag", f"events[{index}].tags")
+        for number, tag in enumerate(event.tags):
+            if not TAG.fullmatch(tag):
+                raise _breach(tag, TAG, f"events[{index}].tags[{number}]")
+
+
+def shown_id(id: str, source: str) -> str:
+    """The id itself where it is an EventId of the seed, else the UUIDv5 of source and id: always the same one."""
+    if EVENT_ID.fullmatch(id):
+        return id
+    return str(uuid.uuid5(uuid.uuid5(uuid.NAMESPACE_URL, source), id))
+
+
+def _breach(given: str, expression: re.Pattern[str], where: str) -> InvalidEvent:
+    return InvalidEvent(f"strict: {show(given)} given, ^{expression.pattern}$ is allowed", where)

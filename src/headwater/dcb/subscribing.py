@@ -1,0 +1,161 @@
+"""Subscriptions as Server-Sent Events (HTML standard, 9.2): catch up, then follow.
+
+The message id is the sequence number. A block of an id without data moves an EventSource's Last-Event-ID and raises
+no event ("dispatch the event", steps 1 and 2): that is how the cursor moves over what does not match.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import aclosing, suppress
+
+import msgspec
+
+from ..core.access import Right
+from ..core.errors import InvalidInput, PositionOfOtherIncarnation, PositionTrimmed
+from ..core.limits import show
+from ..core.log import Page, Selection
+from ..core.query import Query
+from ..formats import jsontext
+from . import errors
+from .events import envelope_json
+from .exchange import Exchange, whole_number
+from .host import Host, HostedLog
+from .queries import is_in_seed_form, query_of
+from .wire import QueryIn
+
+HEARTBEAT_S = 15.0
+HEARTBEAT_S_MIN, HEARTBEAT_S_MAX = 0.1, 300.0
+CURSOR_INTERVAL_S = 1.0
+"""How often at most a cursor that only passes over events is told."""
+GOODBYE_S = 1.0
+"""How long a stopping server waits for a slow client to take the end of its stream."""
+
+_query_decoder = msgspec.json.Decoder(QueryIn)
+
+
+async def subscribe(host: Host, exchange: Exchange) -> None:
+    """GET /logs/{log}/subscribe"""
+    hosted = await host.log(exchange, Right.READ)
+    parameters = exchange.parameters("query", "from", "after", "partition", "heartbeat")
+    given = query_parameter(parameters)
+    try:
+        query = query_of(given, "")
+    except InvalidInput as error:
+        raise errors.misplaced(error, "query") from None
+    heartbeat_s = _heartbeat(parameters)
+    selection = _selection(exchange, hosted, parameters)
+    fields = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"), *hosted.headers(selection.head)]
+    await exchange.start(b"text/event-stream", fields)
+    stream = _stream(exchange, hosted, query, selection, heartbeat_s, is_in_seed_form(given))
+    if await _run(stream, exchange, host):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                await exchange.finish()
+
+
+def query_parameter(parameters: dict[str, str]) -> QueryIn | str:
+    """The query that is a query parameter: JSON, or the word `all`. Raises RequestRefused (400)."""
+    text = parameters.get("query")
+    if text is None:
+        raise errors.invalid_parameter("query", "is missing; give a query as JSON, or the word all")
+    if text == "all":
+        return text
+    try:
+        return jsontext.decode(_query_decoder, text.encode())
+    except InvalidInput as error:
+        raise errors.misplaced(error, "query") from None
+    except UnicodeEncodeError:
+        raise errors.invalid_parameter("query", "is not UTF-8") from None
+
+
+async def _run(stream: Coroutine[None, None, None], exchange: Exchange, host: Host) -> bool:
+    """Run the stream until it ends, the client goes away or the server stops; whether the client is still there."""
+    streaming = asyncio.ensure_future(stream)
+    gone = asyncio.ensure_future(exchange.disconnected())
+    stopping = asyncio.ensure_future(host.stopping.wait())
+    try:
+        await asyncio.wait((streaming, gone, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if streaming.done():
+            streaming.result()
+        return not gone.done()
+    finally:
+        for task in (streaming, gone, stopping):
+            task.cancel()
+        await asyncio.gather(streaming, gone, stopping, return_exceptions=True)
+
+
+async def _stream(
+    exchange: Exchange,
+    hosted: HostedLog,
+    query: Query,
+    selection: Selection,
+    heartbeat_s: float,
+    in_seed_form: bool,
+) -> None:
+    """Send pages until the log closes, or is trimmed beyond the cursor; each waits until the last was taken."""
+    await exchange.send(b"retry: 1000\n\n")
+    loop = asyncio.get_running_loop()
+    cursor: int | None = None
+    told_at = loop.time()
+    follow = hosted.asynchronous.follow
+    async with aclosing(follow(selection.after, query, partition=selection.partition, idle_s=heartbeat_s)) as pages:
+        async for page in pages:
+            if cursor is not None and _is_overtaken(hosted, cursor):
+                await exchange.send(b": the log was trimmed beyond this reader\n\n")
+                return
+            is_idle = page.cursor == cursor
+            cursor = page.cursor
+            if page.events or is_idle or loop.time() - told_at >= CURSOR_INTERVAL_S:
+                await exchange.send(_blocks(page, hosted.has_partitions, in_seed_form, is_idle))
+                told_at = loop.time()
+
+
+def _blocks(page: Page, has_partitions: bool, in_seed_form: bool, is_idle: bool) -> bytes:
+    blocks = [
+        b"id: %d\ndata: %b\n\n" % (event.sequence_number, envelope_json(event, has_partitions, in_seed_form))
+        for event in page.events
+    ]
+    if is_idle:
+        blocks.append(b": heartbeat\n")
+    if not page.events or page.events[-1].sequence_number < page.cursor:
+        blocks.append(b"id: %d\n\n" % page.cursor)
+    return b"".join(blocks)
+
+
+def _is_overtaken(hosted: HostedLog, cursor: int) -> bool:
+    """Whether events after the cursor may have been trimmed before they were read."""
+    try:
+        hosted.log.check_position(cursor + 1)
+    except (PositionTrimmed, PositionOfOtherIncarnation):
+        return True
+    return False
+
+
+def _selection(exchange: Exchange, hosted: HostedLog, parameters: dict[str, str]) -> Selection:
+    """Where to begin: the Last-Event-ID of a reader that comes back wins, because its URL says what it said first."""
+    partition = whole_number(parameters, "partition")
+    from_, after = whole_number(parameters, "from"), whole_number(parameters, "after")
+    last_event_id = exchange.header(b"last-event-id")
+    if last_event_id:
+        name = "Last-Event-ID"
+        from_, after = None, whole_number({name: last_event_id.decode("latin-1")}, name)
+    try:
+        return hosted.log.selection(from_, after, False, None, partition)
+    except InvalidInput as error:
+        raise errors.invalid_parameter(error.where, error.problem) from None
+
+
+def _heartbeat(parameters: dict[str, str]) -> float:
+    text = parameters.get("heartbeat")
+    if text is None:
+        return HEARTBEAT_S
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not HEARTBEAT_S_MIN <= seconds <= HEARTBEAT_S_MAX:
+        allowed = f"{HEARTBEAT_S_MIN} to {HEARTBEAT_S_MAX:g} seconds are allowed"
+        raise errors.invalid_parameter("heartbeat", f"{show(text)} given, {allowed}")
+    return seconds

@@ -1,0 +1,212 @@
+"""The JSON that this front end takes and gives, field by field, in every spelling that it accepts.
+
+Only shapes live here. What the fields mean is in `queries` (queries and conditions) and `events`; `openapi.yaml`
+documents the same shapes for people. Unknown fields are errors, so that a misspelt one never passes in silence.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+
+class TagPair(Struct, forbid_unknown_fields=True, gc=False):
+    """A tag as an object, as the first PHP implementation of the seed writes it."""
+
+    key: str
+    value: str | None = None
+
+
+class EventIn(Struct, forbid_unknown_fields=True):
+    """An event to append."""
+
+    type: str
+    data: str | None = None
+    data_base64: bytes | None = None
+    tags: list[str | TagPair] = []
+    id: str | None = None
+    source: str | None = None
+    attributes: dict[str, str] | None = None
+    group_key: str | None = None
+    envelope_base64: bytes | None = None
+    encoding: str | None = None
+
+
+class CriterionProperties(Struct, forbid_unknown_fields=True):
+    """What is inside `properties` of a criterion of the seed."""
+
+    event_types: list[str] | None = None
+    event_types_camel: list[str] | None = field(default=None, name="eventTypes")
+    types: list[str] | None = None
+    tags: list[str | TagPair] | None = None
+
+
+class ItemIn(CriterionProperties, forbid_unknown_fields=True):
+    """One alternative of a query: a criterion of the seed (`type`, `properties`), or an item of today's form."""
+
+    type: str | None = None
+    properties: CriterionProperties | None = None
+
+
+class QueryIn(Struct, forbid_unknown_fields=True):
+    """A query in the seed's form (`criteria`), in today's (`items`), or `all`.
+
+    null is not taken for a list that is not given: a query must not become every event by a slip.
+    """
+
+    all: bool | UnsetType = UNSET
+    items: list[ItemIn] | UnsetType = UNSET
+    criteria: list[ItemIn] | UnsetType = UNSET
+    criterias: list[ItemIn] | UnsetType = UNSET
+    version: str | UnsetType = UNSET
+
+
+class ConditionIn(Struct, forbid_unknown_fields=True):
+    """An append condition in the seed's form (`query`, `expected_highest_sequence_number`) or in today's."""
+
+    query: QueryIn | str | None = None
+    expected_highest_sequence_number: int | str | None = None
+    expected_highest_sequence_number_camel: int | str | None = field(default=None, name="expectedHighestSequenceNumber")
+    fail_if_events_match: QueryIn | str | None = None
+    fail_if_events_match_camel: QueryIn | str | None = field(default=None, name="failIfEventsMatch")
+    after: int | None = None
+
+
+class AppendIn(Struct, forbid_unknown_fields=True):
+    """The body of an append."""
+
+    events: list[EventIn]
+    condition: ConditionIn | None = None
+    partition: int | None = None
+    strict: bool | None = None
+
+
+class ReadIn(Struct, forbid_unknown_fields=True):
+    """The body of a read."""
+
+    query: QueryIn | str
+    from_: int | None = field(default=None, name="from")
+    after: int | None = None
+    backwards: bool | None = None
+    read_backwards: bool | None = None
+    read_backwards_camel: bool | None = field(default=None, name="readBackwards")
+    limit: int | None = None
+    partition: int | None = None
+
+
+class SettingsIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A log's settings, or a merge patch of them (RFC 7396): null stands for the default."""
+
+    partitions: int | UnsetType | None = UNSET
+    partition_by: str | UnsetType | None = UNSET
+    retention_ms: int | UnsetType | None = UNSET
+    retention_bytes: int | UnsetType | None = UNSET
+    retention_until_acknowledged: bool | UnsetType | None = UNSET
+    event_bytes_max: int | UnsetType | None = UNSET
+    id_horizon: int | UnsetType | None = UNSET
+    keeps_history: bool | UnsetType | None = UNSET
+    consumer_age_ms_max: int | UnsetType | None = UNSET
+
+
+class RegisterIn(Struct, forbid_unknown_fields=True):
+    """The body of a consumer's registration."""
+
+    after: int | None = None
+
+
+class AcknowledgeIn(Struct, forbid_unknown_fields=True):
+    """The body of an acknowledgement."""
+
+    sequence_number: int
+    epoch: int | None = None
+
+
+class ResetIn(Struct, forbid_unknown_fields=True):
+    """The body of a consumer's reset."""
+
+    after: int
+
+
+class TrimIn(Struct, forbid_unknown_fields=True):
+    """The body of a trim."""
+
+    below: int
+
+
+class SuiteEventIn(Struct):
+    """An event as the benchmark suite of dcb.events sends it; it may hold more, which is left out."""
+
+    type: str
+    tags: list[str] = []
+    data: str = ""
+
+
+class SuiteAppendIn(Struct):
+    """An append as the benchmark suite of dcb.events sends it."""
+
+    events: list[SuiteEventIn]
+    condition: ConditionIn | None = None
+
+
+class SuiteOptionsIn(Struct):
+    """Read options as the benchmark suite of dcb.events sends them."""
+
+    from_: int | None = field(default=None, name="from")
+    limit: int | None = None
+    backwards: bool = False
+
+
+class AppendOut(Struct, gc=False):
+    """The answer to an append: the seed's last appended SequenceNumber, and what else is known."""
+
+    sequence_number: int
+    first_sequence_number: int
+    was_stored: bool
+
+
+class HeadOut(Struct, gc=False):
+    """Where a log ends."""
+
+    head: int
+    incarnation: str
+
+
+class EventOut(Struct, omit_defaults=True, gc=False):
+    """An event as the seed writes it; what the seed does not know is there only when it says something."""
+
+    id: str
+    type: str
+    data: str | UnsetType
+    tags: tuple[str, ...]
+    data_base64: bytes | UnsetType = UNSET
+    source: str = ""
+    attributes: dict[str, str] | UnsetType = UNSET
+    group_key: str = ""
+    envelope_base64: bytes | UnsetType = UNSET
+    encoding: str = "data"
+
+
+class EnvelopeOut(Struct, omit_defaults=True, gc=False):
+    """The seed's EventEnvelope."""
+
+    event: EventOut
+    sequence_number: int
+    recorded_at: int
+    partition: int | UnsetType = UNSET
+
+
+class SuiteEventOut(Struct, omit_defaults=True, gc=False):
+    """A sequenced event as the benchmark suite of dcb.events expects it."""
+
+    type: str
+    tags: tuple[str, ...]
+    data: str | UnsetType
+    position: int
+    data_base64: bytes | UnsetType = UNSET
+
+
+class SuiteAppendOut(Struct, omit_defaults=True, gc=False):
+    """What the benchmark suite of dcb.events expects of an append, whether its condition held or not."""
+
+    durationInMicroseconds: int
+    appendConditionFailed: bool
+    position: int | UnsetType = UNSET

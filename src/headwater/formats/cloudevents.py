@@ -1,0 +1,225 @@
+"""CloudEvents 1.0 and the log's events, both ways.
+
+`event_from_attributes` and `attributes_from_event` are the mapping itself, for every binding: attribute names to
+canonical strings. On it stand the JSON format, its batch, and the HTTP binding's binary mode. Two extensions carry
+what CloudEvents has no word for: `tags` (joined with commas, `,` and `%` percent-encoded) and `partitionkey` (the
+group key). Going out, `sequence` is the sequence number as a decimal string.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from urllib.parse import unquote
+
+import msgspec
+
+from ..core.errors import InvalidEvent, InvalidInput
+from ..core.event import Encoding, Event, SequencedEvent
+from ..core.limits import show
+from . import jsontext
+
+STRUCTURED = "application/cloudevents+json"
+BATCH = "application/cloudevents-batch+json"
+SPECVERSION = "1.0"
+
+_NOT_EMPTY = ("id", "source", "type", "subject", "datacontenttype", "dataschema")
+_JSON_MEDIA_TYPE = re.compile(r"\s*[^/;\s]+/([^/;\s]+\+)?json\s*(;.*)?", re.IGNORECASE)
+_TIME = re.compile(
+    r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
+    r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)",
+    re.ASCII,
+)
+_Members = dict[str, msgspec.Raw]
+_object_decoder = msgspec.json.Decoder(_Members)
+_array_decoder = msgspec.json.Decoder(list[_Members])
+_value_decoder = msgspec.json.Decoder()
+_raw_decoder = msgspec.json.Decoder(msgspec.Raw)
+
+
+def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
+    """The event behind context attributes in their canonical string form, and its payload.
+
+    Raises InvalidEvent with the attribute's name where one is missing or breaks the specification. The log's own
+    limits are checked when the event is appended.
+    """
+    rest = dict(attributes)
+    version = rest.pop("specversion", "")
+    if version != SPECVERSION:
+        raise InvalidEvent(f"{show(version)} given, {SPECVERSION} is allowed", "specversion")
+    for name in ("id", "source", "type"):
+        if name not in rest:
+            raise InvalidEvent("a CloudEvent must have this attribute", name)
+    for name in _NOT_EMPTY:
+        if rest.get(name) == "":
+            raise InvalidEvent("this attribute must not be empty", name)
+    if (time := rest.get("time")) is not None and not _TIME.fullmatch(time):
+        raise InvalidEvent(f"a timestamp of RFC 3339 is expected, {show(time)} given", "time")
+    return Event(
+        id=rest.pop("id"),
+        source=rest.pop("source"),
+        type=rest.pop("type"),
+        tags=decode_tags(rest.pop("tags", "")),
+        group_key=rest.pop("partitionkey", ""),
+        attributes=rest,
+        data=data,
+    )
+
+
+def attributes_from_event(event: SequencedEvent, default_source: str) -> dict[str, str]:
+    """The context attributes of a stored event.
+
+    `default_source` (a URI reference) stands in where the producer gave no source; `time` is the producer's, or when
+    the event was recorded.
+    """
+    found = {
+        "specversion": SPECVERSION,
+        "id": event.id,
+        "source": event.source or default_source,
+        "type": event.type,
+        "time": format_time(event.recorded_at),
+        **event.attributes,
+        "sequence": str(event.sequence_number),
+    }
+    if event.tags:
+        found["tags"] = encode_tags(event.tags)
+    if event.group_key:
+        found["partitionkey"] = event.group_key
+    return found
+
+
+def encode_tags(tags: Iterable[str]) -> str:
+    """The value of the extension attribute `tags`."""
+    return ",".join([tag.replace("%", "%25").replace(",", "%2C") for tag in tags])
+
+
+def decode_tags(text: str) -> tuple[str, ...]:
+    """The tags in the extension attribute `tags`; white space after a comma does not count."""
+    return tuple([unquote(tag.lstrip()) for tag in text.split(",")]) if text else ()
+
+
+def format_time(ms: int) -> str:
+    """ms since 1970 UTC as RFC 3339."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def event_from_json(text: bytes) -> Event:
+    """The event of a structured-mode message. Raises InvalidInput, InvalidEvent with the member's path."""
+    jsontext.check_utf8(text)
+    return _event_from_members(jsontext.decode(_object_decoder, text))
+
+
+def events_from_json_batch(text: bytes) -> list[Event]:
+    """The events of a batch-mode message. Raises InvalidInput, InvalidEvent with the path (`[3].time`)."""
+    jsontext.check_utf8(text)
+    batch = jsontext.decode(_array_decoder, text)
+    events = []
+    for index, members in enumerate(batch):
+        try:
+            events.append(_event_from_members(members))
+        except InvalidInput as error:
+            raise InvalidEvent(error.problem, f"[{index}].{error.where}".removesuffix(".")) from None
+    return events
+
+
+def event_from_headers(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> Event:
+    """The event of a binary-mode HTTP message: `ce-` header fields (their names in lower case) and the payload.
+
+    Raises InvalidEvent with the attribute's name.
+    """
+    attributes = {}
+    for name, value in headers:
+        if name == b"content-type":
+            attributes["datacontenttype"] = value.decode("latin-1").strip()
+        elif name.startswith(b"ce-"):
+            attribute = name[3:].decode("latin-1")
+            attributes[attribute] = _header_value(attribute, value)
+    return event_from_attributes(attributes, body)
+
+
+def event_to_json(event: SequencedEvent, default_source: str) -> bytes:
+    """The stored event in the JSON format."""
+    members: dict[str, object] = dict(attributes_from_event(event, default_source))
+    if event.data:
+        members |= _data_members(event.data, event.attributes.get("datacontenttype"), event.encoding)
+    return msgspec.json.encode(members)
+
+
+def _event_from_members(members: _Members) -> Event:
+    payload, encoded = members.pop("data", None), members.pop("data_base64", None)
+    if payload is not None and encoded is not None:
+        raise InvalidEvent("give `data` or `data_base64`, not both", "data_base64")
+    attributes = {}
+    for name, raw in members.items():
+        value = jsontext.decode(_value_decoder, bytes(raw))
+        if value is not None:  # an attribute that is null is an attribute that is not there (JSON format, 2.2)
+            attributes[name] = _canonical(name, value)
+    if encoded is not None:
+        data = _from_base64(jsontext.decode(_value_decoder, bytes(encoded)))
+    elif payload is not None:
+        data = _from_json_value(bytes(payload), attributes.get("datacontenttype"))
+    else:
+        data = b""
+    return event_from_attributes(attributes, data)
+
+
+def _canonical(name: str, value: object) -> str:
+    """The canonical string form of an attribute (CloudEvents 1.0, 3.1 Type System)."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    raise InvalidEvent(f"a string, a whole number, true or false is expected, {show(value)} given", name)
+
+
+def _from_base64(value: object) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)  # type: ignore[arg-type]
+    except (TypeError, ValueError, binascii.Error):
+        raise InvalidEvent(f"base64 text is expected, {show(value)} given", "data_base64") from None
+
+
+def _from_json_value(text: bytes, media_type: str | None) -> bytes:
+    """The payload behind `data`: JSON as it stands, or the text in a JSON string (JSON format, 3.1)."""
+    if media_type is None or _JSON_MEDIA_TYPE.fullmatch(media_type):
+        return text
+    value = jsontext.decode(_value_decoder, text)
+    return value.encode() if isinstance(value, str) else text
+
+
+def _data_members(data: bytes, media_type: str | None, encoding: Encoding) -> dict[str, object]:
+    if encoding == Encoding.DATA:
+        if media_type is None or _JSON_MEDIA_TYPE.fullmatch(media_type):
+            if _is_json(data):
+                return {"data": msgspec.Raw(data)}
+        else:
+            try:
+                return {"data": data.decode()}
+            except UnicodeDecodeError:
+                pass  # bytes, then
+    return {"data_base64": data}
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        jsontext.check_utf8(data)
+        jsontext.decode(_raw_decoder, data)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _header_value(name: str, value: bytes) -> str:
+    """A header's value: perhaps a quoted string, then percent-decoded once (HTTP binding, 3.1.3.2)."""
+    text = value.decode("latin-1").strip()
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        text = re.sub(r"\\(.)", r"\1", text[1:-1])
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidEvent(f"{show(text)} does not percent-decode to UTF-8", name) from None

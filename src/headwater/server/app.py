@@ -1,0 +1,209 @@
+"""The server from start to end: the one place that brings the logs, the guard and the front ends together.
+
+Start: bind, answer health questions, open the logs, let requests in. Stop (SIGTERM or SIGINT): refuse what is new, let
+what runs finish, end the subscriptions, close the logs and leave. A second signal ends the process at once;
+what was acknowledged is on disk even so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from .. import __version__, dcb
+from ..core.errors import InvalidSettings, StorageCorrupted
+from ..core.settings import LogSettings
+from ..core.store import LogStore
+from .accounts import AccountDirectory
+from .config import Config, InvalidConfiguration
+from .gate import Application, Gate, Receive, Scope, Send, State
+from .health import HEALTH_PATHS, METRICS, Health, Metrics
+from .http_server import HttpServer
+from .listening import is_loopback, listen, tls_context, url
+from .log_lines import fields
+from .metrics import ServerCollector
+from .request_meter import RequestMeter
+from .security import AccountGuard
+
+logger = logging.getLogger("headwater.server")
+
+STREAMS_END_S = 2.0
+"""How long subscriptions get to say goodbye."""
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread may hold the interpreter while another wants it: the event loop shares it with the committer."""
+GC_THRESHOLDS = (50_000, 20, 100)
+
+
+def serve(config: Config, announce: Callable[[str], None]) -> None:
+    """Serve until a signal says stop. `announce` gets one line for each address when the server is ready.
+
+    Raises InvalidConfiguration, CannotListen, StorageUnavailable, StorageCorrupted.
+    """
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(Server(config, announce).run())
+
+
+def open_store(config: Config) -> LogStore:
+    """The logs where the configuration keeps them. Raises StorageUnavailable, StorageCorrupted."""
+    if config.storage == "memory":
+        from ..storage.memory import MemoryStore
+
+        return MemoryStore()
+    from ..storage import Engine
+
+    limits = config.limits
+    return Engine(config.data, reserve_bytes=limits.disk_reserve_bytes, waiting_bytes_max=limits.waiting_bytes_max)
+
+
+def create_logs(store: LogStore, logs: Mapping[str, Mapping[str, object]]) -> None:
+    """Create the logs that are not there, and impose the given settings on those that are; others stay as they are.
+
+    A damaged log is told, and does not keep the server from serving the others.
+    Raises InvalidConfiguration where a setting was fixed at creation.
+    """
+    present = set(store.names())
+    for name, given in logs.items():
+        try:
+            if name not in present:
+                store.create(name, LogSettings(**given))  # type: ignore[arg-type]  # checked when they were read
+            elif given:
+                _impose(store, name, given)
+        except StorageCorrupted as error:
+            logger.error("log is damaged", extra=fields(log=name, problem=error))
+
+
+def _impose(store: LogStore, name: str, given: Mapping[str, object]) -> None:
+    settings = store.open(name).settings
+    wanted = replace(settings, **given)  # type: ignore[arg-type]
+    try:
+        if wanted != settings:
+            store.change(name, wanted)
+    except InvalidSettings as error:
+        raise InvalidConfiguration(error.problem, f"logs.{name}.{error.where}") from None
+
+
+class Server:
+    """One run of the server."""
+
+    def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
+        self._config, self._announce = config, announce
+        self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter())
+
+    async def run(self) -> None:
+        """Start, wait for a signal, stop. Raises as `serve`."""
+        config = self._config
+        stop = _on_signals()
+        tls = tls_context(config.tls)
+        sockets = listen(config.host, config.http.port, "--http-port")
+        lines = [f"headwater: listening on {url('https' if tls else 'http', its)} (dcb)" for its in sockets]
+        async with AsyncExitStack() as ending:
+            http = HttpServer(self._gate, sockets, config.http, tls)
+            await http.start()
+            ending.push_async_callback(http.stop)
+            store = await asyncio.to_thread(open_store, config)
+            ending.push_async_callback(asyncio.to_thread, store.close)
+            data = self._open(store, has_tls=tls is not None)
+            ending.callback(data.close)
+            _tune_interpreter()
+            for line in lines:
+                self._announce(line)
+            logger.info("started", extra=fields(version=__version__, data=config.data, logs=len(store.names())))
+            await stop.wait()
+            await self._drain(http, data)
+        logger.info("stopped")
+
+    def unready(self) -> str | None:
+        """Why the server should get no work at the moment, or None."""
+        if self._gate.state is not State.OPEN:
+            return f"the server is {self._gate.state}"
+        free, reserve = self._free_bytes(), self._config.limits.disk_reserve_bytes
+        if free is not None and free < reserve:
+            return f"the disk is full: {free} bytes are free, {reserve} are kept in reserve"
+        return None
+
+    def _open(self, store: LogStore, *, has_tls: bool) -> dcb.Application:
+        """Let requests in, once the configured logs are there and it is settled who may do what."""
+        create_logs(store, self._config.logs)
+        guard = self._guard(store, has_tls=has_tls)
+        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes)
+        data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
+        self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector)}, data))
+        return data
+
+    async def _drain(self, http: HttpServer, data: dcb.Application) -> None:
+        """Refuse what is new, end subscriptions, and let what runs finish."""
+        logger.info("stopping", extra=fields(requests=self._gate.requests, streams=self._gate.streams))
+        self._gate.stop()
+        http.refuse_connections()
+        data.stop()
+        if not await self._gate.requests_finished(self._config.limits.stop_ms / 1000):
+            logger.warning("requests cut off", extra=fields(requests=self._gate.requests))
+        await self._gate.streams_finished(STREAMS_END_S)
+        await http.stop()
+
+    def _guard(self, store: LogStore, *, has_tls: bool) -> AccountGuard:
+        config = self._config
+        directory = AccountDirectory(config.users.values(), store.state)
+        is_private = is_loopback(config.host)
+        has_users = bool(directory.current().by_name)
+        if not (is_private or config.insecure or has_users):
+            raise InvalidConfiguration(
+                f"{config.host} can be reached from other machines, and no user is configured, so that everything "
+                f"would be allowed to everybody; add a user (headwater user add NAME --grant all:*), listen on "
+                f"127.0.0.1, or accept it with --insecure",
+                "host",
+            )
+        if has_users and not is_private and not has_tls:
+            logger.warning("passwords travel in the clear: set tls.certificate and tls.key")
+        return AccountGuard(directory, allows_anybody=is_private or config.insecure)
+
+    def _free_bytes(self) -> int | None:
+        return None if self._config.storage == "memory" else shutil.disk_usage(self._config.data).free
+
+
+def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:
+    """An ASGI application that sends a request to the room of the first segment of its path.
+
+    What belongs to no room goes to `otherwise`, but for WebSockets, which are refused.
+    """
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        room = scope["path"][1:].partition("/")[0]
+        if room not in rooms and scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": "no WebSocket is served here"})
+        else:
+            await rooms.get(room, otherwise)(scope, receive, send)
+
+    return dispatch
+
+
+def _on_signals() -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; the second one has its usual effect, at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop_once() -> None:
+        stop.set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_once)
+    return stop
+
+
+def _tune_interpreter() -> None:
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)

@@ -1,0 +1,135 @@
+"""The command `headwater`: finds its subcommands, turns errors into one line and an exit code. Only it exits.
+
+Exit codes: 0 done; 1 refused or failed; 2 wrong usage or configuration; 3 the server cannot be reached; 4 the storage
+cannot be opened or the disk is full; 5 the storage is damaged; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import click
+
+from .. import __version__
+from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnavailable
+from .config import InvalidConfiguration
+
+DONE, REFUSED, USAGE, UNREACHABLE, UNAVAILABLE, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+
+class Entry(NamedTuple):
+    """Where a command lives, and its line in `headwater --help`: so that one command is imported, not all."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS: Mapping[str, Mapping[str, Entry]] = {
+    "Events (on a server)": {
+        "append": Entry("events", "append", "Append events to a log."),
+        "read": Entry("events", "read", "Read the events of a log."),
+        "tail": Entry("events", "tail", "Show the newest events, and follow."),
+        "query": Entry("events", "query", "Count what matches: how many, of which types, since when."),
+        "import": Entry("importing", "import_", "Load a file of events into a log."),
+        "export": Entry("exporting", "export", "Write the events of a log into a file."),
+    },
+    "Logs (on a server)": {
+        "logs": Entry("logs", "logs", "List, create, change, trim and delete logs."),
+        "consumers": Entry("logs", "consumers", "List and move the registered consumers of a log."),
+        "bench": Entry("bench", "bench", "Put load on a log, and measure."),
+    },
+    "Server": {
+        "serve": Entry("serve", "serve", "Run the server."),
+        "config": Entry("config", "config", "Show the effective configuration."),
+        "user": Entry("users", "user", "Add, list and remove users."),
+    },
+    "Data directory": {
+        "check": Entry("storage", "check", "Verify a data directory, or a backup, on which no server runs."),
+        "backup": Entry("storage", "backup", "Copy a data directory to TARGET, whether a server runs on it or not."),
+        "restore": Entry("storage", "restore", "Make the data directory DIR from a BACKUP."),
+    },
+}
+"""All commands, by the section of the help that shows them."""
+
+
+class CommandGroup(click.Group):
+    """The commands of COMMANDS, each imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """See click.Group."""
+        return [name for section in COMMANDS.values() for name in section]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """See click.Group."""
+        for section in COMMANDS.values():
+            if entry := section.get(cmd_name):
+                module = importlib.import_module(f".commands.{entry.module}", __package__)
+                command: click.Command = getattr(module, entry.attribute)
+                return command
+        return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click.Group."""
+        for title, section in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, entry.summary) for name, entry in section.items()])
+
+
+@click.command(
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Examples: `headwater serve` starts a server on this machine; `headwater COMMAND --help` shows more.",
+)
+@click.version_option(__version__, prog_name="headwater")
+def headwater() -> None:
+    """One durable event log that several protocols speak."""
+
+
+def main() -> None:
+    """The entry point of the program `headwater`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; answers its exit code, and tells what went wrong in one line on stderr."""
+    try:
+        code = headwater.main(list(arguments), prog_name="headwater", standalone_mode=False)
+        return code if isinstance(code, int) else DONE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("headwater: interrupted", err=True)
+        return INTERRUPTED
+    except EventLogError as error:
+        click.echo(f"headwater: {error}", err=True)
+        return exit_code(error)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"headwater: {where}{error.strerror or error}", err=True)
+        return REFUSED
+
+
+def exit_code(error: EventLogError) -> int:
+    """The exit code of an error."""
+    from ..client.problems import ServerUnreachable  # not at the top: `headwater serve` needs no client
+
+    if isinstance(error, InvalidConfiguration):
+        return USAGE
+    if isinstance(error, StorageUnavailable | DiskFull):
+        return UNAVAILABLE
+    if isinstance(error, ServerUnreachable):
+        return UNREACHABLE
+    return DAMAGED if isinstance(error, StorageCorrupted) else REFUSED
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""`headwater serve`: run the server in the foreground until a signal ends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..log_lines import configure_logging
+from .options import config_option, load_config, setting_options
+
+
+@click.command(epilog="Example: headwater serve --data /var/lib/headwater --log orders:4 --log audit")
+@config_option
+@click.option(
+    "--log",
+    "logs",
+    multiple=True,
+    metavar="NAME[:PARTITIONS]",
+    help="A log to create where it is missing; may be repeated.  [default: default]",
+)
+@setting_options()
+def serve(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
+    """Run the server.
+
+    Without any option: on 127.0.0.1 port 8080, data in ./headwater-data, with one log named "default". It prints one
+    line for each address on which it listens, when it is ready, and tells on stderr what happens. SIGTERM or Ctrl-C
+    stops it in order; a second one at once.
+    """
+    config = load_config(file, flags, logs)
+    configure_logging(config.log_level)
+    from .. import app  # not at the top: `headwater serve --help` needs none of what it imports
+
+    app.serve(config, click.echo)

@@ -1,0 +1,134 @@
+"""`headwater check`, `backup`, `restore`: what is done to a data directory as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..values import BYTE_UNITS
+from .options import config_option, load_config, setting_options
+
+if TYPE_CHECKING:
+    from ...storage import BackupReport
+
+DAMAGED = 5
+"""The exit code of a check that found something; see `server.cli`."""
+Progress = Callable[[str, int, int], None]
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
+directory = click.Path(path_type=Path)
+
+
+@click.command(epilog="Example: headwater check --data /var/lib/headwater --json")
+@click.option(
+    "--accept-loss", "lost", metavar="LOG", help="Give up the damaged events of LOG, for ever, so that it opens again."
+)
+@json_option
+@config_option
+@setting_options("data")
+def check(lost: str | None, as_json: bool, file: Path | None, **flags: object) -> None:
+    """Verify a data directory, or a backup, on which no server runs.
+
+    Reads everything: the checksum of every frame, the order of the numbers, and the index against the log. Changes
+    nothing, unless a loss is accepted. Exits with 0 if everything is sound, with 5 if not.
+    """
+    from ...storage import accept_loss, check_directory
+
+    config = load_config(file, flags)
+    if lost is not None:
+        for first, last in accept_loss(config.data, lost):
+            click.echo(f"{lost}: events {first} to {last} are given up", err=True)
+    with _progress("checking") as progress:
+        report = check_directory(config.data, progress)
+    if as_json:
+        click.echo(json.dumps({"is_sound": report.is_sound, **asdict(report)}, indent=2))
+    else:
+        for log in report.logs:
+            state = "sound" if not log.problems else f"{len(log.problems)} problems"
+            extent = f"{log.events} events, {log.frames} frames, {log.segments} segments, {_size(log.bytes)}"
+            click.echo(f"{log.name}: {state} ({extent})")
+            for finding in (*log.problems, *log.notes):
+                click.echo(f"  {finding}")
+        click.echo(f"{config.data} is {'sound' if report.is_sound else 'damaged'}")
+    if not report.is_sound:
+        click.get_current_context().exit(DAMAGED)
+
+
+@click.command(epilog="Example: headwater backup /mnt/backup/2026-01-31 --data /var/lib/headwater")
+@click.argument("target", type=directory)
+@json_option
+@config_option
+@setting_options("data")
+def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> None:
+    """Copy a data directory to TARGET, whether a server runs on it or not.
+
+    TARGET must not exist, or be empty. The copy holds every event that was acknowledged before the command began.
+    """
+    from ...storage import backup as copy
+
+    config = load_config(file, flags)
+    with _progress("copying") as progress:
+        report = copy(config.data, target, progress)
+    _tell(as_json, f"{config.data} is backed up in {target}", report)
+
+
+@click.command(epilog="Example: headwater restore /mnt/backup/2026-01-31 /var/lib/headwater")
+@click.argument("source", metavar="BACKUP", type=directory)
+@click.argument("target", metavar="DIR", type=directory)
+@json_option
+def restore(source: Path, target: Path, as_json: bool) -> None:
+    """Make the data directory DIR from a BACKUP.
+
+    DIR must not exist, or be empty. Each restored log is a new incarnation: its events keep their numbers, and new ones
+    go on above any number that was ever issued.
+    """
+    from ...storage import restore as copy
+
+    with _progress("copying") as progress:
+        report = copy(source, target, progress)
+    _tell(as_json, f"{target} is restored from {source}", report)
+
+
+def _tell(as_json: bool, sentence: str, report: BackupReport) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+    else:
+        click.echo(f"{sentence}: {len(report.logs)} logs, {report.files} files, {_size(report.bytes)}")
+
+
+@contextlib.contextmanager
+def _progress(verb: str) -> Iterator[Progress | None]:
+    """A progress bar on stderr where that is a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(verb, total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            bar.update(task, description=f"{verb} {what}", completed=done, total=total)
+
+        yield show
+
+
+def _size(count: int) -> str:
+    for unit in ("GiB", "MiB", "KiB"):
+        if count >= BYTE_UNITS[unit]:
+            return f"{count / BYTE_UNITS[unit]:.1f} {unit}"
+    return f"{count} B"

@@ -1,0 +1,145 @@
+"""Every setting of the server: its name, default, how it is read, and what it is for. Nothing here is read or opened.
+
+One rule gives each setting its three names: `http.port` in `headwater.toml` is `HEADWATER_HTTP_PORT` in the
+environment and `--http-port` on the command line; `server.sources` reads all three. A room that needs settings
+declares a section of its own, as `Http` is, and adds it to `Config`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+from ..core.errors import InvalidInput
+from ..core.limits import APPEND_BYTES_MAX
+from ..core.settings import LogSettings
+from .accounts import Account
+from .values import Reader, boolean, byte_count, duration_ms, one_of, path, text, texts, whole_number
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+DEFAULT_LOG = "default"
+"""The log that is there where none is configured."""
+
+
+class InvalidConfiguration(InvalidInput):
+    """A setting is unknown, malformed or out of its range; `where` is the file and key, the variable, or the flag."""
+
+
+class Described(NamedTuple):
+    """What a field of a section is annotated with: its reader and one line of documentation."""
+
+    read: Reader[Any]
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """What all front ends over HTTP share."""
+
+    port: Annotated[int, Described(whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")] = 8080
+    body_bytes_max: Annotated[
+        int, Described(byte_count(KIB, GIB), "largest request body; a larger one is answered 413")
+    ] = APPEND_BYTES_MAX + 32 * MIB
+    trusted_proxies: Annotated[
+        tuple[str, ...],
+        Described(texts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """TLS of every listening port; both or none."""
+
+    certificate: Annotated[
+        Path | None, Described(path, "file with the certificate chain (PEM); with the key, turns TLS on")
+    ] = None
+    key: Annotated[Path | None, Described(path, "file with the private key (PEM)")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the server takes on at once, and when it stops taking."""
+
+    waiting_bytes_max: Annotated[
+        int, Described(byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503")
+    ] = 64 * MIB
+    disk_reserve_bytes: Annotated[
+        int, Described(byte_count(0, 2**60), "free disk space below which appends are refused")
+    ] = 256 * MIB
+    stop_ms: Annotated[
+        int, Described(duration_ms(0, 600_000), "how long running requests may take to finish when the server stops")
+    ] = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The effective configuration. `server.sources.load` makes it."""
+
+    data: Annotated[Path, Described(path, "data directory; made where it is missing")] = Path("headwater-data")
+    storage: Annotated[
+        str, Described(one_of("disk", "memory"), "where logs are kept; memory keeps nothing over a restart")
+    ] = "disk"
+    host: Annotated[str, Described(text, "name or address to listen on, for every port")] = "127.0.0.1"
+    insecure: Annotated[
+        bool, Described(boolean, "allow everything to everybody on an address that is not loopback")
+    ] = False
+    log_level: Annotated[str, Described(one_of("debug", "info", "warning", "error"), "what is told on stderr")] = "info"
+    http: Http = field(default_factory=Http)
+    tls: Tls = field(default_factory=Tls)
+    limits: Limits = field(default_factory=Limits)
+    logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})
+    """Logs to create at start: fields of LogSettings, only those that were given."""
+    users: Mapping[str, Account] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where each setting comes from, by key; one that is missing here has its default."""
+
+
+class Setting(NamedTuple):
+    """One setting of the table `SETTINGS`."""
+
+    key: str
+    """As in the file: `http.port`."""
+    read: Reader[Any]
+    default: Any
+    summary: str
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return f"HEADWATER_{self.key.replace('.', '_').upper()}"
+
+    @property
+    def flag(self) -> str:
+        """Its command line flag."""
+        return f"--{self.key.replace('.', '-').replace('_', '-')}"
+
+
+def _settings(section: type, prefix: str = "") -> Iterator[Setting]:
+    types = get_type_hints(section, include_extras=True)
+    for its in fields(section):
+        if is_dataclass(inner := types[its.name]):
+            assert isinstance(inner, type)
+            yield from _settings(inner, f"{prefix}{its.name}.")
+        for described in getattr(inner, "__metadata__", ()):
+            yield Setting(f"{prefix}{its.name}", described.read, its.default, described.summary)
+
+
+SETTINGS: Mapping[str, Setting] = {its.key: its for its in _settings(Config)}
+"""Every setting but logs and users, by key."""
+
+_EVER = 10**18
+LOG_READERS: Mapping[str, Reader[object]] = {
+    "partitions": whole_number(1, _EVER),
+    "partition_by": lambda value: value,
+    "retention_ms": duration_ms(1, _EVER),
+    "retention_bytes": byte_count(1, _EVER),
+    "retention_until_acknowledged": boolean,
+    "event_bytes_max": byte_count(1, _EVER),
+    "id_horizon": whole_number(1, _EVER),
+    "keeps_history": boolean,
+    "consumer_age_ms_max": duration_ms(1, _EVER),
+}
+"""How the settings of one log are read; `LogSettings` itself checks their ranges."""
+assert LOG_READERS.keys() == {its.name for its in fields(LogSettings)}

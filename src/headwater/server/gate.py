@@ -1,0 +1,143 @@
+"""What every HTTP request passes on its way in: it is counted, measured, and refused while the server starts or stops.
+
+The gate tells requests that run (they finish before the logs close) from streams (subscriptions and WebSockets, which
+end because the logs close). Questions about the server's health pass at any time, uncounted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Container, MutableMapping
+from enum import StrEnum
+from typing import Any
+
+from .request_meter import RequestMeter
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+UNMATCHED = "unmatched"
+
+
+class State(StrEnum):
+    """Where a server stands. It goes through them in this order, once."""
+
+    STARTING = "starting"
+    OPEN = "open"
+    STOPPING = "stopping"
+
+
+class Gate:
+    """An ASGI application around the front ends."""
+
+    def __init__(self, health: Application, health_paths: Container[str], meter: RequestMeter) -> None:
+        self._health, self._health_paths, self.meter = health, health_paths, meter
+        self._front_ends: Application = health
+        self.state = State.STARTING
+        self.requests = 0
+        """Requests that run, streams not counted."""
+        self.streams = 0
+        self._left = asyncio.Event()
+        """Set when something that ran has ended."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request or WebSocket."""
+        if scope["path"] in self._health_paths:
+            await self._health(scope, receive, send)
+            return
+        if self.state is not State.OPEN:
+            await _refuse(scope, send, self.state)
+            return
+        passage = _Passage(self, send, is_stream=scope["type"] == "websocket")
+        try:
+            await self._front_ends(scope, receive, passage.send)
+        finally:
+            passage.end(scope)
+            self._left.set()
+
+    def open(self, front_ends: Application) -> None:
+        """From now on requests go to the front ends."""
+        assert self.state is State.STARTING
+        self._front_ends, self.state = front_ends, State.OPEN
+
+    def stop(self) -> None:
+        """From now on requests are refused; those that run go on."""
+        self.state = State.STOPPING
+
+    async def requests_finished(self, timeout_s: float) -> bool:
+        """Wait until no request runs; False if some still do after that time."""
+        return await self._wait_until(lambda: not self.requests, timeout_s)
+
+    async def streams_finished(self, timeout_s: float) -> bool:
+        """Wait until no stream runs; False if some still do after that time."""
+        return await self._wait_until(lambda: not self.streams, timeout_s)
+
+    async def _wait_until(self, is_over: Callable[[], bool], timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not is_over():
+                    self._left.clear()
+                    await self._left.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class _Passage:
+    """One request on its way through the gate."""
+
+    __slots__ = ("_gate", "_is_stream", "_send", "_started", "_status")
+
+    def __init__(self, gate: Gate, send: Send, *, is_stream: bool) -> None:
+        self._gate, self._send, self._is_stream = gate, send, is_stream
+        self._status = 500  # what uvicorn answers if the application never does
+        self._started = time.perf_counter()
+        if is_stream:
+            gate.streams += 1
+        else:
+            gate.requests += 1
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            for name, value in message.get("headers", ()):
+                if name == b"content-type" and value.startswith(b"text/event-stream"):
+                    self._gate.requests -= 1
+                    self._gate.streams += 1
+                    self._is_stream = True
+        elif message["type"] == "websocket.accept":
+            self._status = 101
+        await self._send(message)
+
+    def end(self, scope: Scope) -> None:
+        route = scope.get("route")
+        template = route if isinstance(route, str) else getattr(route, "path", UNMATCHED)
+        method = scope.get("method", "WEBSOCKET")
+        if self._is_stream:
+            self._gate.streams -= 1
+            self._gate.meter.count(method, template, self._status)
+        else:
+            self._gate.requests -= 1
+            self._gate.meter.measure(method, template, self._status, time.perf_counter() - self._started)
+
+
+async def _refuse(scope: Scope, send: Send, state: State) -> None:
+    detail = f"the server is {state}; try again in a few seconds"
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1012, "reason": detail})
+        return
+    problem = {"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": detail}
+    body = json.dumps(problem).encode()
+    headers = [
+        (b"content-type", b"application/problem+json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"retry-after", b"5"),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

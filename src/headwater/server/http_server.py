@@ -1,0 +1,79 @@
+"""uvicorn, run by us: on sockets that are bound already, without its signal handlers, its exits and its log lines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+
+import uvicorn
+
+from .config import Http
+from .gate import Application
+
+KEEP_ALIVE_S = 75
+"""Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
+LAST_ANSWERS_S = 2
+"""What answers still get when everything behind them has ended."""
+
+
+class HttpServer:
+    """One ASGI application on some bound sockets, from `start` to `stop`."""
+
+    def __init__(
+        self, application: Application, sockets: Sequence[socket.socket], http: Http, tls: ssl.SSLContext | None
+    ) -> None:
+        self._sockets = list(sockets)
+        self._server = _Server(
+            uvicorn.Config(
+                application,
+                http="httptools",
+                ws="websockets-sansio",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=bool(http.trusted_proxies),
+                forwarded_allow_ips=list(http.trusted_proxies),
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=LAST_ANSWERS_S,
+                ssl_context_factory=(lambda *_: tls) if tls else None,
+            )
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Accept connections."""
+        self._task = asyncio.create_task(self._server.serve(sockets=self._sockets))
+        is_up = asyncio.create_task(self._server.is_up.wait())
+        await asyncio.wait((self._task, is_up), return_when=asyncio.FIRST_COMPLETED)
+        is_up.cancel()
+        if self._task.done():
+            self._task.result()
+
+    def refuse_connections(self) -> None:
+        """Accept no more connections; those that are open stay."""
+        for listener in self._server.servers:
+            listener.close()
+
+    async def stop(self) -> None:
+        """Close what is idle, give answers under way a moment, and end. May be called again."""
+        assert self._task is not None
+        self._server.should_exit = True
+        await self._task
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_up.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

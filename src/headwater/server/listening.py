@@ -1,0 +1,94 @@
+"""Sockets to listen on, what they are worth (loopback or not), and TLS."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import ssl
+from collections.abc import Iterable
+
+from ..core.errors import EventLogError
+from .config import InvalidConfiguration, Tls
+
+BACKLOG = 2048
+
+
+class CannotListen(EventLogError):
+    """An address cannot be listened on; the message says why and what to do."""
+
+
+def addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
+    """The addresses that a host name stands for. Raises CannotListen."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else str(error)
+        raise CannotListen(f"host {host!r} is no address of this machine: {problem}") from None
+    return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine itself can reach the host. Raises CannotListen."""
+    return all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for _, address in addresses(host))
+
+
+def listen(host: str, port: int, flag: str) -> list[socket.socket]:
+    """Bound sockets, one for each address of the host, all on one port; `flag` is what sets that port.
+
+    They accept nothing before their server starts. Raises CannotListen.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in addresses(host):
+            sockets.append(_bound(family, address, sockets[0].getsockname()[1] if sockets else port, flag))
+    except CannotListen:
+        close_all(sockets)
+        raise
+    return sockets
+
+
+def close_all(sockets: Iterable[socket.socket]) -> None:
+    """Close them."""
+    for its in sockets:
+        its.close()
+
+
+def url(scheme: str, bound: socket.socket) -> str:
+    """The address of a bound socket: `http://127.0.0.1:8080`."""
+    host, port = bound.getsockname()[:2]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext | None:
+    """The server's TLS, at least 1.2, or None where no certificate is set. Raises InvalidConfiguration."""
+    if tls.certificate is None or tls.key is None:
+        return None
+    for name, path in (("tls.certificate", tls.certificate), ("tls.key", tls.key)):
+        if not os.access(path, os.R_OK):
+            raise InvalidConfiguration(f"{path} is not there, or not readable", name)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or error.strerror
+        problem = f"{tls.certificate} and {tls.key} are not a certificate and its key in PEM ({reason})"
+        raise InvalidConfiguration(problem, "tls.certificate") from None
+    return context
+
+
+def _bound(family: socket.AddressFamily, address: str, port: int, flag: str) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((address, port))
+        bound.listen(BACKLOG)
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        remedy = f"choose another with {flag} (0 takes any free one)"
+        raise CannotListen(f"cannot listen on {address} port {port}: {error.strerror}; {remedy}") from None
+    return bound

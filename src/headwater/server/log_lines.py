@@ -1,0 +1,54 @@
+"""What the server tells on stderr: one line per happening, as `key=value` pairs that people and programs can read.
+
+A caller logs a constant message and gives the rest as fields: `logger.warning("login refused", extra=fields(user=u))`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Mapping
+from typing import TextIO
+
+_BARE = re.compile(r"[^\s\"=]+")
+
+
+def fields(**values: object) -> dict[str, Mapping[str, object]]:
+    """The `extra` of a logging call: the fields of the line."""
+    return {"fields": values}
+
+
+class LineFormatter(logging.Formatter):
+    """`time=2026-01-31T12:00:00.000Z level=warning logger=headwater.server message="login refused" user=bob`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        pairs: dict[str, object] = {
+            "time": f"{stamp}.{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            pairs["traceback"] = self.formatException(record.exc_info)
+        return " ".join(f"{key}={_quoted(str(value))}" for key, value in pairs.items())
+
+
+def configure_logging(level: str, stream: TextIO | None = None) -> None:
+    """Send everything from that level on to `stream` (stderr), and from libraries only warnings."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(LineFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("headwater").setLevel(level.upper())
+
+
+def _quoted(text: str) -> str:
+    """As it is where that is unambiguous, else as a JSON string: a line break or quote in a name forges no line."""
+    return text if _BARE.fullmatch(text) and text.isprintable() else json.dumps(text)

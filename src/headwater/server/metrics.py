@@ -1,0 +1,167 @@
+"""`/metrics`: what the open logs, the guard and the gate count, in the text format of Prometheus.
+
+Nothing is kept here: each scrape reads the counters where they stand. The names are documented, one by one, in
+docs/reference/metrics.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from .. import __version__
+from ..core.consumer import Consumer
+from ..core.errors import Closed, LogNotFound
+from ..core.log import LocalLog, LogInfo, LogStatistics
+from ..core.query import ALL
+from ..core.store import LogStore
+from .gate import Gate, State
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class _LogSample:
+    """One open log at the moment of the scrape."""
+
+    info: LogInfo
+    statistics: LogStatistics
+    lags: list[tuple[Consumer, int, float]]
+    """Each consumer with the numbers that it lags behind the head, and the age of its next event in seconds."""
+
+
+LogValue = Callable[[_LogSample], float]
+LOG_COUNTERS: tuple[tuple[str, str, LogValue], ...] = (
+    ("appends", "Appends that were answered with success.", lambda its: its.statistics.appends),
+    ("events_appended", "Events that were appended.", lambda its: its.statistics.events_appended),
+    ("bytes_appended", "Bytes of the events that were appended.", lambda its: its.statistics.bytes_appended),
+    ("commits", "Group commits, each under one fsync.", lambda its: its.statistics.commits),
+    ("fsync_seconds", "Time spent in write and fsync.", lambda its: its.statistics.fsync_seconds),
+    ("conditions_failed", "Appends whose condition failed.", lambda its: its.statistics.conditions_failed),
+    ("duplicates", "Appends refused because of an id that exists.", lambda its: its.statistics.duplicates),
+    ("appends_refused", "Appends refused: overload, full disk.", lambda its: its.statistics.refused),
+    ("events_read", "Events that were read.", lambda its: its.statistics.events_read),
+    ("clock_steps", "How often the wall clock went back.", lambda its: its.statistics.clock_steps),
+)
+LOG_GAUGES: tuple[tuple[str, str, LogValue], ...] = (
+    ("head", "Number of the last durable event.", lambda its: its.info.head),
+    ("first_retained", "Number from which events can be read.", lambda its: its.info.first_retained),
+    ("events", "Retained events.", lambda its: its.info.events),
+    ("bytes", "Bytes that the log takes on its storage.", lambda its: its.info.bytes),
+    ("segments", "Segments of the log.", lambda its: its.statistics.segments),
+    ("fsync_seconds_max", "Longest write and fsync so far.", lambda its: its.statistics.fsync_seconds_max),
+    ("queued_requests", "Appends that wait to be written.", lambda its: its.statistics.queued_requests),
+    ("queued_bytes", "Bytes of the appends that wait.", lambda its: its.statistics.queued_bytes),
+)
+
+
+class ServerCollector(Collector):
+    """Reads everything at each scrape; may run in a thread of its own."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        gate: Gate,
+        refusals: Callable[[], Mapping[str, int]],
+        free_bytes: Callable[[], int | None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store, self._gate, self._refusals = store, gate, refusals
+        self._free_bytes, self._clock = free_bytes, clock
+
+    def collect(self) -> Iterator[Metric]:
+        """See Collector."""
+        yield from self._server()
+        samples = [sample for log in self._store.opened() if (sample := self._sample(log)) is not None]
+        yield from _logs(samples)
+        yield from _consumers(samples)
+        yield from self._requests()
+
+    def _server(self) -> Iterator[Metric]:
+        yield _gauge("headwater_info", "The version that runs.", ["version"], [([__version__], 1)])
+        yield _gauge(
+            "headwater_stopping", "1 while the server stops.", [], [([], int(self._gate.state is State.STOPPING))]
+        )
+        if (free := self._free_bytes()) is not None:
+            yield _gauge("headwater_disk_free_bytes", "Free space for the data directory.", [], [([], free)])
+        refusals = CounterMetricFamily(
+            "headwater_refusals", "Refused logins and accesses, by reason.", labels=["reason"]
+        )
+        for reason, count in self._refusals().items():
+            refusals.add_metric([reason], count)
+        yield refusals
+
+    def _sample(self, log: LocalLog) -> _LogSample | None:
+        try:
+            info = log.info()
+            lags = [
+                (consumer, info.head - consumer.acknowledged, self._age_s(log, consumer))
+                for consumer in log.consumers()
+            ]
+        except (Closed, LogNotFound):  # deleted since
+            return None
+        return _LogSample(info, log.statistics, lags)
+
+    def _age_s(self, log: LocalLog, consumer: Consumer) -> float:
+        page = log.read_page(ALL, consumer.acknowledged, limit=1)
+        return max(0.0, self._clock() - page.events[0].recorded_at / 1000) if page.events else 0.0
+
+    def _requests(self) -> Iterator[Metric]:
+        gate, meter = self._gate, self._gate.meter
+        yield _gauge("headwater_http_requests_running", "HTTP requests that run.", [], [([], gate.requests)])
+        yield _gauge("headwater_http_streams", "Open subscriptions and WebSockets.", [], [([], gate.streams)])
+        counts = CounterMetricFamily(
+            "headwater_http_requests", "HTTP requests that were answered.", labels=["method", "route", "status"]
+        )
+        for (method, route, status), count in list(meter.counts.items()):
+            counts.add_metric([method, route, str(status)], count)
+        yield counts
+        latencies = HistogramMetricFamily(
+            "headwater_http_request_seconds", "Time from request to end of answer.", labels=["method", "route"]
+        )
+        for (method, route), latency in list(meter.latencies.items()):
+            latencies.add_metric([method, route], list(latency.cumulated()), latency.sum_s)
+        yield latencies
+
+
+def scrape(collector: ServerCollector) -> bytes:
+    """The answer to `GET /metrics`."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return generate_latest(registry)
+
+
+def _logs(samples: list[_LogSample]) -> Iterator[Metric]:
+    for name, summary, value in LOG_COUNTERS:
+        counter = CounterMetricFamily(f"headwater_log_{name}", summary, labels=["log"])
+        for sample in samples:
+            counter.add_metric([sample.info.name], value(sample))
+        yield counter
+    for name, summary, value in LOG_GAUGES:
+        yield _gauge(f"headwater_log_{name}", summary, ["log"], [([its.info.name], value(its)) for its in samples])
+
+
+def _consumers(samples: list[_LogSample]) -> Iterator[Metric]:
+    labels = ["log", "owner", "component"]
+    lags = [
+        ([sample.info.name, consumer.owner, consumer.component], events, age_s)
+        for sample in samples
+        for consumer, events, age_s in sample.lags
+    ]
+    summary = "Numbers between the head and what the consumer acknowledged."
+    yield _gauge("headwater_consumer_lag_events", summary, labels, [(values, events) for values, events, _ in lags])
+    summary = "Age of the first event that the consumer has not acknowledged; 0 if there is none."
+    yield _gauge("headwater_consumer_lag_seconds", summary, labels, [(values, age_s) for values, _, age_s in lags])
+
+
+def _gauge(name: str, summary: str, labels: list[str], samples: Iterable[tuple[list[str], float]]) -> Metric:
+    gauge = GaugeMetricFamily(name, summary, labels=labels)
+    for values, value in samples:
+        gauge.add_metric(values, value)
+    return gauge

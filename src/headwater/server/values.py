@@ -1,0 +1,142 @@
+"""How the values of settings are read from TOML, the environment and flags, and written back as TOML.
+
+A reader takes what TOML gives (a number, a string, a list) or the string of a variable or flag, and raises ValueError
+with a message that says what was given and what is allowed. It knows nothing of where the value stands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..core.limits import show
+
+T = TypeVar("T")
+Reader = Callable[[object], T]
+
+BYTE_UNITS = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+DURATION_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_QUANTITY = re.compile(r"([0-9]+)\s*([A-Za-z]*)", re.ASCII)
+_BOOLEANS = {"true": True, "false": False}
+
+
+def whole_number(low: int, high: int) -> Reader[int]:
+    """Reads a whole number from `low` to `high`."""
+
+    def read(value: object) -> int:
+        text = value.strip() if isinstance(value, str) else ""
+        number = int(text) if text.isascii() and text.isdigit() else value
+        if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= high:
+            raise ValueError(f"{show(value)} given, a whole number from {low} to {high} is allowed")
+        return number
+
+    return read
+
+
+def byte_count(low: int, high: int) -> Reader[int]:
+    """Reads a size in bytes: a whole number, or one with a unit (`64MiB`, `10 GB`)."""
+    allowed = (
+        f"{show_bytes(low)} to {show_bytes(high)} is allowed, as a number or with a unit ({', '.join(BYTE_UNITS)})"
+    )
+    return _quantity(BYTE_UNITS, low, high, allowed)
+
+
+def duration_ms(low: int, high: int) -> Reader[int]:
+    """Reads a duration, in ms: a whole number of ms, or one with a unit (`7d`, `12h`, `30s`)."""
+    units = ", ".join(DURATION_UNITS_MS)
+    allowed = f"{show_duration(low)} to {show_duration(high)} is allowed, in ms or with a unit ({units})"
+    return _quantity(DURATION_UNITS_MS, low, high, allowed)
+
+
+def boolean(value: object) -> bool:
+    """Reads true or false."""
+    found = _BOOLEANS.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(found, bool):
+        raise ValueError(f"{show(value)} given, true or false is allowed")
+    return found
+
+
+def text(value: object) -> str:
+    """Reads a string that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{show(value)} given, a string that is not empty is allowed")
+    return value.strip()
+
+
+def path(value: object) -> Path:
+    """Reads the path of a file or directory; `~` is the home directory."""
+    return Path(text(str(value) if isinstance(value, Path) else value)).expanduser()
+
+
+def one_of(*allowed: str) -> Reader[str]:
+    """Reads one of a few words."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value.strip().lower() not in allowed:
+            raise ValueError(f"{show(value)} given, one of {', '.join(allowed)} is allowed")
+        return value.strip().lower()
+
+    return read
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """Reads a list of strings; a variable or flag separates them by commas."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
+        raise ValueError(f"{show(value)} given, a list of strings is allowed")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def show_bytes(count: int) -> str:
+    """A size with the largest binary unit that divides it: `64MiB`."""
+    binary = {unit: size for unit, size in BYTE_UNITS.items() if unit == "B" or unit.endswith("iB")}
+    return _in_largest_unit(count, binary)
+
+
+def show_duration(count_ms: int) -> str:
+    """A duration with the largest unit that divides it: `7d`."""
+    return _in_largest_unit(count_ms, DURATION_UNITS_MS)
+
+
+def toml(value: Any) -> str:
+    """The value as TOML: a string, number, boolean, or a list of those."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(toml, value))}]"
+    return json.dumps(str(value), ensure_ascii=False)  # a TOML basic string escapes as JSON does
+
+
+def _quantity(units: dict[str, int], low: int, high: int, allowed: str) -> Reader[int]:
+    def read(value: object) -> int:
+        count = value
+        if isinstance(value, str) and (match := _QUANTITY.fullmatch(value.strip())):
+            number, unit = match.groups()
+            count = int(number) * units[unit] if unit in units else int(number) if not unit else None
+        if not isinstance(count, int) or isinstance(count, bool) or not low <= count <= high:
+            raise ValueError(f"{show(value)} given, {allowed}")
+        return count
+
+    return read
+
+
+def _in_largest_unit(count: int, units: dict[str, int]) -> str:
+    unit, size = max(
+        ((u, s) for u, s in units.items() if count % s == 0 and count >= s), key=lambda x: x[1], default=("", 1)
+    )
+    return f"{count // size}{unit}"

@@ -1,0 +1,127 @@
+"""The kinds of event log that the contract is run on. A new one is a `Bench` and one line in `KINDS`.
+
+A bench holds a store with logs of one kind. Its logs are used as `EventLog`; what makes, changes and deletes logs goes
+by the bench, because the protocol of a single log has no word for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from headwater.core import EventLog, LogSettings, LogStore
+from headwater.storage.memory import MemoryStore
+
+Clock = Callable[[], int]
+
+
+class Bench(Protocol):
+    """Logs of one kind, and the store behind them."""
+
+    is_local: bool
+    """Whether the logs are `LocalLog`s, in this process."""
+    is_durable: bool
+    """Whether `reopen` brings the logs back from their storage."""
+    store: LogStore
+    """Where the logs really are."""
+
+    def __init__(self, directory: Path, clock: Clock) -> None: ...
+
+    def create(self, name: str, settings: LogSettings | None = None) -> EventLog:
+        """The log of that name, made if there is none."""
+
+    def log(self, name: str) -> EventLog:
+        """The log of that name, which is there."""
+
+    def reopen(self) -> None:
+        """Close the store in order and open it again; logs got before are not to be used any more."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class MemoryBench:
+    """The reference."""
+
+    is_local = True
+    is_durable = False
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self.store: Any = MemoryStore(clock)
+
+    def create(self, name: str, settings: LogSettings | None = None) -> EventLog:
+        return self.store.create(name, settings)
+
+    def log(self, name: str) -> EventLog:
+        return self.store.open(name)
+
+    def reopen(self) -> None:
+        raise NotImplementedError("memory forgets")
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class SegmentsBench(MemoryBench):
+    """The embedded engine: segments in a directory."""
+
+    is_durable = True
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self.directory, self._clock = directory, clock
+        self.store = self._open()
+
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = self._open()
+
+    def _open(self) -> Any:
+        from headwater.storage import Engine
+
+        return Engine(self.directory, clock=self._clock)
+
+
+class ClientBench(MemoryBench):
+    """The HTTP client against a server on loopback, over a store in memory."""
+
+    is_local = False
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        from headwater.client import connect
+
+        from .serving import Serving
+
+        super().__init__(directory, clock)
+        self._serving = Serving(self.store)
+        self._client = connect(self._serving.url)
+
+    def create(self, name: str, settings: LogSettings | None = None) -> EventLog:
+        self.store.create(name, settings)
+        return self.log(name)
+
+    def log(self, name: str) -> EventLog:
+        return self._client.log(name)
+
+    def close(self) -> None:
+        self._client.close()
+        self._serving.close()
+        super().close()
+
+
+KINDS: dict[str, tuple[type[MemoryBench], str]] = {
+    "memory": (MemoryBench, "headwater.storage.memory"),
+    "segments": (SegmentsBench, "headwater.storage.engine"),
+    "client": (ClientBench, "headwater.client.client"),
+}
+"""By name: the bench, and the module without which there is no such kind."""
+
+
+def kinds(*, durable: bool | None = None, local: bool | None = None) -> list[str]:
+    """The kinds that are there, of that sort."""
+    return [
+        name
+        for name, (bench, module) in KINDS.items()
+        if find_spec(module) is not None and durable in (None, bench.is_durable) and local in (None, bench.is_local)
+    ]

@@ -1,0 +1,79 @@
+"""Limits: each is enforced on every kind of log, with the place, what was given and what is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.core import Event, EventLog
+from headwater.core.errors import InvalidEvent
+
+from ..builders import event, refusal
+
+LABEL = "a string of at most {} characters without control characters is expected, {!r} given"
+
+REFUSED: list[tuple[str, Event, str, str]] = [
+    ("no type", event(""), "type", "a type has 1 to 200 characters, 0 given"),
+    ("long type", event("t" * 201), "type", "a type has 1 to 200 characters, 201 given"),
+    ("type with newline", event("a\nb"), "type", "a type has no control characters, '\\n' given"),
+    ("type with delete", event("a\x7f"), "type", "a type has no control characters, '\\x7f' given"),
+    ("type with C1 control", event("a\x85"), "type", "a type has no control characters, '\\x85' given"),
+    ("empty tag", event("A", ""), "tags[0]", "a tag's key fits [a-zA-Z0-9_-]{1,50}, '' given"),
+    ("tag without key", event("A", "ok", ":v"), "tags[1]", "a tag's key fits [a-zA-Z0-9_-]{1,50}, '' given"),
+    ("tag key of 51", event("A", "k" * 51), "tags[0]", f"a tag's key fits [a-zA-Z0-9_-]{{1,50}}, {'k' * 51!r} given"),
+    ("tag key with space", event("A", "a b:1"), "tags[0]", "a tag's key fits [a-zA-Z0-9_-]{1,50}, 'a b' given"),
+    ("tag key with ž", event("A", "ž:1"), "tags[0]", "a tag's key fits [a-zA-Z0-9_-]{1,50}, 'ž' given"),
+    ("tag without value", event("A", "k:"), "tags[0]", "a tag's value has 1 to 256 characters, 0 given"),
+    ("long tag value", event("A", "k:" + "v" * 257), "tags[0]", "a tag's value has 1 to 256 characters, 257 given"),
+    ("tag value with tab", event("A", "k:a\tb"), "tags[0]", "a tag's value is printable, 'a\\tb' given"),
+    ("too many tags", event("A", *(f"k:{n}" for n in range(129))), "tags", "129 tags given, at most 128 are allowed"),
+    ("id with newline", event(id="a\nb"), "id", LABEL.format(512, "a\nb")),
+    ("source with escape", event(source="\x1b"), "source", LABEL.format(2048, "\x1b")),
+    ("group key with nul", event(group_key="\0"), "group_key", LABEL.format(512, "\0")),
+    ("attribute name in capitals", event(attributes={"Subject": "x"}), "attributes",
+     "an attribute's name fits [a-z0-9]{1,64}, 'Subject' given"),
+    ("empty attribute name", event(attributes={"": "x"}), "attributes",
+     "an attribute's name fits [a-z0-9]{1,64}, '' given"),
+    ("attribute that is a field", event(attributes={"source": "x"}), "attributes",
+     "source is a field of its own, not an attribute"),
+    ("attribute with newline", event(attributes={"subject": "a\n"}), "attributes.subject", LABEL.format(4096, "a\n")),
+    ("too many attributes", event(attributes={f"a{n}": "" for n in range(65)}), "attributes",
+     "65 attributes given, at most 64 are allowed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "problem"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
+)
+def test_what_breaks_a_limit_is_refused_with_its_place(log: EventLog, given: Event, where: str, problem: str) -> None:
+    with refusal(InvalidEvent(problem, f"events[1].{where}")):
+        log.append([event("Fine"), given])
+    assert log.head() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "chars"), [("id", 512), ("source", 2048), ("group_key", 512)], ids=["id", "source", "group_key"]
+)
+def test_labels_have_a_length(log: EventLog, name: str, chars: int) -> None:
+    log.append([event(**{name: "x" * chars})])
+    with pytest.raises(InvalidEvent, match=f"at most {chars} characters") as caught:
+        log.append([event(**{name: "x" * (chars + 1)})])
+    assert caught.value.where == f"events[0].{name}"
+
+
+def test_what_just_fits_is_taken_and_comes_back(log: EventLog) -> None:
+    given = Event(
+        type="t" * 200,
+        tags=tuple(sorted(f"{'k' * 46}{number:04}:{'v' * 256}" for number in range(128))),
+        id="i" * 512,
+        source="s" * 2048,
+        attributes={f"{'a' * 60}{number:04}": "v" * 4096 for number in range(64)},
+        group_key="g" * 512,
+    )
+    log.append([given])
+    assert [each.event for each in log.read()] == [given]
+
+
+@pytest.mark.parametrize("tag", ["k", "k:v", "k:v:w", "k::", "k: v ", "_-9:é馬🐎", "k:a,b%2C", 'k:"\\', "K:k"])
+def test_tags_of_many_forms_come_back(log: EventLog, tag: str) -> None:
+    log.append([event("A", tag)])
+    assert [each.tags for each in log.read()] == [(tag,)]

@@ -1,0 +1,217 @@
+"""Limits: whatever a caller gives is taken as it should be, or refused with its place."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.core import ALL, NO_ATTRIBUTES, AppendCondition, Encoding, Event, LogSettings, Query
+from headwater.core.errors import InvalidEvent, InvalidPosition, TooLarge
+from headwater.core.limits import (
+    APPEND_BYTES_MAX,
+    METADATA_BYTES,
+    SEQUENCE_NUMBER_MAX,
+    EventColumns,
+    check_append,
+    check_tag,
+    check_type,
+    show,
+)
+from headwater.storage.memory import MemoryLog
+
+from ..builders import event, refusal
+
+SETTINGS = LogSettings()
+
+
+def columns_of(*events: Event) -> EventColumns:
+    return check_append(events, SETTINGS)
+
+
+def test_columns_hold_the_events() -> None:
+    one = event("A", "x:1", data=b"1", id="i", source="s", group_key="g", envelope=b"e", attributes={"subject": "t"})
+    two = event("B", id="j", encoding=Encoding.AMQP)
+    columns = columns_of(one, two)
+    assert columns.count == 2
+    assert list(map(Event, columns.types, columns.data, columns.tags, columns.ids, columns.sources, columns.attributes,
+                    columns.group_keys, columns.envelopes, columns.encodings)) == [one, two]  # fmt: skip
+
+
+def test_bytes_count_texts_and_payloads() -> None:
+    columns = columns_of(event("Type", "k:v", data=b"12345", id="id", source="src", attributes={"ab": "cd"}))
+    assert columns.bytes == METADATA_BYTES + len("Type" + "k:v" + "12345" + "id" + "src" + "abcd")
+
+
+def test_an_append_has_a_largest_size() -> None:
+    settings = LogSettings(event_bytes_max=APPEND_BYTES_MAX)
+    half = bytes(APPEND_BYTES_MAX // 2 - 200)
+    assert check_append([event("A", data=half), event("A", data=half)], settings).count == 2
+    with pytest.raises(TooLarge) as caught:
+        check_append([event("A", data=half), event("A", data=half + bytes(300))], settings)
+    assert (caught.value.allowed, caught.value.unit, caught.value.where) == (APPEND_BYTES_MAX, "bytes", "events")
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "problem"),
+    [
+        (Event(["a"]), "type", "a type is a string, ['a'] given"),  # type: ignore[arg-type]
+        (Event(None), "type", "a type is a string, None given"),  # type: ignore[arg-type]
+        (Event(b"a"), "type", "a type is a string, b'a' given"),  # type: ignore[arg-type]
+        (Event("a\ud800"), "type", "a type has no control characters, '\\ud800' given"),
+        (event(data="text"), "data", "bytes are expected, 'text' given"),
+        (event(data=bytearray(b"x")), "data", "bytes are expected, bytearray(b'x') given"),
+        (event(envelope=None), "envelope", "bytes are expected, None given"),
+        (Event("a", tags="room:1"), "tags", "tags are a tuple of strings, 'room:1' given"),  # type: ignore[arg-type]
+        (Event("a", tags=None), "tags", "tags are a tuple of strings, None given"),  # type: ignore[arg-type]
+        (Event("a", tags=(1, "b")), "tags[0]", "a tag is a string, 1 given"),  # type: ignore[arg-type]
+        (Event("a", tags=("b", ["c"])), "tags[1]", "a tag is a string, ['c'] given"),  # type: ignore[arg-type]
+        (event("a", "k:\ud800"), "tags[0]", "a tag's value is printable, '\\ud800' given"),
+        (event(encoding=7), "encoding", "an encoding is Encoding.DATA or Encoding.AMQP, 7 given"),
+        (event(encoding=[]), "encoding", "an encoding is Encoding.DATA or Encoding.AMQP, [] given"),
+        (event(attributes=None), "attributes", "attributes are a mapping of strings to strings, None given"),
+        (event(attributes=[("a", "b")]), "attributes",
+         "attributes are a mapping of strings to strings, [('a', 'b')] given"),
+        (event(attributes={1: "b"}), "attributes", "an attribute's name fits [a-z0-9]{1,64}, 1 given"),
+    ],
+)  # fmt: skip
+def test_what_is_of_another_kind_is_refused_with_its_place(given: Event, where: str, problem: str) -> None:
+    with refusal(InvalidEvent(problem, f"events[0].{where}")):
+        columns_of(given)
+    with refusal(InvalidEvent(problem, f"events[1].{where}")):
+        columns_of(event("Fine"), given)
+    with refusal(InvalidEvent(problem, f"events[99].{where}")):
+        columns_of(*[event("Fine")] * 99, given)
+
+
+@pytest.mark.parametrize("name", ["id", "source", "group_key"])
+@pytest.mark.parametrize("value", [None, 1, b"x", ["x"], "\ud800"])
+def test_labels_are_strings(name: str, value: Any) -> None:
+    with pytest.raises(InvalidEvent) as caught:
+        columns_of(event(**{name: "fine"}), event(**{name: value}))
+    assert caught.value.where == f"events[1].{name}"
+
+
+@pytest.mark.parametrize("given", ["text", [1], [("A", b"")], [None], [event("A"), "B"]])
+def test_what_is_no_event_is_refused(given: Any) -> None:
+    with refusal(InvalidEvent("every element must be a headwater.core.Event", "events")):
+        check_append(given, SETTINGS)
+
+
+def test_tags_in_an_iterator_are_refused() -> None:
+    with pytest.raises(InvalidEvent, match="tags are a tuple of strings") as caught:
+        columns_of(event("A"), Event("A", tags=(tag for tag in ("a", "b"))))  # type: ignore[arg-type]
+    assert caught.value.where == "events[1].tags"
+
+
+@pytest.mark.parametrize("tags", [["b", "a"], {"a", "b"}, ("b", "a", "b")])
+def test_other_collections_of_tags_are_taken(tags: Any) -> None:
+    assert columns_of(event("A")._replace(tags=tags)).tags == (("a", "b"),)
+
+
+def test_of_two_culprits_the_first_is_named() -> None:
+    for _ in range(20):
+        bad = [event(f"bad\n{number}", f"k:{number}\n") for number in range(10)]
+        with pytest.raises(InvalidEvent) as caught:
+            columns_of(event("Fine"), *bad)
+        assert caught.value.where == "events[1].type"
+        with pytest.raises(InvalidEvent) as caught:
+            columns_of(event("Fine"), *(each._replace(type="Fine") for each in bad))
+        assert caught.value.where == "events[1].tags[0]"
+
+
+def test_what_was_refused_once_is_refused_again() -> None:
+    for _ in range(2):
+        with pytest.raises(InvalidEvent):
+            columns_of(event("bad\n"))
+        with pytest.raises(InvalidEvent):
+            columns_of(event("Fine", "bad tag"))
+
+
+def test_more_types_and_tags_than_are_remembered_are_checked_all_the_same() -> None:
+    for start in range(0, 140_000, 20_000):
+        assert columns_of(*(event(f"T{n}", f"k:{n}") for n in range(start, start + 20_000))).count == 20_000
+    with pytest.raises(InvalidEvent):
+        columns_of(event("T\n"))
+
+
+def test_missing_ids_are_filled_and_given_ones_kept() -> None:
+    ids = columns_of(event(), event(id="mine"), event()).ids
+    assert ids[1] == "mine" and len(set(ids)) == 3 and all(ids)
+
+
+@pytest.mark.parametrize("after", ["1", None, 1.0, True, -1, SEQUENCE_NUMBER_MAX + 1])
+def test_the_number_of_a_condition_is_checked(after: Any) -> None:
+    problem = f"{after!r} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed"
+    with refusal(InvalidPosition(problem, "condition.after")):
+        MemoryLog().append([event()], AppendCondition(ALL, after))
+
+
+@pytest.mark.parametrize("partition", ["0", 0.0, True, -1, 1])
+def test_the_partition_is_checked(partition: Any) -> None:
+    log = MemoryLog()
+    expected = InvalidPosition(f"{partition!r} given, 0 to 0 is allowed", "partition")
+    with refusal(expected):
+        log.append([event()], partition=partition)
+    with refusal(expected):
+        log.read(partition=partition)
+
+
+@pytest.mark.parametrize("value", ["1", 1.0, True])
+@pytest.mark.parametrize("name", ["from_", "after", "limit"])
+def test_the_numbers_of_a_read_are_checked(name: str, value: Any) -> None:
+    with pytest.raises(InvalidPosition) as caught:
+        MemoryLog().read(**{name: value})
+    assert caught.value.where == name.strip("_")
+
+
+@pytest.mark.parametrize("below", ["1", 1.0, True])
+def test_the_number_of_a_trim_is_checked(below: Any) -> None:
+    log = MemoryLog()
+    log.append([event()])
+    with refusal(InvalidPosition(f"{below!r} given, 0 to 2 (the head + 1) is allowed", "below")):
+        log.trim(below)
+
+
+def test_show_is_short() -> None:
+    assert show("x") == "'x'"
+    assert len(show("x" * 1000)) == 80
+    assert show("x" * 1000).endswith("...")
+
+
+printable = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=256)
+key = st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=50)
+tag = st.one_of(key, st.tuples(key, printable).map(":".join))
+
+
+@given(tag)
+def test_a_tag_of_the_right_form_is_taken(tag: str) -> None:
+    assert check_tag(tag) is None
+
+
+@given(st.text(max_size=300))
+def test_a_type_is_taken_just_if_it_is_short_and_has_no_control_characters(type: str) -> None:
+    fits = 1 <= len(type) <= 200 and not any(
+        ord(each) < 32 or 127 <= ord(each) < 160 or 0xD800 <= ord(each) <= 0xDFFF for each in type
+    )
+    assert (check_type(type) is None) == fits
+
+
+@given(st.lists(tag, max_size=20))
+def test_checked_tags_are_sorted_and_distinct(tags: list[str]) -> None:
+    assert columns_of(event("A", *tags)).tags == (tuple(sorted(set(tags))),)
+
+
+@given(tag)
+def test_what_an_event_may_carry_a_query_may_ask_for(tag: str) -> None:
+    query = Query.where(tags=[tag])
+    assert query.matches("A", (tag,))
+    assert Query.where(tags=[tag.partition(":")[0]]).matches("A", (tag,))
+
+
+def test_no_attributes_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        NO_ATTRIBUTES["subject"] = "x"  # type: ignore[index]

@@ -1,0 +1,94 @@
+"""Queries against an oracle that is too simple to be wrong, and their checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.core import ALL, Query, QueryItem
+from headwater.core.errors import InvalidQuery
+from headwater.core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX
+
+from ..builders import refusal
+
+types = st.sampled_from(["A", "B", "C", "a"])
+tags = st.sampled_from(["k", "k:1", "k:2", "k:1:2", "l:1", "l", "kk:1", "K:1"])
+items = st.tuples(st.lists(types, max_size=3), st.lists(tags, max_size=3)).filter(any)
+
+
+def oracle(wanted: list[tuple[list[str], list[str]]], type: str, tags: list[str]) -> bool:
+    """The definition, word by word: any item; type is one of types; every tag is there, or some tag of that key."""
+    for item_types, item_tags in wanted:
+        type_fits = item_types == [] or type in item_types
+        tags_fit = all(
+            any(have == want or (":" not in want and have.startswith(want + ":")) for have in tags)
+            for want in item_tags
+        )
+        if type_fits and tags_fit:
+            return True
+    return False
+
+
+@given(st.lists(items, min_size=1, max_size=4), types, st.lists(tags, max_size=4))
+def test_a_query_matches_what_its_definition_says(
+    wanted: list[tuple[list[str], list[str]]], type: str, have: list[str]
+) -> None:
+    query = Query.of(*(QueryItem(tuple(item_types), tuple(item_tags)) for item_types, item_tags in wanted))
+    assert query.matches(type, have) == oracle(wanted, type, have)
+
+
+@given(types, st.lists(tags))
+def test_all_matches_everything(type: str, have: list[str]) -> None:
+    assert ALL.matches(type, have)
+    assert Query.all() is ALL
+
+
+def test_tags_may_come_from_an_iterator() -> None:
+    query = Query.of(QueryItem(("B",)), QueryItem((), ("x:1",)))
+    assert query.matches("A", iter(["x:1"]))
+
+
+def test_terms_are_kept_sorted_and_distinct_so_that_equal_queries_are_equal() -> None:
+    one = Query.where(types=["B", "A", "B"], tags=["y", "x:1"])
+    assert one == Query.where(types=("A", "B"), tags=("x:1", "y", "y"))
+    assert hash(one) == hash(Query.where(types=("A", "B"), tags=("x:1", "y")))
+
+
+@pytest.mark.parametrize(
+    ("items", "where", "problem"),
+    [
+        ((), "items", "a query needs at least one item; to ask for every event say so explicitly"),
+        ((QueryItem(("A",)), QueryItem()), "items[1]",
+         "an item needs types or tags; one with neither would match every event"),
+        ((QueryItem(("A", "")),), "items[0].types[1]", "a type has 1 to 200 characters, 0 given"),
+        ((QueryItem((), ("a b",)),), "items[0].tags[0]", "a tag's key fits [a-zA-Z0-9_-]{1,50}, 'a b' given"),
+        ((QueryItem((), ("a:",)),), "items[0].tags[0]", "a tag's value has 1 to 256 characters, 0 given"),
+        ((QueryItem((1,)),), "items[0].types[0]", "a type is a string, 1 given"),
+        ((QueryItem((["A"],)),), "items[0].types[0]", "a type is a string, ['A'] given"),
+        ((QueryItem("AB"),), "items[0].types", "a tuple of strings is expected, 'AB' given"),
+        ((QueryItem((), "ab"),), "items[0].tags", "a tuple of strings is expected, 'ab' given"),
+        ((QueryItem(None, ("a",)),), "items[0].types", "a tuple of strings is expected, None given"),
+        (("A",), "items[0]", "a QueryItem is expected, 'A' given"),
+        ((QueryItem(("A",)),) * (QUERY_ITEMS_MAX + 1), "items",
+         f"{QUERY_ITEMS_MAX + 1} items given, at most {QUERY_ITEMS_MAX} are allowed"),
+        ((QueryItem(("A",) * 200, ("a",) * 57),), "items[0]",
+         f"257 types and tags given, at most {QUERY_TERMS_MAX} are allowed"),
+    ],
+)  # fmt: skip
+def test_a_malformed_query_is_refused_with_its_place(items: Any, where: str, problem: str) -> None:
+    with refusal(InvalidQuery(problem, where)):
+        Query.of(*items)
+
+
+@pytest.mark.parametrize("name", ["types", "tags"])
+def test_a_string_is_not_taken_for_its_characters(name: str) -> None:
+    with refusal(InvalidQuery("a tuple of strings is expected, 'room:1' given", f"items[0].{name}")):
+        Query.where(**{name: "room:1"})  # type: ignore[arg-type]
+
+
+def test_the_largest_query_is_taken() -> None:
+    item = QueryItem(("A",) * 200, ("a",) * 56)
+    assert Query.of(*[item] * QUERY_ITEMS_MAX).matches("A", ["a:1"])

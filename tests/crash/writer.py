@@ -1,0 +1,71 @@
+"""A process that appends until it is killed: `python -m tests.crash.writer DIRECTORY ROUND [FAULT]`.
+
+Each line on its standard output is an acknowledgement, written after the log has answered: JSON of what may never be
+lost. Payloads follow from the ids, so that the reader of the log can tell whether they are intact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import sys
+import threading
+
+from headwater.core import Event
+from headwater.core.errors import DiskFull
+from headwater.storage import Engine
+
+from .faults import fault_disk
+
+NAME = "orders"
+WRITERS = 4
+
+
+def payload_of(id: str) -> bytes:
+    """The payload that goes with an id: 0 to 8 KiB."""
+    digest = hashlib.sha256(id.encode()).digest()
+    return digest * (int.from_bytes(digest[:1]) if digest[1] < 25 else digest[2] % 8)
+
+
+def event_of(id: str) -> Event:
+    """The event that goes with an id."""
+    writer, _, _ = id.partition(".")
+    return Event(f"W{writer}", payload_of(id), (f"id:{id}", f"writer:{writer}"), id)
+
+
+def main(directory: str, round: str, fault: str = "") -> None:
+    """Append with several threads, trim and acknowledge with one, until the end."""
+    log = Engine(directory, disk=fault_disk(fault)).create(NAME)
+    tell(opened=log.head())
+
+    def append(writer: int) -> None:
+        chance = random.Random(f"{round}.{writer}")
+        for call in range(1_000_000):
+            ids = [f"{writer}.{round}.{call}.{place}" for place in range(chance.choice((1, 1, 1, 2, 3, 40)))]
+            try:
+                result = log.append([event_of(id) for id in ids])
+            except DiskFull:
+                continue
+            tell(first=result.first, ids=ids)
+
+    def tend() -> None:
+        log.register_consumer("crash", "reader", after=log.info().first_retained - 1)
+        while True:
+            head = log.head()
+            tell(acknowledged=log.acknowledge("crash", "reader", max(head - 50, 0)).acknowledged)
+            tell(trimmed=log.trim(max(head - 2000, 0)))
+
+    threads = [threading.Thread(target=append, args=(writer,)) for writer in range(WRITERS)]
+    for thread in [*threads, threading.Thread(target=tend)]:
+        thread.start()
+
+
+def tell(**what: object) -> None:
+    """One line, in one piece."""
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,87 @@
+"""The OpenAPI document: complete against the routes, and kept by the answers (schemathesis)."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import pytest
+import schemathesis
+import yaml
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from headwater.core import Event, OpenGuard
+from headwater.dcb import application
+from headwater.dcb import errors as problems
+from headwater.storage.memory import MemoryStore
+
+DOCUMENT = files("headwater.dcb").joinpath("openapi.yaml").read_text()
+
+
+def _application():
+    store = MemoryStore()
+    for name in ("a", "b"):
+        store.create(name).append([Event("T", b"{}", ("t:1",)), Event("U", b"\xff")])
+    return application(store, OpenGuard())
+
+
+_served = _application()
+
+
+async def _without_lifespan(scope, receive, send):
+    """The application as one that outlives the loader, which would start and stop it."""
+    if scope["type"] != "http":
+        raise NotImplementedError
+    await _served(scope, receive, send)
+
+
+# Its coverage phase makes thousands of cases, which takes a minute; the fuzzing phase does with dozens.
+_config = schemathesis.Config.from_dict({"phases": {"coverage": {"enabled": False}}})
+schema = schemathesis.openapi.from_asgi("/openapi.yaml", _without_lifespan, config=_config)
+CHECKS = [
+    not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,
+    response_headers_conformance,
+]  # fmt: skip
+
+
+@schema.exclude(operation_id=["subscribe", "deleteLog"]).parametrize()
+@settings(max_examples=30, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+def test_answers_keep_the_document(case):
+    """`subscribe` does not end, and `deleteLog` would take the logs away from the others: they have their own tests."""
+    if "log" in (case.path_parameters or {}):
+        case.path_parameters["log"] = "ab"[len(case.path_parameters["log"]) % 2]
+    case.call_and_validate(checks=CHECKS)
+
+
+def test_document_has_every_route_and_no_other():
+    document = yaml.safe_load(DOCUMENT)
+    verbs = {"get", "put", "post", "patch", "delete"}
+    written = {(verb.upper(), path) for path, item in document["paths"].items() for verb in item if verb in verbs}
+    assert written == set(_application().routes.patterns)
+
+
+def test_document_names_every_problem():
+    for row in problems._TABLE.values():
+        assert row.code in ("internal", "storage_corrupted") or f"`{row.code}`" in DOCUMENT, row.code
+
+
+def test_document_is_served(client):
+    answer = client.get("/openapi.yaml")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/yaml")
+    assert answer.body.decode() == DOCUMENT
+
+
+@pytest.mark.parametrize("name", ["seed", "today"])
+def test_examples_of_the_document_work(client, name):
+    document = yaml.safe_load(DOCUMENT)
+    for operation in ("append", "read"):
+        content = document["paths"][f"/logs/{{log}}/{operation}"]["post"]["requestBody"]["content"]
+        example = content["application/json"]["examples"][name]["value"]
+        answer = client.post(f"/logs/courses/{operation}", example)
+        assert answer.status == 200, answer.body

@@ -1,0 +1,118 @@
+"""CloudEvents and events: the mapping both ways, and the JSON format byte for byte."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.core import Encoding, Event, SequencedEvent
+from headwater.core.errors import InvalidEvent, InvalidInput
+from headwater.formats import cloudevents as ce
+
+BASE = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+
+
+def stored(event: Event, number: int = 7) -> SequencedEvent:
+    return SequencedEvent(number, 0, 0, *event)
+
+
+def from_json(**members) -> Event:
+    return ce.event_from_json(json.dumps(BASE | members).encode())
+
+
+@pytest.mark.parametrize(("members", "data"), [
+    ({"data": {"a": [1, None]}}, b'{"a": [1, null]}'),
+    ({"data": "text"}, b'"text"'),
+    ({"data": "text", "datacontenttype": "application/json"}, b'"text"'),
+    ({"data": "<a/>", "datacontenttype": "application/xml"}, b"<a/>"),
+    ({"data": 5, "datacontenttype": "text/plain"}, b"5"),
+    ({"data": {"a": 1}, "datacontenttype": "application/vnd.x+json; v=1"}, b'{"a": 1}'),
+    ({"data_base64": "AP8="}, b"\0\xff"),
+    ({"data": None}, b"null"),
+    ({}, b""),
+])  # fmt: skip
+def test_data_is_kept_as_it_was_written(members, data):
+    assert from_json(**members).data == data
+
+
+@pytest.mark.parametrize("event", [
+    Event("t", b'{"a": 1}', (), "1", "/s"),
+    Event("t", b'"text"', ("a:1", "b:x,y", "c:100%"), "1", "/s", {"subject": "x"}, "group"),
+    Event("t", b"<a/>", (), "1", "/s", {"datacontenttype": "application/xml"}),
+    Event("t", b"\0\xff", (), "1", "/s", {"datacontenttype": "text/plain"}),
+    Event("t", b"not json", (), "1", "/s", {"datacontenttype": "application/json"}),
+    Event("t", b'"\xff"', (), "1", "/s"),
+    Event("t", b"", (), "1", "/s"),
+])  # fmt: skip
+def test_event_survives_the_json_format(event):
+    found = ce.event_from_json(ce.event_to_json(stored(event), "/other"))
+    attributes = {name: value for name, value in found.attributes.items() if name not in ("time", "sequence")}
+    assert found._replace(attributes=attributes) == event._replace(attributes=dict(event.attributes))
+
+
+def test_sequence_and_time_are_the_logs_where_the_producer_gave_none():
+    event = Event("t", b"", (), "1")
+    found = ce.attributes_from_event(SequencedEvent(42, 1_500, 0, *event), "/logs/x")
+    assert found == {
+        "specversion": "1.0", "id": "1", "source": "/logs/x", "type": "t", "time": "1970-01-01T00:00:01.500Z",
+        "sequence": "42",
+    }  # fmt: skip
+    event = Event("t", b"", (), "1", "/s", {"time": "2026-01-01T00:00:00+01:00"})
+    assert ce.attributes_from_event(stored(event), "/")["time"] == "2026-01-01T00:00:00+01:00"
+
+
+def test_amqp_message_goes_out_as_bytes():
+    event = Event("t", b"\0SpE", (), "1", "/s", encoding=Encoding.AMQP)
+    assert json.loads(ce.event_to_json(stored(event), "/"))["data_base64"] == "AFNwRQ=="
+
+
+def test_attributes_have_their_canonical_form():
+    found = from_json(number=5, yes=True, no=False, absent=None)
+    assert found.attributes == {"number": "5", "yes": "true", "no": "false"}
+
+
+def test_header_values_are_unquoted_and_percent_decoded_once():
+    headers = [(b"ce-specversion", b"1.0"), (b"ce-id", b"%2541"), (b"ce-source", b"/s"), (b"ce-type", b"t"),
+               (b"ce-subject", b'"a \\"b\\" %E2%82%AC"'), (b"content-type", b"text/plain")]  # fmt: skip
+    found = ce.event_from_headers(headers, b"\xff")
+    assert (found.id, found.data) == ("%41", b"\xff")
+    assert found.attributes == {"subject": 'a "b" €', "datacontenttype": "text/plain"}
+
+
+@pytest.mark.parametrize(
+    "time", ["2026-02-03", "2026-02-03T04:05:06", "2026-13-03T04:05:06Z", "2026-02-03 04:05:06Z", "x"]
+)
+def test_time_must_be_rfc3339(time):
+    with pytest.raises(InvalidEvent, match="RFC 3339") as caught:
+        from_json(time=time)
+    assert caught.value.where == "time"
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1), max_size=5))
+def test_tags_survive_their_attribute(tags):
+    assert list(ce.decode_tags(ce.encode_tags(tags))) == tags
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_events_or_a_documented_error(text):
+    for decode in (ce.event_from_json, ce.events_from_json_batch):
+        try:
+            decode(text)
+        except InvalidInput as error:
+            assert str(error)
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+))  # fmt: skip
+def test_any_json_gives_an_event_or_a_documented_error(value):
+    members = BASE | (value if isinstance(value, dict) else {"data": value})
+    try:
+        assert ce.event_from_json(json.dumps(members).encode()).source
+    except InvalidInput as error:
+        assert str(error)

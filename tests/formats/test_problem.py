@@ -1,0 +1,15 @@
+"""Problem documents (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+
+from headwater.formats.problem import Problem
+
+
+def test_document_has_the_standard_members_and_its_own():
+    problem = Problem(409, "log_exists", "The log exists", "log 'a' exists", {"log": "a", "nothing": None})
+    assert json.loads(problem.to_json()) == {
+        "type": "urn:headwater:problem:log_exists", "title": "The log exists", "status": 409,
+        "detail": "log 'a' exists", "log": "a",
+    }  # fmt: skip

@@ -1,0 +1,102 @@
+"""A real server in a process of its own, on a free port of loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+PROGRAM = [sys.executable, "-c", "from headwater.server.cli import main; main()"]
+SILENCE_S_MAX = 60.0
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment without any setting of ours, and with the package on its path."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")}
+    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
+
+
+def headwater(*arguments: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run one command to its end."""
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        cwd=cwd,
+        env=environment(),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=SILENCE_S_MAX,
+        check=False,
+    )
+
+
+class RunningServer:
+    """`headwater serve` with these arguments; a context manager that ends it."""
+
+    def __init__(self, *arguments: str, cwd: Path, context: ssl.SSLContext | None = None) -> None:
+        self._errors = open(cwd / "stderr.txt", "w+", encoding="utf-8")  # noqa: SIM115 - as long as the process
+        self.process = subprocess.Popen(
+            [*PROGRAM, "serve", "--http-port", "0", *arguments],
+            cwd=cwd,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline()
+        self.url = self.line.removeprefix("headwater: listening on ").partition(" ")[0]
+        self._context = context
+
+    def __enter__(self) -> RunningServer:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._errors.close()
+
+    def terminate(self) -> int:
+        """Send SIGTERM; answers the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(SILENCE_S_MAX)
+
+    @property
+    def errors(self) -> str:
+        """What was told on stderr so far."""
+        self._errors.flush()
+        return Path(self._errors.name).read_text(encoding="utf-8")
+
+    def wait_for(self, text: str) -> None:
+        """Wait until stderr has that text."""
+        deadline = time.monotonic() + SILENCE_S_MAX
+        while text not in self.errors:
+            assert time.monotonic() < deadline, self.errors
+            time.sleep(0.01)
+
+    def open(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
+        """The open answer to a GET, or to a POST of JSON."""
+        request = urllib.request.Request(
+            f"{self.url}{path}", body, {"content-type": "application/json", **(headers or {})}
+        )
+        return urllib.request.urlopen(request, timeout=SILENCE_S_MAX, context=self._context)
+
+    def ask(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+        """Status and text of an answer."""
+        try:
+            with self.open(path, body, headers) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()

@@ -1,0 +1,154 @@
+"""The configuration: precedence, origins, and what is said of mistakes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from headwater.server.accounts import hash_token
+from headwater.server.config import SETTINGS, Config, InvalidConfiguration
+from headwater.server.effective import render
+from headwater.server.sources import load
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def configured(
+    toml: str = "", environment: Mapping[str, str] | None = None, logs: Sequence[str] = (), **flags: object
+) -> Config:
+    if toml:
+        Path("headwater.toml").write_text(toml, encoding="utf-8")
+    return load(
+        {key.replace("__", "."): value for key, value in flags.items()}, logs=logs, environment=environment or {}
+    )
+
+
+def complaint(
+    toml: str = "", environment: Mapping[str, str] | None = None, logs: Sequence[str] = (), **flags: object
+) -> str:
+    with pytest.raises(InvalidConfiguration) as caught:
+        configured(toml, environment, logs, **flags)
+    return str(caught.value)
+
+
+def test_nothing_given_is_a_server_on_loopback_with_one_log() -> None:
+    config = configured()
+    assert (config.host, config.http.port, config.data) == ("127.0.0.1", 8080, Path("headwater-data"))
+    assert config.logs == {"default": {}}
+    assert config.origins == {}
+
+
+def test_environment_wins_over_file_and_flags_win_over_both() -> None:
+    toml = "host = '10.0.0.1'\n[http]\nport = 1\nbody_bytes_max = '1MiB'\n"
+    config = configured(toml, {"HEADWATER_HTTP_PORT": "2", "HEADWATER_HOST": "10.0.0.2"}, host="10.0.0.3")
+    assert (config.http.body_bytes_max, config.http.port, config.host) == (2**20, 2, "10.0.0.3")
+    assert config.origins == {
+        "http.body_bytes_max": "headwater.toml",
+        "http.port": "HEADWATER_HTTP_PORT",
+        "host": "--host",
+    }
+
+
+def test_every_setting_has_its_three_names() -> None:
+    its = SETTINGS["limits.disk_reserve_bytes"]
+    assert (its.variable, its.flag) == ("HEADWATER_LIMITS_DISK_RESERVE_BYTES", "--limits-disk-reserve-bytes")
+
+
+def test_a_named_file_is_read_and_its_relative_paths_start_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    file = tmp_path / "etc" / "server.toml"
+    file.write_text("data = 'logs'\n", encoding="utf-8")
+    assert load({}, file=file, environment={}).data == tmp_path / "etc" / "logs"
+    assert load({}, environment={"HEADWATER_CONFIG": str(file)}).data == tmp_path / "etc" / "logs"
+
+
+def test_a_named_file_must_be_there() -> None:
+    with pytest.raises(InvalidConfiguration, match=r"nowhere.toml: cannot be read: No such file"):
+        load({}, file=Path("nowhere.toml"), environment={})
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("[http]\nprot = 1", "headwater.toml: http.prot: unknown key http.prot; the nearest known one is http.port"),
+        ("hots = 'x'", "headwater.toml: hots: unknown key hots; the nearest known one is host"),
+        ("[htpp]\nport = 1", "headwater.toml: htpp: unknown key htpp"),
+        (
+            "[logs.a]\npartition = 1",
+            "headwater.toml: logs.a.partition: unknown key partition; the nearest known one is",
+        ),
+        ("[http]\nport = 'x'", "headwater.toml: http.port: 'x' given, a whole number from 0 to 65535 is allowed"),
+        ("http = 1", "headwater.toml: http: a table is expected"),
+        ("host = =", "headwater.toml: is not TOML: Invalid value (at line 1, column 8)"),
+        ("[logs.a]\npartitions = 0", "headwater.toml: logs.a.partitions: 0 given"),
+        ("[logs.a]\npartitions = 5000", "logs.a.partitions: 5000 given, a whole number from 1 to 1024 is allowed"),
+        ("[logs.a]\npartition_by = 'x'", "logs.a.partition_by: 'x' given, allowed:"),
+        ("[logs.'a b']", "headwater.toml: logs.a b: 'a b' does not fit"),
+        ("[users.bob]\npassword = 'secret'", "headwater.toml: users.bob.password: not a hash that"),
+        ("[users.bob]\ngrants = ['write:*']", "headwater.toml: users.bob.grants: 'write:*' given, allowed is"),
+        ("[users.bob]\nkey = 'c2hvcnQ='", "headwater.toml: users.bob.key: at least 16 bytes in base64"),
+        ("[users.bob]\ntokens = ['x']", "headwater.toml: users.bob.tokens: not a hash that"),
+        ("[users.bob]\npasword = 'x'", "headwater.toml: users.bob.pasword: unknown key; allowed are"),
+        ("[tls]\nkey = 'k'", "tls.certificate: not set, but TLS needs both"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_where_it_stands(toml: str, said: str) -> None:
+    assert said in complaint(toml)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "headwater.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidConfiguration, match="is not UTF-8"):
+        load({}, environment={})
+
+
+def test_a_mistake_in_the_environment_names_the_variable() -> None:
+    assert complaint(environment={"HEADWATER_HTTP_PORT": "x"}).startswith("HEADWATER_HTTP_PORT: 'x' given")
+    said = complaint(environment={"HEADWATER_HTTP_PROT": "1"})
+    assert said == "environment: unknown variable HEADWATER_HTTP_PROT; the nearest known one is HEADWATER_HTTP_PORT"
+    configured(environment={"HEADWATER_URL": "http://127.0.0.1:1", "HOME": "/"})
+
+
+def test_a_mistake_in_a_flag_names_the_flag() -> None:
+    assert complaint(http__port="70000").startswith("--http-port: '70000' given, a whole number from 0 to 65535")
+    assert complaint(logs=["orders:many"]).startswith("--log orders:many: 'many' given")
+    assert complaint(logs=["no good"]).startswith("--log: 'no good' does not fit")
+
+
+def test_logs_of_all_sources_add_up_setting_by_setting() -> None:
+    toml = "[logs.orders]\npartitions = 2\nretention_ms = '7d'\nretention_bytes = '1GiB'\nkeeps_history = false\n"
+    config = configured(toml, {"HEADWATER_LOGS": "audit, orders:3"}, ["orders:4", "plain"])
+    assert config.logs == {
+        "orders": {"partitions": 4, "retention_ms": 604_800_000, "retention_bytes": 2**30, "keeps_history": False},
+        "audit": {},
+        "plain": {},
+    }
+    assert config.origins["logs.orders.partitions"] == "--log"
+    assert config.origins["logs.orders.retention_ms"] == "headwater.toml"
+
+
+def test_users_come_from_the_file() -> None:
+    config = configured(f"[users.bob]\ntokens = ['{hash_token('t')}']\ngrants = ['read,append:orders-*', 'all:mine']\n")
+    bob = config.users["bob"].user
+    assert bob.may("append", "orders-1") and not bob.may("manage", "orders-1")  # type: ignore[arg-type]
+    assert bob.may("manage", "mine")  # type: ignore[arg-type]
+
+
+def test_the_effective_configuration_is_toml_with_origins_and_without_secrets() -> None:
+    toml = f"[logs.a]\nretention_ms = '2d'\n[users.bob]\ntokens = ['{hash_token('t')}']\ngrants = ['read:*']\n"
+    lines = list(render(configured(toml, {"HEADWATER_HTTP_PORT": "0"})))
+    text = "\n".join(lines)
+    tables = tomllib.loads(text)
+    assert tables["http"]["port"] == 0 and tables["limits"]["waiting_bytes_max"] == "64MiB"
+    assert tables["logs"] == {"a": {"retention_ms": "2d"}}
+    assert tables["users"] == {"bob": {"grants": ["read:*"], "tokens": "(not shown)"}}
+    assert hash_token("t") not in text
+    assert any(line.split("#") == [line.split("#")[0], " HEADWATER_HTTP_PORT"] for line in lines)
+    assert any("# key is not set" in line for line in lines)
+    assert any(line.startswith("host = ") and line.endswith("# default") for line in lines)

@@ -1,0 +1,108 @@
+"""/metrics and /health: names, values, who may look."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from headwater.core.access import Grant, OpenGuard, Right
+from headwater.core.event import Event
+from headwater.server.accounts import Account, AccountDirectory, hash_token, new_token
+from headwater.server.gate import Gate
+from headwater.server.health import HEALTH_PATHS, Health, Metrics
+from headwater.server.metrics import ServerCollector, scrape
+from headwater.server.request_meter import RequestMeter
+from headwater.server.security import AccountGuard
+from headwater.storage.memory import MemoryState, MemoryStore
+
+from .asgi import ask
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+
+
+def collector(store: MemoryStore, free_bytes: int | None = 4711) -> ServerCollector:
+    gate = Gate(Health(lambda: None), HEALTH_PATHS, RequestMeter())
+    gate.meter.measure("GET", "/logs/{log}", 200, 0.002)
+    return ServerCollector(store, gate, lambda: {"wrong": 3}, lambda: free_bytes, clock=lambda: 101.0)
+
+
+def store_with_lag() -> MemoryStore:
+    store = MemoryStore(clock=lambda: 100_000)
+    log = store.create("orders")
+    log.append([Event("Placed", b"x")] * 5)
+    log.register_consumer("spark", "archiver", after=2)
+    log.register_consumer("bob", "done", after=5)
+    return store
+
+
+def samples(its: ServerCollector) -> dict[tuple[str, tuple[str, ...]], float]:
+    families = text_string_to_metric_families(scrape(its).decode())
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value for family in families for sample in family.samples
+    }
+
+
+def test_logs_consumers_requests_and_refusals_are_shown() -> None:
+    found = samples(collector(store_with_lag()))
+    assert found["headwater_log_head", ("orders",)] == 5
+    assert found["headwater_log_appends_total", ("orders",)] == 1
+    assert found["headwater_log_events_appended_total", ("orders",)] == 5
+    assert found["headwater_consumer_lag_events", ("archiver", "orders", "spark")] == 3
+    assert found["headwater_consumer_lag_seconds", ("archiver", "orders", "spark")] == 1.0
+    assert found["headwater_consumer_lag_events", ("done", "orders", "bob")] == 0
+    assert found["headwater_consumer_lag_seconds", ("done", "orders", "bob")] == 0.0
+    assert found["headwater_refusals_total", ("wrong",)] == 3
+    assert found["headwater_http_requests_total", ("GET", "/logs/{log}", "200")] == 1
+    assert found["headwater_http_request_seconds_count", ("GET", "/logs/{log}")] == 1
+    assert found["headwater_disk_free_bytes", ()] == 4711
+
+
+def test_a_log_that_was_closed_meanwhile_is_left_out() -> None:
+    store = store_with_lag()
+    store.delete("orders")
+    assert not any(name.startswith("headwater_log_") for name, _ in samples(collector(store)))
+    assert ("headwater_disk_free_bytes", ()) not in samples(collector(store, free_bytes=None))
+
+
+def test_every_metric_is_in_the_reference() -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    names = {family.name for family in text_string_to_metric_families(scrape(collector(store_with_lag())).decode())}
+    assert {name for name in names if f"`{name}" not in text} == set()
+
+
+def test_metrics_need_any_user_as_soon_as_there_is_one() -> None:
+    async def scenario() -> None:
+        token = new_token()
+        robot = Account("robot", (Grant("none", frozenset({Right.READ})),), tokens=(hash_token(token),))
+        guard = AccountGuard(AccountDirectory([robot], MemoryState()), allows_anybody=True)
+        closed, open_ = Metrics(guard, collector(MemoryStore())), Metrics(OpenGuard(), collector(MemoryStore()))
+        refused = await ask(closed, "/metrics")
+        assert (refused.status, refused.headers[b"content-type"]) == (401, b"application/problem+json")
+        assert refused.headers[b"www-authenticate"].startswith(b"Basic ")
+        basic = b"Basic " + base64.b64encode(b"robot:wrong password")
+        assert (await ask(closed, "/metrics", headers=[(b"authorization", basic)])).status == 401
+        assert (await ask(closed, "/metrics", headers=[(b"authorization", b"Digest x")])).status == 401
+        bearer = f"Bearer {token}".encode()
+        assert (await ask(closed, "/metrics", headers=[(b"authorization", bearer)])).status == 200
+        assert (await ask(open_, "/metrics")).status == 200
+
+    asyncio.run(scenario())
+
+
+def test_ready_says_why_not_and_live_is_live() -> None:
+    async def scenario() -> None:
+        reason: list[str | None] = ["the server is starting"]
+        health = Health(lambda: reason[0])
+        unready = await ask(health, "/health/ready")
+        assert (unready.status, json.loads(unready.body)["detail"]) == (503, "the server is starting")
+        assert (await ask(health, "/health/live")).status == 200
+        reason[0] = None
+        assert json.loads((await ask(health, "/health/ready")).body) == {"status": "ready"}
+        refused = await ask(health, "/health/ready", "POST")
+        assert (refused.status, refused.headers[b"allow"]) == (405, b"GET, HEAD")
+
+    asyncio.run(scenario())

@@ -1,0 +1,316 @@
+"""Who gets in: hashes, tokens, remembered logins, the brake, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from headwater.core.access import ANYBODY, Credentials, Forbidden, Grant, Right, Unauthenticated
+from headwater.core.errors import InvalidInput
+from headwater.server import accounts as accounts_module
+from headwater.server import security
+from headwater.server.accounts import (
+    KIND,
+    NOBODY_PASSWORD,
+    Account,
+    AccountDirectory,
+    encode_account,
+    hash_password,
+    hash_token,
+    is_password,
+    new_token,
+    read_grant,
+    show_grant,
+)
+from headwater.server.security import WAIT_S_MAX, AccountGuard, Brake
+from headwater.storage.memory import MemoryState
+
+PASSWORD = "correct horse"
+HASH = hash_password(PASSWORD)
+ALL = (Grant("*", frozenset(Right)),)
+ALICE = Account("alice", ALL, password=HASH)
+RIGHT, WRONG = Credentials("alice", PASSWORD), Credentials("alice", "battery staple")
+
+
+class Clock:
+    """A clock that only sleeping and `pass_` move."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+        self.now += seconds
+
+    def pass_(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Checks:
+    """Counts the password checks that are done."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.encoded: list[str] = []
+        monkeypatch.setattr(security, "is_password", self._check)
+
+    def _check(self, password: str, encoded: str) -> bool:
+        self.encoded.append(encoded)
+        return is_password(password, encoded)
+
+
+class Setting:
+    """A guard with its clock and state."""
+
+    def __init__(self, configured: Iterable[Account] = (ALICE,), allows_anybody: bool = True) -> None:
+        self.clock, self.state = Clock(), MemoryState()
+        directory = AccountDirectory(configured, self.state, self.clock)
+        self.guard = AccountGuard(directory, allows_anybody=allows_anybody, clock=self.clock, sleep=self.clock.sleep)
+
+    async def is_in(self, credentials: Credentials | None, peer: str = "10.0.0.1") -> bool:
+        try:
+            await self.guard.authenticate(credentials, peer)
+        except Unauthenticated:
+            return False
+        return True
+
+
+def test_a_password_hash_says_its_parameters_and_never_the_password() -> None:
+    assert HASH.startswith("$scrypt$ln=14,r=8,p=1$") and PASSWORD not in HASH
+    assert hash_password(PASSWORD) != HASH
+    assert is_password(PASSWORD, HASH) and not is_password(PASSWORD + " ", HASH)
+
+
+def test_a_password_is_the_same_in_both_unicode_spellings() -> None:
+    assert is_password("cafe\u0301 noir", hash_password("caf\u00e9 noir"))
+
+
+@pytest.mark.parametrize("password", ["short", "x" * 1025])
+def test_a_password_has_a_sane_length(password: str) -> None:
+    with pytest.raises(InvalidInput, match="8 to 1024 characters are allowed"):
+        hash_password(password)
+
+
+def test_an_account_survives_its_outward_form() -> None:
+    grants = (Grant("orders-*", frozenset({Right.READ, Right.APPEND})), Grant("*", frozenset(Right)))
+    account = Account("bob", grants, password=HASH, tokens=(hash_token(new_token()),), key=b"k" * 32)
+    assert Account.of_table("bob", account.table) == account
+    assert [show_grant(grant) for grant in grants] == ["read,append:orders-*", "all:*"]
+    assert read_grant("manage:*") == Grant("*", frozenset({Right.MANAGE}))
+
+
+@pytest.mark.parametrize("name", ["", "a:b", "a b", "-x", "x" * 65])
+def test_a_user_name_fits_every_protocol(name: str) -> None:
+    with pytest.raises(InvalidInput, match="user name"):
+        Account.of_table(name, {})
+
+
+@pytest.mark.parametrize("hashed", ["$scrypt$ln=30,r=8,p=1$" + "A" * 22 + "$" + "A" * 43, "$scrypt$ln=14,r=8,p=1$A$A"])
+def test_a_hash_that_would_cost_too_much_or_is_cut_is_refused(hashed: str) -> None:
+    with pytest.raises(InvalidInput, match="password"):
+        Account.of_table("bob", {"password": hashed})
+
+
+async def _no_user_means_anybody() -> None:
+    its = Setting(configured=())
+    assert its.guard.is_open
+    assert await its.guard.authenticate(None, "127.0.0.1") is ANYBODY
+    closed = Setting(configured=(), allows_anybody=False)
+    assert not closed.guard.is_open
+    assert not await closed.is_in(None) and not await closed.is_in(RIGHT)
+
+
+def test_no_user_means_anybody_but_only_where_that_is_allowed() -> None:
+    asyncio.run(_no_user_means_anybody())
+
+
+def test_right_credentials_let_in_and_others_do_not() -> None:
+    async def scenario() -> None:
+        its = Setting()
+        assert (await its.guard.authenticate(RIGHT, "10.0.0.1")).name == "alice"
+        others = (WRONG, Credentials("nobody", PASSWORD), None, Credentials("", PASSWORD), Credentials("alice", ""))
+        assert [await its.is_in(other, f"10.0.1.{n}") for n, other in enumerate(others)] == [False] * 5
+        assert its.guard.refusals == {"missing": 1, "wrong": 4, "hasty": 0, "forbidden": 0}
+
+    asyncio.run(scenario())
+
+
+def test_a_token_lets_in_without_name() -> None:
+    async def scenario() -> None:
+        token = new_token()
+        its = Setting([Account("robot", ALL, tokens=(hash_token(token),))])
+        assert (await its.guard.authenticate(Credentials("", token), "10.0.0.1")).name == "robot"
+        assert not await its.is_in(Credentials("robot", token))
+
+    asyncio.run(scenario())
+
+
+def test_an_unknown_user_costs_what_a_known_one_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        its, checks = Setting([ALICE, Account("robot", ALL)]), Checks(monkeypatch)
+        for name in ("alice", "robot", "nobody"):
+            assert not await its.is_in(Credentials(name, "wrong password"))
+        assert checks.encoded == [HASH, NOBODY_PASSWORD, NOBODY_PASSWORD]
+
+    asyncio.run(scenario())
+
+
+def test_digests_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(left: bytes, right: bytes) -> bool:
+        compared.append((left, right))
+        return left == right
+
+    monkeypatch.setattr(accounts_module.hmac, "compare_digest", compare)
+    assert is_password(PASSWORD, HASH) and not is_password("another one", HASH)
+    assert len(compared) == 2 and all(len(left) == len(right) == 32 for left, right in compared)
+
+
+def test_a_login_is_remembered_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        its, checks = Setting(), Checks(monkeypatch)
+        for _ in range(3):
+            assert await its.is_in(RIGHT)
+        assert len(checks.encoded) == 1
+        its.clock.pass_(61)
+        assert await its.is_in(RIGHT)
+        assert len(checks.encoded) == 2
+
+    asyncio.run(scenario())
+
+
+def test_many_connections_at_once_cost_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        its, checks = Setting(), Checks(monkeypatch)
+        assert await asyncio.gather(*(its.is_in(RIGHT) for _ in range(20))) == [True] * 20
+        assert len(checks.encoded) == 1 and its.clock.slept == []
+
+    asyncio.run(scenario())
+
+
+def test_one_caller_that_goes_away_does_not_end_the_check_of_the_others() -> None:
+    async def scenario() -> None:
+        its = Setting()
+        first, second = (asyncio.create_task(its.is_in(RIGHT)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second
+
+    asyncio.run(scenario())
+
+
+def test_a_removed_user_is_out_within_a_second_in_spite_of_remembered_logins() -> None:
+    async def scenario() -> None:
+        its = Setting(configured=(), allows_anybody=False)
+        its.state.put(KIND, "alice", encode_account(ALICE))
+        assert await its.is_in(RIGHT)
+        its.state.delete(KIND, "alice")
+        its.clock.pass_(1)
+        assert not await its.is_in(RIGHT)
+
+    asyncio.run(scenario())
+
+
+def test_changed_rights_count_within_a_second() -> None:
+    async def scenario() -> None:
+        its = Setting(configured=())
+        its.state.put(KIND, "alice", encode_account(ALICE))
+        its.clock.pass_(1)
+        assert (await its.guard.authenticate(RIGHT, "10.0.0.1")).may(Right.MANAGE, "x")
+        its.state.put(KIND, "alice", encode_account(Account("alice", (), password=HASH)))
+        its.clock.pass_(1)
+        assert not (await its.guard.authenticate(RIGHT, "10.0.0.1")).may(Right.READ, "x")
+
+    asyncio.run(scenario())
+
+
+def test_the_configured_user_counts_where_the_data_directory_has_one_of_that_name() -> None:
+    state = MemoryState()
+    state.put(KIND, "alice", encode_account(Account("alice", (), tokens=(hash_token("t"),))))
+    current = AccountDirectory([ALICE], state).current()
+    assert current.by_name == {"alice": ALICE} and current.by_token == {}
+
+
+def test_failures_make_the_next_attempt_of_that_peer_at_that_user_wait() -> None:
+    async def scenario() -> None:
+        its = Setting()
+        for _ in range(4):
+            assert not await its.is_in(WRONG)
+        assert its.clock.slept == [0.25, 0.5, 1.0]
+        assert not await its.is_in(WRONG, "10.0.0.2")  # another peer does not wait
+        assert await its.is_in(RIGHT)  # the right password waits its turn
+        assert its.clock.slept == [0.25, 0.5, 1.0, 2.0]
+        its.clock.pass_(61)
+        assert await its.is_in(RIGHT)  # and cleared the brake
+        assert len(its.clock.slept) == 4
+
+    asyncio.run(scenario())
+
+
+def test_attempts_at_once_are_braked_too_and_in_the_end_refused_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        checks = Checks(monkeypatch)
+        its = Setting()
+        guesses = [Credentials("alice", f"guess number {n}") for n in range(30)]
+        assert not any(await asyncio.gather(*map(its.is_in, guesses)))
+        assert its.guard.refusals["hasty"] > 20 and len(checks.encoded) < 10
+
+    asyncio.run(scenario())
+
+
+def test_the_brake_forgets_and_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    brake = Brake(clock)
+    waits = [brake.begin(("peer", "user")) for _ in range(10)]
+    assert waits[0] == 0 and waits == sorted(waits) and waits[-1] > WAIT_S_MAX
+    clock.pass_(10_000)
+    assert brake.begin(("peer", "user")) == 0
+    monkeypatch.setattr(security, "FAILURES_MAX", 10)
+    for number in range(50):
+        brake.begin(("peer", f"user{number}"))
+    assert len(brake._failures) <= 11
+
+
+def test_a_flood_of_passwords_is_refused_beyond_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(security, "CHECKS_WAITING_MAX", 2)
+        its = Setting()
+        await asyncio.gather(*(its.is_in(Credentials(f"user{n}", "wrong password")) for n in range(6)))
+        assert its.guard.refusals["hasty"] == 4 and its.guard.refusals["wrong"] == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_missing_right_is_refused_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    its = Setting()
+    user = Account("bob", (Grant("orders-*", frozenset({Right.READ})),)).user
+    its.guard.authorize(user, Right.READ, "orders-1")
+    with pytest.raises(Forbidden, match="user 'bob' has no right to append log 'orders-1'"):
+        its.guard.authorize(user, Right.APPEND, "orders-1")
+    with pytest.raises(Forbidden):
+        its.guard.authorize(user, Right.READ, "audit")
+    assert its.guard.refusals["forbidden"] == 2
+    assert [record.getMessage() for record in caplog.records] == ["access refused"] * 2
+
+
+def test_a_refused_login_is_logged_without_its_secret(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        await Setting().is_in(WRONG)
+
+    asyncio.run(scenario())
+    (record,) = caplog.records
+    assert record.fields == {"reason": "wrong", "user": "alice", "peer": "10.0.0.1"}  # type: ignore[attr-defined]
+    assert WRONG.secret not in repr(record.__dict__)
+
+
+def test_keys_are_given_for_signing_protocols() -> None:
+    its = Setting([Account("bob", (), key=b"k" * 32)])
+    assert its.guard.key("bob") == b"k" * 32
+    assert its.guard.key("nobody") is None
