@@ -20,7 +20,7 @@ from headwater.storage.meta import CleanStop
 from headwater.storage.recovery import open_segments
 from headwater.storage.segments import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name
 
-from .builders import LOG_ID, chained, change, content, crashed, encoded, engine, event, log_directory, numbers
+from .builders import LOG_ID, SEED, chained, change, content, crashed, encoded, engine, event, log_directory, numbers
 from .disks import BrokenDisk
 
 ROOM = 16 * 1024
@@ -35,7 +35,7 @@ class Image:
         self.offsets = [SEGMENT_HEADER_BYTES]
         for frame in self.frames:
             self.offsets.append(self.offsets[-1] + frame.length)
-        self.whole = segment_header(LOG_ID, 1) + b"".join(map(content, self.frames))
+        self.whole = segment_header(LOG_ID, 1, SEED) + b"".join(map(content, self.frames))
         self.end = len(self.whole)
         self.whole += bytes(ROOM - self.end)
 
@@ -146,14 +146,14 @@ def test_frames_behind_a_torn_one_that_were_written_with_it_are_cut_too(tmp_path
     image.frames = []
     crc = 0
     for number in (1, 2, 3):
-        chain = (1, crc, 0, 7)
+        chain = (SEED, 1, crc, 0, 7)
         image.frames.append(encoded([event()], number, chain=Chain(*chain)))
         crc = image.frames[-1].crc
     lengths = [SEGMENT_HEADER_BYTES]
     for frame in image.frames:
         lengths.append(lengths[-1] + frame.length)
     image.offsets = lengths
-    whole = segment_header(LOG_ID, 1) + b"".join(map(content, image.frames))
+    whole = segment_header(LOG_ID, 1, SEED) + b"".join(map(content, image.frames))
     image.whole = whole + bytes(ROOM - len(whole))
     segment = image.open(image.patched(lengths[1] + 50, b"\xff"))
     assert_ready(image, segment, 1)
@@ -166,7 +166,7 @@ def test_garbage_behind_the_end_is_cut(image: Image, garbage: bytes, distance: i
 
 
 def test_a_whole_frame_of_another_chain_behind_the_end_is_cut(image: Image) -> None:
-    stray = encoded([event()], 5, chain=Chain(1, 12345, 0, 7))
+    stray = encoded([event()], 5, chain=Chain(SEED, 1, 12345, 0, 7))
     assert_ready(image, image.open(image.patched(image.end, content(stray))), 4)
 
 
@@ -195,13 +195,13 @@ def test_a_recovered_segment_is_on_disk_before_it_is_served(image: Image) -> Non
 
 
 def test_a_segment_without_a_frame_is_what_a_crash_after_its_creation_leaves(image: Image) -> None:
-    assert image.open(segment_header(LOG_ID, 1) + bytes(ROOM)).last == 0
+    assert image.open(segment_header(LOG_ID, 1, SEED) + bytes(ROOM)).last == 0
 
 
 def test_a_frame_of_a_newer_format_refuses_to_open(image: Image) -> None:
     rest = bytearray(content(image.frames[2]))[8:]
     struct.pack_into("<H", rest, 8, 9)
-    newer = b"HWF1" + struct.pack("<I", google_crc32c.value(bytes(rest))) + bytes(rest)
+    newer = b"HWF1" + struct.pack("<I", google_crc32c.extend(SEED, bytes(rest))) + bytes(rest)
     with pytest.raises(StorageUnavailable, match=r"format version 9.*use a newer headwater"):
         image.open(image.patched(image.offsets[2], newer))
 
@@ -218,7 +218,14 @@ def open_after_clean_stop(image: Image, found: bytes, stop: CleanStop) -> Segmen
     image.path.write_bytes(found)
     directory = image.path.parent
     (segment,) = open_segments(
-        directory, directory, LOG_ID, clean=stop, known_durable=stop.head, first_retained=1, gaps=(), disk=Disk()
+        directory,
+        directory,
+        LOG_ID,
+        clean=stop,
+        known_durable=stop.head,
+        first_retained=1,
+        gaps=(),
+        disk=Disk(),
     )
     segment.close()
     return segment

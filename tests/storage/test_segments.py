@@ -15,7 +15,7 @@ from headwater.storage.framelog import HeadMoved
 from headwater.storage.recovery import open_segments
 from headwater.storage.segments import PREPARED, SEGMENT_HEADER_BYTES, SegmentLog, segment_header, segment_paths
 
-from .builders import LOG_ID, chained, change
+from .builders import LOG_ID, SEED, chained, change
 from .disks import FullDisk, SlowWriter
 
 
@@ -31,8 +31,8 @@ class Logs:
         disk: Disk | None = None,
         *,
         floor: int = 0,
-        first_retained: int = 1,
         reserve: int = 0,
+        first_retained: int = 1,
         gaps: tuple[tuple[int, int], ...] = (),
     ) -> SegmentLog:
         disk = disk or Disk()
@@ -46,7 +46,7 @@ class Logs:
             gaps=gaps,
             disk=disk,
         )
-        log = SegmentLog(self.directory, LOG_ID, found, floor=floor, disk=disk, reserve_bytes=reserve)
+        log = SegmentLog(self.directory, LOG_ID, found, crc_seed=SEED, floor=floor, disk=disk, reserve_bytes=reserve)
         self._opened.append(log)
         return log
 
@@ -135,7 +135,7 @@ def test_frames_of_one_append_may_go_to_several_segments(logs: Logs, small_segme
 
 
 def test_a_first_frame_that_is_too_large_replaces_the_empty_segment(logs: Logs, small_segments: None) -> None:
-    (logs.directory / module.segment_name(1)).write_bytes(segment_header(LOG_ID, 1) + bytes(1000))
+    (logs.directory / module.segment_name(1)).write_bytes(segment_header(LOG_ID, 1, SEED) + bytes(1000))
     log = logs.open()
     assert (len(log.segments), log.head) == (1, 0)
     log.append_frames(chained([100]), 0)
@@ -235,7 +235,8 @@ def test_trims_and_rolls_at_one_time_lose_no_segment(
     log.trim(290)
     trimmed.set()
     appender.join()
-    assert [segment.fd >= 0 for segment in log.segments] == [True] * len(log.segments)
+    assert [segment.fd >= 0 for segment in log.segments] == [False] * (len(log.segments) - 1) + [True]
+    assert log.segments[0].first > 1
     assert (log.head, log.segments[-1].first) == (360, 301)
     log.trim(300)
 
@@ -319,7 +320,7 @@ def test_no_room_for_the_next_segment_is_no_trouble_before_it_is_needed(
 
 
 def test_a_segment_of_another_log_is_refused(logs: Logs) -> None:
-    (logs.directory / module.segment_name(1)).write_bytes(segment_header(bytes(16), 1) + bytes(1000))
+    (logs.directory / module.segment_name(1)).write_bytes(segment_header(bytes(16), 1, SEED) + bytes(1000))
     with pytest.raises(StorageCorrupted, match="belongs to another log, or was renamed"):
         logs.open()
 
@@ -335,7 +336,7 @@ def test_a_renamed_segment_is_refused(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"), [(b"", "the file is empty"), (b"HWSEGMNT", "shorter than its header"),
+    ("content", "problem"), [(b"", "shorter than its header"), (b"HWSEGMNT", "shorter than its header"),
                              (bytes(5000), "the header of the segment is damaged")]
 )  # fmt: skip
 def test_a_file_that_is_no_segment_is_refused(logs: Logs, content: bytes, problem: str) -> None:
@@ -346,7 +347,7 @@ def test_a_file_that_is_no_segment_is_refused(logs: Logs, content: bytes, proble
 
 def test_a_newer_segment_format_is_refused(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SEGMENT_VERSION", 2)
-    header = segment_header(LOG_ID, 1)
+    header = segment_header(LOG_ID, 1, SEED)
     monkeypatch.undo()
     (logs.directory / module.segment_name(1)).write_bytes(header + bytes(1000))
     with pytest.raises((StorageCorrupted, StorageUnavailable), match="newer"):
