@@ -106,6 +106,8 @@ class Segment:
 
     def adopt(self, firsts: Sequence[int], offsets: Sequence[int]) -> None:
         """Take over the places of all frames (of a sealed segment), unverified: each is verified when first read."""
+        if not len(offsets):
+            return
         last = Frame(self.buffer, offsets[-1], self.crc_seed)
         self.firsts, self.offsets = firsts, offsets
         self.last, self.end = last.last, last.offset + last.length
@@ -214,7 +216,7 @@ class SegmentLog:
     @property
     def recorded_at(self) -> int:
         """Of the last frame; 0 if there is none."""
-        return max((segment.recorded_at for segment in self._segments[-2:]), default=0)
+        return next((segment.recorded_at for segment in reversed(self._segments) if segment.events), 0)
 
     @property
     def segments(self) -> tuple[Segment, ...]:

@@ -258,10 +258,12 @@ class Sequencer:
         self._resume.set()
 
     def _has_settled(self) -> bool:
-        """Wait until the writer is done with everything; whether it refused nothing of it."""
-        for _ in range(FRAMES_IN_FLIGHT_MAX):
+        """Wait until the writer is done with everything, or refuses some of it; whether it refused nothing."""
+        held = 0
+        while held < FRAMES_IN_FLIGHT_MAX and self._refusal is None:  # a refusal gives slots back, but not all
             self._slots.acquire()
-        for _ in range(FRAMES_IN_FLIGHT_MAX):
+            held += 1
+        for _ in range(held):
             self._slots.release()
         return self._refusal is None
 
