@@ -1,4 +1,4 @@
-"""The frame log in local files: rolling, growing, its compare-and-set, finding frames, trimming, running out of room."""
+"""The frame log in local files: rolling, growing, compare-and-set, finding frames, trimming, running out of room."""
 
 from __future__ import annotations
 

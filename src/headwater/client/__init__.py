@@ -1,1 +1,13 @@
-"""client"""
+"""A Python client: a server's logs over HTTP, each a `core.EventLog`. Synchronous; safe to use from any thread.
+
+server = connect("http://127.0.0.1:8080")
+orders = server.create("orders")
+orders.append([Event("OrderPlaced", b"{}", ("order:17",))])
+"""
+
+from .bulk import BulkProgress, append_all
+from .log import RemoteLog
+from .problems import ServerUnreachable, UnexpectedAnswer
+from .server import Server, connect
+
+__all__ = ["BulkProgress", "RemoteLog", "Server", "ServerUnreachable", "UnexpectedAnswer", "append_all", "connect"]

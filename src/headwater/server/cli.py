@@ -30,6 +30,19 @@ class Entry(NamedTuple):
 
 
 COMMANDS: Mapping[str, Mapping[str, Entry]] = {
+    "Events (on a server)": {
+        "append": Entry("events", "append", "Append events to a log."),
+        "read": Entry("events", "read", "Read the events of a log."),
+        "tail": Entry("events", "tail", "Show the newest events, and follow."),
+        "query": Entry("events", "query", "Count what matches: how many, of which types, since when."),
+        "import": Entry("importing", "import_", "Load a file of events into a log."),
+        "export": Entry("exporting", "export", "Write the events of a log into a file."),
+    },
+    "Logs (on a server)": {
+        "logs": Entry("logs", "logs", "List, create, change, trim and delete logs."),
+        "consumers": Entry("logs", "consumers", "List and move the registered consumers of a log."),
+        "bench": Entry("bench", "bench", "Put load on a log, and measure."),
+    },
     "Server": {
         "serve": Entry("serve", "serve", "Run the server."),
         "config": Entry("config", "config", "Show the effective configuration."),
@@ -107,8 +120,16 @@ def run(arguments: Sequence[str]) -> int:
 
 def exit_code(error: EventLogError) -> int:
     """The exit code of an error."""
+    from ..client.problems import ServerUnreachable  # not at the top: `headwater serve` needs no client
+
     if isinstance(error, InvalidConfiguration):
         return USAGE
     if isinstance(error, StorageUnavailable | DiskFull):
         return UNAVAILABLE
+    if isinstance(error, ServerUnreachable):
+        return UNREACHABLE
     return DAMAGED if isinstance(error, StorageCorrupted) else REFUSED
+
+
+if __name__ == "__main__":
+    main()

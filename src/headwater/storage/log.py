@@ -95,7 +95,7 @@ class StoredLog(LocalLog):
         origin = self._origin()
         self._extent = Extent(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
         self._extent.gaps = tuple(sorted([*meta.voids, *meta.lost]))
-        loaded = load_index(directory, self.frames, meta)
+        loaded = load_index(self.directory, self.frames, meta)
         self.index = loaded.index
         self._reader = Reader(self.frames, self.index)
         judge = LogJudge(

@@ -1,0 +1,7 @@
+"""The acts in their order. An act is a module with a `TITLE` and a function `play(stage)`; a new one is added here."""
+
+from __future__ import annotations
+
+from . import crash, decide, load, results, start
+
+ACTS = (start, load, decide, crash, results)

@@ -1,0 +1,133 @@
+"""Very many events into a log: in batches, resumable and repeatable, with the next batch made while one is on its way.
+
+It works on any `core.EventLog`. The events must have ids that are the same each time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..core.errors import DuplicateEventId, InvalidInput
+from ..core.event import Event
+from ..core.limits import METADATA_BYTES
+from ..core.log import EventLog
+
+BATCH_EVENTS = 1000
+BATCH_BYTES = 4 * 1024 * 1024
+BATCHES_AHEAD = 2
+_EVENT_INDEX = re.compile(r"events\[(\d+)\]")
+
+
+@dataclass(slots=True)
+class BulkProgress:
+    """How far a bulk append is. Batches are appended in order, so everything before `events` is durable."""
+
+    batches: int = 0
+    appended: int = 0
+    """New events."""
+    stored: int = 0
+    """Events that were in the log already, from an earlier run."""
+    last: int = 0
+    """The sequence number of the last batch's last event."""
+
+    @property
+    def events(self) -> int:
+        """All that are dealt with."""
+        return self.appended + self.stored
+
+
+def append_all(
+    log: EventLog,
+    events: Iterable[Event],
+    *,
+    partition: int | None = None,
+    batch_events: int = BATCH_EVENTS,
+    on_progress: Callable[[BulkProgress], object] = lambda progress: None,
+) -> BulkProgress:
+    """Append all events in order, in batches of that many (less where they are large); each batch is atomic.
+
+    Running it again with the same events adds nothing, and goes on where an interrupted run ended: a batch that is in
+    the log already is recognised. Where only a part of it is - the source grew, or the batches were of another size -
+    it is appended in ever smaller pieces. Raises as `EventLog.append`, with the event's place in all of `events`.
+    """
+    progress = BulkProgress()
+    sending = _Sending(log, partition)
+    on_the_way: deque[Future[_Piece]] = deque()
+
+    def finish_one() -> None:
+        piece = on_the_way.popleft().result()
+        progress.batches += 1
+        progress.appended += piece.appended
+        progress.stored += piece.stored
+        progress.last = piece.last
+        on_progress(progress)
+
+    with ThreadPoolExecutor(1, "bulk-append") as sender:
+        try:
+            for start, batch in _batches(events, batch_events):
+                on_the_way.append(sender.submit(sending.send, batch, start))
+                if len(on_the_way) > BATCHES_AHEAD:
+                    finish_one()
+            while on_the_way:
+                finish_one()
+        finally:
+            sending.is_over = True
+    return progress
+
+
+def _batches(events: Iterable[Event], batch_events: int) -> Iterator[tuple[int, list[Event]]]:
+    start, batch, bytes = 0, list[Event](), 0
+    for event in events:
+        event_bytes = METADATA_BYTES + len(event.data) + len(event.envelope)
+        if batch and (len(batch) >= batch_events or bytes + event_bytes > BATCH_BYTES):
+            yield start, batch
+            start, batch, bytes = start + len(batch), [], 0
+        batch.append(event)
+        bytes += event_bytes
+    if batch:
+        yield start, batch
+
+
+class _Piece(NamedTuple):
+    appended: int
+    stored: int
+    last: int
+
+
+class _Sending:
+    """What the sending thread does, batch after batch; after a failure nothing more, so that no batch is skipped."""
+
+    def __init__(self, log: EventLog, partition: int | None) -> None:
+        self._log, self._partition = log, partition
+        self.is_over = False
+
+    def send(self, batch: list[Event], start: int) -> _Piece:
+        """Append a batch whose first event has the place `start`."""
+        if self.is_over:
+            raise CancelledError
+        try:
+            return self._append(batch, start)
+        except BaseException:
+            self.is_over = True
+            raise
+
+    def _append(self, batch: list[Event], start: int) -> _Piece:
+        try:
+            result = self._log.append(batch, partition=self._partition)
+            count = len(batch)
+            return _Piece(0, count, result.last) if result.was_stored else _Piece(count, 0, result.last)
+        except DuplicateEventId as error:
+            if error.sequence_number is None or len(batch) == 1:  # the events repeat an id, or it is another event's
+                raise DuplicateEventId(error.id, error.source, error.sequence_number, start + error.index) from None
+        except InvalidInput as error:
+            error.where = _EVENT_INDEX.sub(lambda found: f"events[{start + int(found[1])}]", error.where)
+            error.args = (f"{error.where}: {error.problem}",)
+            raise
+        middle = len(batch) // 2
+        first, second = self._append(batch[:middle], start), self._append(batch[middle:], start + middle)
+        return _Piece(first.appended + second.appended, first.stored + second.stored, second.last)

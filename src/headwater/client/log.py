@@ -1,0 +1,121 @@
+"""A log on a server, as a `core.EventLog`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from ..core.condition import AppendCondition
+from ..core.consumer import Consumer, check_consumer_key
+from ..core.errors import InvalidPosition
+from ..core.event import Event
+from ..core.limits import APPEND_BYTES_MAX, SEQUENCE_NUMBER_MAX, check_append
+from ..core.log import AppendResult, LogInfo
+from ..core.query import ALL, Query
+from ..core.settings import LogSettings, check_log_name
+from . import wire
+from .reading import RemoteReading
+from .subscription import RemoteSubscription
+from .transport import Transport
+
+_WIDEST = LogSettings(event_bytes_max=APPEND_BYTES_MAX)
+"""The log's own limit for an event is checked by the server, which knows it."""
+
+
+class RemoteLog:
+    """One log of a server. Safe to use from any thread. Its methods raise what `core.EventLog` says, and besides
+    ServerUnreachable, UnexpectedAnswer, Unauthenticated, Forbidden and LogNotFound.
+    """
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self.name = check_log_name(name)
+        self._transport = transport
+        self._path = f"/logs/{name}"
+
+    def info(self) -> LogInfo:
+        """See EventLog."""
+        return wire.decode_info(self._call("GET", ""))
+
+    def append(
+        self,
+        events: Sequence[Event],
+        condition: AppendCondition | None = None,
+        *,
+        partition: int | None = None,
+    ) -> AppendResult:
+        """See EventLog. While the server is away or overloaded, the append is repeated, with the same ids.
+
+        Raises ServerUnreachable if no answer came at all: then the events are in the log, or not; appending them again
+        with the same ids settles it.
+        """
+        if condition is not None:
+            _check_condition(condition)
+        body = wire.append_body(check_append(events, _WIDEST), condition, partition)
+        return wire.append_result(self._call("POST", "/append", body))
+
+    def read(
+        self,
+        query: Query = ALL,
+        *,
+        from_: int | None = None,
+        after: int | None = None,
+        backwards: bool = False,
+        limit: int | None = None,
+        partition: int | None = None,
+    ) -> RemoteReading:
+        """See EventLog. The events stream, in constant memory; the head is there at once."""
+        return RemoteReading(self._transport, self.name, query, from_, after, backwards, limit, partition)
+
+    def head(self) -> int:
+        """See EventLog."""
+        return wire.decode_head(self._call("GET", "/head")).head
+
+    def subscribe(
+        self, query: Query = ALL, *, after: int | None = None, partition: int | None = None
+    ) -> RemoteSubscription:
+        """See EventLog. It reconnects at its cursor; where a trim overtook it, it raises PositionTrimmed."""
+        return RemoteSubscription(self._transport, self.name, query, after, partition)
+
+    def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
+        """See EventLog."""
+        return self._consumer("PUT", owner, component, "", {} if after is None else {"after": after})
+
+    def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
+        """See EventLog."""
+        asked = {"sequence_number": sequence_number, "epoch": epoch}
+        return self._consumer("POST", owner, component, "/acknowledge", asked)
+
+    def reset_consumer(self, owner: str, component: str, after: int) -> Consumer:
+        """See EventLog."""
+        return self._consumer("POST", owner, component, "/reset", {"after": after})
+
+    def unregister_consumer(self, owner: str, component: str) -> None:
+        """See EventLog."""
+        self._call("DELETE", _consumer_path(owner, component))
+
+    def consumers(self) -> list[Consumer]:
+        """See EventLog."""
+        return wire.decode_consumers(self._call("GET", "/consumers")).consumers
+
+    def trim(self, below: int) -> int:
+        """See EventLog."""
+        return wire.decode_trimmed(self._call("POST", "/trim", wire.encode({"below": below}))).first_retained
+
+    def _consumer(self, method: str, owner: str, component: str, verb: str, asked: dict[str, Any]) -> Consumer:
+        path = _consumer_path(owner, component) + verb
+        return wire.decode_consumer(self._call(method, path, wire.encode(asked)))
+
+    def _call(self, method: str, path: str, body: bytes = b"") -> bytes:
+        return self._transport.call(method, self._path + path, body, log=self.name)
+
+
+def _consumer_path(owner: str, component: str) -> str:
+    check_consumer_key(owner, component)
+    return f"/consumers/{quote(owner, safe='')}/{quote(component, safe='')}"
+
+
+def _check_condition(condition: AppendCondition) -> None:
+    lowest = 1 if condition.requires_match else 0
+    if not lowest <= condition.after <= SEQUENCE_NUMBER_MAX:
+        raise InvalidPosition(f"{condition.after} given, {lowest} or more is allowed", "condition.after")

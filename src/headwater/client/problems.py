@@ -1,0 +1,138 @@
+"""Problem documents (RFC 9457) as the core's own exceptions, in one table, and what the client adds to them.
+
+EventLogError
+├── ServerUnreachable     no answer came, for as long as was to be tried
+└── UnexpectedAnswer      an answer came that this client does not know
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ..core.access import Forbidden, Right, Unauthenticated
+from ..core.condition import ConditionFailure
+from ..core.errors import (
+    AppendConditionFailed,
+    Closed,
+    ConditionNeedsTrimmedEvents,
+    ConsumerFenced,
+    ConsumerNotFound,
+    DiskFull,
+    DuplicateEventId,
+    EventLogError,
+    InvalidEvent,
+    InvalidInput,
+    InvalidPosition,
+    InvalidQuery,
+    LogExists,
+    LogNotFound,
+    Overloaded,
+    PositionOfOtherIncarnation,
+    PositionTrimmed,
+    SequenceExhausted,
+    StorageCorrupted,
+    StorageUnavailable,
+    TooLarge,
+)
+from ..formats.problem import TYPE_PREFIX
+
+_Members = dict[str, Any]
+_INPUT_KINDS: tuple[tuple[re.Pattern[str], type[InvalidInput]], ...] = (
+    (re.compile(r"(condition\.)?after\b|from\b|limit\b|partition\b|sequence_number\b|below\b"), InvalidPosition),
+    (re.compile(r"(condition\.)?(fail_?if_?events_?match|query)\b|items\b", re.IGNORECASE), InvalidQuery),
+    (re.compile(r"events\b"), InvalidEvent),
+)
+"""What kind of input stands at a path; it is the server's path, without `$.`."""
+
+
+class ServerUnreachable(EventLogError):
+    """No answer came from the server. Whether an append went in is unknown: repeat it with the same ids."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        self.url, self.problem = url, problem
+        super().__init__(f"no answer from {url}: {problem}")
+
+
+class UnexpectedAnswer(EventLogError):
+    """The server answered what this client does not know: another server, or another version."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        self.status, self.detail = status, detail
+        super().__init__(f"unexpected answer {status}: {detail}")
+
+
+def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) -> EventLogError:
+    """The exception that an answer of 400 or above stands for, in the server's words; `log` is the log asked."""
+    try:
+        members = msgspec.json.decode(body, type=_Members)
+    except msgspec.MsgspecError:
+        return UnexpectedAnswer(status, body[:200].decode(errors="replace").strip() or "no body")
+    detail = str(members.get("detail") or members.get("title") or "no detail")
+    build = _TABLE.get(str(members.get("type", "")).removeprefix(TYPE_PREFIX))
+    if build is None:
+        return UnexpectedAnswer(status, detail)
+    try:
+        error = build({"log": log, "retry_after_s": retry_after_s, "detail": detail} | members)
+    except (KeyError, TypeError, ValueError):  # of another version: the code is known, and its members are not
+        return UnexpectedAnswer(status, detail)
+    error.args = (detail,)
+    return error
+
+
+def _invalid_input(members: _Members) -> InvalidInput:
+    path = str(members.get("path", "")).removeprefix("$").removeprefix(".")
+    where = ".".join(part for part in (str(members.get("parameter", "")), path) if part)
+    problem = str(members["detail"]).removeprefix(f"{where}: ")
+    kind = next((kind for pattern, kind in _INPUT_KINDS if pattern.match(where)), InvalidInput)
+    return kind(problem, where)
+
+
+def _too_large(members: _Members) -> InvalidInput:
+    if "given" not in members:  # the server read no further
+        return _invalid_input(members)
+    path = str(members["path"]).removeprefix("$.")
+    return TooLarge(members["given"], members["allowed"], members["unit"], path)
+
+
+def _condition_failed(members: _Members) -> AppendConditionFailed:
+    reason = ConditionFailure(members["reason"])
+    return AppendConditionFailed(reason, members.get("sequence_number"), members["after"])
+
+
+def _duplicate(members: _Members) -> DuplicateEventId:
+    return DuplicateEventId(members["id"], members["source"], members.get("sequence_number"), members["index"])
+
+
+def _of(kind: type[EventLogError], *names: str) -> Callable[[_Members], EventLogError]:
+    """The error made of those members, in that order."""
+    return lambda members: kind(*(members[name] for name in names))
+
+
+_TABLE: dict[str, Callable[[_Members], EventLogError]] = {
+    "invalid_request": _invalid_input,
+    "malformed_json": _invalid_input,
+    "too_large": _too_large,
+    "unauthenticated": _of(Unauthenticated, "detail"),
+    "forbidden": lambda members: Forbidden("", Right(members["right"]), members["log"]),
+    "log_not_found": _of(LogNotFound, "log"),
+    "consumer_not_found": _of(ConsumerNotFound, "owner", "component"),
+    "log_exists": _of(LogExists, "log"),
+    "append_condition_failed": _condition_failed,
+    "duplicate_event_id": _duplicate,
+    "condition_needs_trimmed_events": _of(ConditionNeedsTrimmedEvents, "after", "known_from"),
+    "consumer_fenced": _of(ConsumerFenced, "owner", "component", "given", "current"),
+    "position_trimmed": _of(PositionTrimmed, "position", "first_retained"),
+    "position_of_other_incarnation": _of(PositionOfOtherIncarnation, "position", "incarnation", "first"),
+    "overloaded": lambda members: Overloaded(
+        members["waiting_bytes"], members["allowed_bytes"], members["retry_after_s"] or 1.0
+    ),
+    "stopping": _of(Closed, "log"),
+    "storage_unavailable": _of(StorageUnavailable, "detail"),
+    "storage_corrupted": lambda members: StorageCorrupted("", members["detail"], ""),
+    "disk_full": lambda members: DiskFull("", members["free_bytes"], members["needed_bytes"]),
+    "sequence_exhausted": _of(SequenceExhausted, "last"),
+}

@@ -1,0 +1,85 @@
+"""A server over HTTP: its logs by name."""
+
+from __future__ import annotations
+
+from ..core.errors import InvalidInput, InvalidLogName, InvalidSettings
+from ..core.log import LogInfo
+from ..core.settings import LogSettings, check_log_name
+from . import wire
+from .address import address_of
+from .log import RemoteLog
+from .transport import Transport
+
+
+def connect(
+    url: str,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    token: str | None = None,
+    ca_file: str | None = None,
+    is_verified: bool = True,
+    timeout_s: float = 60.0,
+    retry_s: float = 30.0,
+) -> Server:
+    """The server at that URL. Nothing is sent yet: the first request connects.
+
+    With `https`, certificates are checked against the system's authorities, or those in `ca_file`; `is_verified` False
+    checks nothing. A single answer is awaited for `timeout_s`; a request that fails because the server is away or
+    overloaded is repeated for `retry_s` (0 = never). Raises InvalidInput.
+    """
+    return Server(Transport(address_of(url, user, password, token, ca_file, is_verified), timeout_s, retry_s))
+
+
+class Server:
+    """A server's logs. Safe to use from any thread; a context manager that closes its connections."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._transport.address.url
+
+    def logs(self) -> list[str]:
+        """The names of the logs that the user may read, in order."""
+        return wire.decode_names(self._transport.call("GET", "/logs")).logs
+
+    def log(self, name: str) -> RemoteLog:
+        """A log by name; whether there is one shows when it is used. Raises InvalidLogName."""
+        return RemoteLog(self._transport, name)
+
+    def create(self, name: str, settings: LogSettings | None = None) -> RemoteLog:
+        """Create a log, or answer the one of that name if its settings are these (None: the defaults).
+
+        Raises InvalidLogName, InvalidSettings, LogExists.
+        """
+        self._settle("PUT", name, b"" if settings is None else wire.encode(settings))
+        return self.log(name)
+
+    def change(self, name: str, settings: LogSettings) -> LogInfo:
+        """Give a log new settings. Raises LogNotFound, InvalidSettings."""
+        return wire.decode_info(self._settle("PATCH", name, wire.encode(settings)))
+
+    def delete(self, name: str) -> None:
+        """Delete a log and all its events. Raises LogNotFound."""
+        self._transport.call("DELETE", f"/logs/{check_log_name(name)}", log=name)
+
+    def close(self) -> None:
+        """Close the connections. Logs of this server answer nothing any more."""
+        self._transport.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _settle(self, method: str, name: str, settings: bytes) -> bytes:
+        try:
+            return self._transport.call(method, f"/logs/{check_log_name(name)}", settings, log=name)
+        except InvalidInput as error:
+            if isinstance(error, InvalidLogName):
+                raise
+            raise InvalidSettings(error.problem, error.where) from None

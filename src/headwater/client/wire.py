@@ -1,0 +1,116 @@
+"""The JSON that the server's `/logs` speaks, and the core's values, both ways (shapes: `/openapi.yaml`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from ..core.condition import AppendCondition
+from ..core.consumer import Consumer
+from ..core.limits import EventColumns
+from ..core.log import AppendResult, LogInfo
+from ..core.query import Query
+from ..formats.envelope import EventJson, event_json
+
+
+class _Appended(Struct, gc=False):
+    sequence_number: int
+    first_sequence_number: int
+    was_stored: bool
+
+
+class _Head(Struct, gc=False):
+    head: int
+
+
+class _Trimmed(Struct, gc=False):
+    first_retained: int
+
+
+class _Names(Struct):
+    logs: list[str]
+
+
+class _Consumers(Struct):
+    consumers: list[Consumer]
+
+
+class _AppendBody(Struct, omit_defaults=True):
+    events: list[EventJson]
+    condition: dict[str, Any] | None = None
+    partition: int | None = None
+    strict: bool | None = None
+
+
+class _ReadBody(Struct, omit_defaults=True):
+    query: dict[str, Any]
+    from_: int | None = field(default=None, name="from")
+    after: int | None = None
+    backwards: bool = False
+    limit: int | None = None
+    partition: int | None = None
+
+
+encode = msgspec.json.encode
+decode_appended = msgspec.json.Decoder(_Appended).decode
+decode_head = msgspec.json.Decoder(_Head).decode
+decode_trimmed = msgspec.json.Decoder(_Trimmed).decode
+decode_names = msgspec.json.Decoder(_Names).decode
+decode_info = msgspec.json.Decoder(LogInfo).decode
+decode_consumer = msgspec.json.Decoder(Consumer).decode
+decode_consumers = msgspec.json.Decoder(_Consumers).decode
+
+
+def append_body(columns: EventColumns, condition: AppendCondition | None, partition: int | None) -> bytes:
+    """The body of an append."""
+    events = list(
+        map(
+            event_json,
+            columns.types,
+            columns.data,
+            columns.tags,
+            columns.ids,
+            columns.sources,
+            columns.attributes,
+            columns.group_keys,
+            columns.envelopes,
+            columns.encodings,
+        )
+    )
+    strict = None if condition is None or not condition.requires_match else False
+    return encode(_AppendBody(events, _condition_json(condition) if condition else None, partition, strict))
+
+
+def append_result(body: bytes) -> AppendResult:
+    """The answer to an append."""
+    appended = decode_appended(body)
+    return AppendResult(appended.first_sequence_number, appended.sequence_number, appended.was_stored)
+
+
+def read_body(
+    query: Query,
+    from_: int | None,
+    after: int | None,
+    backwards: bool,
+    limit: int | None,
+    partition: int | None,
+) -> bytes:
+    """The body of a read."""
+    return encode(_ReadBody(query_json(query), from_, after, backwards, limit, partition))
+
+
+def query_json(query: Query) -> dict[str, Any]:
+    """A query as JSON has it; items without types or tags leave them out."""
+    if query.items is None:
+        return {"all": True}
+    items = [{"types": item.types, "tags": item.tags} for item in query.items]
+    return {"items": [{name: terms for name, terms in item.items() if terms} for item in items]}
+
+
+def _condition_json(condition: AppendCondition) -> dict[str, Any]:
+    query = query_json(condition.fail_if_events_match)
+    if condition.requires_match:  # only the first draft's form can say so
+        return {"query": query, "expected_highest_sequence_number": condition.after}
+    return {"failIfEventsMatch": query, "after": condition.after}

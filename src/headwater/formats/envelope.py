@@ -1,0 +1,173 @@
+"""The JSON of an event and of its envelope, as `/logs` speaks it and as lines of NDJSON files hold it, both ways.
+
+Data that is UTF-8 is a string, other data is base64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from ..core.errors import InvalidInput
+from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
+from ..core.limits import show
+from .foreign import derived_id
+
+
+class EventJson(Struct, omit_defaults=True, gc=False):
+    """An event, as it is appended and read."""
+
+    type: str
+    data: str | UnsetType = UNSET
+    data_base64: bytes | UnsetType = UNSET
+    tags: tuple[str, ...] = ()
+    id: str = ""
+    source: str = ""
+    attributes: dict[str, str] | UnsetType = UNSET
+    group_key: str = ""
+    envelope_base64: bytes | UnsetType = UNSET
+    encoding: str = "data"
+
+
+class EnvelopeJson(Struct, omit_defaults=True, gc=False):
+    """A stored event: the event, and what the log added. `partition` is there where the log has several."""
+
+    event: EventJson
+    sequence_number: int
+    recorded_at: int
+    partition: int = 0
+
+
+_envelope = msgspec.json.Decoder(EnvelopeJson)
+
+
+def event_json(
+    type: str,
+    data: bytes,
+    tags: tuple[str, ...],
+    id: str,
+    source: str,
+    attributes: Mapping[str, str],
+    group_key: str,
+    envelope: bytes,
+    encoding: Encoding,
+) -> EventJson:
+    """An event's fields, in the order of `core.Event`, as JSON has them."""
+    event = EventJson(type, UNSET, UNSET, tags, id, source, UNSET, group_key)
+    try:
+        event.data = data.decode()
+    except UnicodeDecodeError:
+        event.data_base64 = data
+    if attributes:
+        event.attributes = dict(attributes)
+    if envelope:
+        event.envelope_base64 = envelope
+    if encoding:
+        event.encoding = encoding.name.lower()
+    return event
+
+
+def encode_event(event: SequencedEvent) -> bytes:
+    """The envelope of a stored event, as the server gives it."""
+    envelope = EnvelopeJson(event_json(*event[3:]), event.sequence_number, event.recorded_at, event.partition)
+    return msgspec.json.encode(envelope)
+
+
+def decode_event(text: bytes) -> SequencedEvent:
+    """The stored event of one envelope."""
+    return _sequenced(_envelope.decode(text))
+
+
+def decode_events(lines: bytes) -> list[SequencedEvent]:
+    """The stored events of whole NDJSON lines."""
+    return [_sequenced(envelope) for envelope in _envelope.decode_lines(lines)]
+
+
+class _Line(Struct, forbid_unknown_fields=True):
+    """A line of a file: an envelope, of which only the event counts, or a bare event."""
+
+    event: EventJson | None = None
+    sequence_number: int = 0
+    recorded_at: int = 0
+    partition: int = 0
+
+
+class _BareEvent(EventJson, forbid_unknown_fields=True):
+    pass
+
+
+_line = msgspec.json.Decoder(_Line)
+_bare_event = msgspec.json.Decoder(_BareEvent)
+
+
+def ndjson_events(lines: Iterable[bytes], source: str | None = None) -> Iterator[Event]:
+    """The events of lines, each an envelope as `headwater read --json` writes it, or the event alone.
+
+    With a `source`, an event without id gets one derived from its line, and that source unless it names its own.
+    Raises InvalidInput, with the line.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            event = producer_event(_described(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidInput) as error:
+            raise InvalidInput(str(error), f"line {number}") from None
+        if source is not None and not event.id:
+            its_source = event.source or source
+            event = event._replace(id=derived_id(its_source, number, line.decode().strip()), source=its_source)
+        yield event
+
+
+def producer_event(event: EventJson) -> Event:
+    """The event that was described so. Raises InvalidInput where the description contradicts itself."""
+    if event.data is not UNSET and event.data_base64 is not UNSET:
+        raise InvalidInput("give `data` or `data_base64`, not both")
+    if event.encoding not in ("data", "amqp"):
+        raise InvalidInput(f"data or amqp is expected, {show(event.encoding)} given", "encoding")
+    return Event(
+        event.type,
+        _data(event),
+        event.tags,
+        event.id,
+        event.source,
+        event.attributes or NO_ATTRIBUTES,
+        event.group_key,
+        event.envelope_base64 or b"",
+        Encoding[event.encoding.upper()],
+    )
+
+
+def _described(line: bytes) -> EventJson:
+    if b'"event"' in line:
+        try:
+            if (event := _line.decode(line).event) is not None:
+                return event
+        except msgspec.ValidationError:
+            if b'"sequence_number"' in line:
+                raise
+    return _bare_event.decode(line)
+
+
+def _data(event: EventJson) -> bytes:
+    return event.data.encode() if isinstance(event.data, str) else event.data_base64 or b""
+
+
+def _sequenced(envelope: EnvelopeJson) -> SequencedEvent:
+    event = envelope.event
+    return SequencedEvent(
+        envelope.sequence_number,
+        envelope.recorded_at,
+        envelope.partition,
+        event.type,
+        _data(event),
+        event.tags,
+        event.id,
+        event.source,
+        event.attributes or NO_ATTRIBUTES,
+        event.group_key,
+        event.envelope_base64 or b"",
+        Encoding.DATA if event.encoding == "data" else Encoding.AMQP,
+    )

@@ -1,0 +1,75 @@
+"""What other systems' events need to become ours: tags made fit, derived ids, times in one form.
+
+The escapes are part of the import's promise (docs/guides/import.md): a file imported again has the same tags and ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from ..core.errors import InvalidInput
+from ..core.limits import TAG_VALUE_CHARS_MAX, show
+
+TAG_KEY_CHARS_MAX = 50
+_UNFIT_KEY_CHARS = re.compile(r"[^a-zA-Z0-9_-]+")
+_EPOCH = re.compile(r"-?\d{9,17}(\.\d+)?")
+_DIGEST_CHARS = 32
+
+
+def fit_tag(key: str, value: str) -> str:
+    """The tag `key:value`, made fit for a log; the bare key where the value is empty.
+
+    In a key, each run of characters other than letters, digits, `_` and `-` becomes one `_`, and the key is cut to 50
+    characters. In a value, `%` and what is not printable is percent-encoded; of a value over 256 characters the first
+    223 stay, followed by `~` and 32 hexadecimal digits of its SHA-256, so that different values stay different.
+    """
+    fit_key = _UNFIT_KEY_CHARS.sub("_", key)[:TAG_KEY_CHARS_MAX]
+    if not fit_key:
+        raise InvalidInput(f"a tag needs a key, {show(key)} given")
+    return f"{fit_key}:{_fit_value(value)}" if value else fit_key
+
+
+def _fit_value(value: str) -> str:
+    if "%" in value or not value.isprintable():
+        value = "".join(
+            char if char.isprintable() and char != "%" else quote(char, safe="", errors="surrogatepass")
+            for char in value
+        )
+    if len(value) <= TAG_VALUE_CHARS_MAX:
+        return value
+    digest = hashlib.sha256(value.encode()).hexdigest()[:_DIGEST_CHARS]
+    return f"{value[: TAG_VALUE_CHARS_MAX - _DIGEST_CHARS - 1]}~{digest}"
+
+
+def derived_id(source: str, position: int, content: str) -> str:
+    """The id of an event that has none of its own: a UUIDv5 of where it stood in which source, and what it said.
+
+    So the same file gives the same ids each time it is imported, and so does the file after more was appended to it.
+    """
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{source}#{position}\n{content}"))
+
+
+def rfc3339(text: str, time_format: str | None = None) -> str:
+    """A time as RFC 3339, from ISO 8601, from seconds or milliseconds since 1970, or by a `strptime` format.
+
+    A time without zone is taken as UTC. Raises InvalidInput.
+    """
+    text = text.strip()
+    try:
+        if time_format is not None:
+            moment = datetime.strptime(text, time_format)
+        elif _EPOCH.fullmatch(text):
+            number = float(text)
+            moment = datetime.fromtimestamp(number / 1000 if abs(number) >= 1e11 else number, UTC)
+        else:
+            moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        allowed = repr(time_format) if time_format else "ISO 8601, or seconds or milliseconds since 1970"
+        raise InvalidInput(f"a time as {allowed} is expected, {show(text)} given") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.isoformat().replace("+00:00", "Z")

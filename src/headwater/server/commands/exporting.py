@@ -1,0 +1,182 @@
+"""`headwater export`: the events of a log into a file."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import io
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from ...core.errors import InvalidInput
+from ...core.event import SequencedEvent
+from ...core.query import Query
+from ...formats import cloudevents
+from ...formats.envelope import encode_event
+from .output import console, json_option, partition_option, query_options, server_options, show_json
+
+if TYPE_CHECKING:
+    from ...client import Server
+
+FORMATS = {"ndjson": "ndjson", "jsonl": "ndjson", "csv": "csv", "cloudevents": "cloudevents", "parquet": "parquet"}
+"""By the file's ending."""
+STDOUT = "-"
+TABLE_COLUMNS = ("sequence_number", "recorded_at", "partition", "type", "tags", "id", "source", "time", "data",
+                 "data_base64")  # fmt: skip
+PARQUET_ROWS = 10_000
+
+Write = Callable[[list[SequencedEvent]], object]
+
+
+@click.command(
+    epilog="Examples: headwater export orders orders.ndjson.gz; headwater export orders orders.parquet --tag vip; "
+    "headwater export orders - --format csv | head"
+)
+@click.argument("log")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--format", "format", type=click.Choice(sorted(set(FORMATS.values()))),
+              help="What FILE shall hold.  [default: by its ending]")  # fmt: skip
+@query_options
+@click.option("--from", "from_", type=click.IntRange(min=1), help="Begin at that number.")
+@click.option("--after", type=click.IntRange(min=0), help="Begin after that number.")
+@click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
+@partition_option
+@json_option
+@server_options
+def export(
+    server: Server,
+    log: str,
+    file: Path,
+    format: str | None,
+    query: Query,
+    from_: int | None,
+    after: int | None,
+    limit: int | None,
+    partition: int | None,
+    as_json: bool,
+) -> None:
+    """Write the events of LOG that match into FILE (- is standard output), up to the log's present end.
+
+    FILE appears when it is complete. If its name ends in .gz, it is packed.
+    """
+    format = format or _format_of(file)
+    started = time.perf_counter()
+    reading = server.log(log).read(query, from_=from_, after=after, limit=limit, partition=partition)
+    count = 0
+    with _written(file) as out, WRITERS[format](out, f"/logs/{log}") as write, _progress_bar(file) as show:
+        while events := list(reading.next_page()):
+            write(events)
+            count += len(events)
+            show(count)
+    seconds = time.perf_counter() - started
+    if as_json:
+        show_json({"events": count, "head": reading.head})
+    elif str(file) != STDOUT:
+        click.echo(f"{count:,} events; {file.stat().st_size:,} bytes; {seconds:.1f} s ({count / seconds:,.0f}/s)")
+
+
+@contextmanager
+def _ndjson(out: IO[bytes], source: str) -> Iterator[Write]:
+    yield lambda events: out.writelines(encode_event(event) + b"\n" for event in events)
+
+
+@contextmanager
+def _cloudevents(out: IO[bytes], source: str) -> Iterator[Write]:
+    """One event per line, in the JSON format."""
+    yield lambda events: out.writelines(cloudevents.event_to_json(event, source) + b"\n" for event in events)
+
+
+@contextmanager
+def _table(out: IO[bytes], source: str) -> Iterator[Write]:
+    text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
+    writer = csv.writer(text)
+    writer.writerow(TABLE_COLUMNS)
+    yield lambda events: writer.writerows(map(_row, events))
+    text.detach()
+
+
+@contextmanager
+def _parquet(out: IO[bytes], source: str) -> Iterator[Write]:
+    import pyarrow.parquet as pq
+
+    from ...formats.arrow import SCHEMA, record_batch
+
+    waiting: list[SequencedEvent] = []
+
+    def write(events: list[SequencedEvent]) -> None:
+        waiting.extend(events)
+        if len(waiting) >= PARQUET_ROWS:
+            writer.write_batch(record_batch(waiting))
+            waiting.clear()
+
+    with pq.ParquetWriter(out, SCHEMA, compression="zstd") as writer:
+        yield write
+        if waiting:
+            writer.write_batch(record_batch(waiting))
+
+
+WRITERS = {"ndjson": _ndjson, "csv": _table, "cloudevents": _cloudevents, "parquet": _parquet}
+
+
+def _row(event: SequencedEvent) -> tuple[object, ...]:
+    try:
+        text, encoded = event.data.decode(), ""
+    except UnicodeDecodeError:
+        text, encoded = "", base64.b64encode(event.data).decode()
+    return (
+        event.sequence_number,
+        cloudevents.format_time(event.recorded_at),
+        event.partition,
+        event.type,
+        cloudevents.encode_tags(event.tags),
+        event.id,
+        event.source,
+        event.attributes.get("time", ""),
+        text,
+        encoded,
+    )
+
+
+def _format_of(file: Path) -> str:
+    ending = file.name.removesuffix(".gz").rpartition(".")[2].lower()
+    if ending not in FORMATS:
+        raise InvalidInput(f"the ending of {file.name!r} names no format; name one of {', '.join(FORMATS)}", "--format")
+    return FORMATS[ending]
+
+
+@contextmanager
+def _written(file: Path) -> Iterator[IO[bytes]]:
+    """The file to write; it gets its name at the end, so that nobody takes half a file for a whole one."""
+    if str(file) == STDOUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    part = file.with_name(f"{file.name}.part")
+    try:
+        with part.open("wb") as raw:
+            if file.name.endswith(".gz"):
+                with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6) as packed:
+                    yield packed  # type: ignore[misc]
+            else:
+                yield raw
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _progress_bar(file: Path) -> Iterator[Callable[[int], object]]:
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
+    columns: tuple[Any, ...] = (SpinnerColumn(), TextColumn(f"{file.name}: {{task.completed:,}} events"))
+    with Progress(*columns, console=console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda count: bar.update(task, completed=count)

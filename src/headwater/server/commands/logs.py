@@ -1,0 +1,193 @@
+"""`headwater logs` and `headwater consumers`: the logs of a server, and who is registered to read them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ...core.settings import LogSettings
+from .output import json_option, server_options, show_json, show_table, show_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...client import Server
+    from ...core.consumer import Consumer
+    from ...core.log import LogInfo
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _changeable(function: F) -> F:
+    for option in (
+        click.option("--retention-ms", type=click.IntRange(min=1), help="Events older than that may be trimmed."),
+        click.option("--retention-bytes", type=click.IntRange(min=1), help="Of more bytes, the oldest may be trimmed."),
+        click.option("--until-acknowledged/--not-until-acknowledged", "retention_until_acknowledged", default=None,
+                     help="What all registered consumers acknowledged may be trimmed."),
+        click.option("--event-bytes-max", type=click.IntRange(min=1024), help="The largest event taken."),
+        click.option("--id-horizon", type=click.IntRange(min=1), help="Ids are unique over so many newest events."),
+        click.option("--history/--no-history", "keeps_history", default=None,
+                     help="Whether conditions stay exact over trimmed events."),
+        click.option("--consumer-age-ms-max", type=click.IntRange(min=1),
+                     help="A consumer silent for so long is unregistered."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="Examples: headwater logs list; headwater logs create orders --partitions 4; headwater logs show orders",
+)
+@click.pass_context
+def logs(ctx: click.Context) -> None:
+    """List, create, change, trim and delete logs. Without a command: list them."""
+    if ctx.invoked_subcommand is None:
+        with list_logs.make_context("list", [], parent=ctx) as inner:
+            list_logs.invoke(inner)
+
+
+@logs.command("list", epilog="Example: headwater logs list --json")
+@json_option
+@server_options
+def list_logs(server: Server, as_json: bool) -> None:
+    """List the logs that you may read."""
+    infos = [server.log(name).info() for name in server.logs()]
+    if as_json:
+        show_json([asdict(info) for info in infos])
+        return
+    rows = [(its.name, its.events, its.first_retained, its.head, its.settings.partitions, its.bytes) for its in infos]
+    show_table(["log", "events", "first", "head", "partitions", "bytes"], rows)
+
+
+@logs.command(epilog="Example: headwater logs show orders")
+@click.argument("log")
+@json_option
+@server_options
+def show(server: Server, log: str, as_json: bool) -> None:
+    """Show identity, settings and extent of LOG."""
+    _show(server.log(log).info(), as_json)
+
+
+@logs.command(epilog="Example: headwater logs create orders --partitions 4 --partition-by tag:customer")
+@click.argument("log")
+@click.option("--partitions", type=click.IntRange(1, 1024), help="How many; fixed at creation.  [default: 1]")
+@click.option("--partition-by", help="source, subject or tag:KEY; fixed at creation.")
+@_changeable
+@json_option
+@server_options
+def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
+    """Create LOG. If it is there with the same settings, nothing happens."""
+    _show(server.create(log, LogSettings(**_given(settings))).info(), as_json)
+
+
+@logs.command("set", epilog="Example: headwater logs set orders --retention-ms 604800000")
+@click.argument("log")
+@_changeable
+@json_option
+@server_options
+def set_(server: Server, log: str, as_json: bool, **settings: Any) -> None:
+    """Change settings of LOG; those that are not named stay as they are."""
+    present = server.log(log).info().settings
+    _show(server.change(log, replace(present, **_given(settings))), as_json)
+
+
+@logs.command(epilog="Example: headwater logs trim orders --below 100000")
+@click.argument("log")
+@click.option("--below", type=click.IntRange(min=0), required=True, help="The events numbered below that are dropped.")
+@json_option
+@server_options
+def trim(server: Server, log: str, below: int, as_json: bool) -> None:
+    """Drop the oldest events of LOG, as far as its registered consumers allow."""
+    first = server.log(log).trim(below)
+    if as_json:
+        show_json({"first_retained": first})
+    else:
+        click.echo(f"{log} begins at {first:,} now")
+
+
+@logs.command(epilog="Example: headwater logs delete orders --yes")
+@click.argument("log")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@server_options
+def delete(server: Server, log: str, yes: bool) -> None:
+    """Delete LOG with all its events."""
+    events = server.log(log).info().events
+    if not yes:
+        click.confirm(f"Delete {log} with its {events:,} events?", abort=True)
+    server.delete(log)
+    click.echo(f"{log} is deleted")
+
+
+@click.group(
+    epilog="Examples: headwater consumers list orders; headwater consumers reset orders spark archiver --after 0"
+)
+def consumers() -> None:
+    """List and move the registered consumers of a log. They hold trimming back."""
+
+
+@consumers.command("list", epilog="Example: headwater consumers list orders")
+@click.argument("log")
+@json_option
+@server_options
+def list_consumers(server: Server, log: str, as_json: bool) -> None:
+    """List the consumers of LOG, and how far behind its end they are."""
+    its = server.log(log)
+    found, head = its.consumers(), its.head()
+    if as_json:
+        show_json([asdict(consumer) | {"behind": head - consumer.acknowledged} for consumer in found])
+    else:
+        rows = [_consumer_row(consumer, head) for consumer in found]
+        show_table(["owner", "component", "acknowledged", "behind", "epoch", "last heard of"], rows)
+
+
+@consumers.command(epilog="Example: headwater consumers reset orders spark archiver --after 0")
+@click.argument("log")
+@click.argument("owner")
+@click.argument("component")
+@click.option("--after", type=click.IntRange(min=0), required=True, help="Everything up to that number is done with.")
+@server_options
+def reset(server: Server, log: str, owner: str, component: str, after: int) -> None:
+    """Set a consumer's position, back or forth."""
+    server.log(log).reset_consumer(owner, component, after)
+    click.echo(f"{owner} {component} goes on after {after:,}")
+
+
+@consumers.command(epilog="Example: headwater consumers unregister orders spark archiver")
+@click.argument("log")
+@click.argument("owner")
+@click.argument("component")
+@server_options
+def unregister(server: Server, log: str, owner: str, component: str) -> None:
+    """Forget a consumer: it holds trimming back no more."""
+    server.log(log).unregister_consumer(owner, component)
+    click.echo(f"{owner} {component} is unregistered")
+
+
+def _show(info: LogInfo, as_json: bool) -> None:
+    if as_json:
+        show_json(asdict(info))
+        return
+    facts: dict[str, Any] = asdict(info) | {"created_at": show_time(info.created_at)}
+    facts |= facts.pop("settings")
+    facts["partition_events"] = " ".join(map(str, info.partition_events))
+    rows = [(name, _readable(value)) for name, value in facts.items() if value is not None]
+    show_table(["of the log", info.name], rows[1:])
+
+
+def _readable(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def _consumer_row(consumer: Consumer, head: int) -> tuple[object, ...]:
+    behind = head - consumer.acknowledged
+    seen = show_time(consumer.seen_at)
+    return (consumer.owner, consumer.component, consumer.acknowledged, behind, consumer.epoch, seen)
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}

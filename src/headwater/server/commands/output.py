@@ -1,0 +1,147 @@
+"""What the commands that talk to a server share: how they find it, and how they show things to people and programs."""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ...core.errors import InvalidInput
+from ...core.event import SequencedEvent
+from ...core.query import ALL, Query
+from ...formats.querytext import parse_query
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+PREVIEW_CHARS = 100
+PIPE_COLUMNS = 240
+"""How wide a table may be where there is no terminal."""
+
+
+def server_options(function: F) -> F:
+    """The options that say which server, and who asks; the command gets a `headwater.client.Server` as `server`."""
+
+    @click.option("--url", envvar="HEADWATER_URL", default=DEFAULT_URL, show_default=True, show_envvar=True,
+                  help="The server.")  # fmt: skip
+    @click.option("--user", envvar="HEADWATER_USER", show_envvar=True, help="User name.")
+    @click.option("--password", envvar="HEADWATER_PASSWORD", show_envvar=True, help="Password; best by the variable.")
+    @click.option("--token", envvar="HEADWATER_TOKEN", show_envvar=True, help="Bearer token; best by the variable.")
+    @click.option("--ca-file", type=click.Path(), help="Certificates to trust with https.  [default: the system's]")
+    @click.option("--no-verify", is_flag=True, help="With https, do not check the server's certificate.")
+    @click.option("--retry-s", type=click.FloatRange(min=0), default=10.0, show_default=True,
+                  help="How long to try while the server is away or overloaded.")  # fmt: skip
+    @functools.wraps(function)
+    def with_server(
+        *args: Any,
+        url: str,
+        user: str | None,
+        password: str | None,
+        token: str | None,
+        ca_file: str | None,
+        no_verify: bool,
+        retry_s: float,
+        **options: Any,
+    ) -> Any:
+        from ...client import connect  # not at the top: the help needs none of it
+
+        given = {"user": user, "password": password, "token": token, "ca_file": ca_file}
+        with connect(url, **given, is_verified=not no_verify, retry_s=retry_s) as server:  # type: ignore[arg-type]
+            return function(*args, server=server, **options)
+
+    return with_server  # type: ignore[return-value]
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+partition_option = click.option("--partition", type=click.IntRange(min=0), help="Only that partition.")
+
+
+def query_options(function: F) -> F:
+    """`--type`, `--tag` and `--query`; the command gets a `Query` as `query`."""
+
+    @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only events of that type; several: any.")
+    @click.option(
+        "--tag", "tags", multiple=True, metavar="KEY[:VALUE]", help="Only events with that tag; several: all."
+    )
+    @click.option("--query", "text", metavar="QUERY", help="A query as `headwater query --help` explains it.")
+    @functools.wraps(function)
+    def with_query(*args: Any, types: tuple[str, ...], tags: tuple[str, ...], text: str | None, **options: Any) -> Any:
+        return function(*args, query=_query(types, tags, text), **options)
+
+    return with_query  # type: ignore[return-value]
+
+
+def _query(types: Sequence[str], tags: Sequence[str], text: str | None) -> Query:
+    if text is not None:
+        if types or tags:
+            raise click.UsageError("give --query, or --type and --tag, not both")
+        return parse_query(text)
+    return Query.where(types=types, tags=tags) if types or tags else ALL
+
+
+def show_json(value: object) -> None:
+    """One JSON document on one line of stdout."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """A table on stdout. Columns whose values are numbers stand to the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [list(row) for row in rows]
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for place, column in enumerate(columns):
+        is_number = bool(cells) and all(isinstance(row[place], int) for row in cells)
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
+    console().print(table)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on stdout or stderr: as wide as the terminal, or wide enough where there is none."""
+    from rich.console import Console
+
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(stderr=stderr, highlight=False, width=None if is_terminal else PIPE_COLUMNS)
+
+
+def show_event(event: SequencedEvent) -> None:
+    """An event on one line: number, time, type, tags, and how its data begins."""
+    number = click.style(f"{event.sequence_number:>9}", fg="cyan")
+    tags = click.style(" ".join(event.tags), fg="green")
+    type = click.style(event.type, bold=True)
+    click.echo(f"{number}  {show_time(event.recorded_at)}  {type}  {tags}  {preview(event.data)}".rstrip())
+
+
+def preview(data: bytes) -> str:
+    """The beginning of an event's data, on one line."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(data[: 4 * PREVIEW_CHARS])  # a cut character is no fault
+    except UnicodeDecodeError:
+        return f"<{len(data)} bytes>"
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return shown if len(shown) <= PREVIEW_CHARS else f"{shown[: PREVIEW_CHARS - 3]}..."
+
+
+def show_time(ms: int) -> str:
+    """ms since 1970 as people read it, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def pair(text: str, what: str) -> tuple[str, str]:
+    """The two sides of NAME=VALUE. Raises InvalidInput."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise InvalidInput(f"NAME=VALUE is expected, {text!r} given", what)
+    return name, value

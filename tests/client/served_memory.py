@@ -1,0 +1,83 @@
+"""A real HTTP server over logs in memory, in a thread of this process, and a bad connection to it."""
+
+import contextlib
+import socket
+import threading
+import time
+
+import uvicorn
+
+from headwater import dcb
+from headwater.core import OpenGuard
+from headwater.storage.memory import MemoryStore
+
+
+class ServedMemory:
+    """The server, and what is behind it. It can be stopped and started again on its port."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.port = 0
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", self.port))
+        self.port = self._socket.getsockname()[1]
+        application = dcb.application(self.store, OpenGuard())
+        config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=1, ws="none")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+
+class CuttingProxy:
+    """Stands between client and server, and cuts the first answers off after so many bytes each."""
+
+    def __init__(self, upstream_port: int, cuts: list[int]) -> None:
+        self._upstream_port = upstream_port
+        self.cuts = cuts
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._relay, args=(client,), daemon=True).start()
+
+    def _relay(self, client: socket.socket) -> None:
+        upstream = socket.create_connection(("127.0.0.1", self._upstream_port))
+        threading.Thread(target=self._pump, args=(client, upstream, None), daemon=True).start()
+        self._pump(upstream, client, self.cuts.pop(0) if self.cuts else None)
+
+    @staticmethod
+    def _pump(source: socket.socket, sink: socket.socket, bytes_max: int | None) -> None:
+        with source, sink, contextlib.suppress(OSError):
+            while bytes_max is None or bytes_max > 0:
+                received = source.recv(65536)
+                if not received:
+                    break
+                sink.sendall(received[:bytes_max])
+                bytes_max = None if bytes_max is None else bytes_max - len(received)
+            for end in (source, sink):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()

@@ -1,0 +1,63 @@
+"""The acts that need no year of flights, on a real server with its data on disk."""
+
+import os
+from pathlib import Path
+
+import pytest
+from demo.acts import crash, decide, results, start
+from demo.flights import ARRIVED, DEPARTED
+from demo.server_process import ServerFailed, ServerProcess
+from demo.stage import Stage
+
+from headwater.core import Event
+from headwater.core.errors import AppendConditionFailed
+from headwater.storage.memory import MemoryLog
+
+
+def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(decide, "ROUNDS", 5)
+    monkeypatch.setattr(crash, "ROUNDS", 2)
+    monkeypatch.setattr(crash, "APPEND_S", 0.2)
+    monkeypatch.setattr(crash, "APPENDS_MIN", 10)
+    with Stage() as stage:
+        start.play(stage)
+        tags = (f"tail:{decide.TAIL}",)
+        stage.log().append([Event(DEPARTED, tags=tags), Event(DEPARTED, tags=tags), Event(ARRIVED, tags=tags)])
+        decide.play(stage)
+        crash.play(stage)
+        results.play(stage)
+        pid = stage.server.pid
+    told = " ".join(capsys.readouterr().out.split())
+    assert "hold 1 departures of aircraft that had not arrived" in told
+    assert "refused by the log" in told
+    assert "never both, never none" in told
+    assert "acknowledged events are there" in told
+    assert not stage.directory.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_server_that_does_not_start_is_told_with_its_words(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, "no/log")
+    with pytest.raises(ServerFailed, match=r"the server did not start: .*no/log"):
+        server.start()
+
+
+def test_an_aircraft_departs_once() -> None:
+    log = MemoryLog()
+    seen = decide.last_movement(log, "N1")
+    assert decide.depart(log, "N1", known=seen) == 1
+    with pytest.raises(AppendConditionFailed):
+        decide.depart(log, "N1", known=seen)
+    with pytest.raises(decide.InTheAir, match="since event 1"):
+        decide.depart(log, "N1")
+    assert decide.depart(log, "N2") == 2
+
+
+def test_a_lost_event_would_be_noticed() -> None:
+    with pytest.raises(AssertionError, match="acknowledged as event 7, and is None"):
+        crash._check({"1-a-1-0": 7}, {})
+    with pytest.raises(AssertionError, match="out of order"):
+        crash._check({}, {"1-a-2-0": 1, "1-a-1-0": 2})
+    with pytest.raises(AssertionError, match="in half"):
+        crash._check({}, {"1-a-1-0": 1})

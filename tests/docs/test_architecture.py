@@ -1,0 +1,53 @@
+"""ARCHITECTURE.md names what is there, and the import rule that is checked."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+from .documents import ROOT, prose
+
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+PACKAGE = ROOT / "src" / "headwater"
+_PATH = re.compile(r"`([\w./-]+(?:\.(?:py|md|yaml|toml|json)|/))`")
+ON_DISK = {"META.json", "idx/", "history/", "log/"}
+"""Names inside a data directory."""
+
+
+def _paths() -> list[str]:
+    return sorted(set(_PATH.findall(prose(ARCHITECTURE))) - ON_DISK)
+
+
+def test_it_names_paths():
+    assert len(_paths()) > 40
+
+
+@pytest.mark.parametrize("path", _paths())
+def test_every_path_exists(path):
+    assert any((base / path).exists() for base in (ROOT, PACKAGE)), (
+        f"{path} is neither in the repository nor in src/headwater"
+    )
+
+
+def test_every_room_is_named():
+    rooms = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    assert [room for room in rooms if f"`{room}/`" not in text] == []
+
+
+def test_every_file_of_the_engine_is_named():
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    names = [path.name for path in (PACKAGE / "storage").glob("*.py") if path.name != "__init__.py"]
+    assert [name for name in names if f"`storage/{name}`" not in text and f"`{name}`" not in text] == []
+
+
+def test_import_rule_is_that_of_pyproject():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    text = " ".join(ARCHITECTURE.read_text(encoding="utf-8").split())
+    assert " > ".join(layers) in text
+    for contract in contracts:
+        assert contract["name"] in text

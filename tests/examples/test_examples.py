@@ -1,0 +1,41 @@
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.client.served_memory import ServedMemory
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SAYS = {
+    "decide.py": """\
+ann: subscribed, event 1
+bob: subscribed, event 2
+ann: refused, ann has a seat in chess
+cleo: refused, chess is full
+""",
+    "follow.py": "customer:ann: 2\ncustomer:bob: 1\n",
+    "load.py": """\
+4 appended, 0 were there already
+0 appended, 4 were there already
+2024-05-01T09:00:00Z  register request
+2024-05-01T11:15:00Z  check ticket
+2024-05-03T10:00:00Z  reject request
+""",
+}
+
+
+@pytest.fixture
+def served() -> Iterator[ServedMemory]:
+    served = ServedMemory()
+    yield served
+    served.stop()
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == SAYS.keys()
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example_says_what_it_promises(name: str, served: ServedMemory, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / name))["main"](served.url)
+    assert capsys.readouterr().out == SAYS[name]

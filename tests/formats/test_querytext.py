@@ -1,0 +1,51 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.core import Query, QueryItem
+from headwater.core.errors import InvalidQuery
+from headwater.formats.querytext import format_query, parse_query
+
+types = st.text(st.characters(categories=["L", "N", "P", "Zs", "S"]), min_size=1, max_size=20)
+tags = st.from_regex(r"[a-z]{1,5}(:[ -~]{1,10})?", fullmatch=True)
+items = st.builds(QueryItem, st.lists(types, max_size=3).map(tuple), st.lists(tags, max_size=3).map(tuple)).filter(
+    lambda item: item.types or item.tags
+)
+
+
+@given(st.lists(items, min_size=1, max_size=4))
+def test_a_query_that_was_formatted_is_parsed_back(items: list[QueryItem]) -> None:
+    query = Query.of(*items)
+    assert parse_query(format_query(query)) == query
+
+
+def test_all_is_every_event() -> None:
+    assert parse_query("all") == Query.all() == parse_query(format_query(Query.all()))
+
+
+def test_terms_join_into_items_and_items_are_alternatives() -> None:
+    assert parse_query("type=A type=B and tag=x:1 OR tag='y:two words'") == Query.of(
+        QueryItem(("A", "B"), ("x:1",)), QueryItem((), ("y:two words",))
+    )
+
+
+def test_json_is_taken_as_well() -> None:
+    assert parse_query('{"items": [{"types": ["A"]}, {"tags": ["x:1"]}]}') == parse_query("type=A or tag=x:1")
+    assert parse_query(' {"all": true}') == Query.all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "items"),
+        ("tag=a or", r"items\[1\]"),
+        ("order:17", "'order:17' given"),
+        ("type='A", "No closing quotation"),
+        ('{"items": [{"type": "A"}]}', "unknown field `type`"),
+        ('{"all": false}', "is expected"),
+        ("tag=:x", r"items\[0\]\.tags\[0\]"),
+    ],
+)
+def test_a_text_that_is_no_query_is_refused_with_the_word(text: str, message: str) -> None:
+    with pytest.raises(InvalidQuery, match=message):
+        parse_query(text)

@@ -1,0 +1,150 @@
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from headwater.client import RemoteLog
+from headwater.core import Event
+from headwater.server.cli import REFUSED
+
+TABLE = "case,activity,timestamp\n" + "".join(f"c{n % 7},step {n},2024-01-01T00:00:{n:02}Z\n" for n in range(50, 0, -1))
+OCEL = {
+    "ocel:objects": {"o1": {"ocel:type": "order"}},
+    "ocel:events": {
+        str(n): {"ocel:activity": "pay", "ocel:timestamp": f"2024-01-0{n}T00:00:00Z", "ocel:omap": ["o1"]}
+        for n in range(1, 4)
+    },
+}
+CLOUDEVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "A", "tags": "order:17", "data": {"n": 1}}
+
+
+def imported(headwater, *arguments: str) -> tuple[int, int]:
+    """How many events were appended, and how many were there already."""
+    done = headwater("import", *arguments, "--json")
+    assert done.code == 0, done.err
+    counts = json.loads(done.out)
+    return counts["appended"], counts["stored"]
+
+
+def test_a_table_is_imported_once_however_often(headwater, log: RemoteLog) -> None:
+    Path("cases.csv").write_text(TABLE)
+    arguments = ("cases.csv", "orders", "--tag", "case", "--batch", "20")
+    assert imported(headwater, *arguments) == (50, 0)
+    assert imported(headwater, *arguments) == (0, 50)
+    first = next(log.read())
+    assert (first.type, first.tags, first.source) == ("step 50", ("case:c1",), "cases.csv")
+    assert first.attributes["time"] == "2024-01-01T00:00:50Z"
+
+
+def test_an_interrupted_import_goes_on(headwater, log: RemoteLog) -> None:
+    Path("half").mkdir()
+    Path("half/cases.csv").write_text("".join(TABLE.splitlines(keepends=True)[:28]))
+    Path("cases.csv").write_text(TABLE)
+    assert imported(headwater, "half/cases.csv", "orders", "--batch", "10") == (27, 0)
+    assert imported(headwater, "cases.csv", "orders", "--batch", "10") == (23, 27)
+    assert [event.type for event in log.read()] == [f"step {n}" for n in range(50, 0, -1)]
+
+
+def test_a_packed_table_is_sorted_by_time_if_asked(headwater, log: RemoteLog) -> None:
+    Path("cases.csv.gz").write_bytes(gzip.compress(TABLE.encode()))
+    assert imported(headwater, "cases.csv.gz", "orders", "--sort") == (50, 0)
+    assert [event.type for event in log.read(limit=2)] == ["step 1", "step 2"]
+    assert next(log.read()).source == "cases.csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "count"),
+    [
+        ("events.ndjson", b'{"type":"A"}\n{"type":"B"}\n', 2),
+        ("log.jsonocel", json.dumps(OCEL).encode(), 3),
+        ("log.json", json.dumps(OCEL, indent=2).encode(), 3),
+        ("lines.json", json.dumps(CLOUDEVENT).encode() + b"\n", 1),
+        ("batch.json", json.dumps([CLOUDEVENT]).encode(), 1),
+        ("table.txt", b"\xef\xbb\xbftype;x\nA;1\n", 1),
+    ],
+)
+def test_the_format_is_guessed(headwater, log: RemoteLog, name: str, content: bytes, count: int) -> None:
+    Path(name).write_bytes(content)
+    assert imported(headwater, name, "orders") == (count, 0)
+    assert imported(headwater, name, "orders") == (0, count)
+
+
+def test_the_log_is_created_if_asked(headwater) -> None:
+    Path("e.ndjson").write_text('{"type":"A"}\n')
+    assert headwater("import", "e.ndjson", "new").code == REFUSED
+    assert imported(headwater, "e.ndjson", "new", "--create") == (1, 0)
+    assert imported(headwater, "e.ndjson", "new", "--create") == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("bad.csv", b"type,time\nA,soon\n", "bad.csv: line 2: a time as ISO 8601"),
+        ("bad.csv", b"a,b\n1,2\n", "bad.csv: line 1: no column of event types was found"),
+        ("bad.csv", b"type,x\nA,\xff\n", "bad.csv: it is not UTF-8"),
+        ("bad.csv.gz", b"no gzip", "bad.csv.gz: it is no whole gzip file"),
+        ("bad.csv.gz", gzip.compress(TABLE.encode())[:-20], "bad.csv.gz: it is no whole gzip file"),
+        ("bad.ndjson", b'{"type":"A"}\n{"type":""}\n', "bad.ndjson: events[1].type: a type has 1 to 200 characters"),
+        ("bad.ndjson", b'{"type":"A"}\n{"typ":""}\n', "bad.ndjson: line 2: "),
+        ("bad.json", b'[{"specversion":"1.0"}]', "bad.json: [0].id: a CloudEvent must have this attribute"),
+        ("bad.json", b'{"specversion":"1.0"}', "bad.json: line 1: id: a CloudEvent must have this attribute"),
+        ("bad.bin", b"\x00\x01", "the format of 'bad.bin' cannot be told; name one of ndjson, csv, cloudevents, ocel"),
+        (
+            "bad.ndjson",
+            b'{"type":"A","id":"1"}\n{"type":"B","id":"1"}\n',
+            "bad.ndjson: events[1]: id '1' is twice in the file, which is a different one",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(headwater, log, name: str, content: bytes, message: str) -> None:
+    Path(name).write_bytes(content)
+    done = headwater("import", name, "orders")
+    assert done.code == REFUSED
+    assert message in done.err
+
+
+EVENTS = [
+    Event("A", b'{"n":1}', ("x:1", "y"), "1", "shop", {"time": "2024-01-01T00:00:00Z"}),
+    Event("B", b"\xff", (), "2", "shop"),
+]
+
+
+@pytest.mark.parametrize("name", ["e.ndjson", "e.jsonl.gz", "e.cloudevents"])
+def test_what_was_exported_can_be_imported_elsewhere(headwater, log: RemoteLog, name: str) -> None:
+    log.append(EVENTS)
+    assert headwater("export", "orders", name).code == 0
+    assert not Path(f"{name}.part").exists()
+    assert imported(headwater, name, "copy", "--create") == (2, 0)
+    exported = json.loads(headwater("read", "copy", "--json", "--limit", "1").out)["event"]
+    assert (exported["id"], exported["source"], exported["tags"]) == ("1", "shop", ["x:1", "y"])
+
+
+def test_a_table_is_exported(headwater, log: RemoteLog) -> None:
+    log.append(EVENTS)
+    headwater("export", "orders", "e.csv")
+    with Path("e.csv").open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert (first["sequence_number"], first["type"], first["tags"], first["data"]) == ("1", "A", "x:1,y", '{"n":1}')
+    assert (second["data"], second["data_base64"]) == ("", "/w==")
+
+
+def test_a_parquet_file_has_the_events_columns(headwater, log: RemoteLog) -> None:
+    log.append(EVENTS)
+    assert headwater("export", "orders", "e.parquet", "--type", "A").code == 0
+    (row,) = pq.read_table("e.parquet").to_pylist()
+    assert (row["sequence_number"], row["type"], row["data"], row["tags"]) == (1, "A", b'{"n":1}', ["x:1", "y"])
+    assert row["attributes"] == [("time", "2024-01-01T00:00:00Z")]
+
+
+def test_standard_output_is_a_file_too(headwater, log: RemoteLog) -> None:
+    log.append(EVENTS)
+    assert headwater("export", "orders", "-", "--format", "csv", "--limit", "1").out.count("\n") == 2
+
+
+def test_a_file_without_known_ending_is_refused(headwater, log: RemoteLog) -> None:
+    done = headwater("export", "orders", "e.xls")
+    assert (done.code, Path("e.xls").exists()) == (REFUSED, False)
+    assert "the ending of 'e.xls' names no format; name one of ndjson" in done.err
