@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings as settings_of_run
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
@@ -284,4 +285,7 @@ class Twins(RuleBasedStateMachine):
 
 
 def test_a_log_answers_as_the_model_does(kind: str) -> None:
-    run_state_machine_as_test(type("Twins", (Twins,), {"kind": kind}))  # type: ignore[no-untyped-call]
+    bounds = settings_of_run()
+    if not KINDS[kind][0].is_local:  # each step is a request
+        bounds = settings_of_run(bounds, max_examples=max(bounds.max_examples // 4, 1))
+    run_state_machine_as_test(type("Twins", (Twins,), {"kind": kind}), settings=bounds)  # type: ignore[no-untyped-call]
