@@ -6,9 +6,9 @@ Where it speaks to a server, it finds one, with a log `orders`, instead of the o
 from __future__ import annotations
 
 import pytest
-from tests.client.served_memory import ServedMemory
 
 from headwater.server.commands.output import DEFAULT_URL
+from tests.client.served_memory import ServedMemory
 
 from .documents import DOCUMENTS, name_of, python_blocks
 
