@@ -13,6 +13,7 @@ import click
 from ...core.condition import AppendCondition
 from ...core.event import Event
 from ...core.query import Query
+from .examples import examples
 from .output import json_option, server_options, show_json, show_table
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Measured(NamedTuple):
 
 
 @click.command(
-    epilog="Examples: headwater bench scratch --clients 8; headwater bench scratch --batch 1000 --seconds 10"
+    epilog=examples("headwater bench scratch --clients 8", "headwater bench scratch --batch 1000 --seconds 10")
 )
 @click.argument("log")
 @click.option("--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Of each measurement.")

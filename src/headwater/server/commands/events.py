@@ -14,6 +14,7 @@ from ...core.event import Event, SequencedEvent
 from ...core.query import Query
 from ...formats.envelope import encode_event, ndjson_events
 from ...formats.querytext import parse_query
+from .examples import examples
 from .output import (
     json_option,
     pair,
@@ -33,9 +34,11 @@ STDIN = "-"
 
 
 @click.command(
-    epilog="Examples: headwater append orders --type OrderPlaced --tag order:17 --data '{\"total\":3}'; "
-    "headwater append orders --type OrderPaid --tag order:17 --fail-if-match 'type=OrderPaid tag=order:17'; "
-    "headwater append orders --events - < events.ndjson"
+    epilog=examples(
+        "headwater append orders --type OrderPlaced --tag order:17 --data '{\"total\":3}'",
+        "headwater append orders --type OrderPaid --tag order:17 --fail-if-match 'type=OrderPaid tag=order:17'",
+        "headwater append orders --events - < events.ndjson",
+    )
 )
 @click.argument("log")
 @click.option("--type", "type", metavar="TYPE", help="What happened.")
@@ -94,8 +97,11 @@ def append(
 
 
 @click.command(
-    epilog="Examples: headwater read orders --tag order:17; headwater read orders --backwards --limit 5; "
-    "headwater read orders --query 'type=OrderPlaced or tag=vip' --json > events.ndjson"
+    epilog=examples(
+        "headwater read orders --tag order:17",
+        "headwater read orders --backwards --limit 5",
+        "headwater read orders --query 'type=OrderPlaced or tag=vip' --json > events.ndjson",
+    )
 )
 @click.argument("log")
 @query_options
@@ -127,7 +133,7 @@ def read(
     _show_all(events, as_json)
 
 
-@click.command(epilog="Examples: headwater tail orders -f; headwater tail orders -n 3 --type OrderPlaced --json")
+@click.command(epilog=examples("headwater tail orders -f", "headwater tail orders -n 3 --type OrderPlaced --json"))
 @click.argument("log")
 @click.option(
     "-n", "--number", type=click.IntRange(min=0), default=10, show_default=True, help="So many newest events."
@@ -153,7 +159,7 @@ def tail(
 
 
 @click.command(
-    epilog="Examples: headwater query orders all; headwater query orders 'type=OrderPlaced tag=order:17 or tag=vip'"
+    epilog=examples("headwater query orders all", "headwater query orders 'type=OrderPlaced tag=order:17 or tag=vip'")
 )
 @click.argument("log")
 @click.argument("text", metavar="QUERY")

@@ -24,6 +24,7 @@ from ...formats.detection import BEGINNING_BYTES, FORMATS, guess_format
 from ...formats.envelope import ndjson_events
 from ...formats.ocel import ocel_events
 from ...formats.tabular import TableMapping, table_events
+from .examples import examples
 from .output import console, json_option, pair, server_options, show_json
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
 
 @click.command(
     "import",
-    epilog="Examples: headwater import events.ndjson orders; "
-    "headwater import receipt.csv.gz permits --type-column concept:name --tag case:concept:name=case --tag org:group; "
-    "headwater import recruiting.jsonocel hiring",
+    epilog=examples(
+        "headwater import events.ndjson orders",
+        "headwater import receipt.csv.gz permits --type-column concept:name --tag case:concept:name=case",
+        "headwater import recruiting.jsonocel hiring",
+    ),
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("log")
