@@ -6,7 +6,6 @@ column-wise, a few of them one by one over memoryviews, which is faster for few.
 
 from __future__ import annotations
 
-import os
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from .disk import sync_directory
+from .disk import write_whole
 
 SLOTS_MIN = 1 << 10
 SLOTS_REHASHED_MAX = 1 << 18
@@ -220,17 +219,10 @@ def save(generation: Generation, directory: Path) -> Path:
     body = b"".join(column.tobytes() for column in columns)
     header = _HEADER.pack(MAGIC, 0, 0, generation.first, generation.last, len(taken), generation.slots)
     crc = google_crc32c.extend(google_crc32c.value(header[16:]), body)
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "wb") as file:
-        file.write(MAGIC + struct.pack("<II", crc, 0) + header[16:])
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_whole(path, MAGIC + struct.pack("<II", crc, 0) + header[16:], body)
     for older in directory.glob(f"{generation.first:020d}-*.ids"):
         if older != path:
             older.unlink()
-    sync_directory(directory)
     return path
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import mmap
-import os
 import struct
 import threading
 from array import array
@@ -23,7 +22,7 @@ import google_crc32c
 import xxhash
 
 from ..core.event import tag_key
-from .disk import sync_directory
+from .disk import write_whole
 
 ASKED_KEYS_MAX = 256
 TYPE, TAG, KEY, PARTITION = "t", "g", "k", "p"
@@ -279,12 +278,4 @@ def _write_entries(directory: Path, first: int, last: int, entries: Iterable[Ent
     header = _HEADER.pack(MAGIC, 0, 0, first, last, len(hashes), len(values), b"")
     crc = google_crc32c.extend(google_crc32c.value(header[16:]), body)
     path = directory / postings_name(first, last)
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "wb") as file:
-        file.write(_HEADER.pack(MAGIC, crc, 0, first, last, len(hashes), len(values), b""))
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_directory(directory)
-    return path
+    return write_whole(path, _HEADER.pack(MAGIC, crc, 0, first, last, len(hashes), len(values), b""), body)
