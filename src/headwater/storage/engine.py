@@ -79,7 +79,11 @@ class Engine:
         self._reserve_bytes, self._waiting_bytes_max = reserve_bytes, waiting_bytes_max
         self._clock, self._disk, self._fatal = clock, disk or Disk(), fatal
         self._lock_file = lock_directory(self.directory)
-        self.state = SqliteState(self.directory / STATE_NAME)
+        try:
+            self.state = SqliteState(self.directory / STATE_NAME)
+        except BaseException:
+            self._lock_file.close()
+            raise
         self._logs: dict[str, StoredLog] = {}
         self._opening = threading.RLock()
         self._worker = Worker()
