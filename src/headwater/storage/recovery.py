@@ -68,13 +68,17 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
 
     `last` is the number before the next segment's first. Raises StorageCorrupted.
     """
+    path = index_directory / places_name(segment.first)
     try:
-        places = Places(index_directory / places_name(segment.first))
+        places = Places(path)
         if places.first == segment.first and places.end <= segment.size:
             segment.adopt(places.firsts, places.offsets)
             return
+    except FileNotFoundError:
+        logger.debug("no places of %s", segment.path)
     except (OSError, ValueError, BadFrame) as error:
-        logger.debug("no places of %s: %s", segment.path, error)
+        logger.warning("unusable places of %s: %s", segment.path, error)
+        path.unlink()  # made anew with the index
     scan = Scan(segment, gaps, ends_at=last)
     scan.run()
     if scan.bad is not None:

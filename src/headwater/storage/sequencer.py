@@ -218,7 +218,8 @@ class Sequencer:
 
     def _send(self, flight: _Flight) -> None:
         """Hand a flight to the writer; if nothing else is under way, it is quicker to write it here."""
-        if self._flights_sent == self._flights_done and self._inbox.empty():
+        is_alone = self._held is None and self._inbox.empty() and not self._again
+        if is_alone and self._flights_sent == self._flights_done:
             if (refusal := self._write([flight])) is not None:
                 self._ground([flight], refusal)
             self._slots.release()
