@@ -31,7 +31,7 @@ def encoded(
     events: Sequence[Event], first: int = 1, *, partitions: Sequence[int] = (), at: int = 1000, chain: Chain = CHAIN
 ) -> EncodedFrame:
     """One frame of these events."""
-    return encode([columns(events)], partitions or [0] * len(events), first, at, chain)
+    return encode(columns(events), partitions or [0] * len(events), first, at, chain)
 
 
 def content(frame: EncodedFrame) -> bytes:

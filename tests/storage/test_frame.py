@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.core import Encoding, Event
 from headwater.core.event import NO_ATTRIBUTES
+from headwater.core.limits import EventColumns
 from headwater.storage.frame import FORMAT_VERSION, HEADER_BYTES, BadFrame, Chain, Column, Frame, UnknownFeature, encode
 
 from .builders import CHAIN, SEED, columns, content, decoded, encoded, event
@@ -72,7 +73,7 @@ def test_every_column_comes_back_in_bulk_in_part_and_one_by_one(batch: list[Even
 @given(st.lists(st.lists(events, min_size=1, max_size=10), min_size=1, max_size=5))
 def test_the_groups_of_a_frame_are_one_run_of_events(groups: list[list[Event]]) -> None:
     flat = [each for group in groups for each in group]
-    frame = decoded(encode([columns(group) for group in groups], [0] * len(flat), 1, 9, CHAIN))
+    frame = decoded(encode(EventColumns.join([columns(group) for group in groups]), [0] * len(flat), 1, 9, CHAIN))
     assert [each.event for each in frame.events()] == given_back(flat)
     assert frame.ids() == [each.id for each in flat]
     assert frame.types() == [each.type for each in flat]

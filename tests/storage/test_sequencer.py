@@ -148,6 +148,7 @@ def hold(desk: Desk) -> AppendRequest:
     """Let the writer hang in a write of one event, so that what follows gathers behind it."""
     desk.log.is_writing.clear()
     desk.log.may_write.clear()
+    desk.sequencer._flights_sent += 1  # as if something were under way: nothing is written without the writer
     first = desk.submit(event("Held"))
     assert desk.log.is_writing.wait(PATIENCE_S)
     return first

@@ -13,7 +13,6 @@ import os
 import secrets
 import shutil
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +26,7 @@ from ..core.settings import LogSettings, check_log_name
 from . import maintenance
 from .disk import Disk, sync_directory
 from .log import StoredLog
+from .memory import wall_clock_ms
 from .meta import Meta
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
@@ -54,11 +54,6 @@ class LogEntry(msgspec.Struct):
 
     directory: str
     settings: LogSettings
-
-
-def wall_clock_ms() -> int:
-    """ms since 1970 UTC."""
-    return time.time_ns() // 1_000_000
 
 
 class Engine:

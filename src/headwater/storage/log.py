@@ -56,6 +56,7 @@ class StoredLog(LocalLog):
         self._statistics = LogStatistics()
         self._log_id = bytes.fromhex(meta.segments_id)
         self.registry = ConsumerRegistry(state, meta.incarnation, self.head, clock)
+        (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
         segments = open_segments(
             directory / FRAMES,
             directory / INDEX,

@@ -6,6 +6,7 @@ the others never change. Recovery of the newest after a crash is in `recovery`.
 
 from __future__ import annotations
 
+import errno
 import logging
 import mmap
 import os
@@ -308,10 +309,12 @@ class SegmentLog:
             self._preparing = None
         try:
             segment = self._make_segment(frame)
-        except OSError as error:  # nothing was written yet, so nothing is in doubt
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
             raise StorageUnavailable(
-                f"{self._directory}: the next segment cannot be made: {error.strerror}; appends go on when it can "
-                f"(is the limit of open files, ulimit -n, too low?)"
+                f"{self._directory}: the next segment cannot be made: {error.strerror}; raise the limit of open files "
+                f"(ulimit -n); appends go on when it can"
             ) from error
         with self._replacing:
             kept = self._segments
