@@ -16,7 +16,7 @@ from .meta import Meta, read_meta
 from .places import Places, hash_ids, places_name
 from .postings import ActivePostings, FilePostings
 from .recovery import Scan, highest_kept, known_durable
-from .sealing import FRAMES, HISTORY, INDEX, frames_of
+from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
 from .segments import Segment, segment_paths
 from .state import SqliteState
 
@@ -91,8 +91,8 @@ def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, i
     paths = segment_paths(directory / FRAMES)
     gaps = list(meta.gaps)
     before = highest_kept(gaps, int(paths[0].stem) - 1 if paths else durable)
-    if before >= meta.first_retained:  # the oldest segments are missing
-        gaps.append((meta.first_retained, before))
+    if before >= meta.first_retained:  # the oldest segments are missing, and with them what they had of trimmed events
+        gaps.append((min(meta.first_retained, _last_of_history(directory, meta) + 1), before))
         yield gaps[-1]
     for path, following in zip(paths, [*paths[1:], None], strict=True):
         ends_at = int(following.stem) - 1 if following else None
@@ -106,6 +106,15 @@ def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, i
                 break
             gaps.append(scan.lost_range(last))
             yield gaps[-1]
+
+
+def _last_of_history(directory: Path, meta: Meta) -> int:
+    """Up to where the postings of trimmed events are known without a hole."""
+    last = meta.known_from - 1
+    for first, its_last in postings_ranges(directory / HISTORY):
+        if first <= last + 1:
+            last = max(last, its_last)
+    return last
 
 
 def _check_log(directory: Path, name: str, state: SqliteState, progress: Progress) -> LogCheck:

@@ -46,7 +46,7 @@ def load_index(directory: Path, frames: SegmentLog, meta: Meta) -> LoadedIndex:
             logger.info("log %s: indexing %s again", meta.name, segment.path.name)
             seal(directory, segment.path.name, segment.last)
     replay_after, files = _usable_postings(directory, frames, meta)
-    index = Index(max(replay_after, frames.floor), has_partitions=meta.partitions > 1, files=files)
+    index = Index(replay_after, has_partitions=meta.partitions > 1, files=files)
     _load_ids(index.ids, directory / INDEX, frames, meta, replay_after)
     return LoadedIndex(index, frames, replay_after)
 

@@ -1,0 +1,178 @@
+"""Backup while the server works, and restore as a new incarnation."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from headwater.core import AppendCondition, LogSettings, Query
+from headwater.core.errors import AppendConditionFailed, PositionOfOtherIncarnation, StorageUnavailable
+from headwater.storage import accept_loss, backup, check_directory, restore
+from headwater.storage.backup import MANIFEST, RESTORE_JUMP
+from headwater.storage.worker import Worker, do
+
+from .builders import change, engine, event, log_directory, numbers, unless
+
+pytestmark = pytest.mark.usefixtures("small_segments")
+
+
+@pytest.fixture(autouse=True)
+def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker, "run", lambda self, job: do(job).problem)
+
+
+def test_a_restored_log_has_everything_and_goes_on_far_above(data: Path, tmp_path: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders", LogSettings(partitions=2))
+        for number in range(100):
+            log.append([event("A", f"n:{number}", id=str(number))])
+        log.register_consumer("spark", "archiver", after=60)
+        one.maintain()
+        log.trim(30)
+        one.maintain()
+        copied = backup(data, tmp_path / "backup")
+        assert copied.logs == {"orders": 100}
+        incarnation = log.info().incarnation
+        before = list(log.read())
+        log.append([event("After the backup", id="lost")])
+    assert check_directory(tmp_path / "backup").is_sound
+    assert restore(tmp_path / "backup", tmp_path / "restored").logs == {"orders": 100}
+    for start in (RESTORE_JUMP, RESTORE_JUMP + 1, RESTORE_JUMP + 2):
+        with engine(tmp_path / "restored") as again:
+            log = again.open("orders")
+            info = log.info()
+            assert info.incarnation != incarnation
+            assert info.head == start
+            assert info.first_retained == 30
+            assert list(log.read(after=29))[: len(before)] == before
+            assert numbers(log.read(backwards=True))[-len(before) :] == numbers(before)[::-1]
+            with pytest.raises(PositionOfOtherIncarnation):
+                log.read(from_=102)
+            assert [consumer.acknowledged for consumer in log.consumers()] == [60]
+            with pytest.raises(AppendConditionFailed):
+                log.append([event()], unless(tags=["n:7"]))
+            with pytest.raises(AppendConditionFailed):
+                log.append([event()], AppendCondition(Query.all(), 99))
+            condition = AppendCondition(Query.all(), 100 if start == RESTORE_JUMP else start)
+            assert log.append([event()], condition).first == start + 1
+            assert again.create("made-later").head() >= RESTORE_JUMP
+    assert check_directory(tmp_path / "restored").is_sound
+
+
+def test_a_reader_at_the_end_of_the_backup_goes_on(data: Path, tmp_path: Path) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event() for _ in range(10)])
+    backup(data, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored")
+    with engine(tmp_path / "restored") as again:
+        log = again.open("orders")
+        log.append([event()])
+        assert numbers(log.read(after=10)) == [RESTORE_JUMP + 1]
+        assert numbers(log.read(from_=10)) == [10, RESTORE_JUMP + 1]
+
+
+def test_a_crash_right_after_a_restore_loses_nothing(data: Path, tmp_path: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        log.append([event() for _ in range(10)])
+    backup(data, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored")
+    with engine(tmp_path / "restored") as again:
+        log = again.open("orders")
+        log.register_consumer("spark", "archiver")
+        shutil.copytree(tmp_path / "restored", tmp_path / "image")
+    with engine(tmp_path / "image") as again:
+        assert numbers(again.open("orders").read()) == list(range(1, 11))
+        assert again.open("orders").append([event()]).first == RESTORE_JUMP + 1
+
+
+def test_a_backup_while_appending_is_a_prefix(data: Path, tmp_path: Path) -> None:
+    stop = threading.Event()
+    with engine(data) as one:
+        log = one.create("orders")
+        log.append([event()])
+
+        def produce() -> None:
+            while not stop.is_set():
+                found = log.append([event("A", f"n:{log.head() + 1}")])
+                log.register_consumer("spark", "archiver")
+                log.acknowledge("spark", "archiver", found.last)
+
+        producer = threading.Thread(target=produce)
+        tender = threading.Thread(target=lambda: [one.maintain() for _ in range(10)])
+        producer.start()
+        tender.start()
+        copies = []
+        for number in range(4):
+            copies.append((backup(data, tmp_path / f"backup-{number}"), tmp_path / f"backup-{number}"))
+        stop.set()
+        producer.join()
+        tender.join()
+        whole = list(log.read())
+    for copied, directory in copies:
+        assert check_directory(directory).is_sound, check_directory(directory)
+        restore(directory, directory.with_suffix(".restored"))
+        with engine(directory.with_suffix(".restored")) as again:
+            log = again.open("orders")
+            head = copied.logs["orders"]
+            assert list(log.read()) == whole[:head]
+            assert all(consumer.acknowledged <= head for consumer in log.consumers())
+            for number in range(max(head - 5, 2), head + 1):
+                with pytest.raises(AppendConditionFailed):
+                    log.append([event()], unless(tags=[f"n:{number}"]))
+            log.append([event()], unless(tags=[f"n:{head + 1}"]))
+
+
+def test_a_backup_of_a_log_with_an_accepted_loss_is_whole(data: Path, tmp_path: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        for _ in range(20):
+            log.append([event()])
+        path, offset = log.frames.segments[-1].path, log.frames.segments[-1].offsets[10]
+    change(path, offset + 60, b"\xff\xff")
+    assert accept_loss(data, "orders") == [(11, 11)]
+    assert backup(data, tmp_path / "backup").logs == {"orders": 20}
+    restore(tmp_path / "backup", tmp_path / "restored")
+    with engine(tmp_path / "restored") as again:
+        assert numbers(again.open("orders").read()) == [n for n in range(1, 21) if n != 11]
+
+
+def test_a_restore_of_a_restore_goes_further_up(data: Path, tmp_path: Path) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event()])
+    source = data
+    for number in range(1, 4):
+        backup(source, tmp_path / f"backup-{number}")
+        source = tmp_path / f"restored-{number}"
+        restore(tmp_path / f"backup-{number}", source)
+        with engine(source) as again:
+            log = again.open("orders")
+            assert log.append([event()]).first == number * RESTORE_JUMP + 1
+            assert numbers(log.read()) == [1, *(n * RESTORE_JUMP + 1 for n in range(1, number + 1))]
+
+
+def test_what_is_no_whole_backup_is_not_restored(data: Path, tmp_path: Path) -> None:
+    with engine(data) as one:
+        one.create("orders")
+    with pytest.raises(StorageUnavailable, match="no whole backup"):
+        restore(data, tmp_path / "restored")
+    backup(data, tmp_path / "backup")
+    (tmp_path / "backup" / MANIFEST).write_text("{")
+    with pytest.raises(StorageUnavailable, match="no whole backup"):
+        restore(tmp_path / "backup", tmp_path / "restored")
+
+
+def test_nothing_is_overwritten(data: Path, tmp_path: Path) -> None:
+    with engine(data) as one:
+        one.create("orders")
+    with pytest.raises(StorageUnavailable, match="not empty"):
+        backup(data, data)
+    backup(data, tmp_path / "backup")
+    with pytest.raises(StorageUnavailable, match="not empty"):
+        restore(tmp_path / "backup", data)
+    with pytest.raises(StorageUnavailable, match="no data directory"):
+        backup(tmp_path / "nothing", tmp_path / "other")
+    assert log_directory(data).exists()
