@@ -243,7 +243,7 @@ class Scan:
     def _next_good(self, offset: int) -> Frame | None:
         """The first whole frame from that offset on."""
         # The end: CPython before 3.11.5 reads a byte behind it (gh-105235), where nothing may be mapped.
-        while 0 <= (offset := self.segment.map.find(MAGIC, offset, self.segment.size - 1)):
+        while (offset := self.segment.map.find(MAGIC, offset, self.segment.size - 1)) >= 0:
             if offset % 8 == 0:  # as every frame is
                 with contextlib.suppress(BadFrame):
                     return self._good_frame(offset)
