@@ -90,11 +90,10 @@ class ClientBench(MemoryBench):
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         from headwater.client import connect
-
-        from .serving import Serving
+        from tests.client.served_memory import ServedMemory
 
         super().__init__(directory, clock)
-        self._serving = Serving(self.store)
+        self._serving = ServedMemory(self.store)
         self._client = connect(self._serving.url)
 
     def create(self, name: str, settings: LogSettings | None = None) -> EventLog:
@@ -106,14 +105,14 @@ class ClientBench(MemoryBench):
 
     def close(self) -> None:
         self._client.close()
-        self._serving.close()
+        self._serving.stop()
         super().close()
 
 
 KINDS: dict[str, tuple[type[MemoryBench], str]] = {
     "memory": (MemoryBench, "headwater.storage.memory"),
     "segments": (SegmentsBench, "headwater.storage.engine"),
-    "client": (ClientBench, "headwater.client.client"),
+    "client": (ClientBench, "headwater.client"),
 }
 """By name: the bench, and the module without which there is no such kind."""
 

@@ -116,6 +116,5 @@ def _consumer_path(owner: str, component: str) -> str:
 
 
 def _check_condition(condition: AppendCondition) -> None:
-    lowest = 1 if condition.requires_match else 0
-    if not lowest <= condition.after <= SEQUENCE_NUMBER_MAX:
-        raise InvalidPosition(f"{condition.after} given, {lowest} or more is allowed", "condition.after")
+    if not 0 <= condition.after <= SEQUENCE_NUMBER_MAX:
+        raise InvalidPosition(f"{condition.after} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed", "condition.after")
