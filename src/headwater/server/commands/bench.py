@@ -46,10 +46,11 @@ class Measured(NamedTuple):
 @json_option
 @server_options
 def bench(server: Server, log: str, seconds: float, clients: int, batch: int, size: int, as_json: bool) -> None:
-    """Measure appends, decisions (a read and a conditional append) and reads of a tag in LOG.
+    """Put load on a log, and measure.
 
-    It leaves its events, of the type BenchEvent, in the log: use one that you can delete. The clients are threads of
-    one Python process, which becomes the limit before the server does.
+    Appends, decisions (a read and a conditional append), and reads of a tag. It leaves its events, of the type
+    BenchEvent, in the log: use one that you can delete. The clients are threads of one Python process, which
+    becomes the limit before the server does.
     """
     its = server.log(log)
     its.head()

@@ -69,10 +69,11 @@ def append(
     partition: int | None,
     as_json: bool,
 ) -> None:
-    """Append an event, or all events of a file at once, to LOG.
+    """Append events to a log.
 
-    It says the numbers that the events got, as soon as they are durable. A line of a file is an event as `headwater
-    read --json` writes it, or the event alone: {"type": "OrderPlaced", "tags": ["order:17"], "data": "..."}.
+    One event, or all events of a file at once. It says the numbers that they got, as soon as they are durable. A
+    line of a file is an event as `headwater read --json` writes it, or the event alone: {"type": "OrderPlaced",
+    "tags": ["order:17"], "data": "..."}.
     """
     if (type is None) == (events is None):
         raise click.UsageError("give --type and the rest of one event, or --events FILE")
@@ -116,7 +117,10 @@ def read(
     partition: int | None,
     as_json: bool,
 ) -> None:
-    """Read the events of LOG that match, up to its present end."""
+    """Read the events of a log.
+
+    Those that match, up to the log's present end.
+    """
     events = server.log(log).read(
         query, from_=from_, after=after, backwards=backwards, limit=limit, partition=partition
     )
@@ -136,7 +140,10 @@ def read(
 def tail(
     server: Server, log: str, number: int, follow: bool, query: Query, partition: int | None, as_json: bool
 ) -> None:
-    """Show the newest events of LOG that match, in order; with -f, also those that come."""
+    """Show the newest events, and follow.
+
+    Those that match, in the order of the log; with -f, also those that come, until interrupted.
+    """
     its = server.log(log)
     reading = its.read(query, backwards=True, limit=number, partition=partition)
     _show_all(list(reading)[::-1], as_json)
@@ -154,7 +161,7 @@ def tail(
 @json_option
 @server_options
 def query(server: Server, log: str, text: str, partition: int | None, as_json: bool) -> None:
-    """Count the events of LOG that match QUERY: how many, of which types, the first and the last.
+    """Count what matches: how many, of which types, the first and the last.
 
     \b
     A query is "all", or alternatives joined by "or". In an alternative:

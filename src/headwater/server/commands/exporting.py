@@ -63,9 +63,10 @@ def export(
     partition: int | None,
     as_json: bool,
 ) -> None:
-    """Write the events of LOG that match into FILE (- is standard output), up to the log's present end.
+    """Write the events of a log into a file.
 
-    FILE appears when it is complete. If its name ends in .gz, it is packed.
+    Those that match, up to the log's present end. - is standard output. FILE appears when it is complete. If its
+    name ends in .gz, it is packed.
     """
     format = format or _format_of(file)
     started = time.perf_counter()

@@ -66,9 +66,10 @@ def import_(
     as_json: bool,
     **columns: str | None,
 ) -> None:
-    """Load the events of FILE into LOG, in batches, with a progress bar. Files that end in .gz are unpacked.
+    """Load a file of events into a log.
 
-    If it is interrupted, run it again: it goes on where it was, and adds no event twice.
+    In batches, with a progress bar; a file that ends in .gz is unpacked. If it is interrupted, run it again: it
+    goes on where it was, and adds no event twice.
     """
     from ...client import append_all
 

@@ -43,7 +43,10 @@ def _changeable(function: F) -> F:
 )
 @click.pass_context
 def logs(ctx: click.Context) -> None:
-    """List, create, change, trim and delete logs. Without a command: list them."""
+    """List, create, change, trim and delete logs.
+
+    Without a command: list them.
+    """
     if ctx.invoked_subcommand is None:
         with list_logs.make_context("list", [], parent=ctx) as inner:
             list_logs.invoke(inner)
@@ -125,7 +128,10 @@ def delete(server: Server, log: str, yes: bool) -> None:
     epilog="Examples: headwater consumers list orders; headwater consumers reset orders spark archiver --after 0"
 )
 def consumers() -> None:
-    """List and move the registered consumers of a log. They hold trimming back."""
+    """List and move the registered consumers of a log.
+
+    They hold trimming back: what they have not acknowledged stays.
+    """
 
 
 @consumers.command("list", epilog="Example: headwater consumers list orders")
