@@ -30,7 +30,7 @@ class HttpServer:
             uvicorn.Config(
                 application,
                 http="httptools",
-                ws="websockets-sansio",
+                ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,

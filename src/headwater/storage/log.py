@@ -14,7 +14,7 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.store import StateStore
 from . import ids
-from .consumers import ConsumerRegistry
+from .consumers import ConsumerRegistry, known_durable
 from .disk import Disk
 from .judge import Extent, LogJudge
 from .loading import load_index
@@ -56,15 +56,15 @@ class StoredLog(LocalLog):
         self._statistics = LogStatistics()
         self._log_id = bytes.fromhex(meta.segments_id)
         self.registry = ConsumerRegistry(state, meta.incarnation, self.head, clock)
-        acknowledged = [consumer.acknowledged for consumer in self.registry.all()]
+        (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
         segments = open_segments(
             directory / FRAMES,
             directory / INDEX,
             self._log_id,
             clean=meta.clean,
-            known_durable=max([*acknowledged, meta.clean.head if meta.clean else 0]),
-            voids=meta.voids,
-            lost=meta.lost,
+            known_durable=known_durable(state, meta),
+            first_retained=meta.first_retained,
+            gaps=meta.gaps,
             disk=disk,
         )
         self.meta = meta.changed(epoch=meta.epoch + 1, clean=None)
@@ -86,6 +86,8 @@ class StoredLog(LocalLog):
         self._watchers: dict[object, Callable[[], None]] = {}
         self._change = threading.RLock()
         """Held while META, settings or the set of files change."""
+        self._closing = threading.Lock()
+        """Who closes second waits for the first: until then frames are written."""
         self._is_closed = False
 
     def _load(
@@ -94,7 +96,7 @@ class StoredLog(LocalLog):
         """Load the index, and make what works on it. Raises StorageCorrupted."""
         origin = self._origin()
         self._extent = Extent(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
-        self._extent.gaps = tuple(sorted([*meta.voids, *meta.lost]))
+        self._extent.gaps = tuple(sorted(meta.gaps))
         loaded = load_index(self.directory, self.frames, meta)
         self.index = loaded.index
         self._reader = Reader(self.frames, self.index)
@@ -269,16 +271,17 @@ class StoredLog(LocalLog):
 
     def close(self) -> None:
         """Answer what was taken, write down how the log ended, close the files."""
-        if self._is_closed:
-            return
-        self._sequencer.close()
-        with self._change:
-            self._is_closed = True
-            try:
-                self._write_down_end()
-            except OSError as error:  # a full disk, say: the next opening takes longer, that is all
-                logger.warning("log %s: how it ended could not be written down: %s", self.name, error)
-            self.frames.close()
+        with self._closing:
+            if self._is_closed:
+                return
+            self._sequencer.close()
+            with self._change:
+                self._is_closed = True
+                try:
+                    self._write_down_end()
+                except OSError as error:  # a full disk, say: the next opening takes longer, that is all
+                    logger.warning("log %s: how it ended could not be written down: %s", self.name, error)
+                self.frames.close()
         self._wake_all()
 
     def _write_down_end(self) -> None:
@@ -313,7 +316,7 @@ class StoredLog(LocalLog):
     def _count(self, low: int, high: int) -> int:
         if low > high:
             return 0
-        gone = [*self.meta.voids, *self.meta.lost]
+        gone = self.meta.gaps
         return high - low + 1 - sum(max(0, min(high, b) - max(low, a) + 1) for a, b in gone)
 
     def _partition_events(self, low: int, high: int, events: int) -> tuple[int, ...]:
