@@ -18,11 +18,13 @@ def test_a_condition_is_said_in_todays_form() -> None:
     said = body(AppendCondition(Query.where(types=["A"], tags=["x:1"]), 5), 2)
     assert said["condition"] == {"failIfEventsMatch": {"items": [{"types": ["A"], "tags": ["x:1"]}]}, "after": 5}
     assert said["partition"] == 2
+    assert "strict" not in said
 
 
-def test_a_condition_may_need_a_match() -> None:
-    said = body(AppendCondition(Query.where(tags=["x"]), 0, requires_match=True))
-    assert said["condition"] == {"failIfEventsMatch": {"items": [{"tags": ["x"]}]}, "after": 0, "requires_match": True}
+def test_a_condition_that_needs_a_match_is_said_in_the_first_drafts_form_without_its_rules() -> None:
+    said = body(AppendCondition(Query.where(tags=["x"]), 5, requires_match=True))
+    assert said["condition"] == {"query": {"items": [{"tags": ["x"]}]}, "expected_highest_sequence_number": 5}
+    assert said["strict"] is False
 
 
 def test_every_event_is_said_explicitly() -> None:

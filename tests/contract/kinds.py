@@ -90,10 +90,11 @@ class ClientBench(MemoryBench):
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         from headwater.client import connect
-        from tests.client.served_memory import ServedMemory
+
+        from .serving import Serving
 
         super().__init__(directory, clock)
-        self._serving = ServedMemory(self.store)
+        self._serving = Serving(self.store)
         self._client = connect(self._serving.url)
 
     def create(self, name: str, settings: LogSettings | None = None) -> EventLog:
@@ -105,7 +106,7 @@ class ClientBench(MemoryBench):
 
     def close(self) -> None:
         self._client.close()
-        self._serving.stop()
+        self._serving.close()
         super().close()
 
 

@@ -41,6 +41,7 @@ class _AppendBody(Struct, omit_defaults=True):
     events: list[EventJson]
     condition: dict[str, Any] | None = None
     partition: int | None = None
+    strict: bool | None = None
 
 
 class _ReadBody(Struct, omit_defaults=True):
@@ -78,7 +79,8 @@ def append_body(columns: EventColumns, condition: AppendCondition | None, partit
             columns.encodings,
         )
     )
-    return encode(_AppendBody(events, _condition_json(condition) if condition else None, partition))
+    strict = None if condition is None or not condition.requires_match else False
+    return encode(_AppendBody(events, _condition_json(condition) if condition else None, partition, strict))
 
 
 def append_result(body: bytes) -> AppendResult:
@@ -109,5 +111,6 @@ def query_json(query: Query) -> dict[str, Any]:
 
 def _condition_json(condition: AppendCondition) -> dict[str, Any]:
     query = query_json(condition.fail_if_events_match)
-    said = {"failIfEventsMatch": query, "after": condition.after}
-    return said | {"requires_match": True} if condition.requires_match else said
+    if condition.requires_match:  # only the first draft's form can say so
+        return {"query": query, "expected_highest_sequence_number": condition.after}
+    return {"failIfEventsMatch": query, "after": condition.after}

@@ -95,12 +95,10 @@ def condition_of(
                 "give `failIfEventsMatch`, or `query` and `expected_highest_sequence_number`", "condition"
             )
         query = query_of(match, f"condition.{match_name}", none_is_all=none_is_all)
-        return AppendCondition(query, given.after or 0, requires_match=bool(given.requires_match))
-    if match is not None or given.after is not None or given.requires_match is not None:
+        return AppendCondition(query, given.after or 0)
+    if match is not None or given.after is not None:
         raise InvalidQuery(
-            "`failIfEventsMatch`, `after` and `requires_match` do not go with `query` and "
-            "`expected_highest_sequence_number`",
-            "condition",
+            "`failIfEventsMatch` and `after` do not go with `query` and `expected_highest_sequence_number`", "condition"
         )
     if given.query is None:
         raise InvalidQuery("the condition needs a `query`", "condition")

@@ -69,7 +69,6 @@ class ConditionIn(Struct, forbid_unknown_fields=True):
     fail_if_events_match: QueryIn | str | None = None
     fail_if_events_match_camel: QueryIn | str | None = field(default=None, name="failIfEventsMatch")
     after: int | None = None
-    requires_match: bool | None = None
 
 
 class AppendIn(Struct, forbid_unknown_fields=True):

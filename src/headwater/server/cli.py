@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "append": Entry("events", "append", "Append events to a log."),
         "read": Entry("events", "read", "Read the events of a log."),
         "tail": Entry("events", "tail", "Show the newest events, and follow."),
-        "query": Entry("events", "query", "Count what matches: how many, of which types, the first and the last."),
+        "query": Entry("events", "query", "Count what matches: how many, of which types, since when."),
         "import": Entry("importing", "import_", "Load a file of events into a log."),
         "export": Entry("exporting", "export", "Write the events of a log into a file."),
     },
