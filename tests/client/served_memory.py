@@ -1,9 +1,9 @@
 """A real HTTP server over logs in memory, in a thread of this process, and a bad connection to it."""
 
+import asyncio
 import contextlib
 import socket
 import threading
-import time
 
 import uvicorn
 
@@ -15,8 +15,8 @@ from headwater.storage.memory import MemoryStore
 class ServedMemory:
     """The server, and what is behind it. It can be stopped and started again on its port."""
 
-    def __init__(self) -> None:
-        self.store = MemoryStore()
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.store = store or MemoryStore()
         self.port = 0
         self.start()
 
@@ -25,22 +25,34 @@ class ServedMemory:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        self._socket = socket.socket()
+        # The protocol is named because asyncio switches Nagle's algorithm off only then.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", self.port))
         self.port = self._socket.getsockname()[1]
-        application = dcb.application(self.store, OpenGuard())
-        config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=1, ws="none")
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self._started = threading.Event()
         self._thread.start()
-        while not self._server.started:
-            time.sleep(0.005)
+        assert self._started.wait(10), "the server did not start"
 
     def stop(self) -> None:
-        self._server.should_exit = True
+        self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
         self._socket.close()
+
+    async def _serve(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        application = dcb.application(self.store, OpenGuard())
+        config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=1, ws="none")
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve([self._socket]))
+        while not server.started:
+            await asyncio.sleep(0.001)
+        self._started.set()
+        await self._stopping.wait()
+        application.stop()  # the subscriptions end first, as in the real server
+        server.should_exit = True
+        await serving
 
 
 class CuttingProxy:
