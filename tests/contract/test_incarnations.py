@@ -117,3 +117,11 @@ def test_a_log_that_was_trimmed_empty_before_it_was_deleted_goes_on_above_too(be
     log.trim(5)
     bench.store.delete("orders")
     assert bench.create("orders").append([event()]) == AppendResult(5, 5)
+
+
+def test_a_decision_taken_on_an_earlier_incarnation_does_not_pass(again: EventLog) -> None:
+    condition = AppendCondition(Query.where(types=["Nothing"]), after=2)
+    with pytest.raises(PositionOfOtherIncarnation):
+        again.append([event()], condition)
+    head = again.head()  # of a log without events: the last number of the one before
+    assert again.append([event()], AppendCondition(Query.all(), after=head)).first == head + 1

@@ -11,7 +11,7 @@ from itertools import chain
 
 from .condition import AppendCondition, check_condition
 from .consumer import Consumer, ConsumerRegistry
-from .errors import InvalidPosition, Overloaded
+from .errors import InvalidPosition, Overloaded, PositionOfOtherIncarnation
 from .event import Event, SequencedEvent
 from .limits import SEQUENCE_NUMBER_MAX, check_append, show
 from .log import (
@@ -83,6 +83,11 @@ class LocalLog(ABC):
     def check_position(self, position: int) -> None:
         """Raises PositionTrimmed or PositionOfOtherIncarnation if reading cannot begin at that number."""
 
+    @property
+    @abstractmethod
+    def voids(self) -> Sequence[tuple[int, int]]:
+        """Ranges (inclusive) of numbers that other incarnations under this name have issued, or may have."""
+
     @abstractmethod
     def sequence_number_at(self, recorded_at: int) -> int:
         """The number of the first retained event recorded at that time (ms) or later; head + 1 if there is none."""
@@ -133,9 +138,16 @@ class LocalLog(ABC):
         deliver: Callable[[list[AppendRequest]], None],
         context: object = None,
     ) -> AppendRequest:
-        """A checked request to `submit`. Raises what the caller did wrong: InvalidEvent, TooLarge, InvalidPosition."""
+        """A checked request to `submit`.
+
+        Raises what the caller did wrong: InvalidEvent, TooLarge, InvalidPosition, PositionOfOtherIncarnation (a decision
+        taken on what a log of this name had before must not pass on this one).
+        """
         if condition is not None:
             check_condition(condition)
+            for low, high in self.voids:
+                if low <= condition.after < high:  # the highest is this log's own head before its first event
+                    raise PositionOfOtherIncarnation(condition.after, self.info().incarnation, high + 1)
         if partition is not None:
             self._check_partition(partition)
         return AppendRequest(check_append(events, self.settings), condition, partition, deliver, context)

@@ -118,7 +118,8 @@ class EventLog(Protocol):
         where they are, without looking at the condition again: so it can be repeated after a lost answer.
 
         Raises InvalidEvent, TooLarge, InvalidPosition (no such partition), AppendConditionFailed, DuplicateEventId,
-        ConditionNeedsTrimmedEvents, Overloaded, DiskFull, SequenceExhausted, Closed.
+        ConditionNeedsTrimmedEvents, PositionOfOtherIncarnation (of the condition), Overloaded, DiskFull,
+        SequenceExhausted, Closed.
         """
 
     def read(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..core.consumer import ConsumerRegistry
@@ -172,6 +172,11 @@ class StoredLog(LocalLog):
                 raise PositionOfOtherIncarnation(position, self.meta.incarnation, high + 1)
         if position < self._extent.first_retained and self._extent.first_retained > self._extent.origin:
             raise PositionTrimmed(position, self._extent.first_retained)
+
+    @property
+    def voids(self) -> Sequence[tuple[int, int]]:
+        """See LocalLog."""
+        return self.meta.voids
 
     def sequence_number_at(self, recorded_at: int) -> int:
         """See LocalLog. Bisects over the frames, whose times never go back."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
 
 from ..core.condition import AppendCondition, ConditionFailure
@@ -227,6 +227,11 @@ class MemoryLog(LocalLog):
             raise PositionOfOtherIncarnation(position, self._incarnation, self._floor + 1)
         if position < self._first_retained and self._first_retained > self._floor + 1:
             raise PositionTrimmed(position, self._first_retained)
+
+    @property
+    def voids(self) -> Sequence[tuple[int, int]]:
+        """See LocalLog."""
+        return [(1, self._floor)] if self._floor else []
 
     def sequence_number_at(self, recorded_at: int) -> int:
         """See LocalLog."""
