@@ -100,7 +100,7 @@ def _stages(index: Index, workload: Workload, size: int) -> dict[str, float]:
     firsts = iter(range(head + 1, head + 1 + size * len(columns), size))
     costs["index types and tags"] = _cost(columns, size, lambda each: _apply_postings(index, each, next(firsts)))
     costs["encode a frame, with its checksum"] = _cost(
-        columns, size, lambda each: encode([each], [0] * each.count, head + 1, 0, chain)
+        columns, size, lambda each: encode(each, [0] * each.count, head + 1, 0, chain)
     )
     return costs
 

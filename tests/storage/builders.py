@@ -12,7 +12,8 @@ from headwater.core.limits import EventColumns, check_append
 from headwater.storage import Engine, StoredLog
 from headwater.storage.frame import Chain, EncodedFrame, Frame, encode
 
-CHAIN = Chain(epoch=1, previous_crc=0, durable_upto=0, nonce=7)
+SEED = 0x5EED
+CHAIN = Chain(crc_seed=SEED, epoch=1, previous_crc=0, durable_upto=0, nonce=7)
 LOG_ID = bytes(range(16))
 
 
@@ -30,7 +31,7 @@ def encoded(
     events: Sequence[Event], first: int = 1, *, partitions: Sequence[int] = (), at: int = 1000, chain: Chain = CHAIN
 ) -> EncodedFrame:
     """One frame of these events."""
-    return encode([columns(events)], partitions or [0] * len(events), first, at, chain)
+    return encode(columns(events), partitions or [0] * len(events), first, at, chain)
 
 
 def content(frame: EncodedFrame) -> bytes:
@@ -40,7 +41,7 @@ def content(frame: EncodedFrame) -> bytes:
 
 def decoded(frame: EncodedFrame) -> Frame:
     """The frame as it is read back."""
-    return Frame(memoryview(content(frame)), 0)
+    return Frame(memoryview(content(frame)), 0, SEED)
 
 
 def chained(sizes: Iterable[int], first: int = 1, *, data: bytes = b"x" * 100) -> list[EncodedFrame]:
@@ -48,7 +49,7 @@ def chained(sizes: Iterable[int], first: int = 1, *, data: bytes = b"x" * 100) -
     frames: list[EncodedFrame] = []
     crc = 0
     for size in sizes:
-        chain = Chain(1, crc, first - 1, 7)
+        chain = Chain(SEED, 1, crc, first - 1, 7)
         frames.append(encoded([event(data=data) for _ in range(size)], first, chain=chain))
         first, crc = frames[-1].last + 1, frames[-1].crc
     return frames

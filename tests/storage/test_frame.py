@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from headwater.core import Encoding, Event
 from headwater.core.event import NO_ATTRIBUTES
+from headwater.core.limits import EventColumns
 from headwater.storage.frame import FORMAT_VERSION, HEADER_BYTES, BadFrame, Chain, Column, Frame, UnknownFeature, encode
 
-from .builders import CHAIN, columns, content, decoded, encoded, event
+from .builders import CHAIN, SEED, columns, content, decoded, encoded, event
 
 characters = st.characters(min_codepoint=0xA0, exclude_categories=["Cs"]) | st.characters(
     min_codepoint=0x20, max_codepoint=0x7E
@@ -72,7 +73,7 @@ def test_every_column_comes_back_in_bulk_in_part_and_one_by_one(batch: list[Even
 @given(st.lists(st.lists(events, min_size=1, max_size=10), min_size=1, max_size=5))
 def test_the_groups_of_a_frame_are_one_run_of_events(groups: list[list[Event]]) -> None:
     flat = [each for group in groups for each in group]
-    frame = decoded(encode([columns(group) for group in groups], [0] * len(flat), 1, 9, CHAIN))
+    frame = decoded(encode(EventColumns.join([columns(group) for group in groups]), [0] * len(flat), 1, 9, CHAIN))
     assert [each.event for each in frame.events()] == given_back(flat)
     assert frame.ids() == [each.id for each in flat]
     assert frame.types() == [each.type for each in flat]
@@ -99,7 +100,7 @@ def test_every_buffer_is_aligned_to_eight_bytes() -> None:
 
 
 def test_the_header_keeps_the_chain() -> None:
-    frame = decoded(encoded([event()], 42, at=77, chain=Chain(3, 0xDEADBEEF, 41, 2**62)))
+    frame = decoded(encoded([event()], 42, at=77, chain=Chain(SEED, 3, 0xDEADBEEF, 41, 2**62)))
     assert (frame.epoch, frame.previous_crc, frame.durable_upto, frame.nonce) == (3, 0xDEADBEEF, 41, 2**62)
     assert (frame.first, frame.last, frame.count, frame.recorded_at) == (42, 42, 1, 77)
 
@@ -107,8 +108,8 @@ def test_the_header_keeps_the_chain() -> None:
 def test_a_frame_is_read_at_any_offset_of_a_larger_buffer() -> None:
     one, two = encoded([event("A", id="1")]), encoded([event("B", "t:1", id="2")], 2)
     buffer = memoryview(bytes(64) + content(one) + content(two) + bytes(100))
-    assert Frame(buffer, 64).events()[0].type == "A"
-    second = Frame(buffer, 64 + one.length)
+    assert Frame(buffer, 64, SEED).events()[0].type == "A"
+    second = Frame(buffer, 64 + one.length, SEED)
     second.verify()
     assert second.event(0).tags == ("t:1",)
 
@@ -120,18 +121,18 @@ def test_any_changed_byte_is_noticed(flip: int) -> None:
         damaged = bytearray(whole)
         damaged[position] ^= flip
         with pytest.raises(BadFrame):
-            Frame(memoryview(bytes(damaged)), 0).verify()
+            Frame(memoryview(bytes(damaged)), 0, SEED).verify()
 
 
 def test_a_frame_that_is_cut_short_anywhere_is_noticed() -> None:
     whole = content(encoded([event("A", "t:1", data=b"payload")]))
     for length in range(len(whole)):
         with pytest.raises(BadFrame):
-            Frame(memoryview(whole[:length]), 0)
+            Frame(memoryview(whole[:length]), 0, SEED)
         if not any(whole[length:]):  # only padding is gone
             continue
         with pytest.raises(BadFrame):
-            Frame(memoryview(whole[:length] + bytes(len(whole) - length)), 0).verify()
+            Frame(memoryview(whole[:length] + bytes(len(whole) - length)), 0, SEED).verify()
 
 
 @pytest.mark.parametrize(
@@ -140,23 +141,23 @@ def test_a_frame_that_is_cut_short_anywhere_is_noticed() -> None:
 def test_what_needs_an_unknown_feature_is_refused_by_name(version: int, required: int) -> None:
     rest = bytearray(content(encoded([event()])))[8:]
     struct.pack_into("<HH", rest, 8, version, required)
-    buffer = b"HWF1" + struct.pack("<I", google_crc32c.value(bytes(rest))) + bytes(rest)
+    buffer = b"HWF1" + struct.pack("<I", google_crc32c.extend(SEED, bytes(rest))) + bytes(rest)
     with pytest.raises(UnknownFeature, match=f"version {version}, required features {required:#x}"):
-        Frame(memoryview(buffer), 0)
+        Frame(memoryview(buffer), 0, SEED)
 
 
 def test_an_unknown_version_with_a_wrong_checksum_is_damage_not_news() -> None:
     buffer = bytearray(content(encoded([event()])))
     struct.pack_into("<H", buffer, 16, 9)
     with pytest.raises(BadFrame):
-        Frame(memoryview(bytes(buffer)), 0)
+        Frame(memoryview(bytes(buffer)), 0, SEED)
 
 
 def test_unknown_optional_features_are_read_over() -> None:
     rest = bytearray(content(encoded([event("A")])))[8:]
     struct.pack_into("<H", rest, 12, 0xFFFF)
-    buffer = b"HWF1" + struct.pack("<I", google_crc32c.value(bytes(rest))) + bytes(rest)
-    frame = Frame(memoryview(buffer), 0)
+    buffer = b"HWF1" + struct.pack("<I", google_crc32c.extend(SEED, bytes(rest))) + bytes(rest)
+    frame = Frame(memoryview(buffer), 0, SEED)
     frame.verify()
     assert frame.events()[0].type == "A"
 

@@ -15,7 +15,7 @@ from headwater.storage.framelog import HeadMoved
 from headwater.storage.recovery import open_segments
 from headwater.storage.segments import PREPARED, SEGMENT_HEADER_BYTES, SegmentLog, segment_header, segment_paths
 
-from .builders import LOG_ID, chained, change
+from .builders import LOG_ID, SEED, chained, change
 from .disks import FullDisk, SlowWriter
 
 
@@ -27,11 +27,26 @@ class Logs:
         self._opened: list[SegmentLog] = []
 
     def open(
-        self, disk: Disk | None = None, *, floor: int = 0, reserve: int = 0, lost: tuple[tuple[int, int], ...] = ()
+        self,
+        disk: Disk | None = None,
+        *,
+        floor: int = 0,
+        reserve: int = 0,
+        first_retained: int = 1,
+        gaps: tuple[tuple[int, int], ...] = (),
     ) -> SegmentLog:
         disk = disk or Disk()
-        found = open_segments(self.directory, self.directory, LOG_ID, clean=None, known_durable=0, lost=lost, disk=disk)
-        log = SegmentLog(self.directory, LOG_ID, found, floor=floor, disk=disk, reserve_bytes=reserve)
+        found = open_segments(
+            self.directory,
+            self.directory,
+            LOG_ID,
+            clean=None,
+            known_durable=0,
+            first_retained=first_retained,
+            gaps=gaps,
+            disk=disk,
+        )
+        log = SegmentLog(self.directory, LOG_ID, found, crc_seed=SEED, floor=floor, disk=disk, reserve_bytes=reserve)
         self._opened.append(log)
         return log
 
@@ -120,7 +135,7 @@ def test_frames_of_one_append_may_go_to_several_segments(logs: Logs, small_segme
 
 
 def test_a_first_frame_that_is_too_large_replaces_the_empty_segment(logs: Logs, small_segments: None) -> None:
-    (logs.directory / module.segment_name(1)).write_bytes(segment_header(LOG_ID, 1) + bytes(1000))
+    (logs.directory / module.segment_name(1)).write_bytes(segment_header(LOG_ID, 1, SEED) + bytes(1000))
     log = logs.open()
     assert (len(log.segments), log.head) == (1, 0)
     log.append_frames(chained([100]), 0)
@@ -153,7 +168,7 @@ def test_a_number_in_a_gap_is_located_at_the_next_frame(logs: Logs) -> None:
     damaged = log.segments[0].offsets[1]
     logs.close()
     change(path, damaged + 100, b"\xff\xff\xff")
-    log = logs.open(lost=((4, 6),))
+    log = logs.open(gaps=((4, 6),))
     for number, first in [(3, 1), (4, 7), (5, 7), (6, 7), (7, 7), (9, 7)]:
         found = log.locate(number)
         assert found is not None
@@ -184,7 +199,7 @@ def test_trimming_unlinks_whole_segments_only_and_never_the_newest(logs: Logs, s
     log.trim(10**6)
     assert [segment.first for segment in log.segments] == boundaries[-1:]
     assert len(segment_paths(logs.directory)) == 1
-    assert logs.reopen().head == 120
+    assert logs.reopen(first_retained=110).head == 120
 
 
 def test_a_reader_keeps_what_is_trimmed_meanwhile(logs: Logs, small_segments: None) -> None:
@@ -220,7 +235,8 @@ def test_trims_and_rolls_at_one_time_lose_no_segment(
     log.trim(290)
     trimmed.set()
     appender.join()
-    assert [segment.fd >= 0 for segment in log.segments] == [True] * len(log.segments)
+    assert [segment.fd >= 0 for segment in log.segments] == [False] * (len(log.segments) - 1) + [True]
+    assert log.segments[0].first > 1
     assert (log.head, log.segments[-1].first) == (360, 301)
     log.trim(300)
 
@@ -304,7 +320,7 @@ def test_no_room_for_the_next_segment_is_no_trouble_before_it_is_needed(
 
 
 def test_a_segment_of_another_log_is_refused(logs: Logs) -> None:
-    (logs.directory / module.segment_name(1)).write_bytes(segment_header(bytes(16), 1) + bytes(1000))
+    (logs.directory / module.segment_name(1)).write_bytes(segment_header(bytes(16), 1, SEED) + bytes(1000))
     with pytest.raises(StorageCorrupted, match="belongs to another log, or was renamed"):
         logs.open()
 
@@ -320,7 +336,7 @@ def test_a_renamed_segment_is_refused(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"), [(b"", "the file is empty"), (b"HWSEGMNT", "shorter than its header"),
+    ("content", "problem"), [(b"", "shorter than its header"), (b"HWSEGMNT", "shorter than its header"),
                              (bytes(5000), "the header of the segment is damaged")]
 )  # fmt: skip
 def test_a_file_that_is_no_segment_is_refused(logs: Logs, content: bytes, problem: str) -> None:
@@ -331,7 +347,7 @@ def test_a_file_that_is_no_segment_is_refused(logs: Logs, content: bytes, proble
 
 def test_a_newer_segment_format_is_refused(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SEGMENT_VERSION", 2)
-    header = segment_header(LOG_ID, 1)
+    header = segment_header(LOG_ID, 1, SEED)
     monkeypatch.undo()
     (logs.directory / module.segment_name(1)).write_bytes(header + bytes(1000))
     with pytest.raises((StorageCorrupted, StorageUnavailable), match="newer"):

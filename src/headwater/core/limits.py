@@ -73,6 +73,25 @@ class EventColumns:
         self.bytes = bytes
         """About how much the events take: what admission and grouping count."""
 
+    @staticmethod
+    def join(groups: Sequence[EventColumns]) -> EventColumns:
+        """The events of several appends, one after the other."""
+        if len(groups) == 1:
+            return groups[0]
+        flat = chain.from_iterable
+        return EventColumns(
+            list(flat([group.types for group in groups])),
+            list(flat([group.data for group in groups])),
+            list(flat([group.tags for group in groups])),
+            list(flat([group.ids for group in groups])),
+            list(flat([group.sources for group in groups])),
+            list(flat([group.attributes for group in groups])),
+            list(flat([group.group_keys for group in groups])),
+            list(flat([group.envelopes for group in groups])),
+            list(flat([group.encodings for group in groups])),
+            sum([group.bytes for group in groups]),
+        )
+
 
 def check_append(events: Sequence[Event], settings: LogSettings) -> EventColumns:
     """The events as columns: each checked, tags sorted and distinct, missing ids filled with UUIDv7.

@@ -204,7 +204,7 @@ class _Copy:
         with open(source, "rb") as file:
             os.fdatasync(file.fileno())
         segment = Segment(source, bytes.fromhex(meta.segments_id))
-        Scan(segment, [*meta.voids, *meta.lost]).run()
+        Scan(segment, meta.gaps).run()
         with open(self._target / relative, "wb") as file:
             file.write(segment.buffer[: segment.end])
         self._done(self._target / relative)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import msgspec
 import numpy as np
 
 from ..core.errors import EventLogError, LogNotFound, StorageUnavailable
+from .consumers import known_durable
 from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
 from .meta import Meta, read_meta
 from .places import Places, hash_ids, places_name
 from .postings import ActivePostings, FilePostings
-from .recovery import Scan
+from .recovery import Scan, highest_kept
 from .sealing import FRAMES, HISTORY, INDEX, frames_of
 from .segments import Segment, segment_paths
 from .state import SqliteState
@@ -57,12 +59,9 @@ def check_directory(directory: Path, progress: Progress | None = None) -> CheckR
     """
     if not (directory / STATE_NAME).exists():
         raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
-    lock = lock_directory(directory)
-    try:
-        return CheckReport([_check_log(directory / LOGS / entry.directory, name, progress or _silent)
-                            for name, entry in _entries(directory)])  # fmt: skip
-    finally:
-        lock.close()
+    with closing(lock_directory(directory)), closing(SqliteState(directory / STATE_NAME)) as state:
+        return CheckReport([_check_log(directory / LOGS / entry.directory, name, state, progress or _silent)
+                            for name, entry in _entries(state)])  # fmt: skip
 
 
 def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
@@ -70,58 +69,60 @@ def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
 
     Answers the ranges newly given up. Raises LogNotFound, StorageUnavailable.
     """
-    lock = lock_directory(directory)
-    try:
-        entry = dict(_entries(directory)).get(name)
+    with closing(lock_directory(directory)), closing(SqliteState(directory / STATE_NAME)) as state:
+        entry = dict(_entries(state)).get(name)
         if entry is None:
             raise LogNotFound(name)
         log_directory = directory / LOGS / entry.directory
         meta = read_meta(log_directory)
-        given_up = list(_damaged(log_directory, meta))
+        given_up = list(_damaged(log_directory, meta, known_durable(state, meta)))
         if given_up:
             for index_file in (log_directory / INDEX).iterdir():
                 index_file.unlink()  # derived; made anew without what was lost
             meta.changed(lost=[*meta.lost, *given_up], clean=None).write(log_directory)
         return given_up
-    finally:
-        lock.close()
 
 
-def _entries(directory: Path) -> list[tuple[str, LogEntry]]:
-    state = SqliteState(directory / STATE_NAME)
-    try:
-        return [(name, msgspec.json.decode(entry.value, type=LogEntry)) for name, entry in state.items(LOG_KIND)]
-    finally:
-        state.close()
+def _entries(state: SqliteState) -> list[tuple[str, LogEntry]]:
+    return [(name, msgspec.json.decode(entry.value, type=LogEntry)) for name, entry in state.items(LOG_KIND)]
 
 
-def _damaged(directory: Path, meta: Meta) -> Iterator[tuple[int, int]]:
+def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, int]]:
+    """The ranges of damaged events whose loss was not accepted yet."""
     paths = segment_paths(directory / FRAMES)
-    gaps = [*meta.voids, *meta.lost]
+    gaps = list(meta.gaps)
+    before = highest_kept(gaps, int(paths[0].stem) - 1 if paths else durable)
+    if before >= meta.first_retained:  # the oldest segments are missing
+        gaps.append((meta.first_retained, before))
+        yield gaps[-1]
     for path, following in zip(paths, [*paths[1:], None], strict=True):
+        ends_at = int(following.stem) - 1 if following else None
+        segment = Segment(path, bytes.fromhex(meta.segments_id))
         while True:
-            last = int(following.stem) - 1 if following else None
-            scan = Scan(Segment(path, bytes.fromhex(meta.segments_id)), gaps, ends_at=last)
+            segment.reset()
+            scan = Scan(segment, gaps, ends_at=ends_at)
             scan.run()
-            if last is None:
-                last = max(scan.durable_upto, scan.durable_behind(), meta.clean.head if meta.clean else 0)
-            if last < scan.bad_number or scan.is_lost(scan.bad_number, last):
+            last = scan.known_durable(durable) if ends_at is None else highest_kept(gaps, ends_at)
+            if last < scan.bad_number:
                 break
             gaps.append(scan.lost_range(last))
             yield gaps[-1]
 
 
-def _check_log(directory: Path, name: str, progress: Progress) -> LogCheck:
+def _check_log(directory: Path, name: str, state: SqliteState, progress: Progress) -> LogCheck:
     report = LogCheck(name)
     try:
         meta = read_meta(directory)
         paths = segment_paths(directory / FRAMES)
         total = sum(path.stat().st_size for path in paths)
-        crc, last = 0, 0
+        durable = known_durable(state, meta)
+        crc, last = 0, meta.first_retained - 1
+        if (before := highest_kept(meta.gaps, int(paths[0].stem) - 1 if paths else durable)) > last:
+            report.problems.append(f"events {last + 1} to {before} are missing; a segment file is gone")
         for number, path in enumerate(paths):
             progress(name, report.bytes, total)
             ends_at = int(paths[number + 1].stem) - 1 if number + 1 < len(paths) else None
-            segment = _check_segment(path, meta, report, ends_at)
+            segment = _check_segment(path, meta, report, ends_at, durable)
             if segment is None:
                 continue
             is_next = segment.events and crc and segment.firsts[0] == last + 1
@@ -138,21 +139,20 @@ def _check_log(directory: Path, name: str, progress: Progress) -> LogCheck:
     return report
 
 
-def _check_segment(path: Path, meta: Meta, report: LogCheck, ends_at: int | None) -> Segment | None:
+def _check_segment(path: Path, meta: Meta, report: LogCheck, ends_at: int | None, durable: int) -> Segment | None:
     report.segments += 1
     try:
         segment = Segment(path, bytes.fromhex(meta.segments_id))
     except EventLogError as error:
         report.problems.append(str(error))
         return None
-    scan = Scan(segment, [*meta.voids, *meta.lost], ends_at=ends_at)
+    scan = Scan(segment, meta.gaps, ends_at=ends_at)
     scan.run()
-    if scan.bad is not None or (ends_at is None and not scan.is_zero_behind()):
-        durable = max(scan.durable_upto, scan.durable_behind(), meta.clean.head if meta.clean else 0, ends_at or 0)
-        if durable < scan.bad_number:
-            report.notes.append(f"{path.name}: a torn tail behind event {segment.last}; the next start cuts it")
-        elif not scan.is_lost(scan.bad_number, scan.bad_number):
-            report.problems.append(str(scan.damage(durable)))
+    durable = scan.known_durable(durable) if ends_at is None else highest_kept(meta.gaps, ends_at)
+    if durable >= scan.bad_number:
+        report.problems.append(str(scan.damage(durable)))
+    elif ends_at is None and (scan.bad is not None or not scan.is_zero_behind()):
+        report.notes.append(f"{path.name}: a torn tail behind event {segment.last}; the next start cuts it")
     report.frames += len(segment.firsts)
     report.events += sum(frame.count for frame in frames_of(segment))
     return segment
@@ -204,7 +204,7 @@ def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> di
         if (following is not None and int(following.stem) <= first) or int(path.stem) > last:
             continue
         segment = Segment(path, bytes.fromhex(meta.segments_id))
-        Scan(segment, [*meta.voids, *meta.lost]).run()
+        Scan(segment, meta.gaps).run()
         postings = ActivePostings(max(first, segment.first), has_partitions=meta.partitions > 1)
         for frame in frames_of(segment):
             start, end = max(first - frame.first, 0), min(last - frame.first + 1, frame.count)

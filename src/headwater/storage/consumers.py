@@ -11,6 +11,7 @@ import msgspec
 from ..core.consumer import Consumer, check_consumer_key
 from ..core.errors import ConsumerFenced, ConsumerNotFound, InvalidPosition
 from ..core.store import StateStore
+from .meta import Meta
 
 
 class ConsumerRegistry:
@@ -86,6 +87,13 @@ class ConsumerRegistry:
         if not isinstance(position, int) or isinstance(position, bool) or not 0 <= position <= head:
             raise InvalidPosition(f"{position!r} given, 0 to the head {head} is allowed", name)
         return position
+
+
+def known_durable(state: StateStore, meta: Meta) -> int:
+    """What was durable for certain, whatever the frames say: acknowledged by a consumer, or the end of a clean stop."""
+    entries = state.items(f"consumer/{meta.incarnation}")
+    acknowledged = (msgspec.json.decode(entry.value, type=Consumer).acknowledged for _, entry in entries)
+    return max(meta.clean.head if meta.clean else 0, *acknowledged, 0)
 
 
 def _key(owner: str, component: str) -> str:

@@ -97,10 +97,9 @@ class EncodedFrame(NamedTuple):
 
 
 def encode(
-    groups: Sequence[EventColumns], partitions: Sequence[int], first: int, recorded_at: int, chain_: Chain
+    columns: EventColumns, partitions: Sequence[int], first: int, recorded_at: int, chain_: Chain
 ) -> EncodedFrame:
-    """One frame of all events of some appends, numbered from `first` on. Never fails on checked events."""
-    columns = groups[0] if len(groups) == 1 else _concatenated(groups)
+    """One frame of these events, numbered from `first` on. Never fails on checked events."""
     body = _Body()
     if any(partitions):
         body.add(Column.PARTITION, array("H", partitions).tobytes())
@@ -167,13 +166,6 @@ class _Body:
         return EncodedFrame(first, first + count - 1, recorded_at, crc, self.length, [_LEAD.pack(MAGIC, crc), rest])
 
 
-def _concatenated(groups: Sequence[EventColumns]) -> EventColumns:
-    names = ("types", "data", "tags", "ids", "sources", "attributes", "group_keys", "envelopes", "encodings")
-    joined: dict[str, Any] = {name: list(chain.from_iterable(getattr(g, name) for g in groups)) for name in names}
-    joined["bytes"] = sum(group.bytes for group in groups)
-    return EventColumns(**joined)
-
-
 def _offsets(values: Iterable[Sequence[object] | Mapping[str, str]]) -> bytes:
     return array("i", accumulate(map(len, values), initial=0)).tobytes()
 
@@ -193,8 +185,8 @@ class UnknownFeature(StorageUnavailable):
 class Frame:
     """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
 
-    __slots__ = ("_buffer", "_crc_seed", "_directory", "count", "crc", "durable_upto", "epoch", "first", "length",
-                 "nonce", "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
+    __slots__ = ("_buffer", "_content", "_crc_seed", "_directory", "count", "crc", "durable_upto", "epoch", "first",
+                 "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
 
     def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
         """The frame at that offset. Raises BadFrame if there can be none, UnknownFeature; `verify` checks the rest."""
@@ -212,6 +204,8 @@ class Frame:
         self.offset = offset
         self._crc_seed = crc_seed
         self._buffer = buffer[offset : offset + self.length]
+        self._content: Any = buffer.obj if buffer.nbytes == len(buffer.obj) else buffer  # type: ignore[arg-type]
+        """What `offset` counts in. A mapped file gives bytes at once where a view of it gives another view."""
         self._directory = _DIRECTORY.unpack_from(buffer, offset + _LEAD.size + _HEADER.size)
         if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
             self.verify()  # else it is damage, not news
@@ -261,17 +255,17 @@ class Frame:
 
     def event(self, index: int) -> SequencedEvent:
         """One event, decoded; faster than `events` for one."""
-        buffer, at = self._buffer, self._directory
-        pair = _PAIR.unpack_from
-        low, high = pair(buffer, at[Column.TYPE] + 4 * index)
-        start = at[Column.TYPE_BYTES]
-        type = str(buffer[start + low : start + high], "utf-8")
-        low, high = pair(buffer, at[Column.ID] + 4 * index)
-        start = at[Column.ID_BYTES]
-        id = str(buffer[start + low : start + high], "utf-8")
-        low, high = pair(buffer, at[Column.DATA] + 4 * index)
-        start = at[Column.DATA_BYTES]
-        data = bytes(buffer[start + low : start + high])
+        content, origin, at = self._content, self.offset, self._directory
+        pair, slot = _PAIR.unpack_from, 4 * index
+        low, high = pair(content, origin + at[Column.TYPE] + slot)
+        start = origin + at[Column.TYPE_BYTES]
+        type = str(content[start + low : start + high], "utf-8")
+        low, high = pair(content, origin + at[Column.ID] + slot)
+        start = origin + at[Column.ID_BYTES]
+        id = str(content[start + low : start + high], "utf-8")
+        low, high = pair(content, origin + at[Column.DATA] + slot)
+        start = origin + at[Column.DATA_BYTES]
+        data = bytes(content[start + low : start + high])
         return _sequenced(
             (
                 self.first + index,
@@ -285,18 +279,17 @@ class Frame:
                 self._attributes(index, index + 1)[0] if at[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
                 self._texts(Column.GROUP_KEY, index, index + 1)[0] if at[Column.GROUP_KEY] else "",
                 self._byte_strings(Column.ENVELOPE, index, index + 1)[0] if at[Column.ENVELOPE] else b"",
-                Encoding(buffer[at[Column.ENCODING] + index]) if at[Column.ENCODING] else Encoding.DATA,
+                Encoding(self._buffer[at[Column.ENCODING] + index]) if at[Column.ENCODING] else Encoding.DATA,
             )
         )
 
     def _tags_of(self, index: int) -> tuple[str, ...]:
-        buffer, at = self._buffer, self._directory
-        low, high = _PAIR.unpack_from(buffer, at[Column.TAG_LISTS] + 4 * index)
-        offsets = struct.unpack_from(f"<{high - low + 1}i", buffer, at[Column.TAG] + 4 * low)
-        start = at[Column.TAG_BYTES]
-        first = offsets[0]
-        content = bytes(buffer[start + first : start + offsets[-1]])
-        return tuple([content[a - first : b - first].decode() for a, b in pairwise(offsets)])
+        content, origin, at = self._content, self.offset, self._directory
+        low, high = _PAIR.unpack_from(content, origin + at[Column.TAG_LISTS] + 4 * index)
+        offsets = struct.unpack_from(f"<{high - low + 1}i", content, origin + at[Column.TAG] + 4 * low)
+        start, first = origin + at[Column.TAG_BYTES], offsets[0]
+        tags = bytes(content[start + first : start + offsets[-1]])
+        return tuple([str(tags[a - first : b - first], "utf-8") for a, b in pairwise(offsets)])
 
     def types(self, start: int = 0, end: int | None = None) -> list[str]:
         """The types of these events."""

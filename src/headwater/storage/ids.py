@@ -22,7 +22,7 @@ SLOTS_MIN = 1 << 10
 SLOTS_REHASHED_MAX = 1 << 18
 """A table grows in place up to that; a larger one is followed by another, so that no append waits for a rehash."""
 SLOTS_MAX = 1 << 24
-SLOTS_GROWTH = 8
+SLOTS_GROWTH = 4
 LOAD_MAX = 0.55
 _VECTOR_MIN = 200
 """From so many ids on, numpy is faster than a loop."""

@@ -43,16 +43,14 @@ class Index:
         types: Sequence[str],
         tags: Sequence[tuple[str, ...]],
         partitions: Sequence[int],
-        id_hashes: list[int],
     ) -> None:
-        """Take up events numbered from `first` on."""
+        """Take up events numbered from `first` on; their ids go into `ids` apart."""
         active = self._actives[-1]
         if active.last - active.first >= SEGMENT_EVENTS_MAX or first > active.last + 1:
             active = self._new_active(first)
             with self._lock:
                 self._actives = (*self._actives, active)
         active.apply(first, types, tags, partitions)
-        self.ids.insert(id_hashes, first)
 
     def rollback(self, above: int) -> None:
         """Forget the events numbered above that: frames that did not become durable."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 from ..core.condition import AppendCondition, ConditionFailure
 from ..core.errors import (
     AppendConditionFailed,
     ConditionNeedsTrimmedEvents,
     DuplicateEventId,
+    EventLogError,
     SequenceExhausted,
 )
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
@@ -27,6 +29,7 @@ from .index import Index
 from .matching import first_match
 from .partitioner import Partitioner
 from .places import hash_ids
+from .sequencer import Verdict
 
 logger = logging.getLogger("headwater.storage")
 
@@ -73,10 +76,10 @@ class LogJudge:
         self._recorded_at = self._clock_read = recorded_at
         self._clock = clock
         self._partitioner = Partitioner(settings())
-        self._in_flight: deque[tuple[int, int, list[EventColumns]]] = deque()
-        """(first, last, groups) of frames that may not be readable yet."""
-        self._group: list[tuple[int, EventColumns]] = []
-        """Judged and applied, not encoded yet."""
+        self._in_flight: deque[tuple[int, EventColumns]] = deque()
+        """First number and events of frames that may not be readable yet."""
+        self._passed: list[tuple[int, EventColumns]] = []
+        """First number and events of the appends of this group that were judged one by one."""
 
     def next_recorded_at(self) -> int:
         """See sequencer.Judge."""
@@ -89,37 +92,96 @@ class LogJudge:
         self._clock_read = now
         return max(now, self._recorded_at)
 
-    def judge(self, request: AppendRequest, first: int, partitions: list[int]) -> AppendResult:
+    def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         """See sequencer.Judge."""
-        columns = request.columns
+        columns = EventColumns.join([request.columns for request in group])
         hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
-        stored = self._stored_block(columns, hashes, first - 1)
-        if stored is not None:
-            return stored
-        if request.condition is not None:
-            self._check(request.condition, first - 1)
-        last = first + columns.count - 1
-        if last > SEQUENCE_NUMBER_MAX:
-            raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
-        assigned = self._partitioner.assign(columns, request.partition)
-        partitions += assigned
-        self._index.apply(first, columns.types, columns.tags, assigned, hashes)
-        self._group.append((first, columns))
-        return AppendResult(first, last)
+        if len(set(hashes)) == len(hashes) and not self._index.ids.has_any(hashes):
+            return self._judge_new(group, columns, hashes, first)
+        return self._judge_each(group, first)
 
-    def applied(self, frame: EncodedFrame, groups: list[EventColumns]) -> None:
+    def _judge_new(
+        self, group: Sequence[AppendRequest], columns: EventColumns, hashes: list[int], first: int
+    ) -> Verdict:
+        """All ids are new (nearly always): only conditions can refuse, and what passes is applied in runs."""
+        passed: list[AppendRequest] = []
+        run: list[AppendRequest] = []
+        partitions: list[int] = []
+        number = run_first = first
+        for request in group:
+            try:
+                if request.condition is not None:
+                    self._apply(run, run_first, partitions)
+                    run, run_first = [], number
+                    self._check(request.condition, number - 1)
+                last = number + request.columns.count - 1
+                if last > SEQUENCE_NUMBER_MAX:
+                    raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
+            except EventLogError as error:
+                request.error = error
+                continue
+            partitions += self._partitioner.assign(request.columns, request.partition)
+            request.result = AppendResult(number, last)
+            run.append(request)
+            passed.append(request)
+            number = last + 1
+        self._apply(run, run_first, partitions)
+        if len(passed) < len(group):
+            if not passed:
+                return Verdict(None, [])
+            columns = EventColumns.join([request.columns for request in passed])
+            hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
+        self._index.ids.insert(hashes, first)
+        return Verdict(columns, partitions)
+
+    def _apply(self, run: Sequence[AppendRequest], first: int, partitions: list[int]) -> None:
+        """Enter a run of appends into the postings; theirs are the last of the partitions assigned so far."""
+        if run:
+            columns = EventColumns.join([request.columns for request in run])
+            self._index.apply(first, columns.types, columns.tags, partitions[-columns.count :])
+
+    def _judge_each(self, group: Sequence[AppendRequest], first: int) -> Verdict:
+        """Some id is, or may be, in the log: one append after the other, each seeing those before it."""
+        partitions: list[int] = []
+        number = first
+        for request in group:
+            columns = request.columns
+            hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
+            try:
+                request.result = self._stored_block(columns, hashes, number - 1)
+                if request.result is not None:
+                    continue
+                if request.condition is not None:
+                    self._check(request.condition, number - 1)
+                last = number + columns.count - 1
+                if last > SEQUENCE_NUMBER_MAX:
+                    raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
+            except EventLogError as error:
+                request.error = error
+                continue
+            request.result = AppendResult(number, last)
+            assigned = self._partitioner.assign(columns, request.partition)
+            partitions += assigned
+            self._index.apply(number, columns.types, columns.tags, assigned)
+            self._index.ids.insert(hashes, number)
+            self._passed.append((number, columns))
+            number = last + 1
+        passed = [columns for _, columns in self._passed]
+        return Verdict(EventColumns.join(passed) if passed else None, partitions)
+
+    def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
         """See sequencer.Judge."""
         self._recorded_at = frame.recorded_at
-        self._in_flight.append((frame.first, frame.last, groups))
-        self._group.clear()
-        while self._in_flight and len(self._in_flight) > 1 and self._frame_at(self._in_flight[0][1]) is not None:
+        self._in_flight.append((frame.first, columns))
+        self._passed.clear()
+        while len(self._in_flight) > 1 and self._frame_at(self._in_flight[0][0]) is not None:
             self._in_flight.popleft()
 
     def rollback(self, above: int) -> None:
         """See sequencer.Judge."""
         self._index.rollback(above)
         self._in_flight.clear()
-        self._group.clear()
+        self._passed.clear()
 
     def catch_up(self, frame_log: FrameLog, after: int) -> None:
         """See sequencer.Judge."""
@@ -129,7 +191,8 @@ class LogJudge:
     def apply_frame(self, frame: Frame) -> None:
         """Take up a frame that is in the log already."""
         hashes = hash_ids(frame.sources(), frame.ids(), self._id_seed)
-        self._index.apply(frame.first, frame.types(), frame.tags(), frame.partitions(), hashes)
+        self._index.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
+        self._index.ids.insert(hashes, frame.first)
         self._recorded_at = max(self._recorded_at, frame.recorded_at)
 
     def _check(self, condition: AppendCondition, head: int) -> None:
@@ -199,16 +262,9 @@ class LogJudge:
 
     def _fields(self, number: int) -> tuple[str, str, str, bytes, tuple[str, ...]] | None:
         """(source, id, type, data, tags) of an event that is applied; None if it was trimmed this moment."""
-        for first, columns in reversed(self._group):
-            if number >= first:
+        for first, columns in chain(reversed(self._passed), reversed(self._in_flight)):
+            if first <= number < first + columns.count:
                 return _fields_of(columns, number - first)
-        for first, last, groups in reversed(self._in_flight):
-            if first <= number <= last:
-                offset = number - first
-                for columns in groups:
-                    if offset < columns.count:
-                        return _fields_of(columns, offset)
-                    offset -= columns.count
         frame = self._frame_at(number)
         if frame is None:
             return None

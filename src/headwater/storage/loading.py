@@ -83,7 +83,7 @@ def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[i
 
 def _skip_voids(meta: Meta, number: int) -> int:
     """The first number from that one on that may be an event of this log."""
-    for low, high in sorted([*meta.voids, *meta.lost]):
+    for low, high in sorted(meta.gaps):
         if low <= number <= high:
             number = high + 1
     return number

@@ -14,7 +14,7 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.store import StateStore
 from . import ids
-from .consumers import ConsumerRegistry
+from .consumers import ConsumerRegistry, known_durable
 from .disk import Disk
 from .judge import Extent, LogJudge
 from .loading import load_index
@@ -56,15 +56,14 @@ class StoredLog(LocalLog):
         self._statistics = LogStatistics()
         self._log_id = bytes.fromhex(meta.segments_id)
         self.registry = ConsumerRegistry(state, meta.incarnation, self.head, clock)
-        acknowledged = [consumer.acknowledged for consumer in self.registry.all()]
         segments = open_segments(
             directory / FRAMES,
             directory / INDEX,
             self._log_id,
             clean=meta.clean,
-            known_durable=max([*acknowledged, meta.clean.head if meta.clean else 0]),
-            voids=meta.voids,
-            lost=meta.lost,
+            known_durable=known_durable(state, meta),
+            first_retained=meta.first_retained,
+            gaps=meta.gaps,
             disk=disk,
         )
         self.meta = meta.changed(epoch=meta.epoch + 1, clean=None)
@@ -94,7 +93,7 @@ class StoredLog(LocalLog):
         """Load the index, and make what works on it. Raises StorageCorrupted."""
         origin = self._origin()
         self._extent = Extent(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
-        self._extent.gaps = tuple(sorted([*meta.voids, *meta.lost]))
+        self._extent.gaps = tuple(sorted(meta.gaps))
         loaded = load_index(self.directory, self.frames, meta)
         self.index = loaded.index
         self._reader = Reader(self.frames, self.index)
@@ -313,7 +312,7 @@ class StoredLog(LocalLog):
     def _count(self, low: int, high: int) -> int:
         if low > high:
             return 0
-        gone = [*self.meta.voids, *self.meta.lost]
+        gone = self.meta.gaps
         return high - low + 1 - sum(max(0, min(high, b) - max(low, a) + 1) for a, b in gone)
 
     def _partition_events(self, low: int, high: int, events: int) -> tuple[int, ...]:

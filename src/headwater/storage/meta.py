@@ -56,9 +56,14 @@ class Meta:
         return self.id_seed & 0xFFFFFFFF
 
     @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """Numbers that are no events of this log, though there may be events on both sides of them."""
+        return [*self.voids, *self.lost]
+
+    @property
     def floor(self) -> int:
         """The highest number that must not be given again, whatever the frames say; the log goes on above it."""
-        return max((high for _, high in [*self.voids, *self.lost]), default=0)
+        return max((high for _, high in self.gaps), default=0)
 
     def changed(self, **changes: object) -> Meta:
         """A copy with these fields changed."""

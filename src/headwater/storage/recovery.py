@@ -33,24 +33,33 @@ def open_segments(
     *,
     clean: CleanStop | None,
     known_durable: int,
-    voids: Ranges,
-    lost: Ranges,
+    first_retained: int,
+    gaps: Ranges,
     disk: Disk,
 ) -> list[Segment]:
     """All segments of a log, whole and ready, oldest first. `known_durable`: the head was at least there.
 
+    `first_retained`: what is numbered below that may be gone. `gaps`: numbers that need not be there.
+
     Raises StorageCorrupted, StorageUnavailable (a frame of a newer format).
     """
     segments = [Segment(path, log_id) for path in segment_paths(directory)]
-    gaps = [*voids, *lost]
+    expected = first_retained
     for segment, following in pairwise(segments):
         find_places(segment, index_directory, gaps, following.first - 1)
-        _check_successor(segment, following, gaps)
-    if segments:
+        _check_order(expected, segment, gaps)
+        expected = segment.last + 1
+    if not segments:
+        _check_known(first_retained, highest_kept(gaps, known_durable), directory)
+    else:
         newest = segments[-1]
-        if clean is None or clean.segment != newest.path.name or not _ends_so(newest, clean):
+        _check_order(expected, newest, gaps)
+        if _ends_cleanly(newest, clean, gaps):
+            newest.open_to_write()
+        else:
             segments[-1] = newest = recover(newest, log_id, known_durable, gaps, disk)
-        newest.open_to_write()
+            newest.open_to_write()
+            disk.sync(newest.fd)  # a killed process had written, but perhaps not synced, what is served from now on
     return segments
 
 
@@ -59,28 +68,43 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
 
     `last` is the number before the next segment's first. Raises StorageCorrupted.
     """
+    path = index_directory / places_name(segment.first)
     try:
-        places = Places(index_directory / places_name(segment.first))
+        places = Places(path)
         if places.first == segment.first and places.end <= segment.size:
             segment.adopt(places.firsts, places.offsets)
             return
+    except FileNotFoundError:
+        logger.debug("no places of %s", segment.path)
     except (OSError, ValueError, BadFrame) as error:
-        logger.debug("no places of %s: %s", segment.path, error)
+        logger.warning("unusable places of %s: %s", segment.path, error)
+        path.unlink()  # made anew with the index
     scan = Scan(segment, gaps, ends_at=last)
     scan.run()
     if scan.bad is not None:
         raise scan.damage(last)
 
 
-def _check_successor(segment: Segment, following: Segment, gaps: Ranges) -> None:
-    """Raises StorageCorrupted if a segment is missing between two, or the second does not follow the first."""
-    low, high = segment.last + 1, following.first - 1
-    if low <= high and not is_covered(low, high, gaps):
+def _check_order(expected: int, segment: Segment, gaps: Ranges) -> None:
+    """Raises StorageCorrupted if a segment is missing before this one, which should begin with that number."""
+    _check_known(expected, highest_kept(gaps, segment.first - 1), segment.path.parent)
+
+
+def _check_known(expected: int, known: int, directory: Path) -> None:
+    if known >= expected:
         raise StorageCorrupted(
-            str(following.path.parent),
-            f"events {low} to {high} are missing; a segment file is gone",
+            str(directory),
+            f"events {expected} to {known} are missing; a segment file is gone",
             "restore a backup (headwater restore), or accept the loss of these events (headwater check --accept-loss)",
         )
+
+
+def highest_kept(gaps: Ranges, number: int) -> int:
+    """The highest number up to that one that is in no gap."""
+    for low, high in sorted(gaps, reverse=True):
+        if low <= number <= high:
+            number = low - 1
+    return number
 
 
 def is_covered(low: int, high: int, ranges: Ranges) -> bool:
@@ -98,11 +122,11 @@ def recover(segment: Segment, log_id: bytes, known_durable: int, gaps: Ranges, d
     """
     scan = Scan(segment, gaps)
     scan.run()
+    durable = scan.known_durable(known_durable)
+    if durable >= scan.bad_number:
+        raise scan.damage(durable)
     if scan.bad is None and scan.is_zero_behind():
         return segment
-    durable = max(known_durable, scan.durable_upto, scan.durable_behind())
-    if durable >= scan.bad_number and not scan.is_lost(scan.bad_number, durable):
-        raise scan.damage(durable)
     logger.warning("%s: cutting a torn tail behind event %d (%s)", segment.path, segment.last, scan.bad or "garbage")
     return _cut(segment, log_id, disk)
 
@@ -140,20 +164,13 @@ class Scan:
 
     def run(self) -> None:
         """Add every good frame to the segment; stop at the end or at a bad one."""
-        segment = self.segment
-        while self._has_more():
-            try:
-                frame = self._good_frame(segment.end)
-            except BadFrame as bad:
-                self.bad = bad
-                behind = self._next_good(segment.end + 8)
-                if not self.is_lost(self.bad_number, behind.first - 1 if behind else self.bad_number):
-                    return
-                self.bad = None
-                if behind is None:
-                    return
-                frame = behind
-            self._take(frame)
+        while (frame := self._following()) is not None:
+            self.durable_upto = max(self.durable_upto, frame.durable_upto)
+            self.segment.add(frame, frame.offset)
+
+    def known_durable(self, otherwise: int) -> int:
+        """The highest number that was durable, as far as these frames and somebody else know; no gap counts."""
+        return highest_kept(self._gaps, max(otherwise, self.durable_upto, self.durable_behind()))
 
     def durable_behind(self) -> int:
         """The highest number that good frames behind the bad one call durable."""
@@ -184,9 +201,21 @@ class Scan:
         behind = self._next_good(self.segment.end + 8)
         return self.bad_number, behind.first - 1 if behind else max(last, self.bad_number)
 
-    def _take(self, frame: Frame) -> None:
-        self.durable_upto = max(self.durable_upto, frame.durable_upto)
-        self.segment.add(frame, frame.offset)
+    def _following(self) -> Frame | None:
+        """The next good frame; behind what is none (or zeros), only if the loss of what was there is accepted."""
+        bad = None
+        if self._has_more():
+            try:
+                return self._good_frame(self.segment.end)
+            except BadFrame as found:
+                bad = found
+        elif not self.is_lost(self.bad_number, self.bad_number):
+            return None
+        behind = self._next_good(self.segment.end + 8)
+        if self.is_lost(self.bad_number, behind.first - 1 if behind else self.bad_number):
+            return behind
+        self.bad = bad
+        return None
 
     def _has_more(self) -> bool:
         if self._ends_at is not None:
@@ -217,8 +246,10 @@ class Scan:
         return is_covered(first, last, self._gaps)
 
 
-def _ends_so(segment: Segment, clean: CleanStop) -> bool:
+def _ends_cleanly(segment: Segment, clean: CleanStop | None, gaps: Ranges) -> bool:
     """Whether the frames up to the clean end are there (by their headers only), adding them."""
+    if clean is None or clean.segment != segment.path.name or any(high >= segment.first for _, high in gaps):
+        return False  # headers do not tell which frames are lost
     try:
         while segment.end < clean.end:
             frame = Frame(segment.buffer, segment.end, segment.crc_seed)

@@ -29,7 +29,7 @@ def seal(log_directory: Path, segment_name: str, last: int) -> None:
     """
     meta = read_meta(log_directory)
     segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
-    scan = Scan(segment, [*meta.voids, *meta.lost], ends_at=last)
+    scan = Scan(segment, meta.gaps, ends_at=last)
     scan.run()
     if scan.bad is not None:
         raise scan.damage(last)

@@ -6,6 +6,7 @@ the others never change. Recovery of the newest after a crash is in `recovery`.
 
 from __future__ import annotations
 
+import errno
 import logging
 import mmap
 import os
@@ -105,6 +106,8 @@ class Segment:
 
     def adopt(self, firsts: Sequence[int], offsets: Sequence[int]) -> None:
         """Take over the places of all frames (of a sealed segment), unverified: each is verified when first read."""
+        if not len(offsets):
+            return
         last = Frame(self.buffer, offsets[-1], self.crc_seed)
         self.firsts, self.offsets = firsts, offsets
         self.last, self.end = last.last, last.offset + last.length
@@ -213,7 +216,7 @@ class SegmentLog:
     @property
     def recorded_at(self) -> int:
         """Of the last frame; 0 if there is none."""
-        return max((segment.recorded_at for segment in self._segments[-2:]), default=0)
+        return next((segment.recorded_at for segment in reversed(self._segments) if segment.events), 0)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -306,10 +309,12 @@ class SegmentLog:
             self._preparing = None
         try:
             segment = self._make_segment(frame)
-        except OSError as error:  # nothing was written yet, so nothing is in doubt
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
             raise StorageUnavailable(
-                f"{self._directory}: the next segment cannot be made: {error.strerror}; appends go on when it can "
-                f"(is the limit of open files, ulimit -n, too low?)"
+                f"{self._directory}: the next segment cannot be made: {error.strerror}; raise the limit of open files "
+                f"(ulimit -n); appends go on when it can"
             ) from error
         with self._replacing:
             kept = self._segments

@@ -17,13 +17,13 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
 from ..core.errors import Closed, EventLogError, Overloaded
 from ..core.limits import EventColumns
-from ..core.log import AppendRequest, AppendResult, LogStatistics
+from ..core.log import AppendRequest, LogStatistics
 from .frame import Chain, EncodedFrame, encode
 from .framelog import FrameLog, HeadMoved
 
@@ -35,17 +35,22 @@ FRAMES_IN_FLIGHT_MAX = 8
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 
 
+class Verdict(NamedTuple):
+    """What came of judging a group: the events to write, and the partition of each."""
+
+    columns: EventColumns | None
+    """Of all appends that pass, in order; None if none has events to write."""
+    partitions: list[int]
+
+
 class Judge(Protocol):
     """Decides over appends, on the state that everything applied so far makes. The committer's own."""
 
-    def judge(self, request: AppendRequest, first: int, partitions: list[int]) -> AppendResult:
-        """Where the append goes: at `first` on (then it is applied), or where it was stored already.
+    def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
+        """Decide each append, in order, and set its `result` or `error`. What passes is applied, from `first` on."""
 
-        Extends `partitions` by those of the new events. Raises an EventLogError to refuse.
-        """
-
-    def applied(self, frame: EncodedFrame, groups: list[EventColumns]) -> None:
-        """These groups went into that frame, which is in flight now."""
+    def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
+        """These events went into that frame, which is in flight now."""
 
     def rollback(self, above: int) -> None:
         """Forget what was applied above that number."""
@@ -99,6 +104,8 @@ class Sequencer:
         """Taken from the inbox, but too large for the group before it."""
         self._again: deque[list[AppendRequest]] = deque()
         """Groups to judge again, before anything new."""
+        self._flights_sent = self._flights_done = 0
+        """Handed to the writer (counted by the committer), and done with (counted by the writer)."""
         self._slots = threading.Semaphore(FRAMES_IN_FLIGHT_MAX)
         self._admission = threading.Lock()
         self._waiting_bytes = 0
@@ -197,27 +204,28 @@ class Sequencer:
         return group, request is None
 
     def _commit(self, group: list[AppendRequest]) -> None:
-        """Judge each append, encode one frame of those that pass, hand it to the writer."""
+        """Judge a group, encode one frame of what passes, hand it to the writer."""
         recorded_at = self._judge.next_recorded_at()
-        passed: list[EventColumns] = []
-        partitions: list[int] = []
-        number = self._applied_head + 1
-        for request in group:
-            try:
-                request.result = self._judge.judge(request, number, partitions)
-                if not request.result.was_stored:
-                    passed.append(request.columns)
-                    number += request.columns.count
-            except EventLogError as error:
-                request.error = error
+        columns, partitions = self._judge.judge(group, self._applied_head + 1)
         frame = None
-        if passed:
+        if columns is not None:
             self._nonce += 1
             chain = Chain(self._frame_log.crc_seed, self._epoch, self._last_crc, self.durable_head, self._nonce)
-            frame = encode(passed, partitions, self._applied_head + 1, recorded_at, chain)
-            self._judge.applied(frame, passed)
+            frame = encode(columns, partitions, self._applied_head + 1, recorded_at, chain)
+            self._judge.applied(frame, columns)
             self._applied_head, self._last_crc = frame.last, frame.crc
-        self._flights.put(_Flight(frame, group))
+        self._send(_Flight(frame, group))
+
+    def _send(self, flight: _Flight) -> None:
+        """Hand a flight to the writer; if nothing else is under way, it is quicker to write it here."""
+        is_alone = self._held is None and self._inbox.empty() and not self._again
+        if is_alone and self._flights_sent == self._flights_done:
+            if (refusal := self._write([flight])) is not None:
+                self._ground([flight], refusal)
+            self._slots.release()
+        else:
+            self._flights_sent += 1
+            self._flights.put(flight)
 
     def _reground(self) -> None:
         """The frame log refused frames: roll back all in flight; refuse their appends, or judge them again.
@@ -229,6 +237,7 @@ class Sequencer:
             flight = self._flights.get()
             assert flight is not None
             grounded.append(flight)
+            self._flights_sent -= 1
             self._slots.release()
         self._judge.rollback(self.durable_head)
         if isinstance(refusal, HeadMoved):
@@ -250,10 +259,12 @@ class Sequencer:
         self._resume.set()
 
     def _has_settled(self) -> bool:
-        """Wait until the writer is done with everything; whether it refused nothing of it."""
-        for _ in range(FRAMES_IN_FLIGHT_MAX):
+        """Wait until the writer is done with everything, or refuses some of it; whether it refused nothing."""
+        held = 0
+        while held < FRAMES_IN_FLIGHT_MAX and self._refusal is None:  # a refusal gives slots back, but not all
             self._slots.acquire()
-        for _ in range(FRAMES_IN_FLIGHT_MAX):
+            held += 1
+        for _ in range(held):
             self._slots.release()
         return self._refusal is None
 
@@ -267,6 +278,7 @@ class Sequencer:
             refusal = self._write(flights)
             if refusal is not None:
                 self._ground(flights, refusal)
+            self._flights_done += len(flights)
             for _ in flights:
                 self._slots.release()
             if refusal is not None:

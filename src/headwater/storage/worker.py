@@ -6,6 +6,7 @@ whole files or none.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -91,10 +92,11 @@ class Worker:
             return
         self._process = None
         process.kill()
+        process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                pipe.close()
-        process.wait()
+                with contextlib.suppress(BrokenPipeError):  # the job that it did not take
+                    pipe.close()
 
 
 def main() -> None:

@@ -1,0 +1,456 @@
+"""What goes on behind a log's back changes no answer: sealing, merging, trimming, history, retention."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.core import ALL, AppendCondition, Event, LogSettings, Query, QueryItem
+from headwater.core.errors import (
+    AppendConditionFailed,
+    ConditionNeedsTrimmedEvents,
+    DuplicateEventId,
+    PositionTrimmed,
+    StorageCorrupted,
+)
+from headwater.storage import Engine, StoredLog, check_directory, ids, maintenance
+from headwater.storage import log as log_module
+from headwater.storage.engine import BACKUP_LOCK
+from headwater.storage.worker import Job, Worker, do
+
+from .builders import crashed, engine, event, log_directory, numbers
+
+pytestmark = pytest.mark.usefixtures("small_segments")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do the worker's jobs here, because a process takes a second to start."""
+    monkeypatch.setattr(Worker, "run", lambda self, job: do(job).problem)
+
+
+def given(number: int) -> Event:
+    return Event(f"T{number % 3}", bytes(40), (f"n:{number}", f"mod:{number % 5}", "all"), id=str(number))
+
+
+def fill(log: StoredLog, count: int) -> None:
+    start = log.head() + 1
+    for number in range(start, start + count):
+        log.append([given(number)])
+
+
+QUERIES = [
+    ALL,
+    Query.where(types=["T1"]),
+    Query.where(tags=["mod:3"]),
+    Query.where(tags=["mod"]),
+    Query.where(tags=["n:7"]),
+    Query.where(types=["T0", "T2"], tags=["mod:1", "all"]),
+    Query.of(QueryItem(types=("T1",)), QueryItem(tags=("n:30",))),
+    Query.where(tags=["nothing:1"]),
+]
+
+
+def answers(log: StoredLog) -> list[object]:
+    """Everything that can be asked: reads of both directions, and what conditions say about every boundary."""
+    reads = [numbers(log.read(query, backwards=backwards)) for query in QUERIES for backwards in (False, True)]
+    return [*reads, *verdicts(log)]
+
+
+def verdicts(log: StoredLog) -> list[str]:
+    """What conditions say, without an append."""
+    found = []
+    for query in QUERIES:
+        for after in (0, 1, 29, 30, 31, 60, 110, log.head() - 1, log.head()):
+            for requires_match in (False, True):
+                try:
+                    log._sequencer._judge._check(AppendCondition(query, after, requires_match), log.head())  # type: ignore[attr-defined]
+                    found.append("passed")
+                except (AppendConditionFailed, ConditionNeedsTrimmedEvents) as error:
+                    found.append(str(error))
+    return found
+
+
+def reindexed(data: Path) -> None:
+    """Delete every derived file."""
+    shutil.rmtree(log_directory(data) / "idx")
+    (log_directory(data) / "idx").mkdir()
+
+
+@pytest.mark.usefixtures("in_line")
+def test_sealing_merging_and_deleting_the_index_change_no_answer(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "FILES_MAX", 2)
+    monkeypatch.setattr(maintenance, "MERGE_FACTOR", 2)
+    with engine(data) as one:
+        log = one.create("orders")
+        fill(log, 150)
+        before = answers(log)
+        for _ in range(6):
+            one.maintain()
+            assert answers(log) == before
+        assert len(log.frames.segments) >= 4
+        assert len(log.index.files) <= 3
+        assert {path.suffix for path in (log_directory(data) / "idx").iterdir()} == {".postings", ".places"}
+    with engine(data) as again:
+        assert answers(again.open("orders")) == before
+    reindexed(data)
+    with engine(data) as again:
+        assert answers(again.open("orders")) == before
+    assert check_directory(data).is_sound, check_directory(data)
+
+
+@pytest.mark.usefixtures("in_line")
+def test_conditions_stay_exact_over_trimmed_events(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "FILES_MAX", 2)
+    monkeypatch.setattr(maintenance, "MERGE_FACTOR", 2)
+
+    with engine(data) as one:
+        log = one.create("orders")
+        fill(log, 150)
+        before = verdicts(log)
+        for below in (20, 61, 110):
+            log.trim(below)
+            assert verdicts(log) == before
+            for _ in range(4):
+                one.maintain()
+            assert verdicts(log) == before
+            assert numbers(log.read()) == list(range(below, 151))
+            assert log.info().first_retained == below
+        assert log.frames.segments[0].first > 60
+        with pytest.raises(PositionTrimmed):
+            log.read(from_=1)
+    assert check_directory(data).is_sound
+    with engine(data) as again:
+        log = again.open("orders")
+        assert verdicts(log) == before
+        assert numbers(log.read()) == list(range(110, 151))
+    reindexed(data)
+    for _ in range(2):
+        with engine(data) as again:
+            log = again.open("orders")
+            assert verdicts(log) == before
+            again.maintain()
+            assert verdicts(log) == before
+
+
+@pytest.mark.usefixtures("in_line")
+def test_a_missing_history_is_refused_not_forgotten(data: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        fill(log, 100)
+        log.trim(80)
+        one.maintain()
+        one.maintain()
+    history = list((log_directory(data) / "history").iterdir())
+    assert history
+    for path in history:
+        path.unlink()
+    reindexed(data)
+    with engine(data) as refusing, pytest.raises(StorageCorrupted, match="the postings of the trimmed events"):
+        refusing.open("orders")
+
+
+@pytest.mark.usefixtures("in_line")
+def test_a_log_without_history_says_what_it_does_not_know(data: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders", LogSettings(keeps_history=False))
+        fill(log, 100)
+        log.trim(81)
+        one.maintain()
+        one.maintain()
+        assert list((log_directory(data) / "history").iterdir()) == []
+        for target in (log, None):
+            if target is None:
+                one.close()
+                target = engine_again(data)
+            with pytest.raises(ConditionNeedsTrimmedEvents) as refused:
+                target.append([event()], AppendCondition(Query.where(tags=["n:7"])))
+            assert refused.value.known_from == 81
+            with pytest.raises(AppendConditionFailed):
+                target.append([event()], AppendCondition(Query.where(tags=["n:90"]), 80))
+            target.append([event()], AppendCondition(Query.where(tags=["n:7"]), 80))
+
+
+_again: list[Engine] = []
+
+
+def engine_again(data: Path) -> StoredLog:
+    _again.append(engine(data))
+    return _again[-1].open("orders")
+
+
+@pytest.fixture(autouse=True)
+def close_again() -> Iterator[None]:
+    yield
+    while _again:
+        _again.pop().close()
+
+
+@pytest.mark.usefixtures("in_line")
+def test_dropping_the_history_later_forgets_it_on_disk(data: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        fill(log, 100)
+        log.trim(81)
+        one.maintain()
+        one.maintain()
+        assert list((log_directory(data) / "history").iterdir())
+        one.change("orders", LogSettings(keeps_history=False))
+        one.maintain()
+        with pytest.raises(ConditionNeedsTrimmedEvents):
+            log.append([event()], AppendCondition(Query.where(tags=["n:7"])))
+        kept = [path.name for path in (log_directory(data) / "history").iterdir()]
+        assert all(int(name[21:41]) >= 81 for name in kept)
+    with engine(data) as again, pytest.raises(ConditionNeedsTrimmedEvents):
+        again.open("orders").append([event()], AppendCondition(Query.where(tags=["n:7"])))
+
+
+@pytest.mark.usefixtures("in_line")
+def test_space_is_given_back_only_while_no_backup_runs(data: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        fill(log, 100)
+        one.maintain()
+        segments = len(log.frames.segments)
+        log.trim(100)
+        with open(data / BACKUP_LOCK, "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            one.maintain()
+            assert len(log.frames.segments) == segments
+        one.maintain()
+        assert len(log.frames.segments) == 1
+        assert len(list((log_directory(data) / "log").glob("*.log"))) == 1
+
+
+@pytest.mark.usefixtures("in_line")
+def test_retention_by_age_forgets_what_is_older(data: Path) -> None:
+    clock = Clock()
+    with engine(data, clock=clock) as one:
+        log = one.create("orders", LogSettings(retention_ms=1000))
+        for number in range(1, 11):
+            log.append([given(number)])
+            clock.now += 200
+        one.maintain()
+        assert log.first_retained == 6
+        clock.now += 10_000
+        one.maintain()
+        assert log.first_retained == 11
+        assert numbers(log.read()) == []
+        assert log.append([event()]).first == 11
+
+
+@pytest.mark.usefixtures("in_line")
+def test_retention_by_bytes_forgets_whole_segments(data: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders", LogSettings(retention_bytes=40_000))
+        fill(log, 200)
+        one.maintain()
+        boundaries = [segment.first for segment in log.frames.segments]
+        one.maintain()
+        assert log.first_retained in boundaries
+        assert 0 < sum(segment.end for segment in log.frames.segments) <= 40_000
+        assert numbers(log.read())[-1] == 200
+
+
+@pytest.mark.usefixtures("in_line")
+def test_retention_until_acknowledged_waits_for_every_consumer(data: Path) -> None:
+    clock = Clock()
+    with engine(data, clock=clock) as one:
+        log = one.create("orders", LogSettings(retention_until_acknowledged=True, consumer_age_ms_max=5000))
+        fill(log, 50)
+        one.maintain()
+        assert log.first_retained == 1
+        log.register_consumer("spark", "archiver", after=0)
+        log.register_consumer("spark", "mirror", after=0)
+        log.acknowledge("spark", "archiver", 40)
+        one.maintain()
+        assert log.first_retained == 1
+        log.acknowledge("spark", "mirror", 30)
+        one.maintain()
+        assert log.first_retained == 31
+        clock.now += 3000
+        log.acknowledge("spark", "archiver", 45)
+        clock.now += 3000  # the mirror was not heard of for too long
+        one.maintain()
+        assert [consumer.component for consumer in log.consumers()] == ["archiver"]
+        assert log.first_retained == 46
+
+
+@pytest.mark.usefixtures("in_line")
+def test_retention_never_passes_a_consumer(data: Path) -> None:
+    clock = Clock()
+    with engine(data, clock=clock) as one:
+        log = one.create("orders", LogSettings(retention_ms=1, retention_bytes=1))
+        fill(log, 100)
+        log.register_consumer("spark", "archiver", after=20)
+        clock.now += 100_000
+        one.maintain()
+        assert log.first_retained == 21
+
+
+@pytest.mark.usefixtures("in_line")
+def test_ids_are_unique_within_the_horizon_only(data: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders", LogSettings(id_horizon=10))
+        fill(log, 30)
+        with pytest.raises(DuplicateEventId):
+            log.append([event("Other", id="25")])
+        assert log.append([event("Other", id="5")]).first == 31
+        assert log.append([event("Other", id="5")]).was_stored
+
+
+@pytest.mark.usefixtures("in_line")
+def test_ids_are_known_after_every_kind_of_stop(data: Path, tmp_path: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        fill(log, 150)
+        one.maintain()
+        log.trim(61)
+        one.maintain()
+        image = crashed(data, tmp_path / "crashed")
+    reindexed(image)
+    for directory in (data, image):
+        with engine(directory) as again:
+            log = again.open("orders")
+            for number in range(61, 151):
+                assert log.append([given(number)]).was_stored
+            assert not log.append([given(5)]).was_stored
+
+
+def test_the_worker_process_seals_and_merges(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "FILES_MAX", 2)
+    monkeypatch.setattr(maintenance, "MERGE_FACTOR", 2)
+    with engine(data) as one:
+        log = one.create("orders")
+        fill(log, 120)
+        before = answers(log)
+        one.maintain()
+        one.maintain()
+        assert len(log.index.files) <= 3
+        assert answers(log) == before
+        worker = one._worker._process
+        assert worker is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        fill(log, 60)
+        before = answers(log)
+        one.maintain()
+        assert one._worker._process is not worker
+        assert len(list((log_directory(data) / "idx").glob("*.places"))) == len(log.frames.segments) - 1
+        assert answers(log) == before
+    assert worker.poll() is not None
+
+
+def test_a_job_that_fails_is_told_and_done_again_later(data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        fill(log, 60)
+        problem = do(Job(str(log_directory(data)), "00000000000000000099.log", 120)).problem
+        assert "FileNotFoundError" in problem
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Worker, "run", lambda self, job: "no luck")
+            one.maintain()
+        assert "no luck" in caplog.text
+        patched = pytest.MonkeyPatch()
+        patched.setattr(Worker, "run", lambda self, job: do(job).problem)
+        one.maintain()
+        patched.undo()
+        assert list((log_directory(data) / "idx").glob("*.places"))
+
+
+@pytest.mark.usefixtures("in_line")
+@pytest.mark.parametrize("suffix", [".places", ".postings", ".ids"])
+def test_damaged_index_files_are_made_anew(data: Path, suffix: str) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        fill(log, 150)
+        before = answers(log)
+        one.maintain()
+        ids.save(log.index.ids.generations[0], log_directory(data) / "idx")
+    damaged = list((log_directory(data) / "idx").glob(f"*{suffix}"))
+    assert damaged
+    for path in damaged:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        path.write_bytes(bytes(content))
+    with engine(data) as again:
+        log = again.open("orders")
+        assert answers(log) == before
+        assert log.append([given(9)]).was_stored
+    assert check_directory(data).is_sound
+    assert check_directory(data).logs[0].notes == []
+
+
+@pytest.mark.usefixtures("in_line")
+def test_files_of_clean_stops_are_dropped_when_they_are_covered(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "CLEAN_POSTINGS_MIN", 5)
+    monkeypatch.setattr(maintenance, "FILES_MAX", 4)
+    monkeypatch.setattr(maintenance, "MERGE_FACTOR", 2)
+    for _ in range(12):
+        with engine(data) as one:
+            log = one.create("orders")
+            fill(log, 13)
+            one.maintain()
+            assert numbers(log.read(Query.where(tags=["all"]))) == list(range(1, log.head() + 1))
+    with engine(data) as one:
+        log = one.open("orders")
+        for _ in range(5):
+            one.maintain()
+        assert numbers(log.read(Query.where(tags=["all"]))) == list(range(1, 157))
+        assert len(log.index.files) <= 6, [(file.first, file.last) for file in log.index.files]
+    assert check_directory(data).is_sound
+
+
+@pytest.mark.usefixtures("in_line")
+def test_reads_go_on_while_segments_are_sealed_merged_and_trimmed(data: Path) -> None:
+    problems: list[BaseException] = []
+    stop = threading.Event()
+
+    def guarded(work: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                while not stop.is_set():
+                    work()
+            except BaseException as error:
+                problems.append(error)
+                stop.set()
+
+        return run
+
+    with engine(data) as one:
+        log = one.create("orders")
+        fill(log, 50)
+
+        def read() -> None:
+            found = numbers(log.read(Query.where(tags=["all"])))
+            assert found == list(range(found[0], found[-1] + 1))
+            found = numbers(log.read(backwards=True))
+            assert found == list(range(found[0], found[-1] - 1, -1))
+
+        threads = [threading.Thread(target=guarded(read)) for _ in range(3)]
+        threads.append(threading.Thread(target=guarded(lambda: fill(log, 20))))
+        for thread in threads:
+            thread.start()
+        for _ in range(15):
+            log.trim(max(log.head() - 40, 0))
+            one.maintain()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert problems == []
+        assert answers(log)
+    assert check_directory(data).is_sound

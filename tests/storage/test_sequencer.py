@@ -1,0 +1,430 @@
+"""The sequencer over a frame log that does what it is told: loses races, fills up, breaks, hesitates."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from headwater.core import AppendCondition, AppendRequest, AppendResult, Event, LogSettings, LogStatistics, Query
+from headwater.core.errors import (
+    AppendConditionFailed,
+    Closed,
+    DiskFull,
+    DuplicateEventId,
+    EventLogError,
+    Overloaded,
+    SequenceExhausted,
+)
+from headwater.core.limits import SEQUENCE_NUMBER_MAX, EventColumns
+from headwater.storage import sequencer as module
+from headwater.storage.frame import Chain, EncodedFrame, Frame
+from headwater.storage.framelog import HeadMoved
+from headwater.storage.index import Index
+from headwater.storage.judge import Extent, LogJudge
+from headwater.storage.sequencer import Sequencer
+
+from .builders import SEED, Fatal, columns, content, encoded, event, unless
+
+PATIENCE_S = 20.0
+
+
+class ScriptedLog:
+    """Frames in a list. Each append first does the next thing of the script; without one it succeeds."""
+
+    crc_seed = SEED
+
+    def __init__(self) -> None:
+        self.frames: list[EncodedFrame] = []
+        self.floor = 0
+        self.script: list[Callable[[Sequence[EncodedFrame]], None]] = []
+        self.appends: list[int] = []
+        """How many frames each successful append had."""
+        self.may_write = threading.Event()
+        self.may_write.set()
+        self.is_writing = threading.Event()
+
+    @property
+    def head(self) -> int:
+        return self.frames[-1].last if self.frames else self.floor
+
+    @property
+    def last_crc(self) -> int:
+        return self.frames[-1].crc if self.frames else 0
+
+    def append_frames(self, frames: Sequence[EncodedFrame], expected_head: int) -> None:
+        self.is_writing.set()
+        assert self.may_write.wait(PATIENCE_S)
+        if self.script:
+            self.script.pop(0)(frames)
+        if expected_head != self.head:
+            raise HeadMoved(self.head)
+        self.keep(frames)
+
+    def keep(self, frames: Sequence[EncodedFrame]) -> None:
+        for frame in frames:
+            assert frame.first == self.head + 1
+            assert self._decoded(frame).previous_crc == self.last_crc
+            self.frames.append(frame)
+        self.appends.append(len(frames))
+
+    def by_another(self, *events: Event) -> None:
+        """Somebody else appends."""
+        chain = Chain(SEED, 9, self.last_crc, self.head, 99)
+        self.keep([encoded(events, self.head + 1, chain=chain)])
+
+    def read(self, after: int) -> Iterator[Frame]:
+        return (self._decoded(frame) for frame in self.frames if frame.last > after)
+
+    def trim(self, below: int) -> None:
+        raise NotImplementedError
+
+    def at(self, number: int) -> Frame | None:
+        return next((self._decoded(each) for each in self.frames if each.first <= number <= each.last), None)
+
+    def types(self) -> list[str]:
+        return [each.type for frame in self.read(0) for each in frame.events()]
+
+    @staticmethod
+    def _decoded(frame: EncodedFrame) -> Frame:
+        return Frame(memoryview(content(frame)), 0, SEED)
+
+
+class Desk:
+    """A sequencer on a scripted log, and what came back from it."""
+
+    def __init__(self, floor: int = 0, **options: int) -> None:
+        self.log = ScriptedLog()
+        self.log.floor = floor
+        self.statistics = LogStatistics()
+        self.index = Index(floor, has_partitions=False)
+        self.settings = LogSettings(event_bytes_max=64 * 1024 * 1024)
+        self.fatal = Fatal()
+        self.published: list[int] = []
+        self.answered: list[AppendRequest] = []
+        self.deliveries: list[int] = []
+        self._all = threading.Condition()
+        judge = LogJudge(
+            self.index, lambda: self.settings, Extent(floor + 1, floor + 1, floor + 1), self.statistics, self.log.at,
+            id_seed=1, recorded_at=0, clock=lambda: 1000,
+        )  # fmt: skip
+        self.sequencer = Sequencer(
+            "orders", self.log, judge, self.statistics, self.published.append, epoch=1, fatal=self.fatal, **options
+        )
+
+    def deliver(self, requests: list[AppendRequest]) -> None:
+        with self._all:
+            self.deliveries.append(len(requests))
+            self.answered += requests
+            self._all.notify_all()
+
+    def submit(self, *events: Event, condition: AppendCondition | None = None) -> AppendRequest:
+        request = AppendRequest(columns(events), condition, None, self.deliver)
+        self.sequencer.submit(request)
+        return request
+
+    def wait(self, count: int) -> None:
+        with self._all:
+            assert self._all.wait_for(lambda: len(self.answered) >= count, PATIENCE_S), self.answered
+
+    def outcome(self, request: AppendRequest) -> AppendResult | EventLogError:
+        with self._all:
+            assert self._all.wait_for(lambda: request in self.answered, PATIENCE_S)
+        found = request.error or request.result
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    found = Desk()
+    yield found
+    found.log.may_write.set()
+    found.sequencer.close()
+
+
+def hold(desk: Desk) -> AppendRequest:
+    """Let the writer hang in a write of one event, so that what follows gathers behind it."""
+    desk.log.is_writing.clear()
+    desk.log.may_write.clear()
+    desk.sequencer._flights_sent += 1  # as if something were under way: nothing is written without the writer
+    first = desk.submit(event("Held"))
+    assert desk.log.is_writing.wait(PATIENCE_S)
+    return first
+
+
+def full(frames: Sequence[EncodedFrame]) -> None:
+    raise DiskFull("/data", 1, 2)
+
+
+def test_appends_are_answered_in_the_order_in_which_they_came(desk: Desk) -> None:
+    requests = [desk.submit(event(f"E{number}")) for number in range(200)]
+    desk.wait(200)
+    assert desk.answered == requests
+    assert [request.result and request.result.first for request in requests] == list(range(1, 201))
+    assert desk.published == sorted(set(desk.published))
+
+
+def test_what_waits_during_a_write_goes_out_together(desk: Desk) -> None:
+    hold(desk)
+    for number in range(50):
+        desk.submit(event(f"E{number}"))
+    desk.log.may_write.set()
+    desk.wait(51)
+    assert len(desk.log.appends) <= 1 + module.FRAMES_IN_FLIGHT_MAX
+    assert sum(desk.deliveries) == 51
+    assert len(desk.deliveries) == len(desk.log.appends)
+
+
+def test_each_caller_is_called_once_per_commit(desk: Desk) -> None:
+    hold(desk)
+    calls: dict[str, list[int]] = {"one": [], "two": []}
+    done = threading.Event()
+    callers = {name: (lambda got, name=name: calls[name].append(len(got))) for name in calls}
+    last = AppendRequest(columns([event("last")]), None, None, lambda _: done.set())
+    for number in range(20):
+        caller = callers["one" if number % 2 else "two"]
+        desk.sequencer.submit(AppendRequest(columns([event()]), None, None, caller))
+    desk.sequencer.submit(last)
+    desk.log.may_write.set()
+    assert done.wait(PATIENCE_S)
+    assert sum(calls["one"]) == sum(calls["two"]) == 10
+    assert max(map(len, calls.values())) <= len(desk.log.appends) - 1
+
+
+def test_a_group_is_bounded_in_events(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GROUP_EVENTS_MAX", 10)
+    hold(desk)
+    for _ in range(6):
+        desk.submit(*[event() for _ in range(4)])
+    large = desk.submit(*[event() for _ in range(25)])
+    desk.log.may_write.set()
+    assert desk.outcome(large) == AppendResult(26, 50)
+    sizes = [frame.last - frame.first + 1 for frame in desk.log.frames]
+    assert (sizes[0], sizes[-1], sum(sizes)) == (1, 25, 50)
+    assert set(sizes[1:-1]) <= {4, 8}
+
+
+def test_an_append_that_changes_nothing_writes_no_frame(desk: Desk) -> None:
+    first = desk.submit(event("E", id="1"))
+    again = desk.submit(event("E", id="1"))
+    assert desk.outcome(first) == AppendResult(1, 1)
+    assert desk.outcome(again) == AppendResult(1, 1, was_stored=True)
+    assert len(desk.log.frames) == 1
+    assert isinstance(desk.outcome(desk.submit(event("Other", id="1"))), DuplicateEventId)
+
+
+def test_a_refusal_waits_until_what_it_conflicts_with_is_durable(desk: Desk) -> None:
+    hold(desk)
+    winner = desk.submit(event("Booked", "seat:1", id="1"))
+    loser = desk.submit(event("Booked", "seat:1"), condition=unless(tags=["seat:1"]))
+    repeat = desk.submit(event("Booked", "seat:1", id="1"))
+    duplicate = desk.submit(event("Other", id="1"))
+    assert desk.answered == []
+    desk.log.may_write.set()
+    assert desk.outcome(winner) == AppendResult(2, 2)
+    failure = desk.outcome(loser)
+    assert isinstance(failure, AppendConditionFailed) and failure.conflict == 2
+    assert desk.outcome(repeat) == AppendResult(2, 2, was_stored=True)
+    assert isinstance(desk.outcome(duplicate), DuplicateEventId)
+
+
+def test_a_lost_race_judges_again_on_what_the_winner_appended(desk: Desk) -> None:
+    desk.log.script = [lambda _: desk.log.by_another(event("Booked", "seat:1", id="theirs"))]
+    hold_condition = unless(tags=["seat:1"])
+    loser = desk.submit(event("Booked", "seat:1"), condition=hold_condition)
+    failure = desk.outcome(loser)
+    assert isinstance(failure, AppendConditionFailed) and failure.conflict == 1
+    other = desk.submit(event("Booked", "seat:2"), condition=unless(tags=["seat:2"]))
+    assert desk.outcome(other) == AppendResult(2, 2)
+    repeat = desk.submit(event("Booked", "seat:1", id="theirs"))
+    assert desk.outcome(repeat) == AppendResult(1, 1, was_stored=True)
+
+
+def test_races_lost_again_and_again_lose_nothing_and_keep_the_order(desk: Desk) -> None:
+    hold(desk)
+    desk.log.script = [lambda _, n=n: desk.log.by_another(event(f"Theirs{n}")) for n in range(5)]
+    requests = [desk.submit(event(f"E{number}"), condition=unless(types=[f"E{number}"])) for number in range(60)]
+    desk.log.may_write.set()
+    desk.wait(61)
+    ours = [kind for kind in desk.log.types() if kind.startswith("E")]
+    assert ours == [f"E{number}" for number in range(60)]
+    numbers = [request.result.first for request in requests if request.result]
+    assert numbers == sorted(numbers) and len(numbers) == 60
+    assert [desk.log.types()[number - 1] for number in numbers] == ours
+    assert len(desk.log.types()) == 66
+    assert desk.sequencer.durable_head == desk.log.head
+
+
+def test_a_full_disk_refuses_all_in_flight_and_is_recovered_from(desk: Desk) -> None:
+    hold(desk)
+    desk.log.script = [full]
+    waiting = [desk.submit(event("Lost", f"n:{number}", id=str(number))) for number in range(40)]
+    desk.log.may_write.set()
+    desk.wait(41)
+    assert all(isinstance(desk.outcome(request), DiskFull) for request in waiting)
+    assert desk.log.head == 0
+    for number in range(40):  # ids and postings are forgotten
+        again = desk.submit(event("Kept", f"n:{number}", id=str(number)), condition=unless(tags=[f"n:{number}"]))
+        assert desk.outcome(again) == AppendResult(number + 1, number + 1)
+    assert set(desk.log.types()) == {"Kept"}
+    assert desk.statistics.queued_bytes == desk.statistics.queued_requests == 0
+
+
+def test_what_found_room_before_the_disk_was_full_is_answered_with_success(desk: Desk) -> None:
+    hold(desk)
+    taken: list[int] = []
+
+    def half_full(frames: Sequence[EncodedFrame]) -> None:
+        desk.log.keep(frames[:2])
+        taken.append(frames[1].last)
+        raise DiskFull("/data", 1, 2)
+
+    first_write: Callable[[Sequence[EncodedFrame]], None] = lambda _: None  # noqa: E731
+    desk.log.script = [first_write, half_full]
+    requests = []
+    for number in range(30):
+        requests.append(desk.submit(event(f"E{number}")))
+        threading.Event().wait(0.002)  # so that there are several frames
+    desk.log.may_write.set()
+    desk.wait(31)
+    outcomes = [desk.outcome(request) for request in requests]
+    landed = [outcome.last for outcome in outcomes if isinstance(outcome, AppendResult)]
+    assert landed == list(range(2, 2 + len(landed)))  # what came after the refusal goes on where it stopped
+    assert len(landed) == desk.log.head - 1
+    if taken:
+        assert len(landed) >= taken[0] - 1
+    assert all(isinstance(outcome, AppendResult | DiskFull) for outcome in outcomes)
+    assert desk.published[-1] == desk.log.head == desk.sequencer.durable_head
+    assert desk.outcome(desk.submit(event("after"))) == AppendResult(desk.log.head, desk.log.head)
+
+
+def test_nobody_is_told_of_a_conflict_with_what_a_full_disk_refused(desk: Desk) -> None:
+    hold(desk)
+    desk.log.script = [lambda _: None, full]
+    winner = desk.submit(event("Booked", "seat:1"))
+    loser = desk.submit(event("Booked", "seat:1"), condition=unless(tags=["seat:1"]))
+    desk.log.may_write.set()
+    assert isinstance(desk.outcome(winner), DiskFull)
+    assert isinstance(desk.outcome(loser), DiskFull | AppendResult)  # in the same write, or judged after it
+
+
+@pytest.mark.parametrize("rounds", [30])
+def test_closing_during_a_refusal_answers_everything(rounds: int) -> None:
+    for refuse in (full, None):
+        for _ in range(rounds):
+            desk = Desk()
+            desk.log.script = [refuse] if refuse else [lambda _, desk=desk: desk.log.by_another(event("Theirs"))]
+            hold(desk)
+            requests = [desk.submit(event()) for _ in range(5)]
+            closer = threading.Thread(target=desk.sequencer.close, daemon=True)
+            closer.start()
+            desk.log.may_write.set()
+            closer.join(PATIENCE_S)
+            assert not closer.is_alive(), "close() hangs"
+            assert all(request in desk.answered for request in requests)
+            assert desk.fatal.reasons == []
+
+
+def test_a_failed_write_ends_the_process_and_answers_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    desk = Desk()
+
+    def broken(frames: Sequence[EncodedFrame]) -> None:
+        raise OSError(5, "input/output error")
+
+    desk.log.script = [broken]
+    ended = threading.Event()
+    desk.sequencer._fatal = lambda reason: (desk.fatal(reason), ended.set())  # type: ignore[assignment, func-returns-value]
+    desk.submit(event())
+    assert ended.wait(PATIENCE_S)
+    assert "input/output error" in desk.fatal.reasons[0]
+    assert desk.answered == []
+
+
+def test_close_answers_everything_taken_and_takes_nothing_more(desk: Desk) -> None:
+    hold(desk)
+    requests = [desk.submit(event()) for _ in range(300)]
+    closer = threading.Thread(target=desk.sequencer.close)
+    closer.start()
+    desk.log.may_write.set()
+    closer.join(PATIENCE_S)
+    assert not closer.is_alive()
+    assert all(request.result is not None for request in requests)
+    with pytest.raises(Closed):
+        desk.submit(event())
+    desk.sequencer.close()
+
+
+def test_an_idle_sequencer_closes_at_once_and_starts_no_thread() -> None:
+    before = threading.active_count()
+    desk = Desk()
+    assert threading.active_count() == before
+    desk.sequencer.close()
+
+
+def test_admission_is_bounded_in_bytes_and_lets_one_append_of_any_size_in() -> None:
+    desk = Desk(waiting_bytes_max=10_000)
+    try:
+        hold(desk)
+        desk.submit(event(data=bytes(8000)))
+        with pytest.raises(Overloaded) as refused:
+            desk.submit(event(data=bytes(8000)))
+        assert refused.value.allowed_bytes == 10_000
+        assert desk.statistics.refused == 1
+        desk.log.may_write.set()
+        desk.wait(2)
+        assert desk.statistics.queued_bytes == 0
+        assert isinstance(desk.outcome(desk.submit(event(data=bytes(50_000)))), AppendResult)
+    finally:
+        desk.log.may_write.set()
+        desk.sequencer.close()
+
+
+def test_numbers_end_at_the_largest_one() -> None:
+    desk = Desk(floor=SEQUENCE_NUMBER_MAX - 3)
+    try:
+        assert desk.outcome(desk.submit(event(), event())) == AppendResult(
+            SEQUENCE_NUMBER_MAX - 2, SEQUENCE_NUMBER_MAX - 1
+        )
+        assert isinstance(desk.outcome(desk.submit(event(), event())), SequenceExhausted)
+        assert desk.outcome(desk.submit(event())) == AppendResult(SEQUENCE_NUMBER_MAX, SEQUENCE_NUMBER_MAX)
+        assert isinstance(desk.outcome(desk.submit(event())), SequenceExhausted)
+    finally:
+        desk.sequencer.close()
+
+
+def test_many_threads_give_every_append_a_number_of_its_own(desk: Desk) -> None:
+    def produce() -> None:
+        for _ in range(100):
+            desk.submit(event(), event())
+
+    threads = [threading.Thread(target=produce) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    desk.wait(800)
+    firsts = [request.result.first for request in desk.answered if request.result]
+    assert sorted(firsts) == list(range(1, 1601, 2))
+    assert desk.log.head == 1600
+    assert desk.statistics.events_appended == 1600
+
+
+def test_one_of_many_racing_appends_wins(desk: Desk) -> None:
+    condition = AppendCondition(Query.where(tags=["gate:7"]))
+    requests = [desk.submit(event("Taken", "gate:7"), condition=condition) for _ in range(100)]
+    desk.wait(100)
+    assert [request.error is None for request in requests] == [True] + [False] * 99
+    assert desk.statistics.conditions_failed == 99
+
+
+def test_a_columns_object_is_not_changed_by_being_refused(desk: Desk) -> None:
+    desk.log.script = [full]
+    request = desk.submit(event("E", "a:1", id="x"))
+    before: EventColumns = request.columns
+    assert isinstance(desk.outcome(request), DiskFull)
+    again = AppendRequest(before, None, None, desk.deliver)
+    desk.sequencer.submit(again)
+    assert desk.outcome(again) == AppendResult(1, 1)
