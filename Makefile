@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# The variable makes old versions of pip build as new ones do; those know it no more, and ignore it.
+INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test setup fmt lint types bench docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
-	$(BIN)/python -m demo $(if $(KEEP),--keep)
+	@$(BIN)/python -m demo $(if $(KEEP),--keep)
 
 test: $(STAMP)          ## the test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -27,8 +29,8 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)         ## benchmarks against SQLite, UmaDB and the bare disk; some minutes
-	$(BIN)/pip install --quiet --constraint constraints.txt '.[bench]'
-	$(BIN)/python -m benchmarks
+	@$(INSTALL) --editable '.[bench]'
+	$(BIN)/python -m benchmarks --markdown
 
 docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
 	$(BIN)/python -m pytest -q tests/docs
@@ -36,6 +38,7 @@ docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI fil
 check: lint types test  ## what CI runs
 
 $(STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,demo]'
-	touch $(STAMP)
+	@echo "Installing what Headwater needs into $(VENV): a minute or two, once"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(INSTALL) --editable '.[dev,demo]'
+	@touch $(STAMP)

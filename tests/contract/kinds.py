@@ -113,7 +113,7 @@ class ClientBench(MemoryBench):
 KINDS: dict[str, tuple[type[MemoryBench], str]] = {
     "memory": (MemoryBench, "headwater.storage.memory"),
     "segments": (SegmentsBench, "headwater.storage.engine"),
-    "client": (ClientBench, "headwater.client.client"),
+    "client": (ClientBench, "headwater.client.server"),
 }
 """By name: the bench, and the module without which there is no such kind."""
 

@@ -116,6 +116,12 @@ def test_a_number_out_of_range_is_refused(log: EventLog, after: int) -> None:
         log.append([event()], AppendCondition(Query.all(), after))
 
 
+def test_a_required_match_needs_a_number(log: EventLog) -> None:
+    """Up to number 0 there is never anything: such a condition could not hold."""
+    with refusal(InvalidPosition(f"0 given, 1 to {SEQUENCE_NUMBER_MAX} is allowed", "condition.after")):
+        log.append([event()], unless(tags=["x:1"], requires_match=True))
+
+
 def test_a_required_match_that_is_not_there_fails(hotel: EventLog) -> None:
     with refusal(AppendConditionFailed(NO_MATCH_FOUND, None, 4)):
         hotel.append([event("Probe")], unless(tags=["room:9"], after=4, requires_match=True))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings as settings_of_run
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
@@ -30,6 +31,8 @@ from headwater.core import (
     Subscription,
 )
 from headwater.core.errors import EventLogError
+from headwater.storage import index, maintenance, segments, worker
+from headwater.storage import log as stored_log
 from headwater.storage.memory import MemoryStore
 from headwater.storage.partitioner import Partitioner
 
@@ -214,6 +217,12 @@ class Twins(RuleBasedStateMachine):
         self.bench.reopen()
         self.model._partitioner = Partitioner(self.model.settings)  # type: ignore[attr-defined]
 
+    @precondition(lambda self: hasattr(self.bench.store, "maintain"))
+    @rule()
+    def maintain(self) -> None:
+        """Sealing, merging and reclaiming change no answer."""
+        self.bench.store.maintain()  # type: ignore[attr-defined]
+
     @rule(settings=settings)
     def make_again(self, settings: LogSettings) -> None:
         self._stop_following()
@@ -284,4 +293,25 @@ class Twins(RuleBasedStateMachine):
 
 
 def test_a_log_answers_as_the_model_does(kind: str) -> None:
-    run_state_machine_as_test(type("Twins", (Twins,), {"kind": kind}))  # type: ignore[no-untyped-call]
+    bounds = settings_of_run()
+    if not KINDS[kind][0].is_local:  # each step is a request
+        bounds = settings_of_run(bounds, max_examples=max(bounds.max_examples // 4, 1))
+    run_state_machine_as_test(type("Twins", (Twins,), {"kind": kind}), settings=bounds)  # type: ignore[no-untyped-call]
+
+
+def test_a_log_of_many_small_segments_answers_as_the_model_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that in a short life there is much to seal, to merge, to give back and to keep as history."""
+    for module, name, value in (
+        (segments, "SEGMENT_EVENTS_MAX", 4),
+        (segments, "SEGMENT_BYTES_MIN", 16 * 1024),
+        (index, "SEGMENT_EVENTS_MAX", 4),
+        (maintenance, "FILES_MAX", 3),
+        (maintenance, "MERGE_FACTOR", 2),
+        (stored_log, "CLEAN_POSTINGS_MIN", 3),
+    ):
+        assert hasattr(module, name)
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(worker.Worker, "run", lambda self, job: worker.do(job).problem)
+    bounds = settings_of_run(stateful_step_count=50)
+    twins = type("Twins", (Twins,), {"kind": "segments"})
+    run_state_machine_as_test(twins, settings=bounds)  # type: ignore[no-untyped-call]

@@ -49,7 +49,7 @@ def test_losing_the_index_after_a_kill_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["sync:0", "sync:1", "sync:25", "write:0", "write:30", "write:30:100", "write:30:900"]
+    "fault", ["sync:1", "sync:2", "sync:25", "write:0", "write:30", "write:30:100", "write:30:900"]
 )
 def test_a_failed_write_or_sync_ends_the_process_and_loses_nothing_acknowledged(tmp_path: Path, fault: str) -> None:
     witness = Witness()
@@ -60,5 +60,16 @@ def test_a_failed_write_or_sync_ends_the_process_and_loses_nothing_acknowledged(
     with Engine(tmp_path) as engine:
         witness.check(engine.open(NAME))
     Writer(tmp_path, 2).kill_after(60, witness)
+    with Engine(tmp_path) as engine:
+        witness.check(engine.open(NAME))
+
+
+def test_a_log_that_cannot_be_synced_after_a_kill_is_not_opened(tmp_path: Path) -> None:
+    """The killed process may have written what it had not synced: it is synced before it is served."""
+    witness = Witness()
+    Writer(tmp_path, 0).kill_after(60, witness)
+    code, complaint = Writer(tmp_path, 1, "sync:0").await_end(witness)
+    assert code == 1
+    assert "Input/output error" in complaint
     with Engine(tmp_path) as engine:
         witness.check(engine.open(NAME))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -81,22 +83,37 @@ class Writer:
         self._said: IO[bytes] = self._process.stdout
         self._complained: IO[bytes] = self._process.stderr
 
-    def kill_after(self, lines: int, witness: Witness) -> None:
-        """Let it say so much, kill it, and take down all that it had said by then."""
-        for _ in range(lines):
-            self._take_down(self._said.readline(), witness)
-        self._process.kill()
-        self.await_end(witness)
+    def kill_after(self, appends: int, witness: Witness) -> None:
+        """Let so many appends be acknowledged, kill it, and take down all that it had said by then."""
+        with self._held():
+            while appends:
+                line = self._said.readline()
+                self._take_down(line, witness)
+                appends -= b'"ids"' in line
+            self._process.kill()
+            self._hear_out(witness)
 
     def await_end(self, witness: Witness) -> tuple[int, str]:
         """Take down what it says until it ends; its exit code and what it wrote to standard error."""
+        with self._held():
+            complaint = self._hear_out(witness)
+            return self._process.wait(60), complaint
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Whatever happens meanwhile, the process is over afterwards."""
+        try:
+            yield
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._said.close()
+            self._complained.close()
+
+    def _hear_out(self, witness: Witness) -> str:
         while line := self._said.readline():
             self._take_down(line, witness)
-        complaint = self._complained.read().decode()
-        code = self._process.wait(60)
-        self._said.close()
-        self._complained.close()
-        return code, complaint
+        return self._complained.read().decode()
 
     def _take_down(self, line: bytes, witness: Witness) -> None:
         if not line:

@@ -12,6 +12,7 @@ import os
 import random
 import sys
 import threading
+import traceback
 
 from headwater.core import Event
 from headwater.core.errors import DiskFull
@@ -37,6 +38,7 @@ def event_of(id: str) -> Event:
 
 def main(directory: str, round: str, fault: str = "") -> None:
     """Append with several threads, trim and acknowledge with one, until the end."""
+    threading.excepthook = end
     log = Engine(directory, disk=fault_disk(fault)).create(NAME)
     tell(opened=log.head())
 
@@ -60,6 +62,12 @@ def main(directory: str, round: str, fault: str = "") -> None:
     threads = [threading.Thread(target=append, args=(writer,)) for writer in range(WRITERS)]
     for thread in [*threads, threading.Thread(target=tend)]:
         thread.start()
+
+
+def end(failure: threading.ExceptHookArgs) -> None:
+    """A thread that fails ends them all: whoever listens is not left with those that go on."""
+    traceback.print_exception(failure.exc_value)
+    os._exit(1)
 
 
 def tell(**what: object) -> None:

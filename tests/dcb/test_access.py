@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from headwater.core import Credentials, Forbidden, Grant, Right, Unauthenticated, User
-from headwater.dcb.host import credentials_of
+from headwater.dcb.host import UNREADABLE, credentials_of
 
 
 class Doorkeeper:
@@ -17,7 +17,7 @@ class Doorkeeper:
 
     async def authenticate(self, credentials, peer):
         assert peer == "127.0.0.1"
-        if credentials is None or (credentials.name or credentials.secret) != credentials.secret:
+        if not credentials or not credentials.secret or credentials.name not in ("", credentials.secret):
             raise Unauthenticated("credentials are missing or wrong")
         return User(credentials.secret, (Grant("courses", frozenset({Right(credentials.secret)})),))
 
@@ -79,6 +79,7 @@ def test_missing_or_wrong_credentials_are_401_with_both_challenges(guarded):
                     {"authorization": "Bearer \xff"}, {"authorization": "Basic eA=="}):  # fmt: skip
         answer = guarded.get("/logs/courses", headers=headers)
         assert (answer.status, answer.code) == (401, "unauthenticated"), headers
+    assert "not well-formed Basic or Bearer" in answer.json["detail"]
     assert guarded.get("/logs/courses", headers=basic("read", "read")).status == 200
 
 
@@ -100,5 +101,6 @@ def test_list_has_only_logs_that_the_user_may_read(guarded, client):
 
 def test_credentials_are_basic_or_bearer():
     assert credentials_of(None) is None
+    assert credentials_of(b"Digest x") is credentials_of(b"Basic %") is UNREADABLE
     assert credentials_of(b"Bearer abc") == Credentials("", "abc")
     assert credentials_of(b"basic " + base64.b64encode("jürgen:a:b".encode())) == Credentials("jürgen", "a:b")

@@ -6,17 +6,12 @@ import pytest
 
 from .documents import DOCUMENTS, ROOT, anchors, name_of, relative_links
 
-MADE_BY_COMMANDS = {"docs/benchmarks.md"}
-"""Made by `make bench`; a fresh clone may be without it."""
-
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_relative_link_resolves(document):
     for link in relative_links(document):
         path, _, anchor = link.partition("#")
         target = (document.parent / path).resolve() if path else document
-        if name_of(target) in MADE_BY_COMMANDS and not target.exists():
-            continue
         assert target.exists(), f"{name_of(document)} links to {link}, which is not there"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{name_of(document)} links to {link}; {path} has no such heading"

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from headwater import __version__
+from headwater.client import ServerUnreachable
 from headwater.core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from headwater.server.accounts import Account
 from headwater.server.cli import COMMANDS, exit_code, headwater, run
@@ -65,6 +66,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (LogNotFound("x"), 1),
         (InvalidConfiguration("wrong", "host"), 2),
+        (ServerUnreachable("http://127.0.0.1:1", "connection refused"), 3),
         (StorageUnavailable("locked"), 4),
         (DiskFull("/", 1, 2), 4),
         (StorageCorrupted("/", "bit rot", "restore"), 5),

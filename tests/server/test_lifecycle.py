@@ -32,7 +32,10 @@ def test_a_server_with_no_argument_says_where_it_listens_and_has_one_log(tmp_pat
         assert server.ask("/health/ready") == (200, '{"status": "ready"}')
         assert server.ask("/logs/default")[0] == 200
         assert server.ask("/nowhere")[0] == 404
-        assert 'headwater_log_head{log="default"} 0.0' in server.ask("/metrics")[1]
+        metrics = server.ask("/metrics")[1]
+        assert 'headwater_log_head{log="default"} 0.0' in metrics
+        assert 'headwater_http_requests_total{method="GET",route="/logs/{log}",status="200"} 1.0' in metrics
+        assert 'headwater_http_requests_total{method="GET",route="unmatched",status="404"} 1.0' in metrics
         assert server.terminate() == 0
     assert (tmp_path / "headwater-data").is_dir()
 

@@ -28,14 +28,15 @@ def test_a_name_cannot_forge_a_field_or_a_line(name: str) -> None:
     assert "\n" not in line(user=name)
 
 
-def test_libraries_tell_only_warnings() -> None:
-    root, ours = logging.getLogger(), logging.getLogger("headwater")
-    before = (root.handlers[:], root.level, ours.level)
+def test_libraries_tell_only_warnings_and_uvicorn_only_errors() -> None:
+    loggers = root, ours, http = [logging.getLogger(name) for name in ("", "headwater", "uvicorn.error")]
+    handlers, levels = root.handlers[:], [its.level for its in loggers]
     try:
         configure_logging("debug")
-        assert logging.getLogger("uvicorn.error").getEffectiveLevel() == logging.WARNING
+        assert logging.getLogger("asyncio").getEffectiveLevel() == logging.WARNING
+        assert http.getEffectiveLevel() == logging.ERROR
         assert logging.getLogger("headwater.server").getEffectiveLevel() == logging.DEBUG
     finally:
-        root.handlers[:] = before[0]
-        root.setLevel(before[1])
-        ours.setLevel(before[2])
+        root.handlers[:] = handlers
+        for its, level in zip(loggers, levels, strict=True):
+            its.setLevel(level)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.storage.disk import Disk, replace_file
+from headwater.storage.disk import Disk, write_whole
 
 from .disks import SlowWriter
 
@@ -46,7 +46,7 @@ def test_allocated_space_is_there_and_reads_as_zeros(tmp_path: Path) -> None:
 
 def test_a_small_file_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "META.json"
-    replace_file(path, b"one")
-    replace_file(path, b"second")
+    write_whole(path, b"one")
+    write_whole(path, b"second")
     assert path.read_bytes() == b"second"
     assert list(tmp_path.iterdir()) == [path]

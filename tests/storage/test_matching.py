@@ -41,7 +41,7 @@ def index_of(content: list[Row], in_files: int, parts: int, directory: Path) -> 
         first += len(part)
     found = Index(in_files, has_partitions=True, files=files)
     for number, (type, its_tags, partition) in enumerate(content[in_files:], in_files + 1):
-        found.apply(number, [type], [its_tags], [partition], [number])
+        found.apply(number, [type], [its_tags], [partition])
     return found
 
 
@@ -77,18 +77,18 @@ def test_a_rollback_over_the_begin_of_a_run_hides_nothing(
         patch.setattr(index_module, "SEGMENT_EVENTS_MAX", 3)
         found = Index(0, has_partitions=True)
         for number, (type, its_tags, partition) in enumerate(one, 1):
-            found.apply(number, [type], [its_tags], [partition], [number])
+            found.apply(number, [type], [its_tags], [partition])
         found.rollback(kept)
         for number, (type, its_tags, partition) in enumerate(two, kept + 1):
-            found.apply(number, [type], [its_tags], [partition], [number])
+            found.apply(number, [type], [its_tags], [partition])
         content = one[:kept] + two
         assert list(matching(found.pieces(1, len(content)), query)) == plain(content, query, None, 1, len(content))
 
 
 def test_events_above_a_gap_are_in_a_run_of_their_own() -> None:
     found = Index(0, has_partitions=False)
-    found.apply(1, ["A"], [("x:1",)], [0], [1])
-    found.apply(1000, ["A"], [("x:1",)], [0], [2])
+    found.apply(1, ["A"], [("x:1",)], [0])
+    found.apply(1000, ["A"], [("x:1",)], [0])
     assert list(matching(found.pieces(1, 1000), Query.where(types=["A"]))) == [1, 1000]
     assert [(piece.low, piece.high) for piece in found.pieces(1, 1000)] == [(1, 1), (1000, 1000)]
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from ..core.condition import AppendCondition
+from ..core.condition import AppendCondition, check_condition
 from ..core.consumer import Consumer, check_consumer_key
-from ..core.errors import InvalidPosition
 from ..core.event import Event
-from ..core.limits import APPEND_BYTES_MAX, SEQUENCE_NUMBER_MAX, check_append
+from ..core.limits import APPEND_BYTES_MAX, check_append
 from ..core.log import AppendResult, LogInfo
 from ..core.query import ALL, Query
 from ..core.settings import LogSettings, check_log_name
@@ -51,7 +50,7 @@ class RemoteLog:
         with the same ids settles it.
         """
         if condition is not None:
-            _check_condition(condition)
+            check_condition(condition)
         body = wire.append_body(check_append(events, _WIDEST), condition, partition)
         return wire.append_result(self._call("POST", "/append", body, packed.MEDIA_TYPE))
 
@@ -114,9 +113,3 @@ class RemoteLog:
 def _consumer_path(owner: str, component: str) -> str:
     check_consumer_key(owner, component)
     return f"/consumers/{quote(owner, safe='')}/{quote(component, safe='')}"
-
-
-def _check_condition(condition: AppendCondition) -> None:
-    lowest = 1 if condition.requires_match else 0
-    if not lowest <= condition.after <= SEQUENCE_NUMBER_MAX:
-        raise InvalidPosition(f"{condition.after} given, {lowest} or more is allowed", "condition.after")

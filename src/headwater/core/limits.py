@@ -38,8 +38,8 @@ METADATA_BYTES = 64
 
 TAG_KEY = re.compile(r"[a-zA-Z0-9_-]{1,50}", re.ASCII)
 ATTRIBUTE_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
-_PLAIN_TAGS = re.compile(r"(?:[a-zA-Z0-9_-]{1,50}(?::[^\n]{1,256})?\n)*", re.ASCII)
-"""Tags, a line each, whose keys and lengths fit."""
+_PLAIN_TAGS = re.compile(r"(?:[a-zA-Z0-9_-]{1,50}+(?::[ -~]{1,256}+)?\n)*+", re.ASCII)
+"""Tags of printable ASCII, a line each, that fit; all others are looked at one by one."""
 _PLAIN_TAG = re.compile(r"[a-zA-Z0-9_-]{1,50}(?::[^\n]{1,256})?", re.ASCII)
 _FEW = 4
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -240,20 +240,26 @@ def _raise_first_fault(column: Sequence[str]) -> None:
             raise InvalidEvent(fault, f"events[{index}].type")
 
 
-def _check_tags(column: Sequence[tuple[str, ...]]) -> tuple[tuple[tuple[str, ...], ...], int]:
+def _check_tags(column: tuple[tuple[str, ...], ...]) -> tuple[tuple[tuple[str, ...], ...], int]:
     """The column with tags sorted and distinct, and about how many characters they have."""
     try:
         flat = list(chain.from_iterable(column))
-        unknown = set(flat) - _seen_tags
-        ordered = tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
-        are_plain = _PLAIN_TAGS.fullmatch("\n".join(unknown) + "\n") and "".join(unknown).isprintable()
-        if not are_plain and any(map(check_tag, unknown)):
-            _raise_first_tag_fault(column)
+        lines = "\n".join(flat) + "\n" if flat else ""
+        if lines.count("\n") != len(flat) or not _PLAIN_TAGS.fullmatch(lines):
+            _check_unusual_tags(column, set(flat))
+        if set(map(type, column)) != {tuple} or [tags for tags in column if len(tags) != 2 or tags[0] >= tags[1]]:
+            column = tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
     except TypeError:  # something that is no collection, or not even hashable, or no string
         _raise_first_tag_fault(column)
         raise
+    return column, len(lines) - len(flat)
+
+
+def _check_unusual_tags(column: tuple[tuple[str, ...], ...], tags: set[str]) -> None:
+    unknown = tags - _seen_tags
+    if any(map(check_tag, unknown)):
+        _raise_first_tag_fault(column)
     _remember(_seen_tags, unknown)
-    return ordered, sum(map(len, flat))
 
 
 def _raise_first_tag_fault(column: Sequence[tuple[str, ...]]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from .condition import AppendCondition
+from .condition import AppendCondition, check_condition
 from .consumer import Consumer
 from .errors import EventLogError, InvalidPosition, Overloaded
 from .event import Event, SequencedEvent
@@ -311,7 +311,7 @@ class LocalLog(ABC):
     ) -> AppendRequest:
         """A checked request to `submit`. Raises what the caller did wrong: InvalidEvent, TooLarge, InvalidPosition."""
         if condition is not None:
-            _check_number("condition.after", condition.after, 0)
+            check_condition(condition)
         if partition is not None:
             self._check_partition(partition)
         return AppendRequest(check_append(events, self.settings), condition, partition, deliver, context)

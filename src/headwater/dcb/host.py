@@ -17,6 +17,9 @@ from .exchange import Exchange
 
 T = TypeVar("T")
 
+UNREADABLE = Credentials("", "")
+"""What nobody has."""
+
 
 class HostedLog:
     """One open log, its asyncio face, and what its answers repeat."""
@@ -62,7 +65,7 @@ class Host:
         """Who asks. Raises Unauthenticated."""
         if self.guard.is_open:
             return ANYBODY
-        return await self.guard.authenticate(credentials_of(exchange.header(b"authorization")), exchange.peer)
+        return await authenticate(self.guard, exchange.header(b"authorization"), exchange.peer)
 
     async def authorize(self, exchange: Exchange, right: Right) -> str:
         """The log's name in the path, for a user who has the right, whether or not there is such a log."""
@@ -106,10 +109,24 @@ class Host:
             hosted.asynchronous.close()
 
 
+async def authenticate(guard: Guard, header: bytes | None, peer: str) -> User:
+    """The user that an Authorization header shows. Raises Unauthenticated.
+
+    The guard refuses a header that cannot be read as well, so that it is counted and logged as any other.
+    """
+    credentials = credentials_of(header)
+    try:
+        return await guard.authenticate(credentials, peer)
+    except Unauthenticated:
+        if credentials is UNREADABLE:
+            raise Unauthenticated("the Authorization header is not well-formed Basic or Bearer") from None
+        raise
+
+
 def credentials_of(header: bytes | None) -> Credentials | None:
     """What an Authorization header shows: Basic (RFC 7617, UTF-8) or Bearer (RFC 6750).
 
-    Raises Unauthenticated for a header that is neither, or is not well-formed.
+    UNREADABLE for a header that is neither, or is not well-formed.
     """
     if header is None:
         return None
@@ -122,8 +139,8 @@ def credentials_of(header: bytes | None) -> Credentials | None:
             if colon:
                 return Credentials(name, secret)
     except (binascii.Error, UnicodeDecodeError):
-        pass  # told below, as every other header that cannot be used
-    raise Unauthenticated("the Authorization header is not well-formed Basic or Bearer")
+        pass  # as every other header that cannot be used
+    return UNREADABLE
 
 
 def _opened(store: LogStore, name: str) -> tuple[LocalLog, str]:

@@ -30,11 +30,15 @@ class Routes(Generic[Handler]):
                 node.any = node = node.any or _Node[Handler]()
             else:
                 node = node.named.setdefault(segment, _Node[Handler]())
+        node.path = path
         node.handlers[method] = handler
         self.patterns.append((method, path))
 
     def find(self, scope: Scope) -> tuple[Handler, list[str]]:
-        """The handler of a request, and its path parameters. Raises RequestRefused (404, 405)."""
+        """The handler of a request, and its path parameters. Raises RequestRefused (404, 405).
+
+        `scope["route"]` becomes the path as it was added: what the request is counted under.
+        """
         node = self._root
         arguments: list[str] = []
         for segment in _segments(scope):
@@ -47,6 +51,7 @@ class Routes(Generic[Handler]):
                 raise errors.route_not_found(scope["path"])
         if not node.handlers:
             raise errors.route_not_found(scope["path"])
+        scope["route"] = node.path
         handler = node.handlers.get(scope["method"])
         if handler is None:
             raise errors.method_not_allowed(scope["method"], node.handlers)
@@ -54,12 +59,13 @@ class Routes(Generic[Handler]):
 
 
 class _Node(Generic[Handler]):
-    __slots__ = ("any", "handlers", "named")
+    __slots__ = ("any", "handlers", "named", "path")
 
     def __init__(self) -> None:
         self.named: dict[str, _Node[Handler]] = {}
         self.any: _Node[Handler] | None = None
         self.handlers: dict[str, Handler] = {}
+        self.path = ""
 
 
 def _segments(scope: Scope) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from ..core.access import Guard, Unauthenticated
-from ..dcb.host import credentials_of
+from ..dcb import authenticate
 from .gate import Receive, Scope, Send
 from .metrics import CONTENT_TYPE, ServerCollector, scrape
 
@@ -51,7 +51,7 @@ class Metrics:
             return
         try:
             header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-            await self._guard.authenticate(credentials_of(header), (scope.get("client") or ("",))[0])
+            await authenticate(self._guard, header, (scope.get("client") or ("",))[0])
         except Unauthenticated as error:
             challenge = ("www-authenticate", 'Basic realm="headwater", charset="UTF-8"')
             await _problem(send, HTTPStatus.UNAUTHORIZED, str(error), challenge)

@@ -31,7 +31,7 @@ class HttpServer:
             uvicorn.Config(
                 application,
                 http=JoiningHttpProtocol,
-                ws="websockets-sansio",
+                ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,

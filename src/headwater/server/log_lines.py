@@ -40,12 +40,16 @@ class LineFormatter(logging.Formatter):
 
 
 def configure_logging(level: str, stream: TextIO | None = None) -> None:
-    """Send everything from that level on to `stream` (stderr), and from libraries only warnings."""
+    """Send everything from that level on to `stream` (stderr), and from libraries only warnings.
+
+    uvicorn warns of requests that it cannot read: any peer could fill the log with those, so only its errors are told.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.getLogger("headwater").setLevel(level.upper())
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from ..core.errors import StorageUnavailable
-from .disk import replace_file, sync_directory
+from .disk import sync_directory, write_whole
 from .engine import BACKUP_LOCK, EVERY_LOG, FLOOR_KIND, LOG_KIND, LOGS, STATE_NAME, LogEntry
 from .meta import META_NAME, Meta, read_meta
 from .recovery import Scan
@@ -74,7 +74,7 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
         heads = {name: copy.log(source / LOGS / directory) for name, directory in _log_directories(target)}
     _sync_directories(target)
     manifest = Manifest(time.time_ns() // 1_000_000, heads)
-    replace_file(target / MANIFEST, msgspec.json.encode(manifest))
+    write_whole(target / MANIFEST, msgspec.json.encode(manifest))
     return BackupReport(heads, copy.files, copy.bytes)
 
 

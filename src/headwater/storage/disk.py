@@ -67,12 +67,14 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a small file so that a crash leaves the old one or the new one, whole and durable."""
+def write_whole(path: Path, *parts: bytes) -> Path:
+    """Write a file durably under its name, or not at all: a crash leaves the old one, or none, or the new one whole."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb") as file:
-        file.write(content)
+        for part in parts:
+            file.write(part)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
     sync_directory(path.parent)
+    return path

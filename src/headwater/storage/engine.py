@@ -13,7 +13,6 @@ import os
 import secrets
 import shutil
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +26,7 @@ from ..core.settings import LogSettings, check_log_name
 from . import maintenance
 from .disk import Disk, sync_directory
 from .log import StoredLog
+from .memory import wall_clock_ms
 from .meta import Meta
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
@@ -56,11 +56,6 @@ class LogEntry(msgspec.Struct):
     settings: LogSettings
 
 
-def wall_clock_ms() -> int:
-    """ms since 1970 UTC."""
-    return time.time_ns() // 1_000_000
-
-
 class Engine:
     """A LogStore in a data directory."""
 
@@ -84,7 +79,11 @@ class Engine:
         self._reserve_bytes, self._waiting_bytes_max = reserve_bytes, waiting_bytes_max
         self._clock, self._disk, self._fatal = clock, disk or Disk(), fatal
         self._lock_file = lock_directory(self.directory)
-        self.state = SqliteState(self.directory / STATE_NAME)
+        try:
+            self.state = SqliteState(self.directory / STATE_NAME)
+        except BaseException:
+            self._lock_file.close()
+            raise
         self._logs: dict[str, StoredLog] = {}
         self._opening = threading.RLock()
         self._worker = Worker()

@@ -6,7 +6,6 @@ column-wise, a few of them one by one over memoryviews, which is faster for few.
 
 from __future__ import annotations
 
-import os
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from .disk import sync_directory
+from .disk import write_whole
 
 SLOTS_MIN = 1 << 10
 SLOTS_REHASHED_MAX = 1 << 18
@@ -207,29 +206,23 @@ class IdTable:
 
 MAGIC = b"HWIDS1\0\0"
 _HEADER = struct.Struct("<8sIIQQQQ")
-"""magic, crc of the rest, spare, first, last, count, slots"""
+"""magic, crc of the rest, spare, first, last, taken slots, slots"""
 
 
 def save(generation: Generation, directory: Path) -> Path:
-    """Write a generation to file, durably, under its final name or not at all; an older state of it goes."""
+    """Write the taken slots of a generation, durably, under its final name or not at all; an older state of it goes."""
     path = directory / f"{generation.first:020d}-{generation.last:020d}.ids"
     if path.exists():
         return path
-    header = _HEADER.pack(MAGIC, 0, 0, generation.first, generation.last, generation.count, generation.slots)
-    hashes, offsets = generation.hashes.tobytes(), generation.offsets.tobytes()
-    crc = google_crc32c.extend(google_crc32c.extend(google_crc32c.value(header[16:]), hashes), offsets)
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "wb") as file:
-        file.write(MAGIC + struct.pack("<II", crc, 0) + header[16:])
-        file.write(hashes)
-        file.write(offsets)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    taken = np.flatnonzero(generation.hashes)
+    columns = (generation.hashes[taken], taken.astype(np.uint32), generation.offsets[taken])
+    body = b"".join(column.tobytes() for column in columns)
+    header = _HEADER.pack(MAGIC, 0, 0, generation.first, generation.last, len(taken), generation.slots)
+    crc = google_crc32c.extend(google_crc32c.value(header[16:]), body)
+    write_whole(path, MAGIC + struct.pack("<II", crc, 0) + header[16:], body)
     for older in directory.glob(f"{generation.first:020d}-*.ids"):
         if older != path:
             older.unlink()
-    sync_directory(directory)
     return path
 
 
@@ -239,11 +232,13 @@ def load(path: Path) -> Generation:
     if len(content) < _HEADER.size:
         raise ValueError(f"{path}: too short")
     magic, crc, _, first, last, count, slots = _HEADER.unpack_from(content)
-    if magic != MAGIC or len(content) != _HEADER.size + 12 * slots or crc != google_crc32c.value(content[16:]):
+    if magic != MAGIC or len(content) != _HEADER.size + 16 * count or crc != google_crc32c.value(content[16:]):
         raise ValueError(f"{path}: not a whole table of ids")
-    generation = Generation(first, 1)
-    split = _HEADER.size + 8 * slots
-    hashes = np.frombuffer(content[_HEADER.size : split], np.uint64).copy()
-    generation.use(hashes, np.frombuffer(content[split:], np.uint32).copy())
+    hashes = np.frombuffer(content, np.uint64, count, _HEADER.size)
+    taken = np.frombuffer(content, np.uint32, count, _HEADER.size + 8 * count)
+    offsets = np.frombuffer(content, np.uint32, count, _HEADER.size + 12 * count)
+    generation = Generation(first, slots)
+    generation.hashes[taken] = hashes
+    generation.offsets[taken] = offsets
     generation.last, generation.count = last, count
     return generation

@@ -39,6 +39,8 @@ class LoadedIndex:
 
 def load_index(directory: Path, frames: SegmentLog, meta: Meta) -> LoadedIndex:
     """Load what is on file. Raises StorageCorrupted if the history of trimmed events is missing, or a frame damaged."""
+    for unfinished in (directory / INDEX).glob("*.tmp"):
+        unfinished.unlink()
     for segment in frames.segments[:-1]:
         if not is_sealed(directory, segment):
             logger.info("log %s: indexing %s again", meta.name, segment.path.name)

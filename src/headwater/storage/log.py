@@ -56,6 +56,7 @@ class StoredLog(LocalLog):
         self._statistics = LogStatistics()
         self._log_id = bytes.fromhex(meta.segments_id)
         self.registry = ConsumerRegistry(state, meta.incarnation, self.head, clock)
+        (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
         segments = open_segments(
             directory / FRAMES,
             directory / INDEX,
@@ -85,6 +86,8 @@ class StoredLog(LocalLog):
         self._watchers: dict[object, Callable[[], None]] = {}
         self._change = threading.RLock()
         """Held while META, settings or the set of files change."""
+        self._closing = threading.Lock()
+        """Who closes second waits for the first: until then frames are written."""
         self._is_closed = False
 
     def _load(
@@ -268,16 +271,17 @@ class StoredLog(LocalLog):
 
     def close(self) -> None:
         """Answer what was taken, write down how the log ended, close the files."""
-        if self._is_closed:
-            return
-        self._sequencer.close()
-        with self._change:
-            self._is_closed = True
-            try:
-                self._write_down_end()
-            except OSError as error:  # a full disk, say: the next opening takes longer, that is all
-                logger.warning("log %s: how it ended could not be written down: %s", self.name, error)
-            self.frames.close()
+        with self._closing:
+            if self._is_closed:
+                return
+            self._sequencer.close()
+            with self._change:
+                self._is_closed = True
+                try:
+                    self._write_down_end()
+                except OSError as error:  # a full disk, say: the next opening takes longer, that is all
+                    logger.warning("log %s: how it ended could not be written down: %s", self.name, error)
+                self.frames.close()
         self._wake_all()
 
     def _write_down_end(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
-from .disk import replace_file
+from .disk import write_whole
 
 FORMAT = 1
 """Version of the directory layout and of META."""
@@ -71,7 +71,7 @@ class Meta:
 
     def write(self, directory: Path) -> None:
         """Replace META durably."""
-        replace_file(directory / META_NAME, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+        write_whole(directory / META_NAME, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
 
 def read_meta(directory: Path) -> Meta:

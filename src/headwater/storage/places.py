@@ -5,7 +5,6 @@ Derived from the segment; made anew where it is missing or damaged.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from .disk import sync_directory
+from .disk import write_whole
 
 MAGIC = b"HWPLACE1"
 _HEADER = struct.Struct("<8sIIQQQQ")
@@ -59,15 +58,7 @@ def write_places(
     header = _HEADER.pack(MAGIC, 0, 0, first, end, len(firsts), len(id_hashes))
     crc = google_crc32c.value(header[16:] + body)
     path = directory / places_name(first)
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "wb") as file:
-        file.write(_HEADER.pack(MAGIC, crc, 0, first, end, len(firsts), len(id_hashes)))
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_directory(directory)
-    return path
+    return write_whole(path, _HEADER.pack(MAGIC, crc, 0, first, end, len(firsts), len(id_hashes)), body)
 
 
 def hash_ids(sources: Sequence[str], ids: Sequence[str], seed: int) -> list[int]:

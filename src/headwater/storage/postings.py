@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import mmap
-import os
 import struct
 import threading
 from array import array
@@ -23,8 +22,9 @@ import google_crc32c
 import xxhash
 
 from ..core.event import tag_key
-from .disk import sync_directory
+from .disk import write_whole
 
+ASKED_KEYS_MAX = 256
 TYPE, TAG, KEY, PARTITION = "t", "g", "k", "p"
 """Kinds of terms; a term is kept on file as its kind and its text."""
 
@@ -78,7 +78,6 @@ class ActivePostings:
         self._tags: dict[str, int | list[int]] = {}
         self._types: defaultdict[str, list[int]] = defaultdict(list)
         self._partitions: defaultdict[str, list[int]] = defaultdict(list)
-        self._tags_of_key: dict[str, list[str]] = {}
         self._asked_keys: dict[str, list[int]] = {}
         """Postings of bare keys are made when a key is first asked for, and kept up from then on."""
         self._lock = threading.Lock()
@@ -100,7 +99,6 @@ class ActivePostings:
                     found = tag_postings.get(tag)
                     if found is None:
                         tag_postings[tag] = number
-                        self._note_key(tag)
                     elif isinstance(found, int):
                         tag_postings[tag] = [found, number]
                     else:
@@ -127,7 +125,6 @@ class ActivePostings:
                     self._tags[tag] = kept
                 else:
                     del self._tags[tag]
-                    self._tags_of_key[tag_key(tag)].remove(tag)
             self.last = min(self.last, above)
 
     def numbers(self, kind: str, term: str) -> Numbers | None:
@@ -150,7 +147,7 @@ class ActivePostings:
             yield PARTITION + partition, numbers
         for tag, found in self._tags.items():
             yield TAG + tag, (found,) if isinstance(found, int) else found
-        for key in self._tags_of_key:
+        for key in {tag_key(tag) for tag in self._tags}:
             numbers_of_key = self.numbers(KEY, key)
             if numbers_of_key is not None:
                 yield KEY + key, numbers_of_key.values
@@ -159,16 +156,16 @@ class ActivePostings:
         """As `terms`, in bytes."""
         return ((term.encode(), numbers) for term, numbers in self.terms())
 
-    def _note_key(self, tag: str) -> None:
-        self._tags_of_key.setdefault(tag_key(tag), []).append(tag)
-
     def _numbers_of_key(self, key: str) -> Numbers | None:
         with self._lock:
-            if key not in self._asked_keys and key in self._tags_of_key:
+            if key not in self._asked_keys:
                 found: set[int] = set()
-                for tag in self._tags_of_key[key]:
-                    numbers = self._tags[tag]
-                    found.update((numbers,) if isinstance(numbers, int) else numbers)
+                prefix = key + ":"
+                for tag, numbers in self._tags.items():
+                    if tag.startswith(prefix) or tag == key:
+                        found.update((numbers,) if isinstance(numbers, int) else numbers)
+                if len(self._asked_keys) >= ASKED_KEYS_MAX:  # somebody asks for anything
+                    self._asked_keys.clear()
                 self._asked_keys[key] = sorted(found)
             numbers_of_key = self._asked_keys.get(key)
         return Numbers(numbers_of_key) if numbers_of_key else None
@@ -281,12 +278,4 @@ def _write_entries(directory: Path, first: int, last: int, entries: Iterable[Ent
     header = _HEADER.pack(MAGIC, 0, 0, first, last, len(hashes), len(values), b"")
     crc = google_crc32c.extend(google_crc32c.value(header[16:]), body)
     path = directory / postings_name(first, last)
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "wb") as file:
-        file.write(_HEADER.pack(MAGIC, crc, 0, first, last, len(hashes), len(values), b""))
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_directory(directory)
-    return path
+    return write_whole(path, _HEADER.pack(MAGIC, crc, 0, first, last, len(hashes), len(values), b""), body)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from ..core.errors import StateConflict, StorageCorrupted, StorageUnavailable
@@ -35,12 +35,15 @@ class SqliteState:
         self._lock = threading.Lock()
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-            if version > SCHEMA_VERSION:
-                raise StorageUnavailable(f"{path}: schema {version} is newer; use a newer headwater")
-            self._connection.execute(_SCHEMA)
-            self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            with ExitStack() as opened:  # what cannot be used is not left open
+                opened.callback(self._connection.close)
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+                if version > SCHEMA_VERSION:
+                    raise StorageUnavailable(f"{path}: schema {version} is newer; use a newer headwater")
+                self._connection.execute(_SCHEMA)
+                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                opened.pop_all()
         except sqlite3.OperationalError as error:
             raise StorageUnavailable(f"{path}: {error}; check that the directory may be written") from None
         except sqlite3.DatabaseError as error:

@@ -13,6 +13,7 @@ import click
 from ...core.condition import AppendCondition
 from ...core.event import Event
 from ...core.query import Query
+from .examples import examples
 from .output import json_option, server_options, show_json, show_table
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Measured(NamedTuple):
 
 
 @click.command(
-    epilog="Examples: headwater bench scratch --clients 8; headwater bench scratch --batch 1000 --seconds 10"
+    epilog=examples("headwater bench scratch --clients 8", "headwater bench scratch --batch 1000 --seconds 10")
 )
 @click.argument("log")
 @click.option("--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Of each measurement.")
@@ -46,10 +47,11 @@ class Measured(NamedTuple):
 @json_option
 @server_options
 def bench(server: Server, log: str, seconds: float, clients: int, batch: int, size: int, as_json: bool) -> None:
-    """Measure appends, decisions (a read and a conditional append) and reads of a tag in LOG.
+    """Put load on a log, and measure.
 
-    It leaves its events, of the type BenchEvent, in the log: use one that you can delete. The clients are threads of
-    one Python process, which becomes the limit before the server does.
+    Appends, then decisions (a read and a conditional append), then reads of a tag. It leaves its events, of the type
+    BenchEvent, in the log: use one that you can delete. The clients are threads of one Python process, which becomes
+    the limit before the server does.
     """
     its = server.log(log)
     its.head()

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from ..effective import render
+from .examples import examples
 from .options import config_option, load_config, setting_options
 
 
-@click.command(epilog="Example: HEADWATER_HTTP_PORT=9000 headwater config")
+@click.command(epilog=examples("HEADWATER_HTTP_PORT=9000 headwater config"))
 @config_option
 @click.option("--log", "logs", multiple=True, metavar="NAME[:PARTITIONS]", help="As in headwater serve.")
 @setting_options()

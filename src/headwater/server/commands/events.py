@@ -14,6 +14,7 @@ from ...core.event import Event, SequencedEvent
 from ...core.query import Query
 from ...formats.envelope import encode_event, ndjson_events
 from ...formats.querytext import parse_query
+from .examples import examples
 from .output import (
     json_option,
     pair,
@@ -33,9 +34,11 @@ STDIN = "-"
 
 
 @click.command(
-    epilog="Examples: headwater append orders --type OrderPlaced --tag order:17 --data '{\"total\":3}'; "
-    "headwater append orders --type OrderPaid --tag order:17 --fail-if-match 'type=OrderPaid tag=order:17'; "
-    "headwater append orders --events - < events.ndjson"
+    epilog=examples(
+        "headwater append orders --type OrderPlaced --tag order:17 --data '{\"total\":3}'",
+        "headwater append orders --type OrderPaid --tag order:17 --fail-if-match 'type=OrderPaid tag=order:17'",
+        "headwater append orders --events - < events.ndjson",
+    )
 )
 @click.argument("log")
 @click.option("--type", "type", metavar="TYPE", help="What happened.")
@@ -69,10 +72,11 @@ def append(
     partition: int | None,
     as_json: bool,
 ) -> None:
-    """Append an event, or all events of a file at once, to LOG.
+    """Append events to a log.
 
-    It says the numbers that the events got, as soon as they are durable. A line of a file is an event as `headwater
-    read --json` writes it, or the event alone: {"type": "OrderPlaced", "tags": ["order:17"], "data": "..."}.
+    One event, or all events of a file at once: all of them or none. It says the numbers that they got, as soon as they
+    are durable. A line of a file is an event as `headwater read --json` writes it, or the event alone:
+    {"type": "OrderPlaced", "tags": ["order:17"], "data": "..."}.
     """
     if (type is None) == (events is None):
         raise click.UsageError("give --type and the rest of one event, or --events FILE")
@@ -93,8 +97,11 @@ def append(
 
 
 @click.command(
-    epilog="Examples: headwater read orders --tag order:17; headwater read orders --backwards --limit 5; "
-    "headwater read orders --query 'type=OrderPlaced or tag=vip' --json > events.ndjson"
+    epilog=examples(
+        "headwater read orders --tag order:17",
+        "headwater read orders --backwards --limit 5",
+        "headwater read orders --query 'type=OrderPlaced or tag=vip' --json > events.ndjson",
+    )
 )
 @click.argument("log")
 @query_options
@@ -116,14 +123,17 @@ def read(
     partition: int | None,
     as_json: bool,
 ) -> None:
-    """Read the events of LOG that match, up to its present end."""
+    """Read the events of a log.
+
+    Those that match, up to the present end of the log, one on a line.
+    """
     events = server.log(log).read(
         query, from_=from_, after=after, backwards=backwards, limit=limit, partition=partition
     )
     _show_all(events, as_json)
 
 
-@click.command(epilog="Examples: headwater tail orders -f; headwater tail orders -n 3 --type OrderPlaced --json")
+@click.command(epilog=examples("headwater tail orders -f", "headwater tail orders -n 3 --type OrderPlaced --json"))
 @click.argument("log")
 @click.option(
     "-n", "--number", type=click.IntRange(min=0), default=10, show_default=True, help="So many newest events."
@@ -136,7 +146,10 @@ def read(
 def tail(
     server: Server, log: str, number: int, follow: bool, query: Query, partition: int | None, as_json: bool
 ) -> None:
-    """Show the newest events of LOG that match, in order; with -f, also those that come."""
+    """Show the newest events, and follow.
+
+    The newest that match, the oldest of them first; with -f, also those that come.
+    """
     its = server.log(log)
     reading = its.read(query, backwards=True, limit=number, partition=partition)
     _show_all(list(reading)[::-1], as_json)
@@ -146,7 +159,7 @@ def tail(
 
 
 @click.command(
-    epilog="Examples: headwater query orders all; headwater query orders 'type=OrderPlaced tag=order:17 or tag=vip'"
+    epilog=examples("headwater query orders all", "headwater query orders 'type=OrderPlaced tag=order:17 or tag=vip'")
 )
 @click.argument("log")
 @click.argument("text", metavar="QUERY")
@@ -154,7 +167,7 @@ def tail(
 @json_option
 @server_options
 def query(server: Server, log: str, text: str, partition: int | None, as_json: bool) -> None:
-    """Count the events of LOG that match QUERY: how many, of which types, the first and the last.
+    """Count what matches: how many, of which types, since when.
 
     \b
     A query is "all", or alternatives joined by "or". In an alternative:

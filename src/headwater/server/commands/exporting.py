@@ -21,6 +21,7 @@ from ...core.event import SequencedEvent
 from ...core.query import Query
 from ...formats import cloudevents
 from ...formats.envelope import encode_event
+from .examples import examples
 from .output import console, json_option, partition_option, query_options, server_options, show_json
 
 if TYPE_CHECKING:
@@ -37,8 +38,11 @@ Write = Callable[[list[SequencedEvent]], object]
 
 
 @click.command(
-    epilog="Examples: headwater export orders orders.ndjson.gz; headwater export orders orders.parquet --tag vip; "
-    "headwater export orders - --format csv | head"
+    epilog=examples(
+        "headwater export orders orders.ndjson.gz",
+        "headwater export orders orders.parquet --tag vip",
+        "headwater export orders - --format csv | head",
+    )
 )
 @click.argument("log")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
@@ -63,9 +67,10 @@ def export(
     partition: int | None,
     as_json: bool,
 ) -> None:
-    """Write the events of LOG that match into FILE (- is standard output), up to the log's present end.
+    """Write the events of a log into a file.
 
-    FILE appears when it is complete. If its name ends in .gz, it is packed.
+    Those that match, up to the log's present end; a FILE named - is standard output. FILE appears when it is complete.
+    If its name ends in .gz, it is packed.
     """
     format = format or _format_of(file)
     started = time.perf_counter()

@@ -24,6 +24,7 @@ from ...formats.detection import BEGINNING_BYTES, FORMATS, guess_format
 from ...formats.envelope import ndjson_events
 from ...formats.ocel import ocel_events
 from ...formats.tabular import TableMapping, table_events
+from .examples import examples
 from .output import console, json_option, pair, server_options, show_json
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
 
 @click.command(
     "import",
-    epilog="Examples: headwater import events.ndjson orders; "
-    "headwater import receipt.csv.gz permits --type-column concept:name --tag case:concept:name=case --tag org:group; "
-    "headwater import recruiting.jsonocel hiring",
+    epilog=examples(
+        "headwater import events.ndjson orders",
+        "headwater import receipt.csv.gz permits --type-column concept:name --tag case:concept:name=case",
+        "headwater import recruiting.jsonocel hiring",
+    ),
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("log")
@@ -66,9 +69,10 @@ def import_(
     as_json: bool,
     **columns: str | None,
 ) -> None:
-    """Load the events of FILE into LOG, in batches, with a progress bar. Files that end in .gz are unpacked.
+    """Load a file of events into a log.
 
-    If it is interrupted, run it again: it goes on where it was, and adds no event twice.
+    In batches, with a progress bar. Files that end in .gz are unpacked. If it is interrupted, run it again: it goes on
+    where it was, and adds no event twice.
     """
     from ...client import append_all
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ...core.settings import LogSettings
+from .examples import examples
 from .output import json_option, server_options, show_json, show_table, show_time
 
 if TYPE_CHECKING:
@@ -39,17 +40,20 @@ def _changeable(function: F) -> F:
 
 @click.group(
     invoke_without_command=True,
-    epilog="Examples: headwater logs list; headwater logs create orders --partitions 4; headwater logs show orders",
+    epilog=examples("headwater logs list", "headwater logs create orders --partitions 4", "headwater logs show orders"),
 )
 @click.pass_context
 def logs(ctx: click.Context) -> None:
-    """List, create, change, trim and delete logs. Without a command: list them."""
+    """List, create, change, trim and delete logs.
+
+    Without a command: list them.
+    """
     if ctx.invoked_subcommand is None:
         with list_logs.make_context("list", [], parent=ctx) as inner:
             list_logs.invoke(inner)
 
 
-@logs.command("list", epilog="Example: headwater logs list --json")
+@logs.command("list", epilog=examples("headwater logs list --json"))
 @json_option
 @server_options
 def list_logs(server: Server, as_json: bool) -> None:
@@ -62,7 +66,7 @@ def list_logs(server: Server, as_json: bool) -> None:
     show_table(["log", "events", "first", "head", "partitions", "bytes"], rows)
 
 
-@logs.command(epilog="Example: headwater logs show orders")
+@logs.command(epilog=examples("headwater logs show orders"))
 @click.argument("log")
 @json_option
 @server_options
@@ -71,7 +75,7 @@ def show(server: Server, log: str, as_json: bool) -> None:
     _show(server.log(log).info(), as_json)
 
 
-@logs.command(epilog="Example: headwater logs create orders --partitions 4 --partition-by tag:customer")
+@logs.command(epilog=examples("headwater logs create orders --partitions 4 --partition-by tag:customer"))
 @click.argument("log")
 @click.option("--partitions", type=click.IntRange(1, 1024), help="How many; fixed at creation.  [default: 1]")
 @click.option("--partition-by", help="source, subject or tag:KEY; fixed at creation.")
@@ -83,7 +87,7 @@ def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
     _show(server.create(log, LogSettings(**_given(settings))).info(), as_json)
 
 
-@logs.command("set", epilog="Example: headwater logs set orders --retention-ms 604800000")
+@logs.command("set", epilog=examples("headwater logs set orders --retention-ms 604800000"))
 @click.argument("log")
 @_changeable
 @json_option
@@ -94,7 +98,7 @@ def set_(server: Server, log: str, as_json: bool, **settings: Any) -> None:
     _show(server.change(log, replace(present, **_given(settings))), as_json)
 
 
-@logs.command(epilog="Example: headwater logs trim orders --below 100000")
+@logs.command(epilog=examples("headwater logs trim orders --below 100000"))
 @click.argument("log")
 @click.option("--below", type=click.IntRange(min=0), required=True, help="The events numbered below that are dropped.")
 @json_option
@@ -108,7 +112,7 @@ def trim(server: Server, log: str, below: int, as_json: bool) -> None:
         click.echo(f"{log} begins at {first:,} now")
 
 
-@logs.command(epilog="Example: headwater logs delete orders --yes")
+@logs.command(epilog=examples("headwater logs delete orders --yes"))
 @click.argument("log")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @server_options
@@ -122,13 +126,16 @@ def delete(server: Server, log: str, yes: bool) -> None:
 
 
 @click.group(
-    epilog="Examples: headwater consumers list orders; headwater consumers reset orders spark archiver --after 0"
+    epilog=examples("headwater consumers list orders", "headwater consumers reset orders spark archiver --after 0")
 )
 def consumers() -> None:
-    """List and move the registered consumers of a log. They hold trimming back."""
+    """List and move the registered consumers of a log.
+
+    They hold trimming back: what one of them has not acknowledged is kept.
+    """
 
 
-@consumers.command("list", epilog="Example: headwater consumers list orders")
+@consumers.command("list", epilog=examples("headwater consumers list orders"))
 @click.argument("log")
 @json_option
 @server_options
@@ -143,7 +150,7 @@ def list_consumers(server: Server, log: str, as_json: bool) -> None:
         show_table(["owner", "component", "acknowledged", "behind", "epoch", "last heard of"], rows)
 
 
-@consumers.command(epilog="Example: headwater consumers reset orders spark archiver --after 0")
+@consumers.command(epilog=examples("headwater consumers reset orders spark archiver --after 0"))
 @click.argument("log")
 @click.argument("owner")
 @click.argument("component")
@@ -155,7 +162,7 @@ def reset(server: Server, log: str, owner: str, component: str, after: int) -> N
     click.echo(f"{owner} {component} goes on after {after:,}")
 
 
-@consumers.command(epilog="Example: headwater consumers unregister orders spark archiver")
+@consumers.command(epilog=examples("headwater consumers unregister orders spark archiver"))
 @click.argument("log")
 @click.argument("owner")
 @click.argument("component")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..values import BYTE_UNITS
+from .examples import examples
 from .options import config_option, load_config, setting_options
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 directory = click.Path(path_type=Path)
 
 
-@click.command(epilog="Example: headwater check --data /var/lib/headwater --json")
+@click.command(epilog=examples("headwater check --data /var/lib/headwater --json"))
 @click.option(
     "--accept-loss", "lost", metavar="LOG", help="Give up the damaged events of LOG, for ever, so that it opens again."
 )
@@ -61,7 +62,7 @@ def check(lost: str | None, as_json: bool, file: Path | None, **flags: object) -
         click.get_current_context().exit(DAMAGED)
 
 
-@click.command(epilog="Example: headwater backup /mnt/backup/2026-01-31 --data /var/lib/headwater")
+@click.command(epilog=examples("headwater backup /mnt/backup/2026-01-31 --data /var/lib/headwater"))
 @click.argument("target", type=directory)
 @json_option
 @config_option
@@ -79,7 +80,7 @@ def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> N
     _tell(as_json, f"{config.data} is backed up in {target}", report)
 
 
-@click.command(epilog="Example: headwater restore /mnt/backup/2026-01-31 /var/lib/headwater")
+@click.command(epilog=examples("headwater restore /mnt/backup/2026-01-31 /var/lib/headwater"))
 @click.argument("source", metavar="BACKUP", type=directory)
 @click.argument("target", metavar="DIR", type=directory)
 @json_option

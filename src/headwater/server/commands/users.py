@@ -28,6 +28,7 @@ from ..accounts import (
 )
 from ..config import Config
 from ..values import toml
+from .examples import examples
 from .options import config_option, load_config, setting_options
 
 if TYPE_CHECKING:
@@ -60,8 +61,10 @@ def user() -> None:
 
 
 @user.command(
-    epilog="Examples: headwater user add alice --grant read,append:orders-* --grant manage:orders-eu; "
-    "headwater user add robot --token --grant all:*"
+    epilog=examples(
+        "headwater user add alice --grant 'read,append:orders-*' --grant manage:orders-eu",
+        "headwater user add robot --token --grant 'all:*'",
+    )
 )
 @click.argument("name")
 @click.option(
@@ -125,7 +128,7 @@ def add(
         click.echo(f"key: {base64.b64encode(account.key).decode()}")
 
 
-@user.command("list", epilog="Example: headwater user list --json")
+@user.command("list", epilog=examples("headwater user list --json"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 @config_option
 @setting_options("data")
@@ -146,7 +149,7 @@ def list_(as_json: bool, file: Path | None, **flags: object) -> None:
             click.echo(f"{row.name:20}  {' '.join(row.grants)}  ({', '.join(row.secrets)}; {row.origin})")
 
 
-@user.command(epilog="Example: headwater user remove alice")
+@user.command(epilog=examples("headwater user remove alice"))
 @click.argument("name")
 @config_option
 @setting_options("data")
