@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from headwater.core import Encoding, errors
+from headwater.core import Encoding, Event, errors
+from headwater.formats import packed
 
 
 def test_append_answers_first_and_last_sequence_number(client, event):
@@ -33,6 +34,24 @@ def test_all_fields_are_kept(client, store):
     assert stored.data == "grüße".encode()
     assert (stored.attributes, stored.envelope, stored.encoding) == ({"subject": "x"}, b"\0\1", Encoding.AMQP)
     assert client.read()[0]["event"] == given | {"tags": ["a:1", "b", "c:2"]}
+
+
+def test_events_may_come_as_messagepack(client, store):
+    def append(**body):
+        headers = {"content-type": packed.MEDIA_TYPE}
+        return client.post("/logs/courses/append", packed.encode(body), headers=headers)
+
+    answer = append(events=[("T", b"\xff", ("b", "a:1"), "1"), ("T",)], condition={"failIfEventsMatch": "all"})
+    assert answer.json == {"sequence_number": 2, "first_sequence_number": 1, "was_stored": False}
+    first, second = store.open("courses").read()
+    assert first.event == Event("T", b"\xff", ("a:1", "b"), "1")
+    assert second.id[14] == "7"
+    assert append(events=[("T",)], condition={"failIfEventsMatch": "all"}).code == "append_condition_failed"
+    assert append(events=[("T",), ("T", "text")]).json["path"] == "$.events[1][1]"
+    assert append(events=[("T",), ("T", b"", ("no key!",))]).json["path"] == "$.events[1].tags[0]"
+    assert append(events=[("T",)], conditon=None).code == "invalid_request"
+    malformed = client.post("/logs/courses/append", b"{}", headers={"content-type": packed.MEDIA_TYPE})
+    assert (malformed.status, malformed.code) == (400, "invalid_request")
 
 
 def test_data_that_is_not_utf8_travels_as_base64(client, store):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pyarrow as pa
 import pytest
+from tests.builders import numbers as numbers_of
 
 from headwater.core import Event, Page
 from headwater.dcb.reading import accepted_form
+from headwater.formats import arrow, packed
 
 
 @pytest.fixture
@@ -86,6 +89,20 @@ def test_preferred_form_is_taken(accept, form):
     assert accepted_form(accept) == form
 
 
+def test_programs_read_messagepack_or_arrow(five, store):
+    def read(accept, **body):
+        answer = five.post("/logs/courses/read", {"query": "all", **body}, headers={"accept": accept})
+        assert answer.headers["content-type"] == accept
+        return answer.body
+
+    stored = list(store.open("courses").read())
+    assert packed.PageParser().receive_data(read(packed.MEDIA_TYPE)) == stored
+    assert read(packed.MEDIA_TYPE, limit=0) == b""
+    assert [arrow.events_of(batch) for batch in pa.ipc.open_stream(read(arrow.STREAM))] == [stored]
+    with pa.ipc.open_stream(read(arrow.STREAM, limit=0)) as nothing:
+        assert nothing.schema.equals(arrow.SCHEMA) and list(nothing) == []
+
+
 @pytest.mark.parametrize("accept", ["application/x-ndjson", "application/json"])
 def test_long_read_streams_page_by_page(client, store, accept):
     store.open("courses").append([Event("T", b"{}", ("n:1",)) for _ in range(2500)])
@@ -95,6 +112,16 @@ def test_long_read_streams_page_by_page(client, store, accept):
     assert numbers(found) == list(range(1, 2501))
     answer = client.post("/logs/courses/read", {"query": "all", "limit": 1200, "backwards": True})
     assert numbers(answer.lines) == list(range(2500, 1300, -1))
+
+
+def test_long_reads_of_programs_stream_page_by_page(client, store):
+    store.open("courses").append([Event("T", b"{}", ("n:1",)) for _ in range(2500)])
+    answer = client.post("/logs/courses/read", {"query": "all"}, headers={"accept": packed.MEDIA_TYPE})
+    assert numbers_of(packed.PageParser().receive_data(answer.body)) == list(range(1, 2501))
+    answer = client.post("/logs/courses/read", {"query": "all"}, headers={"accept": arrow.STREAM})
+    batches = list(pa.ipc.open_stream(answer.body))
+    assert len(batches) > 1
+    assert [number for batch in batches for number in numbers_of(arrow.events_of(batch))] == list(range(1, 2501))
 
 
 def test_pages_without_match_do_not_break_the_array(client, store):

@@ -14,7 +14,8 @@ import httptools
 
 from .address import Address
 
-RECEIVE_BYTES = 256 * 1024
+RECEIVE_BYTES = 64 * 1024
+"""More would be mapped from the system anew each time it is asked for, which costs more than the answer in it."""
 
 
 class ConnectionLost(OSError):

@@ -13,10 +13,11 @@ from ..core.limits import APPEND_BYTES_MAX, check_append
 from ..core.log import AppendResult, LogInfo
 from ..core.query import ALL, Query
 from ..core.settings import LogSettings, check_log_name
+from ..formats import packed
 from . import wire
 from .reading import RemoteReading
 from .subscription import RemoteSubscription
-from .transport import Transport
+from .transport import JSON, Transport
 
 _WIDEST = LogSettings(event_bytes_max=APPEND_BYTES_MAX)
 """The log's own limit for an event is checked by the server, which knows it."""
@@ -51,7 +52,7 @@ class RemoteLog:
         if condition is not None:
             check_condition(condition)
         body = wire.append_body(check_append(events, _WIDEST), condition, partition)
-        return wire.append_result(self._call("POST", "/append", body))
+        return wire.append_result(self._call("POST", "/append", body, packed.MEDIA_TYPE))
 
     def read(
         self,
@@ -105,8 +106,8 @@ class RemoteLog:
         path = _consumer_path(owner, component) + verb
         return wire.decode_consumer(self._call(method, path, wire.encode(asked)))
 
-    def _call(self, method: str, path: str, body: bytes = b"") -> bytes:
-        return self._transport.call(method, self._path + path, body, log=self.name)
+    def _call(self, method: str, path: str, body: bytes = b"", content_type: str = JSON) -> bytes:
+        return self._transport.call(method, self._path + path, body, log=self.name, content_type=content_type)
 
 
 def _consumer_path(owner: str, component: str) -> str:

@@ -1,14 +1,16 @@
-"""A read over HTTP: NDJSON, decoded piece by piece, so that a read of any length takes constant memory."""
+"""A read over HTTP: pages of MessagePack, decoded as they come, so that a read of any length takes constant memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..core.errors import InvalidInput
 from ..core.event import SequencedEvent
 from ..core.query import Query
-from ..formats import envelope
+from ..formats.packed import MEDIA_TYPE, PageParser
 from . import wire
 from .connection import ConnectionLost
+from .problems import UnexpectedAnswer
 from .transport import PASSING, Attempts, Stream, Transport
 
 
@@ -33,11 +35,15 @@ class RemoteReading:
         self._stream = self._opened()
         self.head = self._stream.number(b"headwater-head")
         """The number of the last durable event when the read began."""
+        self._parser = PageParser()
         self._page: Iterator[SequencedEvent] = iter(())
-        self._cut_line = b""
 
     def __iter__(self) -> Iterator[SequencedEvent]:
-        return self
+        while True:
+            yield from self._page
+            if not (events := self.next_page()):
+                return
+            self._page = iter(events)
 
     def __next__(self) -> SequencedEvent:
         event = next(self._page, None)
@@ -50,17 +56,17 @@ class RemoteReading:
         """The events that came next, as many as came at once; empty at the end."""
         while True:
             try:
-                lines = self._next_lines()
+                events = self._received()
             except OSError as error:
                 self._stream.close()
                 self._attempts.failed(error)
-                self._cut_line = b""
+                self._parser = PageParser()
                 self._stream = self._opened()
                 continue
-            if not lines:
+            if not events:
                 return ()
             self._attempts.succeeded()
-            if events := self._taken(envelope.decode_events(lines)):
+            if events := self._taken(events):
                 return events
 
     def close(self) -> None:
@@ -72,21 +78,23 @@ class RemoteReading:
         while True:
             try:
                 path = f"/logs/{self._log}/read"
-                return self._transport.open("POST", path, body, log=self._log, accept="application/x-ndjson")
+                return self._transport.open("POST", path, body, log=self._log, accept=MEDIA_TYPE)
             except PASSING as error:
                 self._attempts.failed(error)
 
-    def _next_lines(self) -> bytes:
-        """Whole lines; empty at the end."""
+    def _received(self) -> list[SequencedEvent]:
+        """The events of whole pages; none at the end."""
         while piece := self._stream.read():
-            text = self._cut_line + piece
-            end = text.rfind(b"\n") + 1
-            self._cut_line = text[end:]
-            if end:
-                return text[:end]
-        if self._cut_line:
-            raise ConnectionLost("the answer ends in the middle of an event")
-        return b""
+            try:
+                events = self._parser.receive_data(piece)
+            except InvalidInput as error:
+                self._stream.close()
+                raise UnexpectedAnswer(self._stream.status, error.problem) from None
+            if events:
+                return events
+        if not self._parser.is_between_pages:
+            raise ConnectionLost("the answer ends in the middle of a page")
+        return []
 
     def _taken(self, events: list[SequencedEvent]) -> list[SequencedEvent]:
         """Note where to go on; leave out what was appended since the read began (seen only after a reconnection)."""

@@ -15,6 +15,7 @@ from .address import Address
 from .connection import Connection
 from .problems import ServerUnreachable, UnexpectedAnswer, error_of
 
+JSON = "application/json"
 IDLE_CONNECTIONS_MAX = 32
 PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
 PASSING = (OSError, Overloaded, Closed, StorageUnavailable)
@@ -34,18 +35,25 @@ class Transport:
             f"authorization: {address.authorization}\r\n" if address.authorization else ""
         )
 
-    def call(self, method: str, path: str, body: bytes = b"", *, log: str = "") -> bytes:
+    def call(self, method: str, path: str, body: bytes = b"", *, log: str = "", content_type: str = JSON) -> bytes:
         """A whole answer. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says."""
         attempts = Attempts(self)
         while True:
             try:
-                with self.open(method, path, body, log=log) as answer:
+                with self.open(method, path, body, log=log, content_type=content_type) as answer:
                     return answer.rest()
             except PASSING as error:
                 attempts.failed(error)
 
     def open(
-        self, method: str, path: str, body: bytes = b"", *, log: str = "", accept: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        log: str = "",
+        accept: str = JSON,
+        content_type: str = JSON,
     ) -> Stream:
         """An answer whose head has come, for its caller to read and close; one attempt.
 
@@ -55,7 +63,7 @@ class Transport:
             raise ServerUnreachable(self.address.url, "this client was closed")
         connection = self._connection()
         try:
-            stream = Stream(self, connection, self._head(method, path, body, accept), body)
+            stream = Stream(self, connection, self._head(method, path, body, accept, content_type), body)
             if stream.status >= 400:
                 raise error_of(stream.status, stream.rest(), stream.retry_after_s, log)
         except BaseException:
@@ -86,10 +94,10 @@ class Transport:
                 return connection
             connection.close()
 
-    def _head(self, method: str, path: str, body: bytes, accept: str) -> bytes:
+    def _head(self, method: str, path: str, body: bytes, accept: str, content_type: str) -> bytes:
         head = f"{method} {self.address.path}{path}{self._fixed_head}accept: {accept}\r\n"
         if body:
-            head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            head += f"content-type: {content_type}\r\ncontent-length: {len(body)}\r\n"
         elif method != "GET":
             head += "content-length: 0\r\n"
         return f"{head}\r\n".encode("latin-1")
@@ -109,6 +117,11 @@ class Stream:
         """What `Retry-After` asks for, in seconds."""
         value = self._answer.headers.get(b"retry-after", b"")
         return float(value) if value.isdigit() else None
+
+    @property
+    def media_type(self) -> str:
+        """What the body is said to be, without parameters."""
+        return self._answer.headers.get(b"content-type", b"").partition(b";")[0].decode("latin-1")
 
     def number(self, name: bytes) -> int:
         """A header field (its name in lower case) that is a number. Raises UnexpectedAnswer if it is missing."""

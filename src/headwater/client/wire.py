@@ -1,4 +1,7 @@
-"""The JSON that the server's `/logs` speaks, and the core's values, both ways (shapes: `/openapi.yaml`)."""
+"""What the server's `/logs` speaks, and the core's values, both ways (shapes: `/openapi.yaml`).
+
+Events travel as MessagePack, all else is JSON.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from ..core.consumer import Consumer
 from ..core.limits import EventColumns
 from ..core.log import AppendResult, LogInfo
 from ..core.query import Query
-from ..formats.envelope import EventJson, event_json
+from ..formats import packed
 
 
 class _Appended(Struct, gc=False):
@@ -38,7 +41,7 @@ class _Consumers(Struct):
 
 
 class _AppendBody(Struct, omit_defaults=True):
-    events: list[EventJson]
+    events: list[tuple[object, ...]]
     condition: dict[str, Any] | None = None
     partition: int | None = None
     strict: bool | None = None
@@ -64,23 +67,10 @@ decode_consumers = msgspec.json.Decoder(_Consumers).decode
 
 
 def append_body(columns: EventColumns, condition: AppendCondition | None, partition: int | None) -> bytes:
-    """The body of an append."""
-    events = list(
-        map(
-            event_json,
-            columns.types,
-            columns.data,
-            columns.tags,
-            columns.ids,
-            columns.sources,
-            columns.attributes,
-            columns.group_keys,
-            columns.envelopes,
-            columns.encodings,
-        )
-    )
+    """The body of an append, as MessagePack."""
+    events = packed.event_rows(columns)
     strict = None if condition is None or not condition.requires_match else False
-    return encode(_AppendBody(events, _condition_json(condition) if condition else None, partition, strict))
+    return packed.encode(_AppendBody(events, _condition_json(condition) if condition else None, partition, strict))
 
 
 def append_result(body: bytes) -> AppendResult:

@@ -53,7 +53,7 @@ class Query:
             raise InvalidQuery(f"{len(items)} items given, at most {QUERY_ITEMS_MAX} are allowed", "items")
         for number, item in enumerate(items):
             _check_item(item, f"items[{number}]")
-        return Query(tuple(QueryItem(_distinct(item.types), _distinct(item.tags)) for item in items))
+        return Query(tuple([_tidy(item) for item in items]))
 
     @staticmethod
     def where(*, types: Sequence[str] = (), tags: Sequence[str] = ()) -> Query:
@@ -93,6 +93,14 @@ def _check_item(item: QueryItem, where: str) -> None:
 def _terms(given: Sequence[str]) -> tuple[str, ...]:
     """As a tuple; but one string is not the sequence of its characters: it is left for the check to refuse."""
     return given if isinstance(given, str) else tuple(given)  # type: ignore[return-value]
+
+
+def _tidy(item: QueryItem) -> QueryItem:
+    """The item with sorted, distinct terms; most items have one term, and are so already."""
+    types, tags = item.types, item.tags
+    if len(types) < 2 and len(tags) < 2 and types.__class__ is tags.__class__ is tuple:
+        return item
+    return QueryItem(_distinct(types), _distinct(tags))
 
 
 def _distinct(terms: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Appends: the log's own JSON, and CloudEvents in structured, batch and binary mode."""
+"""Appends: the log's own JSON, the same as MessagePack, and CloudEvents in structured, batch and binary mode."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from ..core.errors import InvalidInput, TooLarge
 from ..core.event import Event
 from ..core.limits import show
 from ..core.log import AppendResult
-from ..formats import cloudevents, jsontext
+from ..formats import cloudevents, jsontext, packed
 from . import errors, seed
 from .events import events_of
 from .exchange import Exchange
 from .host import Host, HostedLog
 from .queries import condition_is_in_seed_form, condition_of
-from .wire import AppendIn, AppendOut
+from .wire import AppendIn, AppendOut, PackedAppendIn
 
 _append_decoder = msgspec.json.Decoder(AppendIn)
+_packed_decoder = msgspec.msgpack.Decoder(PackedAppendIn)
+_PACKED = packed.MEDIA_TYPE.encode()
 _encoder = msgspec.json.Encoder()
 _BOOLEANS = {"true": True, "false": False}
 
@@ -29,10 +31,15 @@ _BOOLEANS = {"true": True, "false": False}
 async def append(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/append"""
     hosted = await host.log(exchange, Right.APPEND)
-    given = jsontext.decode(_append_decoder, await exchange.json_body())
+    given: AppendIn | PackedAppendIn
+    if exchange.header(b"content-type") == _PACKED:
+        given = packed.decode(_packed_decoder, await exchange.body())
+        events = given.events
+    else:
+        given = jsontext.decode(_append_decoder, await exchange.json_body("application/json", packed.MEDIA_TYPE))
+        events = events_of(given.events)
     is_strict = _is_strict(exchange, given)
     condition = condition_of(given.condition, is_strict=is_strict)
-    events = events_of(given.events)
     if is_strict:
         seed.check_events(events)
     await _answer(exchange, hosted, events, condition, given.partition)
@@ -82,7 +89,7 @@ async def _answer(
     await exchange.answer(200, _encoder.encode(AppendOut(result.last, result.first, result.was_stored)))
 
 
-def _is_strict(exchange: Exchange, given: AppendIn) -> bool:
+def _is_strict(exchange: Exchange, given: AppendIn | PackedAppendIn) -> bool:
     """The parameter, or else the field, or else whether the request is in the seed's form."""
     parameter = exchange.parameters("strict").get("strict")
     if parameter is not None:

@@ -70,13 +70,16 @@ class Exchange:
             raise errors.body_too_large(limit)
         return b"".join(chunks)
 
-    async def json_body(self) -> bytes:
-        """The body, said to be JSON (or nothing said). Raises RequestRefused (413, 415), Disconnected."""
+    async def json_body(self, *allowed: str) -> bytes:
+        """The body, said to be JSON (or nothing said). Raises RequestRefused (413, 415), Disconnected.
+
+        `allowed` is what to name where it is something else; by default JSON alone.
+        """
         given = self.header(b"content-type")
         if given is not None and given != JSON:
             media_type = self.media_type()
             if media_type != "application/json" and not media_type.endswith("+json"):
-                raise errors.unsupported_media_type(media_type, ["application/json"])
+                raise errors.unsupported_media_type(media_type, allowed or ["application/json"])
         return await self.body()
 
     def parameters(self, *allowed: str) -> dict[str, str]:

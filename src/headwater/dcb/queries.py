@@ -142,7 +142,10 @@ def _item_of(given: ItemIn, where: str) -> _Item:
             raise InvalidQuery("give types and tags inside `properties` or beside it, not both", where)
         terms, inside = given.properties, f"{where}.properties"
     types_name, types = _types_of(terms, inside)
-    tags = [tag_text(tag, f"{inside}.tags[{index}]") for index, tag in enumerate(terms.tags or ())]
+    tags = [
+        tag if isinstance(tag, str) else tag_text(tag, f"{inside}.tags[{index}]")
+        for index, tag in enumerate(terms.tags or ())
+    ]
     if given.type is not None:
         _check_criterion(given.type, bool(types), bool(tags), where)
     return _Item(QueryItem(tuple(types), tuple(tags)), where, f"{inside}.{types_name}", f"{inside}.tags")

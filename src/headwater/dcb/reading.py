@@ -12,8 +12,8 @@ from ..core.errors import InvalidInput
 from ..core.local import read_pages
 from ..core.log import Selection
 from ..core.query import Query
-from ..formats import cloudevents, jsontext
-from .events import Rendering, cloudevents_batch, json_array, ndjson
+from ..formats import cloudevents, jsontext, packed
+from .events import Rendering, arrow_stream, cloudevents_batch, json_array, ndjson, packed_pages
 from .exchange import Exchange
 from .host import Host, HostedLog
 from .queries import is_in_seed_form, query_of
@@ -22,11 +22,14 @@ from .wire import HeadOut, ReadIn
 _read_decoder = msgspec.json.Decoder(ReadIn)
 _encoder = msgspec.json.Encoder()
 
+_ARROW = "application/vnd.apache.arrow.stream"
 _NDJSON, _JSON, _CLOUDEVENTS = "application/x-ndjson", "application/json", cloudevents.BATCH
 _OFFERED = {
     "application/x-ndjson": _NDJSON,
     "application/ndjson": _NDJSON,
     "application/json": _JSON,
+    packed.MEDIA_TYPE: packed.MEDIA_TYPE,
+    _ARROW: _ARROW,
     cloudevents.BATCH: _CLOUDEVENTS,
     cloudevents.STRUCTURED: _CLOUDEVENTS,
 }
@@ -103,6 +106,10 @@ def _quality(text: str) -> float:
 def _rendering(form: str, log: str, hosted: HostedLog, in_seed_form: bool) -> Rendering:
     if form == _CLOUDEVENTS:
         return cloudevents_batch(default_source(log))
+    if form == packed.MEDIA_TYPE:
+        return packed_pages()
+    if form == _ARROW:
+        return arrow_stream()
     make = json_array if form == _JSON else ndjson
     return make(has_partitions=hosted.has_partitions, in_seed_form=in_seed_form)
 

@@ -19,7 +19,7 @@ from ..core.log import Page, Selection
 from ..core.query import Query
 from ..formats import jsontext
 from . import errors
-from .events import envelope_json
+from .events import envelope_texts
 from .exchange import Exchange, whole_number
 from .host import Host, HostedLog
 from .queries import is_in_seed_form, query_of
@@ -113,10 +113,11 @@ async def _stream(
 
 
 def _blocks(page: Page, has_partitions: bool, in_seed_form: bool, is_idle: bool) -> bytes:
-    blocks = [
-        b"id: %d\ndata: %b\n\n" % (event.sequence_number, envelope_json(event, has_partitions, in_seed_form))
-        for event in page.events
-    ]
+    blocks = []
+    if page.events:
+        texts = envelope_texts(page.events, has_partitions, in_seed_form)
+        numbers = [event.sequence_number for event in page.events]
+        blocks = [b"id: %d\ndata: %b\n\n" % block for block in zip(numbers, texts, strict=True)]
     if is_idle:
         blocks.append(b": heartbeat\n")
     if not page.events or page.events[-1].sequence_number < page.cursor:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from ..core.event import Event
+
 
 class TagPair(Struct, forbid_unknown_fields=True, gc=False):
     """A tag as an object, as the first PHP implementation of the seed writes it."""
@@ -75,6 +77,15 @@ class AppendIn(Struct, forbid_unknown_fields=True):
     """The body of an append."""
 
     events: list[EventIn]
+    condition: ConditionIn | None = None
+    partition: int | None = None
+    strict: bool | None = None
+
+
+class PackedAppendIn(Struct, forbid_unknown_fields=True):
+    """The same as MessagePack, with events as arrays (`formats.packed`)."""
+
+    events: list[Event]
     condition: ConditionIn | None = None
     partition: int | None = None
     strict: bool | None = None

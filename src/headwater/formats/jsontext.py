@@ -33,7 +33,7 @@ def decode(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
     try:
         return decoder.decode(text)
     except msgspec.ValidationError as error:
-        raise _misfit(str(error)) from None
+        raise misfit(error) from None
     except msgspec.DecodeError as error:
         raise _malformed(str(error), text) from None
     except UnicodeDecodeError:
@@ -51,7 +51,9 @@ def check_utf8(text: bytes) -> None:
             raise _not_utf8(text) from None
 
 
-def _misfit(message: str) -> InvalidInput:
+def misfit(error: msgspec.ValidationError) -> InvalidInput:
+    """What does not fit its type, with its path."""
+    message = str(error)
     if found := _PATH.match(message):
         return InvalidInput(_lowered(found["problem"]), found["path"].removeprefix("."))
     return InvalidInput(_lowered(message))

@@ -12,6 +12,7 @@ import uvicorn
 
 from .config import Http
 from .gate import Application
+from .joined_writes import JoiningHttpProtocol
 
 KEEP_ALIVE_S = 75
 """Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
@@ -29,7 +30,7 @@ class HttpServer:
         self._server = _Server(
             uvicorn.Config(
                 application,
-                http="httptools",
+                http=JoiningHttpProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -1,0 +1,102 @@
+"""Events as MessagePack, the form in which programs that are in a hurry append and read over HTTP.
+
+An event is an array of its fields in the order of `core.Event` (what a log added comes first, as in
+`core.SequencedEvent`); fields at the end that say nothing may be left out. Payloads are bytes as they are, and no
+field is spelt out, so that a thousand events take a quarter of the time that their JSON takes. A page is an array of
+events, wrapped into a `bin 32`: whoever reads a stream of pages sees from five bytes how long the next one is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from ..core.errors import InvalidInput
+from ..core.event import SequencedEvent
+from ..core.limits import EventColumns
+from . import jsontext
+
+T = TypeVar("T")
+
+MEDIA_TYPE = "application/vnd.msgpack"
+
+_LEAD = struct.Struct(">BI")
+_BIN_32 = 0xC6
+_encoder = msgspec.msgpack.Encoder(enc_hook=dict)  # the one thing in an event that is no plain value: its attributes
+_decoder = msgspec.msgpack.Decoder(list[SequencedEvent])
+
+
+def encode_page(events: Sequence[SequencedEvent]) -> bytes:
+    """A page of stored events."""
+    page = _encoder.encode(events)
+    return _LEAD.pack(_BIN_32, len(page)) + page
+
+
+class PageParser:
+    """Bytes in, pages of stored events out."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._needed = _LEAD.size
+        """How many bytes it takes until there is more to know."""
+
+    @property
+    def is_between_pages(self) -> bool:
+        """Whether the last page was whole."""
+        return not self._size
+
+    def receive_data(self, data: bytes) -> list[SequencedEvent]:
+        """The events of the pages that are whole now. Raises InvalidInput for what is no page."""
+        self._pieces.append(data)
+        self._size += len(data)
+        events: list[SequencedEvent] = []
+        if self._size < self._needed:
+            return events
+        content = memoryview(data if len(self._pieces) == 1 else b"".join(self._pieces))
+        while len(content) >= (needed := _page_bytes(content)):
+            page = decode(_decoder, content[_LEAD.size : needed])
+            events = events + page if events else page
+            content = content[needed:]
+        self._pieces = [bytes(content)] if content else []
+        self._size, self._needed = len(content), needed
+        return events
+
+
+def _page_bytes(content: memoryview) -> int:
+    """How long the page is that begins there, or at least is."""
+    if len(content) < _LEAD.size:
+        return _LEAD.size
+    kind, length = _LEAD.unpack_from(content)
+    if kind != _BIN_32:
+        raise InvalidInput(f"a page begins with the byte {_BIN_32:#x}, {kind:#x} found")
+    return _LEAD.size + int(length)
+
+
+def decode(decoder: msgspec.msgpack.Decoder[T], content: bytes | memoryview) -> T:
+    """What the MessagePack says, as the decoder's type. Raises InvalidInput, with the path of what does not fit it."""
+    try:
+        return decoder.decode(content)
+    except msgspec.ValidationError as error:
+        raise jsontext.misfit(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"malformed MessagePack: {error}") from None
+    except RecursionError:
+        raise InvalidInput("the MessagePack is nested too deeply") from None
+
+
+def event_rows(columns: EventColumns) -> list[tuple[object, ...]]:
+    """Checked events as arrays for an append, without the fields at the end where no event has anything in them."""
+    plain = (columns.types, columns.data, columns.tags, columns.ids)
+    rest = (columns.sources, columns.attributes, columns.group_keys, columns.envelopes, columns.encodings)
+    if not any(map(any, rest)):
+        return list(zip(*plain, strict=True))
+    return list(zip(*plain, *rest, strict=True))
+
+
+def encode(value: object) -> bytes:
+    """Anything that holds such events, or arrays of them."""
+    return _encoder.encode(value)

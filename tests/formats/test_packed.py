@@ -1,0 +1,68 @@
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.strategies import stored_events
+
+from headwater.core import Encoding, Event, SequencedEvent
+from headwater.core.errors import InvalidInput
+from headwater.core.limits import check_append
+from headwater.core.settings import LogSettings
+from headwater.formats import packed
+
+_appended = msgspec.msgpack.Decoder(list[Event])
+
+
+@given(st.lists(st.lists(stored_events, max_size=3), max_size=3), st.integers(1, 40))
+def test_pages_survive_however_they_are_cut(pages: list[list[SequencedEvent]], piece_bytes: int) -> None:
+    stream = b"".join(map(packed.encode_page, pages))
+    parser = packed.PageParser()
+    found = []
+    for at in range(0, len(stream), piece_bytes):
+        found += parser.receive_data(stream[at : at + piece_bytes])
+    assert found == [event for page in pages for event in page]
+    assert parser.is_between_pages
+
+
+def test_a_page_that_is_cut_is_not_whole() -> None:
+    parser = packed.PageParser()
+    page = packed.encode_page([SequencedEvent(1, 2, 0, *Event("A"))])
+    assert parser.receive_data(page + page[:-1]) == [SequencedEvent(1, 2, 0, *Event("A"))]
+    assert not parser.is_between_pages
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"<html>", "a page begins with the byte 0xc6, 0x3c found"),
+        (b"\xc6\0\0\0\1\xc1", "malformed MessagePack"),
+        (b"\xc6\0\0\0\2\x91\xa0", "expected `array`, got `str`"),
+    ],
+)
+def test_what_is_no_page_is_refused(content: bytes, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        packed.PageParser().receive_data(content)
+
+
+@given(st.lists(stored_events, min_size=1, max_size=3, unique_by=lambda event: event.id))
+def test_events_to_append_survive(stored: list[SequencedEvent]) -> None:
+    events = [event.event for event in stored]
+    rows = packed.event_rows(check_append(events, LogSettings()))
+    assert packed.decode(_appended, packed.encode(rows)) == events
+
+
+def test_fields_without_content_are_left_out_of_an_append() -> None:
+    events = [Event("A", b"x", ("a:1",), "1"), Event("B", id="2")]
+    assert packed.event_rows(check_append(events, LogSettings())) == [("A", b"x", ("a:1",), "1"), ("B", b"", (), "2")]
+    with_key = [events[0], events[1]._replace(group_key="k", encoding=Encoding.AMQP)]
+    assert [len(row) for row in packed.event_rows(check_append(with_key, LogSettings()))] == [9, 9]
+
+
+@pytest.mark.parametrize(
+    ("events", "where"),
+    [([["A", "text"]], "[0][1]"), ([["A"], [1]], "[1][0]"), ([["A", b"", [], "", "", {}, "", b"", 7]], "[0][8]")],
+)
+def test_an_event_that_does_not_fit_is_named(events: list, where: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        packed.decode(_appended, msgspec.msgpack.encode(events))
+    assert caught.value.where == where
