@@ -12,7 +12,6 @@ import mmap
 import os
 import struct
 import threading
-import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -32,8 +31,6 @@ SEGMENT_BYTES_MAX = 256 * 1024 * 1024
 SEGMENT_EVENTS_MAX = 262_144
 """Bounds the index in memory, and so the time to rebuild it after a crash."""
 FRAMES_KEPT = 512
-FREE_CHECK_S = 0.1
-"""How long the free space is taken for enough; the reserve outlasts that."""
 SEGMENT_MAGIC = b"HWSEGMNT"
 SEGMENT_VERSION = 1
 _HEADER = struct.Struct("<8sII16sQI16s")
@@ -196,7 +193,6 @@ class SegmentLog:
         self.floor = floor
         """Numbers up to this one are not given again."""
         self._preparing: threading.Thread | None = None
-        self._check_free_at = 0.0
         (directory / PREPARED).unlink(missing_ok=True)
 
     @property
@@ -231,9 +227,7 @@ class SegmentLog:
         """See FrameLog."""
         if expected_head != self.head:
             raise HeadMoved(self.head)
-        if time.monotonic() >= self._check_free_at:
-            self._check_free(0)
-            self._check_free_at = time.monotonic() + FREE_CHECK_S
+        self._check_free(0)
         for run in self._split(frames):
             segment = self._segments[-1]
             buffers = [buffer for frame in run for buffer in frame.buffers]
