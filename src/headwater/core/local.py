@@ -140,8 +140,8 @@ class LocalLog(ABC):
     ) -> AppendRequest:
         """A checked request to `submit`.
 
-        Raises what the caller did wrong: InvalidEvent, TooLarge, InvalidPosition, PositionOfOtherIncarnation (a decision
-        taken on what a log of this name had before must not pass on this one).
+        Raises what the caller did wrong: InvalidEvent, TooLarge, InvalidPosition, PositionOfOtherIncarnation (a
+        decision taken on what a log of this name had before must not pass on this one).
         """
         if condition is not None:
             check_condition(condition)
