@@ -88,7 +88,7 @@ def _look_back(stage: Stage, log: EventLog) -> None:
         f"[bold]{twice}[/] departures of aircraft that had not arrived"
     )
     stage.say("(diverted flights without arrival, and slips of the pen): nobody checked. From here on it is checked.")
-    stage.note("movements read over HTTP and folded", f"{count:,} in {seconds:.1f} s ({count / seconds:,.0f}/s)")
+    stage.note("events read over HTTP, and folded", f"{count:,} in {seconds:.1f} s ({count / seconds:,.0f}/s)")
 
 
 def _depart_twice(stage: Stage, log: EventLog) -> None:
@@ -110,7 +110,7 @@ def _depart_twice(stage: Stage, log: EventLog) -> None:
         stage.say(f"  the second, looking again: [red]refused[/] by its own rule: {refused}")
     log.append([Event(ARRIVED, b"{}", (f"tail:{TAIL}", "dest:BOS", "origin:JFK"))])
     stage.say(f"  after the arrival: [green]departed[/], event {depart(log, TAIL):,}")
-    stage.note("an aircraft that cannot depart twice", "held, by one condition on two types and one tag")
+    stage.note("second departures of one aircraft", "refused by a condition")
 
 
 def _race_for_the_gate(stage: Stage) -> None:
@@ -127,7 +127,7 @@ def _race_for_the_gate(stage: Stage) -> None:
         f"two airlines race for one gate, {ROUNDS} times: red won {won['red']}, blue won {won['blue']}, "
         f"[bold]never both, never none[/] ({seconds:.1f} s)"
     )
-    stage.note(f"races of two clients for one gate: {ROUNDS}", f"{ROUNDS} winners")
+    stage.note("races of two clients for one gate", f"{ROUNDS}, each with one winner")
 
 
 def _race(log: EventLog, name: str, barrier: threading.Barrier) -> int:

@@ -44,6 +44,6 @@ def _show_kept(stage: Stage) -> None:
         f".venv/bin/headwater tail {LOG}",
         f"curl -s -H content-type:application/json {url}/logs/{LOG}/read -d '{read}'",
         f"curl -s {url}/metrics",
-        f"kill {stage.server.pid} && rm -r {stage.server.directory}",
+        f"kill {stage.server.pid} && sleep 2 && rm -r {stage.server.directory}",
     ):
         stage.console.print(f"    {command}", markup=False, soft_wrap=True)

@@ -29,7 +29,7 @@ def test_a_name_cannot_forge_a_field_or_a_line(name: str) -> None:
 
 
 def test_libraries_tell_only_warnings_and_uvicorn_only_errors() -> None:
-    loggers = root, ours, http = [logging.getLogger(name) for name in ("", "headwater", "uvicorn.error")]
+    loggers = root, _, http = [logging.getLogger(name) for name in ("", "headwater", "uvicorn.error")]
     handlers, levels = root.handlers[:], [its.level for its in loggers]
     try:
         configure_logging("debug")

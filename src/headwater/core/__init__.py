@@ -8,21 +8,21 @@ from .asynchronous import AsyncLog
 from .condition import AppendCondition, ConditionFailure
 from .consumer import Consumer
 from .event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent, tag_key
+from .local import LocalLog, read_pages
 from .log import (
     AppendRequest,
     AppendResult,
     EventLog,
-    LocalLog,
     LogInfo,
     LogStatistics,
     Page,
     Reading,
     Selection,
-    read_pages,
 )
 from .query import ALL, Query, QueryItem
 from .settings import LogSettings, check_log_name
-from .store import LogStore, StateEntry, StateStore
+from .state import StateEntry, StateStore
+from .store import LogStore
 from .subscription import Subscription
 
 __all__ = [

@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator, Sequence
 
 from .condition import AppendCondition
 from .event import Event
-from .log import AppendRequest, AppendResult, LocalLog, Page, Selection, read_pages
+from .local import LocalLog, read_pages
+from .log import AppendRequest, AppendResult, Page, Selection
 from .query import ALL, Query
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 
-from .errors import InvalidInput
+from .errors import ConsumerFenced, ConsumerNotFound, InvalidInput, InvalidPosition
 from .limits import _UNFIT, show
+from .state import StateStore
 
 CONSUMER_CHARS_MAX = 256
 
@@ -34,3 +38,87 @@ def check_consumer_key(owner: str, component: str) -> None:
     for name, value in (("owner", owner), ("component", component)):
         if not isinstance(value, str) or not 1 <= len(value) <= CONSUMER_CHARS_MAX or _UNFIT.search(value):
             raise InvalidInput(f"1 to {CONSUMER_CHARS_MAX} characters expected, {show(value)} given", name)
+
+
+class ConsumerRegistry:
+    """Consumers of one incarnation of a log. Safe to call from any thread."""
+
+    def __init__(self, state: StateStore, incarnation: str, head: Callable[[], int], clock: Callable[[], int]) -> None:
+        self._state, self._head, self._clock = state, head, clock
+        self._kind = f"consumer/{incarnation}"
+        self._lock = threading.Lock()
+        stored = stored_consumers(state, incarnation)
+        self._consumers = {(consumer.owner, consumer.component): consumer for consumer in stored}
+
+    def register(self, owner: str, component: str, after: int | None) -> Consumer:
+        """See EventLog.register_consumer."""
+        check_consumer_key(owner, component)
+        with self._lock:
+            now = self._clock()
+            known = self._consumers.get((owner, component))
+            if known is not None:
+                return self._store(replace(known, epoch=known.epoch + 1, seen_at=now))
+            head = self._head()
+            start = head if after is None else self._checked(after, head, "after")
+            return self._store(Consumer(owner, component, start, 1, now, now))
+
+    def acknowledge(self, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
+        """See EventLog.acknowledge."""
+        with self._lock:
+            known = self._known(owner, component)
+            if epoch is not None and epoch != known.epoch:
+                raise ConsumerFenced(owner, component, epoch, known.epoch)
+            moved = max(known.acknowledged, self._checked(sequence_number, self._head(), "sequence_number"))
+            return self._store(replace(known, acknowledged=moved, seen_at=self._clock()), is_durable=False)
+
+    def reset(self, owner: str, component: str, after: int) -> Consumer:
+        """See EventLog.reset_consumer."""
+        with self._lock:
+            known = self._known(owner, component)
+            position = self._checked(after, self._head(), "after")
+            return self._store(replace(known, acknowledged=position, seen_at=self._clock()))
+
+    def unregister(self, owner: str, component: str) -> None:
+        """See EventLog.unregister_consumer."""
+        with self._lock:
+            self._known(owner, component)
+            self._state.delete(self._kind, _key(owner, component))
+            del self._consumers[owner, component]
+
+    def all(self) -> list[Consumer]:
+        """By owner and component."""
+        with self._lock:
+            return [self._consumers[key] for key in sorted(self._consumers)]
+
+    def lowest_acknowledged(self) -> int | None:
+        """The lowest position of all consumers; None if there is none."""
+        with self._lock:
+            return min((consumer.acknowledged for consumer in self._consumers.values()), default=None)
+
+    def _known(self, owner: str, component: str) -> Consumer:
+        try:
+            return self._consumers[owner, component]
+        except (KeyError, TypeError):
+            raise ConsumerNotFound(owner, component) from None
+
+    def _store(self, consumer: Consumer, *, is_durable: bool = True) -> Consumer:
+        """An acknowledgement need not wait for the disk: the log makes it durable before it forgets an event."""
+        key = _key(consumer.owner, consumer.component)
+        self._state.put(self._kind, key, json.dumps(asdict(consumer)).encode(), is_durable=is_durable)
+        self._consumers[consumer.owner, consumer.component] = consumer
+        return consumer
+
+    @staticmethod
+    def _checked(position: int, head: int, name: str) -> int:
+        if not isinstance(position, int) or isinstance(position, bool) or not 0 <= position <= head:
+            raise InvalidPosition(f"{position!r} given, 0 to the head {head} is allowed", name)
+        return position
+
+
+def stored_consumers(state: StateStore, incarnation: str) -> list[Consumer]:
+    """The consumers of one incarnation of a log, as the state has them."""
+    return [Consumer(**json.loads(entry.value)) for _, entry in state.items(f"consumer/{incarnation}")]
+
+
+def _key(owner: str, component: str) -> str:
+    return f"{owner}\n{component}"

@@ -1,12 +1,13 @@
-"""Many logs by name (`LogStore`), and the small versioned state beside them (`StateStore`)."""
+"""Many logs by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-from .log import LocalLog
+from .local import LocalLog
 from .settings import LogSettings
+from .state import StateStore
 
 
 class LogStore(Protocol):
@@ -42,36 +43,3 @@ class LogStore(Protocol):
 
     def close(self) -> None:
         """Close every log in order: what was acknowledged is on disk, what was not is refused with Closed."""
-
-
-class StateEntry(NamedTuple):
-    """A value and its version, which counts from 1; 0 stands for an entry that is not there."""
-
-    value: bytes
-    version: int
-
-
-class StateStore(Protocol):
-    """A small durable map (kind, key) -> value with versioned compare-and-set."""
-
-    def get(self, kind: str, key: str) -> StateEntry | None:
-        """The entry, or None."""
-
-    def put(
-        self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
-    ) -> int:
-        """Set the entry and answer its new version. `expected_version` 0 = it must be new; None = whatever it is.
-
-        An entry that is not put durably may be the older one after a loss of power (not after a crash), until `flush`.
-
-        Raises StateConflict.
-        """
-
-    def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
-        """Remove the entry; whether it was there. Raises StateConflict."""
-
-    def flush(self) -> None:
-        """Everything put before this is durable when it returns."""
-
-    def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
-        """All entries of a kind whose key starts so, in order of key."""

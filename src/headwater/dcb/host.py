@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ..core.access import ANYBODY, Credentials, Guard, Right, Unauthenticated, User
 from ..core.asynchronous import AsyncLog
-from ..core.log import LocalLog
+from ..core.local import LocalLog
 from ..core.store import LogStore
 from .errors import Header
 from .exchange import Exchange

@@ -9,7 +9,8 @@ import msgspec
 
 from ..core.access import Right
 from ..core.errors import InvalidInput
-from ..core.log import Selection, read_pages
+from ..core.local import read_pages
+from ..core.log import Selection
 from ..core.query import Query
 from ..formats import cloudevents, jsontext
 from .events import Rendering, cloudevents_batch, json_array, ndjson

@@ -27,7 +27,7 @@ import msgspec
 from ..core.access import Grant, Right, User
 from ..core.errors import InvalidInput
 from ..core.limits import show
-from ..core.store import StateEntry, StateStore
+from ..core.state import StateEntry, StateStore
 
 KIND = "user"
 """Users are entries of that kind in the StateStore, keyed by name."""

@@ -18,7 +18,8 @@ from prometheus_client.registry import Collector
 from .. import __version__
 from ..core.consumer import Consumer
 from ..core.errors import Closed, LogNotFound
-from ..core.log import LocalLog, LogInfo, LogStatistics
+from ..core.local import LocalLog
+from ..core.log import LogInfo, LogStatistics
 from ..core.query import ALL
 from ..core.store import LogStore
 from .gate import Gate, State

@@ -11,12 +11,11 @@ import msgspec
 import numpy as np
 
 from ..core.errors import EventLogError, LogNotFound, StorageUnavailable
-from .consumers import known_durable
 from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
 from .meta import Meta, read_meta
 from .places import Places, hash_ids, places_name
 from .postings import ActivePostings, FilePostings
-from .recovery import Scan, highest_kept
+from .recovery import Scan, highest_kept, known_durable
 from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
 from .segments import Segment, segment_paths
 from .state import SqliteState

@@ -126,16 +126,7 @@ class Engine:
                 raise Closed(name)
             if name not in self._logs:
                 entry = self._entry(name)
-                self._logs[name] = StoredLog(
-                    self.directory / LOGS / entry.directory,
-                    entry.settings,
-                    self.state,
-                    disk=self._disk,
-                    clock=self._clock,
-                    reserve_bytes=self._reserve_bytes,
-                    waiting_bytes_max=self._waiting_bytes_max,
-                    fatal=self._fatal,
-                )
+                self._logs[name] = self._opened(entry)
             return self._logs[name]
 
     def names(self) -> list[str]:
@@ -213,6 +204,22 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _opened(self, entry: LogEntry) -> StoredLog:
+        directory = self.directory / LOGS / entry.directory
+        try:
+            return StoredLog(
+                directory,
+                entry.settings,
+                self.state,
+                disk=self._disk,
+                clock=self._clock,
+                reserve_bytes=self._reserve_bytes,
+                waiting_bytes_max=self._waiting_bytes_max,
+                fatal=self._fatal,
+            )
+        except OSError as error:
+            raise StorageUnavailable(f"{directory}: cannot be opened: {error}") from error
 
     def _floor(self, name: str) -> int:
         entry = self.state.get(FLOOR_KIND, name)

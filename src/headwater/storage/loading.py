@@ -64,7 +64,7 @@ def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[i
             if path.parent.name == INDEX:
                 path.unlink()
     newest_first = frames.segments[-1].first if frames.segments else 0
-    edge = _skip_voids(meta, meta.known_from) - 1
+    edge = _begin_of_frame(frames, _skip_voids(meta, meta.known_from)) - 1
     used: list[FilePostings] = []
     for postings in sorted(found.values(), key=lambda each: (each.first, -each.last)):
         if postings.first <= edge + 1 and edge < postings.last <= frames.last:
@@ -81,6 +81,12 @@ def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[i
         seal(directory, segment.path.name, segment.last)
         return _usable_postings(directory, frames, meta)
     return min(edge, frames.last), used
+
+
+def _begin_of_frame(frames: SegmentLog, number: int) -> int:
+    """The first number of the frame with that one: frames are replayed whole, whatever of them is trimmed."""
+    located = frames.locate(number)
+    return number if located is None else min(located[0].firsts[located[1]], number)
 
 
 def _skip_voids(meta: Meta, number: int) -> int:

@@ -7,21 +7,21 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from ..core.consumer import Consumer
+from ..core.consumer import ConsumerRegistry
 from ..core.errors import InvalidPosition, PositionOfOtherIncarnation, PositionTrimmed
-from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, LocalLog, LogInfo, LogStatistics, Page
+from ..core.local import LocalLog
+from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, LogInfo, LogStatistics, Page
 from ..core.query import Query
 from ..core.settings import LogSettings
-from ..core.store import StateStore
+from ..core.state import StateStore
 from . import ids
-from .consumers import ConsumerRegistry, known_durable
 from .disk import Disk
 from .judge import Extent, LogJudge
 from .loading import load_index
 from .meta import CleanStop, Meta, read_meta
 from .postings import PARTITION, write_postings
 from .reader import Bounds, Reader
-from .recovery import open_segments
+from .recovery import known_durable, open_segments
 from .sealing import FRAMES, INDEX
 from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
@@ -211,26 +211,6 @@ class StoredLog(LocalLog):
     def is_closed(self) -> bool:
         """See LocalLog."""
         return self._is_closed
-
-    def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
-        """See EventLog."""
-        return self.registry.register(owner, component, after)
-
-    def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
-        """See EventLog."""
-        return self.registry.acknowledge(owner, component, sequence_number, epoch)
-
-    def reset_consumer(self, owner: str, component: str, after: int) -> Consumer:
-        """See EventLog."""
-        return self.registry.reset(owner, component, after)
-
-    def unregister_consumer(self, owner: str, component: str) -> None:
-        """See EventLog."""
-        self.registry.unregister(owner, component)
-
-    def consumers(self) -> list[Consumer]:
-        """See EventLog."""
-        return self.registry.all()
 
     def trim(self, below: int) -> int:
         """See EventLog. Logical and exact at once; `maintenance.reclaim` unlinks whole segments later."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import MappingProxyType
 
 from ..core.condition import AppendCondition, ConditionFailure
-from ..core.consumer import Consumer
+from ..core.consumer import ConsumerRegistry
 from ..core.errors import (
     AppendConditionFailed,
     Closed,
@@ -29,11 +29,11 @@ from ..core.errors import (
 )
 from ..core.event import SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
-from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, LocalLog, LogInfo, LogStatistics, Page
+from ..core.local import LocalLog
+from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, LogInfo, LogStatistics, Page
 from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name
-from ..core.store import StateEntry, StateStore
-from .consumers import ConsumerRegistry
+from ..core.state import StateEntry, StateStore
 from .partitioner import Partitioner
 
 
@@ -73,7 +73,7 @@ class MemoryLog(LocalLog):
         self._lock = threading.RLock()
         self._closed = False
         self._statistics = LogStatistics()
-        self._registry = ConsumerRegistry(state or MemoryState(), self._incarnation, self.head, clock)
+        self.registry = ConsumerRegistry(state or MemoryState(), self._incarnation, self.head, clock)
 
     def submit(self, request: AppendRequest) -> None:
         """See LocalLog."""
@@ -260,32 +260,12 @@ class MemoryLog(LocalLog):
         """See LocalLog."""
         return self._closed
 
-    def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
-        """See EventLog."""
-        return self._registry.register(owner, component, after)
-
-    def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
-        """See EventLog."""
-        return self._registry.acknowledge(owner, component, sequence_number, epoch)
-
-    def reset_consumer(self, owner: str, component: str, after: int) -> Consumer:
-        """See EventLog."""
-        return self._registry.reset(owner, component, after)
-
-    def unregister_consumer(self, owner: str, component: str) -> None:
-        """See EventLog."""
-        self._registry.unregister(owner, component)
-
-    def consumers(self) -> list[Consumer]:
-        """See EventLog."""
-        return self._registry.all()
-
     def trim(self, below: int) -> int:
         """See EventLog."""
         with self._lock:
             if not isinstance(below, int) or isinstance(below, bool) or not 0 <= below <= self._head + 1:
                 raise InvalidPosition(f"{below!r} given, 0 to {self._head + 1} (the head + 1) is allowed", "below")
-            lowest = self._registry.lowest_acknowledged()
+            lowest = self.registry.lowest_acknowledged()
             bound = below if lowest is None else min(below, lowest + 1)
             self._first_retained = max(self._first_retained, bound)
             self._forget()

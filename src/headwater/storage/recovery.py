@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from ..core.consumer import stored_consumers
 from ..core.errors import StorageCorrupted
+from ..core.state import StateStore
 from .disk import Disk
 from .frame import MAGIC, BadFrame, Frame
-from .meta import CleanStop
+from .meta import CleanStop, Meta
 from .places import Places, places_name
 from .segments import Segment, segment_paths
 
@@ -61,6 +63,12 @@ def open_segments(
             newest.open_to_write()
             disk.sync(newest.fd)  # a killed process had written, but perhaps not synced, what is served from now on
     return segments
+
+
+def known_durable(state: StateStore, meta: Meta) -> int:
+    """What was durable for certain, whatever the frames say: acknowledged by a consumer, or the end of a clean stop."""
+    acknowledged = (consumer.acknowledged for consumer in stored_consumers(state, meta.incarnation))
+    return max(meta.clean.head if meta.clean else 0, *acknowledged, 0)
 
 
 def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int) -> None:
@@ -234,7 +242,8 @@ class Scan:
 
     def _next_good(self, offset: int) -> Frame | None:
         """The first whole frame from that offset on."""
-        while 0 <= (offset := self.segment.map.find(MAGIC, offset)) < self.segment.size:
+        # The end: CPython before 3.11.5 reads a byte behind it (gh-105235), where nothing may be mapped.
+        while (offset := self.segment.map.find(MAGIC, offset, self.segment.size - 1)) >= 0:
             if offset % 8 == 0:  # as every frame is
                 with contextlib.suppress(BadFrame):
                     return self._good_frame(offset)

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from ..core.errors import StateConflict, StorageCorrupted, StorageUnavailable
-from ..core.store import StateEntry
+from ..core.state import StateEntry
 
 SCHEMA_VERSION = 1
 _SCHEMA = """

@@ -1,0 +1,309 @@
+"""A log in this process: three primitives (`submit`, `read_page`, `watch`), from which the rest follows, here, once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import chain
+
+from .condition import AppendCondition, check_condition
+from .consumer import Consumer, ConsumerRegistry
+from .errors import InvalidPosition, Overloaded
+from .event import Event, SequencedEvent
+from .limits import SEQUENCE_NUMBER_MAX, check_append, show
+from .log import (
+    PAGE_BYTES,
+    PAGE_EVENTS,
+    AppendRequest,
+    AppendResult,
+    LogInfo,
+    LogStatistics,
+    Page,
+    Reading,
+    Selection,
+)
+from .query import ALL, Query
+from .settings import LogSettings
+from .subscription import Subscription
+
+
+class LocalLog(ABC):
+    """A log in this process: an `EventLog` whose subclasses keep three primitives and the consumers.
+
+    All methods may be called from any thread; `submit`, `read_page` and `watch` do not block, so that an event loop
+    may call them (see `core.asynchronous`).
+    """
+
+    name: str
+    settings: LogSettings
+    registry: ConsumerRegistry
+    _statistics: LogStatistics
+
+    @abstractmethod
+    def submit(self, request: AppendRequest) -> None:
+        """Take an append; it is answered through `request.deliver`, once it is durable or refused.
+
+        Raises Overloaded and Closed at once, and InvalidPosition for a partition that is not there.
+        """
+
+    @abstractmethod
+    def read_page(
+        self,
+        query: Query,
+        after: int,
+        *,
+        upto: int | None = None,
+        backwards: bool = False,
+        partition: int | None = None,
+        limit: int = PAGE_EVENTS,
+        bytes_max: int = PAGE_BYTES,
+    ) -> Page:
+        """At most `limit` matching events and about `bytes_max` payload bytes after `after`, up to `upto`.
+
+        `upto` (inclusive) defaults to the durable head. Backwards, events numbered below `after` come in descending
+        order, down to `upto` (default: the first retained). A position below the first retained event is moved up to
+        it silently: `check_position` is for a position that a caller gave. The query must be checked.
+        """
+
+    @abstractmethod
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` after each commit and at the close, from the log's thread; it must not block.
+
+        Answers a callable that stops it.
+        """
+
+    @abstractmethod
+    def head(self) -> int:
+        """The number of the last durable event; 0 in an empty log."""
+
+    @abstractmethod
+    def check_position(self, position: int) -> None:
+        """Raises PositionTrimmed or PositionOfOtherIncarnation if reading cannot begin at that number."""
+
+    @abstractmethod
+    def sequence_number_at(self, recorded_at: int) -> int:
+        """The number of the first retained event recorded at that time (ms) or later; head + 1 if there is none."""
+
+    @abstractmethod
+    def info(self) -> LogInfo:
+        """See EventLog."""
+
+    @property
+    def statistics(self) -> LogStatistics:
+        """The counters of this log; live, not to be changed by the caller."""
+        return self._statistics
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Whether the log takes and serves nothing any more."""
+
+    def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
+        """See EventLog."""
+        return self.registry.register(owner, component, after)
+
+    def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
+        """See EventLog."""
+        return self.registry.acknowledge(owner, component, sequence_number, epoch)
+
+    def reset_consumer(self, owner: str, component: str, after: int) -> Consumer:
+        """See EventLog."""
+        return self.registry.reset(owner, component, after)
+
+    def unregister_consumer(self, owner: str, component: str) -> None:
+        """See EventLog."""
+        self.registry.unregister(owner, component)
+
+    def consumers(self) -> list[Consumer]:
+        """See EventLog."""
+        return self.registry.all()
+
+    @abstractmethod
+    def trim(self, below: int) -> int:
+        """See EventLog."""
+
+    def request(
+        self,
+        events: Sequence[Event],
+        condition: AppendCondition | None,
+        partition: int | None,
+        deliver: Callable[[list[AppendRequest]], None],
+        context: object = None,
+    ) -> AppendRequest:
+        """A checked request to `submit`. Raises what the caller did wrong: InvalidEvent, TooLarge, InvalidPosition."""
+        if condition is not None:
+            check_condition(condition)
+        if partition is not None:
+            self._check_partition(partition)
+        return AppendRequest(check_append(events, self.settings), condition, partition, deliver, context)
+
+    def append(
+        self,
+        events: Sequence[Event],
+        condition: AppendCondition | None = None,
+        *,
+        partition: int | None = None,
+    ) -> AppendResult:
+        """See EventLog. Blocks until the events are durable; waits where `submit` would be overloaded."""
+        done = threading.Lock()
+        done.acquire()
+        request = self.request(events, condition, partition, _release_all, done)
+        while True:
+            try:
+                self.submit(request)
+                break
+            except Overloaded:
+                self._await_commit()
+        done.acquire()
+        if request.error is not None:
+            raise request.error
+        assert request.result is not None
+        return request.result
+
+    def read(
+        self,
+        query: Query = ALL,
+        *,
+        from_: int | None = None,
+        after: int | None = None,
+        backwards: bool = False,
+        limit: int | None = None,
+        partition: int | None = None,
+    ) -> Reading:
+        """See EventLog."""
+        return PagedReading(self, query, self.selection(from_, after, backwards, limit, partition))
+
+    def subscribe(self, query: Query = ALL, *, after: int | None = None, partition: int | None = None) -> Subscription:
+        """See EventLog."""
+        return LocalSubscription(self, query, self.selection(None, after, False, None, partition))
+
+    def selection(
+        self, from_: int | None, after: int | None, backwards: bool, limit: int | None, partition: int | None
+    ) -> Selection:
+        """The checked bounds of a read that begins now.
+
+        Raises InvalidPosition, PositionTrimmed, PositionOfOtherIncarnation.
+        """
+        if from_ is not None and after is not None:
+            raise InvalidPosition("give `from` (inclusive) or `after` (exclusive), not both", "from")
+        for name, value, low in (("from", from_, 1), ("after", after, 0), ("limit", limit, 0)):
+            if value is not None:
+                _check_number(name, value, low)
+        if partition is not None:
+            self._check_partition(partition)
+        head = self.head()
+        if backwards:
+            if (position := after if from_ is None else from_) is not None:
+                self.check_position(position)
+            start = from_ + 1 if from_ is not None else head + 1 if after is None else after
+            return Selection(min(start, head + 1), head, True, limit, partition)
+        position = from_ if from_ is not None else None if after is None else after + 1
+        if position is not None:
+            self.check_position(position)
+        return Selection((position or 1) - 1, head, False, limit, partition)
+
+    def _check_partition(self, partition: int) -> None:
+        count = self.settings.partitions
+        if not isinstance(partition, int) or isinstance(partition, bool) or not 0 <= partition < count:
+            raise InvalidPosition(f"{show(partition)} given, 0 to {count - 1} is allowed", "partition")
+
+    def _await_commit(self) -> None:
+        woken = threading.Event()
+        with self.waking(woken.set):
+            woken.wait(0.1)
+
+    def waking(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """`watch` for the length of a with-block."""
+        return _Watching(self, wake)
+
+
+class PagedReading:
+    """A read of a local log, page by page, so that a slow consumer holds one page at most."""
+
+    def __init__(self, log: LocalLog, query: Query, selection: Selection) -> None:
+        self.head = selection.head
+        self._events = chain.from_iterable(page.events for page in read_pages(log, query, selection))
+
+    def __iter__(self) -> Iterator[SequencedEvent]:
+        return self._events
+
+    def __next__(self) -> SequencedEvent:
+        return next(self._events)
+
+
+def read_pages(log: LocalLog, query: Query, selection: Selection) -> Iterator[Page]:
+    """The pages of a read, bounded by the head at its begin and by its limit."""
+    cursor, left = selection.after, selection.limit
+    upto = None if selection.backwards else selection.head
+    while left is None or left > 0:
+        page = log.read_page(
+            query,
+            cursor,
+            upto=upto,
+            backwards=selection.backwards,
+            partition=selection.partition,
+            limit=PAGE_EVENTS if left is None else min(left, PAGE_EVENTS),
+        )
+        cursor = page.cursor
+        left = None if left is None else left - len(page.events)
+        yield page
+        if page.is_last:
+            return
+
+
+class LocalSubscription(Subscription):
+    """One loop of bounded reads at a cursor, up to the durable head; between them it sleeps until a commit."""
+
+    def __init__(self, log: LocalLog, query: Query, selection: Selection) -> None:
+        super().__init__(selection.after)
+        self._log, self._query, self._partition = log, query, selection.partition
+        self._woken = threading.Event()
+        self._stop = log.watch(self._woken.set)
+
+    def _next_events(self, timeout_s: float | None) -> Sequence[SequencedEvent] | None:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.is_closed:
+            self._woken.clear()
+            page = self._log.read_page(self._query, self.cursor, partition=self._partition)
+            self.cursor = max(self.cursor, page.cursor)
+            if page.events:
+                return page.events
+            if not page.is_last:
+                continue
+            if self._log.is_closed:
+                return None
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return ()
+            self._woken.wait(left)
+        return None
+
+    def close(self) -> None:
+        """End it: a waiting iteration stops."""
+        super().close()
+        self._stop()
+        self._woken.set()
+
+
+class _Watching:
+    def __init__(self, log: LocalLog, wake: Callable[[], None]) -> None:
+        self._log, self._wake = log, wake
+
+    def __enter__(self) -> None:
+        self._stop = self._log.watch(self._wake)
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stop()
+
+
+def _release_all(requests: list[AppendRequest]) -> None:
+    for request in requests:
+        request.context.release()  # type: ignore[attr-defined]
+
+
+def _check_number(name: str, value: int, low: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= SEQUENCE_NUMBER_MAX:
+        raise InvalidPosition(f"{show(value)} given, {low} to {SEQUENCE_NUMBER_MAX} is allowed", name)
