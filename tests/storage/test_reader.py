@@ -1,0 +1,117 @@
+"""Pages: bounded, resumable in both directions, and the same for every reader at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.core import ALL, Event, LogSettings, Query
+from headwater.storage import StoredLog, reader
+
+from .builders import engine, event, numbers
+
+QUERIES = [
+    ALL,
+    Query.where(tags=["even"]),
+    Query.where(types=["A"]),
+    Query.where(tags=["n:17"]),
+    Query.where(tags=["no"]),
+]
+
+
+@pytest.fixture
+def log(data: Path, small_segments: None) -> Iterator[StoredLog]:
+    with engine(data) as one:
+        found = one.create("orders", LogSettings(partitions=2))
+        for first in range(1, 301, 3):
+            batch = range(first, first + 3)
+            found.append([
+                Event("A" if n % 3 else "B", bytes(n % 60), (f"n:{n}", "even" if n % 2 == 0 else "odd"), id=str(n))
+                for n in batch
+            ])  # fmt: skip
+        yield found
+
+
+def paged(
+    log: StoredLog, query: Query, *, backwards: bool, limit: int, bytes_max: int, partition: int | None
+) -> list[int]:
+    """All matching numbers, page by page."""
+    found: list[int] = []
+    cursor = log.head() + 1 if backwards else 0
+    for _ in range(2000):
+        page = log.read_page(query, cursor, backwards=backwards, limit=limit, bytes_max=bytes_max, partition=partition)
+        assert len(page.events) <= limit
+        found += numbers(page.events)
+        if page.is_last:
+            return found
+        assert page.events
+        assert page.cursor == page.events[-1].sequence_number
+        cursor = page.cursor
+    raise AssertionError("the pages never end")
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("partition", [None, 0, 1])
+def test_pages_of_any_size_make_the_same_read(log: StoredLog, query: Query, partition: int | None) -> None:
+    expected = [
+        each.sequence_number
+        for each in log.read()
+        if query.matches(each.type, each.tags) and partition in (None, each.partition)
+    ]
+    for backwards in (False, True):
+        for limit, bytes_max in ((1, 10_000), (7, 10_000), (1000, 1), (1000, 100), (1000, 10**6)):
+            found = paged(log, query, backwards=backwards, limit=limit, bytes_max=bytes_max, partition=partition)
+            assert found == (expected[::-1] if backwards else expected)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_page_of_nothing_has_nothing_and_does_not_fail(log: StoredLog, query: Query, backwards: bool) -> None:
+    page = log.read_page(query, 301 if backwards else 0, backwards=backwards, limit=0)
+    assert list(page.events) == []
+    above = log.read_page(query, 10**18 - 1)
+    assert (list(above.events), above.is_last) == ([], True)
+
+
+def test_every_bound_is_kept(log: StoredLog) -> None:
+    for low in range(0, 301, 37):
+        for high in range(0, 301, 41):
+            page = log.read_page(ALL, low, upto=high, limit=1000, bytes_max=10**9)
+            assert numbers(page.events) == list(range(low + 1, high + 1))
+            page = log.read_page(ALL, high, upto=low, backwards=True, limit=1000, bytes_max=10**9)
+            assert numbers(page.events) == list(range(high - 1, max(low, 1) - 1, -1))
+
+
+def test_one_partition_of_one_is_everything(data: Path) -> None:
+    with engine(data) as one:
+        log = one.create("single")
+        log.append([event("A", "x:1"), event("B")])
+        assert numbers(log.read(partition=0)) == [1, 2]
+        assert numbers(log.read(Query.where(tags=["x"]), partition=0)) == [1]
+        assert numbers(log.read(partition=0, backwards=True)) == [2, 1]
+
+
+def test_many_readers_share_the_cache_and_it_stays_bounded(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "RING_BYTES_MAX", 20_000)
+    problems: list[BaseException] = []
+    expected = numbers(log.read())
+
+    def read() -> None:
+        try:
+            for _ in range(15):
+                assert numbers(log.read()) == expected
+                assert numbers(log.read(backwards=True)) == expected[::-1]
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    ring = log._reader._ring
+    assert log._reader._ring_bytes == sum(length for length, _ in ring.values()) <= 20_000
