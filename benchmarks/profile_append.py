@@ -82,7 +82,7 @@ def _stage_table(workload: Workload) -> Table:
 
 def _stages(index: Index, workload: Workload, size: int) -> dict[str, float]:
     groups = [workload.fresh(size) for _ in range(max(EVENTS_PER_STAGE // size // (10 if size == 1 else 1), 1))]
-    settings, chain = LogSettings(), Chain(1, 0, 0, 0)
+    settings, chain = LogSettings(), Chain(0, 1, 0, 0, 0)
     costs, columns = {}, list[EventColumns]()
     costs["check (limits, into columns)"] = _cost(groups, size, lambda g: columns.append(check_append(g, settings)))
     hashes = [hash_ids(each.sources, each.ids, SEED) for each in columns]
@@ -118,7 +118,8 @@ def _check(index: Index, condition: AppendCondition, head: int) -> int | None:
 
 def _apply(index: Index, columns: EventColumns, first: int) -> None:
     hashes = hash_ids(columns.sources, columns.ids, SEED)
-    index.apply(first, columns.types, columns.tags, [0] * columns.count, hashes)
+    index.apply(first, columns.types, columns.tags, [0] * columns.count)
+    index.ids.insert(hashes, first)
 
 
 def _apply_postings(index: Index, columns: EventColumns, first: int) -> None:

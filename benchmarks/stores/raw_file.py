@@ -49,4 +49,4 @@ class RawFile:
 def frame_bytes(events: Sequence[Event]) -> bytes:
     """What Headwater writes for a group of events."""
     columns = check_append(events, LogSettings())
-    return b"".join(encode(columns, [0] * len(events), 1, 0, Chain(1, 0, 0, 0)).buffers)
+    return b"".join(encode(columns, [0] * len(events), 1, 0, Chain(0, 1, 0, 0, 0)).buffers)

@@ -1,0 +1,28 @@
+"""The benchmarks run: whatever they measure, they check their answers, and a change of the engine must not break them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["benchmarks", "append_batches", "append_conditional", "read_tag", "scan", "recovery", "trim"]
+        + ["--events", "10000", "--repeat", "1", "--quick"],
+        ["benchmarks.profile_append", "2000"],
+    ],
+    ids=["questions", "profile"],
+)
+def test_it_runs_and_its_answers_are_right(arguments: list[str], tmp_path: Path) -> None:
+    where = ["--directory", str(tmp_path)] if arguments[0] == "benchmarks" else []
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments, *where], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr or done.stdout
