@@ -507,3 +507,12 @@ def test_a_fatal_reason_names_the_log(data: Path, fatal: Fatal) -> None:
     with engine(data, fatal=fatal) as one:
         one.create("orders").append([event()])
     assert fatal.reasons == []
+
+
+def test_logs_without_their_state_are_not_taken_for_an_empty_directory(tmp_path: Path) -> None:
+    with Engine(tmp_path) as engine:
+        engine.create("orders").append([event()])
+    for path in tmp_path.glob("state.sqlite*"):
+        path.unlink()
+    with pytest.raises(StorageCorrupted, match="the file is missing, but there are logs"):
+        Engine(tmp_path)

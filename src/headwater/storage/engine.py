@@ -21,13 +21,13 @@ from typing import IO
 
 import msgspec
 
-from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageUnavailable
+from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.settings import LogSettings, check_log_name
 from . import maintenance
 from .disk import Disk, sync_directory
 from .log import StoredLog
 from .memory import wall_clock_ms
-from .meta import Meta
+from .meta import META_NAME, Meta
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
 from .state import SqliteState
@@ -80,12 +80,13 @@ class Engine:
         self._clock, self._disk, self._fatal = clock, disk or Disk(), fatal
         self._lock_file = lock_directory(self.directory)
         try:
-            self.state = SqliteState(self.directory / STATE_NAME)
+            self.state = _open_state(self.directory)
         except BaseException:
             self._lock_file.close()
             raise
         self._logs: dict[str, StoredLog] = {}
         self._opening = threading.RLock()
+        self._maintaining = threading.Lock()
         self._worker = Worker()
         self._stopping = threading.Event()
         self._is_closed = False
@@ -164,6 +165,10 @@ class Engine:
 
     def maintain(self, *, retention: bool = True) -> None:
         """One round of what is otherwise done in the background: sealing, merging, retention, reclaiming."""
+        with self._maintaining:
+            self._maintain(retention)
+
+    def _maintain(self, retention: bool) -> None:
         for log in self.opened():
             try:
                 maintenance.seal_segments(log, self._worker.run)
@@ -258,6 +263,16 @@ class Engine:
                     self.open(name)
             except EventLogError as error:
                 logger.error("log %s cannot be opened for its retention: %s", name, error)
+
+
+def _open_state(directory: Path) -> SqliteState:
+    """The state of a data directory. Raises StorageUnavailable, StorageCorrupted: it is gone, but its logs are not."""
+    path = directory / STATE_NAME
+    if not path.exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
+        raise StorageCorrupted(
+            str(path), "the file is missing, but there are logs", "put it back, or restore a backup (headwater restore)"
+        )
+    return SqliteState(path)
 
 
 def _new_meta(name: str, floor: int, partitions: int, now: int) -> Meta:

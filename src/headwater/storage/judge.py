@@ -125,7 +125,10 @@ class LogJudge:
             run.append(request)
             passed.append(request)
             number = last + 1
-        self._apply(run, run_first, partitions)
+        if len(run) == len(group):
+            self._index.apply(first, columns.types, columns.tags, partitions)
+        else:
+            self._apply(run, run_first, partitions)
         if len(passed) < len(group):
             if not passed:
                 return Verdict(None, [])

@@ -84,20 +84,21 @@ class Segment:
         self.last_crc = 0
         self.recorded_at = 0
         """Of the last frame."""
-        self._verified: set[int] = set()
+        self._verified = bytearray()
+        """Whether each frame was seen to be whole."""
         self._frames: dict[int, Frame] = {}
         """Some frames that were read lately, by offset: their headers need not be unpacked again."""
 
     def unverify(self) -> None:
         """Let each frame be verified when it is next read."""
-        self._verified.clear()
+        self._verified = bytearray(len(self.offsets))
 
     def add(self, frame: Frame | EncodedFrame, offset: int) -> None:
         """A frame is known to be at that place, whole."""
         assert isinstance(self.firsts, array) and isinstance(self.offsets, array), "a sealed segment does not grow"
+        self._verified.append(True)
         self.firsts.append(frame.first)
         self.offsets.append(offset)
-        self._verified.add(offset)
         self.last = frame.last
         self.events += frame.last - frame.first + 1
         self.end = offset + frame.length
@@ -109,7 +110,7 @@ class Segment:
         if not len(offsets):
             return
         last = Frame(self.buffer, offsets[-1], self.crc_seed)
-        self.firsts, self.offsets = firsts, offsets
+        self.firsts, self.offsets, self._verified = firsts, offsets, bytearray(len(offsets))
         self.last, self.end = last.last, last.offset + last.length
         self.last_crc, self.recorded_at = last.crc, last.recorded_at
         self.events = self.last - self.first + 1
@@ -127,9 +128,9 @@ class Segment:
             return frame
         try:
             frame = Frame(self.buffer, offset, self.crc_seed)
-            if offset not in self._verified:
+            if not self._verified[index]:
                 frame.verify()
-                self._verified.add(offset)
+                self._verified[index] = True
             if len(self._frames) >= FRAMES_KEPT:
                 self._frames.clear()
             self._frames[offset] = frame
