@@ -44,6 +44,7 @@ def test_credentials_become_a_header() -> None:
         ("example:8080", {}, r"http://HOST\[:PORT\]"),
         ("ftp://example", {}, r"http://HOST\[:PORT\]"),
         ("http://example:port", {}, "url: Port could not be cast"),
+        ("http://[::1", {}, "url: Invalid IPv6 URL"),
         ("http://ann:secret@example", {}, "apart from the URL"),
         ("http://example", {"user": "ann"}, "one of them is missing"),
         ("http://example", {"user": "ann", "token": "x"}, "not both"),

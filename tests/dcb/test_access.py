@@ -104,3 +104,9 @@ def test_credentials_are_basic_or_bearer():
     assert credentials_of(b"Digest x") is credentials_of(b"Basic %") is UNREADABLE
     assert credentials_of(b"Bearer abc") == Credentials("", "abc")
     assert credentials_of(b"basic " + base64.b64encode("jürgen:a:b".encode())) == Credentials("jürgen", "a:b")
+
+
+@pytest.mark.parametrize("secret", ["secret\0", "sec\nret", "\x7f", "\x85"])
+def test_a_password_with_control_characters_is_unreadable(secret):
+    """scrypt takes `secret` and `secret\\0` for the same."""
+    assert credentials_of(basic("ann", secret)["authorization"].encode()) is UNREADABLE

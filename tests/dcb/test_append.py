@@ -208,3 +208,13 @@ def test_client_that_leaves_before_the_body_ends_is_forgotten(client):
         return connection.messages
 
     assert client.run(leave()) == []
+
+
+def test_a_compressed_body_is_refused_and_never_stored_as_it_is(client, event):
+    binary = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "T", "content-encoding": "gzip"}
+    for path, headers in (("append", {"content-encoding": "gzip"}), ("events", binary)):
+        answer = client.post(f"/logs/courses/{path}", b"\x1f\x8b", headers=headers)
+        assert (answer.status, answer.code) == (415, "unsupported_media_type")
+        assert answer.headers["accept-encoding"] == "identity"
+    body = {"events": [event()]}
+    assert client.post("/logs/courses/append", body, headers={"content-encoding": "identity"}).status == 200

@@ -213,3 +213,19 @@ def test_read_of_a_deeply_nested_query_is_refused(client):
     body = b'{"query":' + b"[" * 100_000
     assert client.post("/logs/courses/read", body).status == 400
     assert json.loads(client.post("/logs/courses/read", body).body)["status"] == 400
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/logs"),
+        ("GET", "/logs/courses/head"),
+        ("POST", "/logs/courses/read"),
+        ("DELETE", "/logs/courses"),
+        ("POST", "/dcb/courses/append"),
+    ],
+)
+def test_a_query_parameter_that_the_route_does_not_have_is_refused(client, method, path):
+    answer = client.ask(method, path, {"query": "all"}, parameters={"limit": 1})
+    assert (answer.status, answer.code, answer.json["parameter"]) == (400, "invalid_request", "limit")
+    assert client.get("/logs").json == {"logs": ["courses"]}

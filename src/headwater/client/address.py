@@ -38,8 +38,8 @@ def address_of(
     is_verified: bool,
 ) -> Address:
     """The address that a URL and its options stand for. Raises InvalidInput with what is wrong about them."""
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
         raise InvalidInput(f"{error} in {show(url)}", "url") from None

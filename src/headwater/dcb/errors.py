@@ -67,6 +67,13 @@ def unsupported_media_type(given: str, allowed: Iterable[str]) -> RequestRefused
     return RequestRefused(Problem(415, "unsupported_media_type", "Unsupported media type", detail))
 
 
+def unsupported_content_coding(given: str) -> RequestRefused:
+    """415 for a compressed body (RFC 9110, 8.4); `Accept-Encoding` tells that it was not the media type (12.5.3)."""
+    detail = f"a body in the content coding {show(given)} given; send it as it is"
+    headers = ((b"accept-encoding", b"identity"),)
+    return RequestRefused(Problem(415, "unsupported_media_type", "Unsupported media type", detail, headers=headers))
+
+
 def body_too_large(bytes_max: int) -> RequestRefused:
     """413 for a body of which no more is read; the connection is closed after it."""
     detail = f"the body is over {bytes_max} bytes, which is the most that is read"

@@ -53,8 +53,11 @@ class Exchange:
         return "" if value is None else value.partition(b";")[0].strip().lower().decode("latin-1")
 
     async def body(self) -> bytes:
-        """The request's body, whole. Raises RequestRefused (413) without reading on, Disconnected."""
+        """The request's body, whole. Raises RequestRefused (413, 415) without reading on, Disconnected."""
         limit = self._body_bytes_max
+        coding = self.header(b"content-encoding")
+        if coding is not None and coding.lower() not in (b"", b"identity"):
+            raise errors.unsupported_content_coding(coding.decode("latin-1"))
         length = self.header(b"content-length")
         if length is not None and length.isdigit() and int(length) > limit:
             raise errors.body_too_large(limit)

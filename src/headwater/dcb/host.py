@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from .exchange import Exchange
 
 T = TypeVar("T")
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 UNREADABLE = Credentials("", "")
 """What nobody has."""
 
@@ -126,7 +128,8 @@ async def authenticate(guard: Guard, header: bytes | None, peer: str) -> User:
 def credentials_of(header: bytes | None) -> Credentials | None:
     """What an Authorization header shows: Basic (RFC 7617, UTF-8) or Bearer (RFC 6750).
 
-    UNREADABLE for a header that is neither, or is not well-formed.
+    UNREADABLE for a header that is neither, or is not well-formed. A password with control characters is not (RFC 7617,
+    2); scrypt, moreover, takes one with NULs at its end for the one without.
     """
     if header is None:
         return None
@@ -136,7 +139,7 @@ def credentials_of(header: bytes | None) -> Credentials | None:
             return Credentials("", value.strip().decode("ascii"))
         if scheme.lower() == b"basic":
             name, colon, secret = base64.b64decode(value.strip(), validate=True).decode().partition(":")
-            if colon:
+            if colon and not _CONTROL.search(secret):
                 return Credentials(name, secret)
     except (binascii.Error, UnicodeDecodeError):
         pass  # as every other header that cannot be used

@@ -58,6 +58,8 @@ class Application:
             handler, exchange.arguments = self.routes.find(scope)
             if self._host.stopping.is_set():
                 raise errors.stopping()
+            if handler not in _WITH_PARAMETERS:
+                exchange.parameters()  # allows none, so that `?limit=1` never passes in silence
             await handler(self._host, exchange)
         except errors.Disconnected:
             return
@@ -124,6 +126,9 @@ _TABLE: list[tuple[str, str, Handler]] = [
     ("GET", "/dcb/{log}/read", suite.read),
     ("POST", "/dcb/{log}/append", suite.append),
 ]
+
+_WITH_PARAMETERS = frozenset({appending.append, subscribing.subscribe, suite.read})
+"""The handlers that look at query parameters themselves."""
 
 
 def application(store: LogStore, guard: Guard, *, body_bytes_max: int = BODY_BYTES_MAX) -> Application:

@@ -116,11 +116,14 @@ def show_grant(grant: Grant) -> str:
 def hash_password(password: str) -> str:
     """The password, salted and hashed with scrypt, as a PHC string. Takes about 50 ms.
 
-    Raises InvalidInput if it is shorter than 8 or longer than 1024 characters.
+    Raises InvalidInput if it is shorter than 8 or longer than 1024 characters, or has a control character: HTTP Basic
+    cannot carry that (RFC 7617, 2).
     """
     if not PASSWORD_CHARS_MIN <= len(password) <= PASSWORD_CHARS_MAX:
         allowed = f"{PASSWORD_CHARS_MIN} to {PASSWORD_CHARS_MAX} characters are allowed"
         raise InvalidInput(f"{len(password)} characters given, {allowed}", "password")
+    if any(unicodedata.category(character) == "Cc" for character in password):
+        raise InvalidInput("a control character given, which a password cannot have", "password")
     salt = secrets.token_bytes(16)
     digest = _scrypt(password, salt, _COST_LOG2, _BLOCK, _LANES, 32)
     return f"$scrypt$ln={_COST_LOG2},r={_BLOCK},p={_LANES}${_unpadded(salt)}${_unpadded(digest)}"

@@ -148,6 +148,7 @@ class Server:
         if not await self._gate.requests_finished(self._config.limits.stop_ms / 1000):
             logger.warning("requests cut off", extra=fields(requests=self._gate.requests))
         await self._gate.streams_finished(STREAMS_END_S)
+        http.cut_off()
         await http.stop()
 
     def _guard(self, store: LogStore, *, has_tls: bool) -> AccountGuard:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import uvicorn
 
+from .bounded_requests import BoundedHttpProtocol
 from .config import Http
 from .gate import Application
-from .joined_writes import JoiningHttpProtocol
 
 KEEP_ALIVE_S = 75
 """Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
@@ -30,7 +30,7 @@ class HttpServer:
         self._server = _Server(
             uvicorn.Config(
                 application,
-                http=JoiningHttpProtocol,
+                http=BoundedHttpProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -58,6 +58,12 @@ class HttpServer:
         """Accept no more connections; those that are open stay."""
         for listener in self._server.servers:
             listener.close()
+
+    def cut_off(self) -> None:
+        """Drop the connections on which an answer still runs; to the application it is as if their clients had left."""
+        for connection in list(self._server.server_state.connections):
+            if isinstance(connection, BoundedHttpProtocol) and connection.is_answering:
+                connection.transport.abort()
 
     async def stop(self) -> None:
         """Close what is idle, give answers under way a moment, and end. May be called again."""
