@@ -11,7 +11,7 @@ import pytest
 from headwater.core import AppendCondition, LogSettings, Query
 from headwater.core.errors import AppendConditionFailed, PositionOfOtherIncarnation, StorageUnavailable
 from headwater.storage import accept_loss, backup, check_directory, restore
-from headwater.storage.backup import MANIFEST, RESTORE_JUMP
+from headwater.storage.backup import MANIFEST, RESTORE_JUMP, _Copy
 from headwater.storage.worker import Worker, do
 
 from .builders import change, engine, event, log_directory, numbers, unless
@@ -176,3 +176,21 @@ def test_nothing_is_overwritten(data: Path, tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailable, match="no data directory"):
         backup(tmp_path / "nothing", tmp_path / "other")
     assert log_directory(data).exists()
+
+
+def test_an_interrupted_backup_is_no_data_directory(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event()])
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Copy, "log", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        backup(data, tmp_path / "backup")
+    with pytest.raises(StorageUnavailable, match="a backup that was interrupted"):
+        engine(tmp_path / "backup")
+    with pytest.raises(StorageUnavailable, match="no whole backup"):
+        restore(tmp_path / "backup", tmp_path / "restored")

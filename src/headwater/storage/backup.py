@@ -23,7 +23,16 @@ import msgspec
 
 from ..core.errors import StorageUnavailable
 from .disk import sync_directory, write_whole
-from .engine import BACKUP_LOCK, EVERY_LOG, FLOOR_KIND, LOG_KIND, LOGS, STATE_NAME, LogEntry
+from .engine import (
+    BACKUP_LOCK,
+    EVERY_LOG,
+    FLOOR_KIND,
+    LOG_KIND,
+    LOGS,
+    PARTIAL_BACKUP,
+    STATE_NAME,
+    LogEntry,
+)
 from .meta import META_NAME, Meta, read_meta
 from .recovery import Scan
 from .sealing import FRAMES, HISTORY, INDEX, range_of
@@ -63,6 +72,7 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
     if not (source / STATE_NAME).exists():
         raise StorageUnavailable(f"{source}: no data directory (there is no {STATE_NAME})")
     _make_empty(target)
+    (target / PARTIAL_BACKUP).touch()
     with open(source / BACKUP_LOCK, "a", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         state = SqliteState(source / STATE_NAME)
@@ -75,6 +85,7 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
     _sync_directories(target)
     manifest = Manifest(time.time_ns() // 1_000_000, heads)
     write_whole(target / MANIFEST, msgspec.json.encode(manifest))
+    (target / PARTIAL_BACKUP).unlink()
     return BackupReport(heads, copy.files, copy.bytes)
 
 

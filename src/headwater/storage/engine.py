@@ -41,6 +41,8 @@ STATE_NAME = "state.sqlite"
 LOGS = "logs"
 BACKUP_LOCK = "BACKUP.lock"
 """Held shared by a backup; files are unlinked only while nobody holds it."""
+PARTIAL_BACKUP = "BACKUP.partial"
+"""In a backup that is not finished: nobody may take it for a data directory."""
 MAINTENANCE_INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
 
@@ -299,6 +301,8 @@ def _make_log_directory(directory: Path, meta: Meta) -> None:
 
 def lock_directory(directory: Path) -> IO[str]:
     """One process per data directory. Raises StorageUnavailable."""
+    if (directory / PARTIAL_BACKUP).exists():
+        raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # the state holds users' keys
         file = open(directory / "LOCK", "a+", encoding="ascii")  # noqa: SIM115 - open as long as the engine

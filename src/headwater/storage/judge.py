@@ -177,7 +177,11 @@ class LogJudge:
         self._recorded_at = frame.recorded_at
         self._in_flight.append((frame.first, columns))
         self._passed.clear()
-        while len(self._in_flight) > 1 and self._frame_at(self._in_flight[0][0]) is not None:
+        self.landed()
+
+    def landed(self) -> None:
+        """See sequencer.Judge."""
+        while self._in_flight and self._frame_at(self._in_flight[0][0]) is not None:
             self._in_flight.popleft()
 
     def rollback(self, above: int) -> None:

@@ -100,7 +100,10 @@ class Reader:
 
     def _frame_at_or_below(self, number: int) -> Frame | None:
         segments = self._segments.segments
-        for at in range(bisect_right(segments, number, key=_first) - 1, -1, -1):
+        newest = len(segments) - 1
+        if segments and number < segments[newest].first:
+            newest = bisect_right(segments, number, key=_first) - 1
+        for at in range(newest, -1, -1):
             if (index := segments[at].index_of(number)) >= 0:  # else it is just begun, or its first frame was lost
                 return segments[at].frame(index)
         return None
@@ -117,6 +120,12 @@ class Reader:
             frame = self._frame_at_or_below(wanted[position])
             if frame is None or wanted[position] > frame.last:  # lost, and the loss was accepted
                 position += 1
+                continue
+            if position + 1 == len(wanted) or not frame.first <= wanted[position + 1] <= frame.last:
+                event = frame.event(wanted[position] - frame.first)  # the only one of its frame, as most often
+                events.append(event)
+                position += 1
+                budget -= len(event.data) + len(event.envelope)
                 continue
             stop = _end_of_frame(wanted, position, frame, bounds.backwards)
             for event in _fetch(frame, wanted[position:stop]):

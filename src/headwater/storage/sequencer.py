@@ -52,6 +52,9 @@ class Judge(Protocol):
     def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
         """These events went into that frame, which is in flight now."""
 
+    def landed(self) -> None:
+        """Frames that can be read now need not be held any more."""
+
     def rollback(self, above: int) -> None:
         """Forget what was applied above that number."""
 
@@ -169,6 +172,8 @@ class Sequencer:
             if is_stopping and not self._again and self._has_settled():
                 self._flights.put(None)
                 return
+            if self._flights_sent == self._flights_done:
+                self._judge.landed()
             if self._again:
                 group = self._again.popleft()
             elif not is_stopping:
@@ -279,6 +284,8 @@ class Sequencer:
             if refusal is not None:
                 self._ground(flights, refusal)
             self._flights_done += len(flights)
+            if self._inbox.empty():  # the committer may let go of what it holds
+                self._inbox.put(_WAKE)
             for _ in flights:
                 self._slots.release()
             if refusal is not None:
