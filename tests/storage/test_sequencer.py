@@ -259,10 +259,11 @@ def test_races_lost_again_and_again_lose_nothing_and_keep_the_order(desk: Desk) 
 
 def test_a_full_disk_refuses_all_in_flight_and_is_recovered_from(desk: Desk) -> None:
     hold(desk)
-    desk.log.script = [full]
+    desk.log.script = [full] * 100
     waiting = [desk.submit(event("Lost", f"n:{number}", id=str(number))) for number in range(40)]
     desk.log.may_write.set()
     desk.wait(41)
+    desk.log.script.clear()
     assert all(isinstance(desk.outcome(request), DiskFull) for request in waiting)
     assert desk.log.head == 0
     for number in range(40):  # ids and postings are forgotten
