@@ -202,6 +202,7 @@ class Engine:
             log.close()
         self.state.flush()
         self.state.close()
+        fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
         self._lock_file.close()
 
     def __enter__(self) -> Engine:
