@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol
@@ -219,8 +220,7 @@ class FilePostings:
 
     def numbers(self, kind: str, term: str) -> Numbers | None:
         """See Postings."""
-        text = (kind + term).encode()
-        wanted = xxhash.xxh3_64_intdigest(text)
+        text, wanted = _hashed(kind, term)
         slot = bisect_left(self.hashes, wanted)
         while slot < len(self.hashes) and self.hashes[slot] == wanted:
             if self.texts[self.text_offsets[slot] : self.text_offsets[slot + 1]] == text:
@@ -233,6 +233,13 @@ class FilePostings:
         for slot, digest in enumerate(self.hashes):
             text = bytes(self.texts[self.text_offsets[slot] : self.text_offsets[slot + 1]])
             yield digest, text, [n + self.first for n in self.values[self.offsets[slot] : self.offsets[slot + 1]]]
+
+
+@lru_cache(maxsize=4096)
+def _hashed(kind: str, term: str) -> tuple[bytes, int]:
+    """A term as it is on file, and its hash: asked of every file in turn."""
+    text = (kind + term).encode()
+    return text, xxhash.xxh3_64_intdigest(text)
 
 
 def postings_name(first: int, last: int) -> str:

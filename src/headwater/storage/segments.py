@@ -155,6 +155,16 @@ class Segment:
         """The error for a segment that is none: without its header nothing in it can be told."""
         return StorageCorrupted(str(self.path), problem, "restore a backup (headwater restore)")
 
+    def give_back_rest(self) -> None:
+        """It is full: what was allocated behind the last frame goes back to the file system.
+
+        A page of zeros stays, because a backup that maps the file at this moment looks for the end of the frames.
+        """
+        try:
+            os.ftruncate(self.fd, min((self.end // 4096 + 2) * 4096, self.size))
+        except OSError as error:  # it only takes more room than it needs
+            logger.warning("%s: cannot be cut to its used part: %s", self.path, error)
+
     def close(self) -> None:
         """Write it no more; the map goes when the last reader lets go of it."""
         if self.fd >= 0:
@@ -324,6 +334,7 @@ class SegmentLog:
                 kept = kept[:-1]
             self._segments = (*kept, segment)
             if kept:
+                kept[-1].give_back_rest()
                 kept[-1].close()
 
     def _make_segment(self, frame: EncodedFrame) -> Segment:
@@ -347,7 +358,9 @@ class SegmentLog:
     def _next_size(self) -> int:
         if not self._segments:
             return SEGMENT_BYTES_MIN
-        return max(SEGMENT_BYTES_MIN, min(self._segments[-1].size * 2, SEGMENT_BYTES_MAX))
+        newest = self._segments[-1]
+        expected = SEGMENT_EVENTS_MAX * newest.end // max(newest.events, 1) * 5 // 4
+        return max(SEGMENT_BYTES_MIN, min(newest.size * 2, expected, SEGMENT_BYTES_MAX)) // 4096 * 4096
 
     def _prepare_soon(self) -> None:
         if self._preparing is None:
