@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headwater.core import ALL, Query, QueryItem
 from headwater.storage import index as index_module
 from headwater.storage.index import Index
-from headwater.storage.matching import first_match, last_match, matching
+from headwater.storage.matching import first_match, matching
 from headwater.storage.postings import FilePostings, write_postings
 
 from .test_postings import Row, active, rows
@@ -64,7 +64,6 @@ def test_matching_is_filtering(
     assert list(matching(pieces, query, partition, backwards=True)) == expected[::-1]
     if partition is None:
         assert first_match(pieces, query) == (expected[0] if expected else None)
-        assert last_match(pieces, query) == (expected[-1] if expected else None)
 
 
 @settings(max_examples=60, deadline=None)

@@ -80,11 +80,6 @@ def decode_event(text: bytes) -> SequencedEvent:
     return _sequenced(_envelope.decode(text))
 
 
-def decode_events(lines: bytes) -> list[SequencedEvent]:
-    """The stored events of whole NDJSON lines."""
-    return [_sequenced(envelope) for envelope in _envelope.decode_lines(lines)]
-
-
 class _Line(Struct, forbid_unknown_fields=True):
     """A line of a file: an envelope, of which only the event counts, or a bare event."""
 

@@ -44,13 +44,6 @@ def parse_query(text: str) -> Query:
     return Query.of(*(QueryItem(tuple(types), tuple(tags)) for types, tags in items))
 
 
-def format_query(query: Query) -> str:
-    """The text that says a query: `parse_query` gives it back."""
-    if query.items is None:
-        return "all"
-    return " or ".join(" ".join(map(shlex.quote, _terms(item))) for item in query.items)
-
-
 def _from_json(text: str) -> Query:
     try:
         said = msgspec.json.decode(text, type=_QueryJson)
@@ -71,7 +64,3 @@ class _ItemJson(msgspec.Struct, forbid_unknown_fields=True):
 class _QueryJson(msgspec.Struct, forbid_unknown_fields=True):
     items: list[_ItemJson] | None = None
     all: bool | None = None
-
-
-def _terms(item: QueryItem) -> list[str]:
-    return [f"type={type}" for type in item.types] + [f"tag={tag}" for tag in item.tags]

@@ -41,11 +41,6 @@ def first_match(pieces: Sequence[Piece], query: Query) -> int | None:
     return next(matching(pieces, query), None)
 
 
-def last_match(pieces: Sequence[Piece], query: Query) -> int | None:
-    """The highest number that matches, or None."""
-    return next(matching(pieces, query, backwards=True), None)
-
-
 def _walk_item(piece: Piece, item: QueryItem, partition: int | None, backwards: bool) -> Iterator[int] | None:
     """The matches of one item in one piece; None if it is plain that there are none."""
     postings, low, high = piece
