@@ -1,1 +1,11 @@
-"""AMQP 1.0: event streams (Event Stream Extensions, committee specification draft 01) on top of OASIS AMQP 1.0."""
+"""AMQP 1.0 (OASIS, 2012) with the Event Stream Extensions (Committee Specification Draft 01): every log is an event log node.
+
+`protocol` is the engine, without I/O; `filters` what receivers ask for; `streams` the node; the rest joins them to
+connections, users and the server.
+"""
+
+from .container import Container
+from .server import AmqpServer
+from .settings import AmqpSettings
+
+__all__ = ["AmqpServer", "AmqpSettings", "Container"]

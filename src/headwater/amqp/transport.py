@@ -30,6 +30,7 @@ from .protocol.events import (
 )
 from .protocol.link import Link
 from .protocol.performatives import ErrorCondition
+from .protocol.types import Symbol
 from .terminus import Terminus
 
 if TYPE_CHECKING:
@@ -60,11 +61,13 @@ class Transport(asyncio.Protocol):
         self._login: Login
         self._connected_at = 0.0
         self._closing_at: float | None = None
-        self._held_bytes = 0
+        self.held_bytes = 0
+        """What producers have sent and has not reached the disk."""
         self._is_reading = True
         self._is_flushing = False
         self._is_lost = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._termini: dict[Link, Terminus] = {}
 
     @property
     def container_id(self) -> str:
@@ -101,8 +104,7 @@ class Transport(asyncio.Protocol):
         self._is_lost = True
         for task in self._tasks:
             task.cancel()
-        for session in self.engine.sessions:
-            self._abandon(session.links)
+        self._abandon()
         self.container.forget(self)
 
     def pause_writing(self) -> None:
@@ -112,8 +114,8 @@ class Transport(asyncio.Protocol):
     def resume_writing(self) -> None:
         """What waited is written."""
         self.has_room = True
-        for session in self.engine.sessions:
-            self._wake(session.links)
+        for terminus in tuple(self._termini.values()):
+            terminus.on_ready()
 
     # What the container and the termini call
 
@@ -133,6 +135,26 @@ class Transport(asyncio.Protocol):
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
+    def adopt(self, link: Link, terminus: Terminus) -> None:
+        """The link is attached: from now on its events are told to its terminus."""
+        link.context = terminus
+        self._termini[link] = terminus
+
+    def expel(self, link: Link, condition: Symbol, description: str) -> None:
+        """Detach a link from this side, with the reason."""
+        if link.local is None and not link.is_over:
+            link.refuse(condition, description)
+        else:
+            link.detach(ErrorCondition(condition, description))
+        self._let_go(link, is_closed=False)
+        self.flush_soon()
+
+    def stop_reading(self) -> None:
+        """Take nothing more from the peer."""
+        if self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+
     def spawn(self, work: Any) -> None:
         """Run a coroutine that ends with the connection at the latest."""
         task = self._loop.create_task(work)
@@ -141,15 +163,15 @@ class Transport(asyncio.Protocol):
 
     def hold(self, size: int) -> None:
         """So many bytes of this peer are on their way to the disk; too many, and nothing more is read."""
-        self._held_bytes += size
-        if self._is_reading and self._held_bytes > self.container.settings.held_bytes_max:
+        self.held_bytes += size
+        if self._is_reading and self.held_bytes > self.container.settings.held_bytes_max:
             self._is_reading = False
             self._transport.pause_reading()
 
     def release(self, size: int) -> None:
         """So many bytes have arrived."""
-        self._held_bytes -= size
-        if not self._is_reading and self._held_bytes <= self.container.settings.held_bytes_max // 2 and not self._is_lost:
+        self.held_bytes -= size
+        if not self._is_reading and self.held_bytes <= self.container.settings.held_bytes_max // 2 and not self._is_lost:
             self._is_reading = True
             self._transport.resume_reading()
 
@@ -168,7 +190,7 @@ class Transport(asyncio.Protocol):
             self._handle(self.engine.tick(now))
             self.flush()
 
-    def close(self, condition: Any, description: str) -> None:
+    def close(self, condition: Symbol, description: str) -> None:
         """Close in order; the peer is cut off if it does not answer."""
         self.engine.close(ErrorCondition(condition, description))
         self._closing_at = self._loop.time() + CLOSE_S
@@ -200,14 +222,17 @@ class Transport(asyncio.Protocol):
             if event.link.local is None:
                 self.spawn(self._attach(event.link))
         elif isinstance(event, LinkDetached):
-            self._detach(event.link, event)
+            self._let_go(event.link, is_closed=event.is_closed and event.is_by_peer)
         elif isinstance(event, DeliveriesSettled):
             if event.link.context is not None:
                 event.link.context.on_settled(event.tags)
         elif isinstance(event, WindowOpened):
-            self._wake(event.session.links)
+            for link in event.session.links:
+                if link.context is not None:
+                    link.context.on_ready()
         elif isinstance(event, SessionEnded):
-            self._abandon(event.links)
+            for link in event.links:
+                self._let_go(link, is_closed=False)
         elif isinstance(event, ConnectionOpened):
             self.container.open(self)
         elif isinstance(event, ConnectionClosed):
@@ -246,31 +271,25 @@ class Transport(asyncio.Protocol):
         self._handle(self.engine.receive_data(b"", self._loop.time()))
         self.flush()
 
-    def _detach(self, link: Link, event: LinkDetached) -> None:
-        terminus: Terminus | None = link.context
+    def _let_go(self, link: Link, *, is_closed: bool) -> None:
+        terminus = self._termini.pop(link, None)
+        link.context = None
+        self.container.detached(self, link)
         if terminus is not None:
-            link.context = None
-            terminus.on_detached(is_closed=event.is_closed and event.is_by_peer)
+            terminus.on_detached(is_closed=is_closed)
 
-    def _abandon(self, links: Any) -> None:
-        for link in links:
-            if link.context is not None:
-                terminus, link.context = link.context, None
-                terminus.on_detached(is_closed=False)
+    def _abandon(self) -> None:
+        for link in tuple(self._termini):
+            self._let_go(link, is_closed=False)
 
     def _on_closed(self, event: ConnectionClosed) -> None:
+        self._abandon()
         if event.is_fault and event.error is not None:
             _logger.info(
                 "connection closed for a fault of the peer", extra={"peer": self.peer, "problem": event.error.description}
             )
         elif event.error is not None:
             _logger.info("the peer closed with an error", extra={"peer": self.peer, "problem": str(event.error)})
-
-    @staticmethod
-    def _wake(links: Any) -> None:
-        for link in links:
-            if link.context is not None:
-                link.context.on_ready()
 
     def _flush(self) -> None:
         self._is_flushing = False

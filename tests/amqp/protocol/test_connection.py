@@ -278,7 +278,7 @@ def test_unsettled_deliveries_are_bounded() -> None:
     pair = Pair(server=ConnectionSettings(unsettled_max=5)).opened()
     sender, _ = pair.sender()
     for number in range(6):
-        sender.send((b"x",), number)
+        sender.send(b"x", number)
     pair.pump()
     assert pair.last(pair.client_events, SessionEnded).error.condition == conditions.RESOURCE_LIMIT_EXCEEDED
 
@@ -286,7 +286,7 @@ def test_unsettled_deliveries_are_bounded() -> None:
 def test_a_disposition_of_half_of_all_ids_costs_nothing_and_ends_the_session() -> None:
     pair = Pair().opened()
     receiver, sender = pair.receiver()
-    sender.send((b"x",), 1)
+    sender.send(b"x", 1)
     pair.client.send(0, Disposition(role=True, first=0, last=0x7FFFFFFF, settled=True))
     pair.pump()
     assert sender.unsettled == 0

@@ -42,7 +42,7 @@ def pair(request: pytest.FixtureRequest) -> Pair:
 def test_messages_arrive_in_order_with_their_tags(pair: Pair) -> None:
     sender, receiver = pair.sender()
     for number in range(10):
-        sender.send((b"message ", b"%d" % number), number)
+        sender.send(b"message %d" % number, number)
     pair.pump()
     deliveries = receiver.take()
     assert payloads(deliveries) == [b"message %d" % number for number in range(10)]
@@ -56,14 +56,14 @@ def test_one_event_tells_of_all_messages_of_one_read() -> None:
     sender, receiver = pair.sender()
     before = len(pair.server_events)
     for number in range(10):
-        sender.send((b"x",), number)
+        sender.send(b"x", number)
     pair.pump()
     assert pair.server_events[before:] == [MessagesReceived(receiver)]
 
 
 def test_an_outcome_comes_back_with_the_contexts_of_its_deliveries(pair: Pair) -> None:
     sender, receiver = pair.sender()
-    ids = [sender.send((b"x",), number, f"context {number}") for number in range(4)]
+    ids = [sender.send(b"x", number, f"context {number}") for number in range(4)]
     pair.pump()
     receiver.settle(ids[0], ids[2], Accepted())
     receiver.settle(ids[3], ids[3], Rejected(error=ErrorCondition(conditions.NOT_ALLOWED, "no", None)))
@@ -78,7 +78,7 @@ def test_an_outcome_comes_back_with_the_contexts_of_its_deliveries(pair: Pair) -
 @pytest.mark.parametrize("state", [Released(), Modified(delivery_failed=True, undeliverable_here=True)])
 def test_every_outcome_travels(pair: Pair, state: object) -> None:
     sender, receiver = pair.sender()
-    delivery_id = sender.send((b"x",), 1, "context")
+    delivery_id = sender.send(b"x", 1, "context")
     pair.pump()
     receiver.settle(delivery_id, delivery_id, state)
     pair.pump()
@@ -87,7 +87,7 @@ def test_every_outcome_travels(pair: Pair, state: object) -> None:
 
 def test_settled_deliveries_have_no_outcome(pair: Pair) -> None:
     sender, receiver = pair.sender()
-    sender.send((b"x",), 1, is_settled=True)
+    sender.send(b"x", 1, is_settled=True)
     pair.pump()
     (delivery,) = receiver.take()
     assert delivery.is_settled
@@ -97,9 +97,9 @@ def test_settled_deliveries_have_no_outcome(pair: Pair) -> None:
 def test_a_large_message_goes_in_pieces_and_arrives_whole(pair: Pair) -> None:
     sender, receiver = pair.sender()
     large = bytes(range(256)) * 1024
-    sender.send((large[:1000], large[1000:]), 7)
+    sender.send(large, 7)
     sender_is_free = sender.sendable
-    sender.send((b"small",), 8)
+    sender.send(b"small", 8)
     pair.pump()
     assert payloads(receiver.take()) == [large, b"small"]
     assert sender_is_free
@@ -109,7 +109,7 @@ def test_pieces_wait_for_the_window() -> None:
     pair = Pair(server=ConnectionSettings(incoming_window=2, frame_bytes_max=512)).opened()
     sender, receiver = pair.sender()
     large = bytes(5000)
-    sender.send((large,), 7)
+    sender.send(large, 7)
     assert sender.sendable == 0
     pair.pump()
     assert payloads(receiver.take()) == [large]
@@ -124,9 +124,9 @@ def test_a_message_over_the_limit_is_let_go_and_the_link_lives_on(pair: Pair) ->
     receiver.accept(target=Target(address="b"), max_message_size=100_000)
     receiver.grant(10)
     pair.pump()
-    sender.send((bytes(300_000),), 1, "large")
-    sender.send((bytes(100_000),), 2, "fits")
-    sender.send((bytes(10),), 3, "small")
+    sender.send(bytes(300_000), 1, "large")
+    sender.send(bytes(100_000), 2, "fits")
+    sender.send(bytes(10), 3, "small")
     pair.pump()
     assert [(each.payload and len(each.payload), each.bytes) for each in receiver.take()] == [
         (None, 300_000),
@@ -160,9 +160,9 @@ def test_an_aborted_message_is_not_delivered(pair: Pair) -> None:
 
 def test_a_transfer_without_credit_detaches_the_link(pair: Pair) -> None:
     sender, receiver = pair.sender(credit=1)
-    sender.send((b"x",), 1)
+    sender.send(b"x", 1)
     sender.credit = 1
-    sender.send((b"y",), 2)
+    sender.send(b"y", 2)
     pair.pump()
     assert payloads(receiver.take()) == [b"x"]
     error = pair.last(pair.client_events, LinkDetached).error
@@ -173,7 +173,7 @@ def test_a_transfer_without_credit_detaches_the_link(pair: Pair) -> None:
 def test_credit_is_counted_from_what_the_receiver_has_seen(pair: Pair) -> None:
     sender, receiver = pair.sender(credit=10)
     for number in range(4):
-        sender.send((b"x",), number)
+        sender.send(b"x", number)
     receiver.grant(10)  # written before the four were seen
     pair.pump()
     assert sender.credit == 6 or sender.credit == 10 - 4
@@ -182,7 +182,7 @@ def test_credit_is_counted_from_what_the_receiver_has_seen(pair: Pair) -> None:
 
 def test_a_drain_uses_up_the_credit(pair: Pair) -> None:
     receiver, sender = pair.receiver(credit=10)
-    sender.send((b"x",), 1)
+    sender.send(b"x", 1)
     receiver.grant(10, drain=True)
     pair.pump()
     assert pair.last(pair.server_events, CreditChanged).link.is_draining
@@ -209,7 +209,7 @@ def test_an_echo_is_answered(pair: Pair) -> None:
 def test_in_mode_second_the_sender_settles_after_the_outcome(pair: Pair) -> None:
     sender, receiver = pair.sender(rcv_settle_mode=1)
     assert receiver.is_second
-    delivery_id = sender.send((b"x",), 1, "context")
+    delivery_id = sender.send(b"x", 1, "context")
     pair.pump()
     receiver.take()
     receiver.settle(delivery_id, delivery_id, Accepted())
@@ -278,7 +278,7 @@ def test_a_detach_is_answered_and_the_handle_is_free_again(pair: Pair) -> None:
 
 def test_unsettled_deliveries_are_forgotten_with_their_link(pair: Pair) -> None:
     sender, receiver = pair.sender()
-    delivery_id = sender.send((b"x",), 1, "context")
+    delivery_id = sender.send(b"x", 1, "context")
     pair.pump()
     receiver.detach()
     pair.pump()
@@ -354,7 +354,7 @@ def test_whatever_the_sizes_what_is_sent_arrives(
     for number, message in enumerate(messages):
         while not sender.sendable:
             pair.pump()
-        sender.send((message,), number)
+        sender.send(message, number)
     pair.pump()
     arrived += payloads(receiver.take())
     assert arrived == messages

@@ -242,11 +242,11 @@ class Connection:
         if not self._is_close_sent or isinstance(performative, Close):
             self._write_body(channel, bytes(encode_performative(performative)))
 
-    def send_frame(self, head: bytes, parts: Sequence[bytes]) -> None:
+    def send_frame(self, head: bytes, payload: bytes) -> None:
         """A frame whose head is made already, and its payload."""
         self._out.append(head)
-        self._out += parts
-        self._out_bytes += int.from_bytes(head[:4], "big")
+        self._out.append(payload)
+        self._out_bytes += len(head) + len(payload)
 
     def send_body(self, channel: int, performative: bytes, payload: bytes) -> None:
         """A frame of an encoded performative and its payload."""

@@ -6,7 +6,7 @@ state of a link changes here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import conditions
@@ -172,26 +172,24 @@ class Sender(Link):
             return 0
         return min(self.credit, self.session.sendable)
 
-    def send(self, parts: Sequence[bytes], tag: int, context: Any = None, *, is_settled: bool = False) -> int:
-        """Send a message of format 0, given in pieces, if `sendable` is not 0. Answers its delivery id.
+    def send(self, message: bytes, tag: int, context: Any = None, *, is_settled: bool = False) -> int:
+        """Send a message of format 0, if `sendable` is not 0. Answers its delivery id.
 
         `context` comes back with the outcome, unless the delivery is settled. The tag is unique among the unsettled.
         """
-        size = 0
-        for part in parts:
-            size += len(part)
         assert self.credit > 0
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & SERIAL
         session = self.session
         if not is_settled:
             self.unsettled += 1
+        size = len(message)
         if size + TransferHead.BYTES <= session.connection.frame_bytes_max:
             delivery_id = session.take_delivery_id(None if is_settled else (self, context))
-            session.connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), parts)
+            session.connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), message)
             return delivery_id
         delivery_id = session.next_delivery_id(None if is_settled else (self, context))
-        session.send_in_pieces(self, delivery_id, tag.to_bytes(8, "big"), b"".join(parts), is_settled)
+        session.send_in_pieces(self, delivery_id, tag.to_bytes(8, "big"), message, is_settled)
         return delivery_id
 
     def drained(self) -> None:
