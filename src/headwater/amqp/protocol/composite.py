@@ -5,9 +5,9 @@ A composite type is a class with NAME, CODE and FIELDS, and an `__init__` that t
 
 from __future__ import annotations
 
-import reprlib
 import struct
 from collections.abc import Iterable
+from reprlib import repr as shown
 from typing import Any, ClassVar, Final, TypeVar
 
 from .codec import DecodeError, EncodeError, encode_into
@@ -33,8 +33,8 @@ class Composite:
 
     def __repr__(self) -> str:
         given = ((field, getattr(self, field.name)) for field in self.FIELDS)
-        shown = (f"{field.name}={value!r}" for field, value in given if field.is_mandatory or value != field.default)
-        return f"{type(self).__name__}({', '.join(shown)})"
+        parts = (f"{field.name}={value!r}" for field, value in given if field.is_mandatory or value != field.default)
+        return f"{type(self).__name__}({', '.join(parts)})"
 
 
 C = TypeVar("C", bound=Composite)
@@ -160,8 +160,8 @@ def write_composite(out: bytearray, value: Composite, count: int = -1) -> None:
     except EncodeError as wrong:
         raise EncodeError(f"{layout.name}.{layout.names[index]}: {wrong}") from None
     except (struct.error, TypeError, AttributeError, OverflowError, ValueError) as wrong:
-        shown = reprlib.repr(getattr(value, layout.names[index], None))
-        raise EncodeError(f"{layout.name}.{layout.names[index]}: {shown} does not fit: {wrong}") from None
+        given = shown(getattr(value, layout.names[index], None))
+        raise EncodeError(f"{layout.name}.{layout.names[index]}: {given} does not fit: {wrong}") from None
     for index in layout.mandatory:
         if getattr(value, layout.names[index]) is None:
             raise EncodeError(f"{layout.name}.{layout.names[index]} is missing")
@@ -175,4 +175,4 @@ def _write_member(out: bytearray, value: object) -> None:
     elif isinstance(value, Described):
         encode_into(out, value)
     else:
-        raise EncodeError(f"a composite or described value is due, not {value!r}")
+        raise EncodeError(f"a composite or described value is due, not {shown(value)}")

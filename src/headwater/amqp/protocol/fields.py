@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from reprlib import repr as shown
 from typing import Any, Final, NamedTuple
 
 from .codec import DecodeError, EncodeError, encode_into
@@ -152,13 +153,13 @@ def _read_symbols(buffer: bytes, at: int) -> tuple[tuple[Symbol, ...], int]:
     array, after = read(buffer, at, 0)
     assert isinstance(array, Array)
     if array and array.constructor not in (0xA3, 0xB3):
-        raise DecodeError(f"array of symbols expected, array of {array.constructor!r} found", at)
+        raise DecodeError(f"array of symbols expected, array of {shown(array.constructor)} found", at)
     return tuple(array), after
 
 
 def _write_symbols(out: bytearray, value: tuple[str, ...]) -> None:
     if isinstance(value, str):
-        raise EncodeError(f"a tuple of symbols is due, not {value!r}")
+        raise EncodeError(f"a tuple of symbols is due, not {shown(value)}")
     if value:
         encode_into(out, Array(map(Symbol, value)))
     else:
@@ -175,7 +176,7 @@ def _read_symbol_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
     entries, after = _read_map(buffer, at)
     for key in entries:
         if not isinstance(key, str):
-            raise DecodeError(f"map with symbols as keys expected, key {key!r} found", at)
+            raise DecodeError(f"map with symbols as keys expected, key {shown(key)} found", at)
     return entries, after
 
 
@@ -187,7 +188,7 @@ def _read_annotations(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
     entries, after = _read_map(buffer, at)
     for key in entries:
         if not isinstance(key, (str, ULong)):
-            raise DecodeError(f"map with symbols or ulongs as keys expected, key {key!r} found", at)
+            raise DecodeError(f"map with symbols or ulongs as keys expected, key {shown(key)} found", at)
     return entries, after
 
 
@@ -219,7 +220,7 @@ def _read_delivery_map(buffer: bytes, at: int) -> tuple[dict[bytes, Any], int]:
     entries, after = _read_map(buffer, at)
     for key in entries:
         if not isinstance(key, bytes):
-            raise DecodeError(f"map with delivery tags as keys expected, key {key!r} found", at)
+            raise DecodeError(f"map with delivery tags as keys expected, key {shown(key)} found", at)
     return entries, after
 
 
@@ -237,7 +238,7 @@ def _write_message_id(out: bytearray, value: object) -> None:
     elif isinstance(value, (bytes, uuid.UUID)):
         encode_into(out, value)
     else:
-        raise EncodeError(f"a message id is a str, UUID, int or bytes, not {value!r}")
+        raise EncodeError(f"a message id is a str, UUID, int or bytes, not {shown(value)}")
 
 
 def _read_any(buffer: bytes, at: int) -> tuple[Any, int]:

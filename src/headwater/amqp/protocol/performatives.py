@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from reprlib import repr as shown
 from typing import Any, Final
 
 from .codec import DecodeError
@@ -476,7 +477,8 @@ def decode_performative(buffer: bytes, at: int, end: int) -> tuple[Performative,
     try:
         layout, body = _PERFORMATIVES.find(buffer, at)
         if layout is None:
-            raise DecodeError(f"performative expected, a value described by {read(buffer, at + 1, 0)[0]!r} found", at)
+            descriptor = read(buffer, at + 1, 0)[0]
+            raise DecodeError(f"performative expected, a value described by {shown(descriptor)} found", at)
         performative, after = read_fields(layout, buffer, body)
     except (IndexError, struct.error):
         raise DecodeError("the performative is cut short", at) from None
