@@ -23,8 +23,8 @@ from .protocol.settings import ConnectionSettings
 from .protocol.types import Symbol
 from .settings import AmqpSettings
 from .streams.consuming import attach_consumer
-from .streams.node import EventLogNode
 from .streams.info_source import InfoSource
+from .streams.node import EventLogNode
 from .streams.producer import SuspendedDeliveries
 from .streams.producing import attach_producer
 
@@ -159,7 +159,7 @@ class Container:
             if address.is_info:
                 InfoSource.attach(transport, link, node)
             else:
-                await attach_consumer(self, transport, link, remote.source, node)
+                await attach_consumer(transport, link, remote.source, node)
 
     async def node(self, transport: Transport, log: str, right: Right) -> EventLogNode:
         """The node of a log, for a peer who has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""
@@ -224,5 +224,3 @@ class Container:
         node = await EventLogNode.open(log, self.store.state, self.settings, self.loop)
         self._nodes[name] = node
         return node
-
-

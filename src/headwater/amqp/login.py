@@ -1,8 +1,9 @@
-"""SASL (part 5) on the guard: ANONYMOUS where everything is allowed to everybody, PLAIN, and EXTERNAL for a client certificate."""
+"""SASL (part 5) on the guard: ANONYMOUS where everybody may do everything, PLAIN, EXTERNAL for a client certificate."""
 
 from __future__ import annotations
 
 import ssl
+from typing import Any
 
 from ..core.access import ANYBODY, Credentials, Guard, Unauthenticated, User
 from .protocol.codec import DecodeError
@@ -30,7 +31,7 @@ class Login:
         return (*offered, "PLAIN", "ANONYMOUS") if self._guard.is_open else (*offered, "PLAIN")
 
     async def answer(self, engine: Connection, mechanism: str, response: bytes | None) -> None:
-        """Answer an init, or a response to a challenge: a challenge where the client has said nothing yet, or the verdict."""
+        """Answer an init, or a response to a challenge: with a challenge if the client said nothing yet, or the verdict."""
         self.mechanism = mechanism
         if mechanism != "ANONYMOUS" and response is None:
             engine.sasl_challenge(b"")
@@ -60,9 +61,6 @@ class Login:
 
 def _common_name(tls: ssl.SSLObject | None) -> str | None:
     """The common name of a verified client certificate."""
-    certificate = tls.getpeercert() if tls is not None else None
-    for relative_name in (certificate or {}).get("subject", ()):
-        for key, value in relative_name:  # type: ignore[misc]
-            if key == "commonName":
-                return str(value)
-    return None
+    certificate: dict[str, Any] = (tls.getpeercert() if tls is not None else None) or {}
+    names = [value for names in certificate.get("subject", ()) for key, value in names if key == "commonName"]
+    return names[0] if names else None

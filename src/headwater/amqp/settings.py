@@ -16,7 +16,7 @@ class AmqpSettings:
     """Per session."""
     frame_bytes_max: int = 65_536
     idle_ms: int = 120_000
-    """A connection from which nothing comes for so long is closed; its peer is asked to say something twice as often."""
+    """A connection from which nothing comes for so long is closed; peers are asked to speak twice as often."""
     login_ms: int = 10_000
     """How long a peer may take from connecting to its open."""
     credit: int = 1000

@@ -1,4 +1,4 @@
-"""What stands at this end of a link: the events of the link, told by its connection. Subclasses do something with them."""
+"""What stands at this end of a link: what happens on the link is told to it by the connection."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .protocol.performatives import DeliveryState
+from .protocol.types import Described
 
 
 class Terminus:
@@ -14,7 +15,7 @@ class Terminus:
     def on_messages(self) -> None:
         """Messages have come: take them from the link."""
 
-    def on_outcomes(self, contexts: Sequence[Any], state: DeliveryState | None) -> None:
+    def on_outcomes(self, contexts: Sequence[Any], state: DeliveryState | Described | None) -> None:
         """The receiver's word on what was sent, by the contexts given to `Sender.send`."""
 
     def on_ready(self) -> None:

@@ -171,7 +171,11 @@ class Transport(asyncio.Protocol):
     def release(self, size: int) -> None:
         """So many bytes have arrived."""
         self.held_bytes -= size
-        if not self._is_reading and self.held_bytes <= self.container.settings.held_bytes_max // 2 and not self._is_lost:
+        if (
+            not self._is_reading
+            and self.held_bytes <= self.container.settings.held_bytes_max // 2
+            and not self._is_lost
+        ):
             self._is_reading = True
             self._transport.resume_reading()
 
@@ -286,7 +290,8 @@ class Transport(asyncio.Protocol):
         self._abandon()
         if event.is_fault and event.error is not None:
             _logger.info(
-                "connection closed for a fault of the peer", extra={"peer": self.peer, "problem": event.error.description}
+                "connection closed for a fault of the peer",
+                extra={"peer": self.peer, "problem": str(event.error)},
             )
         elif event.error is not None:
             _logger.info("the peer closed with an error", extra={"peer": self.peer, "problem": str(event.error)})

@@ -67,9 +67,7 @@ class Amqp:
     login_ms: Annotated[
         int, Described(duration_ms(100, 600_000), "how long a peer may take from connecting to its open")
     ] = 10_000
-    credit: Annotated[
-        int, Described(whole_number(1, 100_000), "messages that one producer may have under way")
-    ] = 1000
+    credit: Annotated[int, Described(whole_number(1, 100_000), "messages that one producer may have under way")] = 1000
     unsettled_max: Annotated[
         int, Described(whole_number(1, 1_000_000), "messages to one consumer that may wait for their outcome")
     ] = 5000
@@ -101,7 +99,9 @@ class Tls:
     ] = ()
     client_ca: Annotated[
         Path | None,
-        Described(path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"),
+        Described(
+            path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
+        ),
     ] = None
 
 

@@ -161,7 +161,10 @@ def closes_with(it: Connection, data: bytes) -> str:
 
 @pytest.mark.parametrize("size", [0, 1, 7])
 def test_a_frame_smaller_than_its_header_is_a_framing_error(size: int) -> None:
-    assert closes_with(opened_server(), size.to_bytes(4, "big") + b"\x02\x00\x00\x00") == conditions.CONNECTION_FRAMING_ERROR
+    assert (
+        closes_with(opened_server(), size.to_bytes(4, "big") + b"\x02\x00\x00\x00")
+        == conditions.CONNECTION_FRAMING_ERROR
+    )
 
 
 def test_a_frame_over_the_limit_is_refused_before_it_has_come() -> None:
@@ -183,7 +186,8 @@ def test_an_extended_header_is_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"\x00", b"\x00\x53", b"\x00\x53\x99\x45", b"\x40", b"\x00\x53\x12\xc0\x01", b"\x00\x53\x10\x45", b"\xff\xff"]
+    "garbage",
+    [b"\x00", b"\x00\x53", b"\x00\x53\x99\x45", b"\x40", b"\x00\x53\x12\xc0\x01", b"\x00\x53\x10\x45", b"\xff\xff"],
 )
 def test_what_cannot_be_decoded_is_a_decode_error(garbage: bytes) -> None:
     assert closes_with(opened_server(), frame(0, garbage)) == conditions.DECODE_ERROR
@@ -221,7 +225,10 @@ def test_a_handle_over_the_limit_closes_the_connection() -> None:
 
 def test_a_max_frame_size_below_512_closes_the_connection() -> None:
     it = server()
-    assert closes_with(it, AMQP_HEADER + frame(0, body(Open(container_id="c", max_frame_size=511)))) == conditions.INVALID_FIELD
+    assert (
+        closes_with(it, AMQP_HEADER + frame(0, body(Open(container_id="c", max_frame_size=511))))
+        == conditions.INVALID_FIELD
+    )
 
 
 def test_sessions_end_on_both_sides_and_their_channels_are_free(step: int | None) -> None:

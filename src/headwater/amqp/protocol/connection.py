@@ -40,6 +40,7 @@ from .performatives import (
 )
 from .session import Session
 from .settings import IDLE_MS_MIN, ConnectionSettings
+from .types import Described, Symbol
 from .wire import DISPOSITION, TRANSFER, read_disposition, read_transfer
 
 _head = Struct(">IBBH")
@@ -218,7 +219,7 @@ class Connection:
         self._send_begin(session, None)
         return session
 
-    def close(self, error: ErrorCondition | None = None) -> None:
+    def close(self, error: ErrorCondition | Described | None = None) -> None:
         """Close in order; the peer's answer comes as ConnectionClosed. Nothing happens if it was closed already."""
         if self._is_close_sent or self.stage is Stage.OVER:
             return
@@ -267,10 +268,15 @@ class Connection:
         """The peer attaches a link of that name: another one of this name and direction is detached (2.6.1)."""
         for session in self._sessions.values():
             for link in session.links:
-                if link.name == name and link.is_sender == is_sender and not link.is_detaching and link.remote is not None:
+                if (
+                    link.name == name
+                    and link.is_sender == is_sender
+                    and not link.is_detaching
+                    and link.remote is not None
+                ):
                     link.fail(LinkFault(conditions.LINK_STOLEN, f"link {name!r} was attached anew"))
 
-    def fault(self, condition: str, problem: str) -> ConnectionFault:
+    def fault(self, condition: Symbol, problem: str) -> ConnectionFault:
         """An error of this connection, to be raised."""
         return ConnectionFault(condition, problem)
 
@@ -328,7 +334,9 @@ class Connection:
         else:
             performative, payload_at = decode_performative(data, at, end)
             if payload_at != end:
-                raise DecodeError(f"{end - payload_at} bytes follow a {type(performative).__name__.lower()}", payload_at)
+                raise DecodeError(
+                    f"{end - payload_at} bytes follow a {type(performative).__name__.lower()}", payload_at
+                )
             self._on_performative(performative, channel)
 
     def _on_performative(self, performative: Performative, channel: int) -> None:
@@ -337,7 +345,9 @@ class Connection:
         elif isinstance(performative, Close):
             self._on_close(performative)
         elif self.stage is not Stage.FRAMES:
-            raise ConnectionFault(conditions.ILLEGAL_STATE, f"an open is expected, {type(performative).__name__.lower()} given")
+            raise ConnectionFault(
+                conditions.ILLEGAL_STATE, f"an open is expected, {type(performative).__name__.lower()} given"
+            )
         elif isinstance(performative, Begin):
             self._on_begin(performative, channel)
         elif isinstance(performative, End):
@@ -462,6 +472,7 @@ class Connection:
         """One frame, unless the owner has yet to answer the last one."""
         if self._owes_verdict or len(data) - at < 8:
             return at
+        size: int
         size, doff, kind, _ = _unpack_head(data, at)
         if size > SASL_FRAME_BYTES_MAX or doff < 2 or doff * 4 > size or kind != 1:
             raise _bad_head(size, doff, kind, SASL_FRAME_BYTES_MAX, expected=1)
@@ -541,5 +552,3 @@ def _bad_head(size: int, doff: int, kind: int, size_max: int, expected: int = 0)
     else:
         problem = f"a frame of type {expected} is expected, {kind} given"
     return ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, problem)
-
-

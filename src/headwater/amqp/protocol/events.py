@@ -6,10 +6,12 @@ some, so that what came together can be dealt with together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .performatives import DeliveryState, ErrorCondition, Open
+from .types import Described
 
 if TYPE_CHECKING:
     from .link import Link, Receiver, Sender
@@ -60,7 +62,7 @@ class ConnectionClosed:
     Send what `data_to_send` still has, and close the transport.
     """
 
-    error: ErrorCondition | None
+    error: ErrorCondition | Described | None
     is_fault: bool = False
 
 
@@ -76,7 +78,7 @@ class SessionEnded:
     """A session that the peer ended or that broke the protocol, with all links that it had."""
 
     session: Session
-    error: ErrorCondition | None
+    error: ErrorCondition | Described | None
     links: tuple[Link, ...]
 
 
@@ -96,7 +98,7 @@ class LinkDetached:
 
     link: Link
     is_closed: bool
-    error: ErrorCondition | None
+    error: ErrorCondition | Described | None
     is_by_peer: bool = True
 
 
@@ -105,7 +107,7 @@ class CreditChanged:
     """The peer's flow on a link on which this side sends: `link.credit`, `link.is_draining`."""
 
     link: Sender
-    properties: dict[Any, Any] | None
+    properties: Mapping[Any, Any] | None
 
 
 @dataclass(slots=True)
@@ -122,7 +124,7 @@ class FlowReceived:
     link: Receiver
     available: int | None
     is_drained: bool
-    properties: dict[Any, Any] | None
+    properties: Mapping[Any, Any] | None
 
 
 @dataclass(slots=True)
@@ -141,7 +143,7 @@ class OutcomesReceived:
 
     link: Sender
     contexts: list[Any]
-    state: DeliveryState | None
+    state: DeliveryState | Described | None
 
 
 @dataclass(slots=True)

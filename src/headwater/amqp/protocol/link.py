@@ -20,6 +20,7 @@ from .events import (
     MessagesReceived,
 )
 from .performatives import Attach, DeliveryState, Detach, ErrorCondition, Flow, Transfer
+from .types import Described, Symbol
 from .wire import TransferFields, TransferHead
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Link:
         self.accept(**missing, **kept)
         self.detach(ErrorCondition(condition, description, info and dict(info)))
 
-    def detach(self, error: ErrorCondition | None = None, *, is_closed: bool = True) -> None:
+    def detach(self, error: ErrorCondition | Described | None = None, *, is_closed: bool = True) -> None:
         """Detach, or close, the link from this side; the peer will answer. Nothing happens if it is over already."""
         if self.is_over or self.is_detaching or self.local is None:
             return
@@ -251,7 +252,7 @@ class Receiver(Link):
         received, self._received = self._received, []
         return received
 
-    def settle(self, first: int, last: int, state: DeliveryState | None) -> None:
+    def settle(self, first: int, last: int, state: DeliveryState | Described | None) -> None:
         """Give the deliveries `first` to `last` (all of this link) an outcome.
 
         They are settled with it, unless the link's mode is second: then the sender settles them (DeliveriesSettled).
@@ -292,7 +293,9 @@ class Receiver(Link):
         """A delivery whose first transfer this is, without its payload."""
         _, delivery_id, tag, message_format, is_settled, _, _, whole = fields
         if delivery_id is None or tag is None:
-            raise LinkFault(conditions.INVALID_FIELD, "the first transfer of a delivery needs delivery-id and delivery-tag")
+            raise LinkFault(
+                conditions.INVALID_FIELD, "the first transfer of a delivery needs delivery-id and delivery-tag"
+            )
         if len(tag) > 32:
             raise LinkFault(conditions.INVALID_FIELD, f"a delivery-tag has up to 32 bytes, {len(tag)} given")
         if self.credit <= 0:
@@ -372,4 +375,3 @@ class _Partial:
             connection.hold(len(payload))
             self.held += len(payload)
             self._pieces.append(payload)
-

@@ -17,7 +17,6 @@ from .decoding import read
 from .fields import (
     BINARY,
     BOOLEAN,
-    DELIVERY_MAP,
     STRING,
     SYMBOL_MAP,
     SYMBOLS,
@@ -31,6 +30,7 @@ from .fields import (
 from .states import (
     DELIVERY_STATE,
     ERROR,
+    UNSETTLED,
     Accepted,
     Declared,
     DeliveryState,
@@ -207,7 +207,7 @@ class Attach(Composite):
         Field("rcv_settle_mode", UBYTE, 0),
         Field("source", SOURCE),
         Field("target", TARGET),
-        Field("unsettled", DELIVERY_MAP),
+        Field("unsettled", UNSETTLED),
         Field("incomplete_unsettled", BOOLEAN, False),
         Field("initial_delivery_count", UINT),
         Field("max_message_size", ULONG),
@@ -225,7 +225,7 @@ class Attach(Composite):
         rcv_settle_mode: int = 0,
         source: Source | Described | None = None,
         target: Target | Coordinator | Described | None = None,
-        unsettled: Mapping[bytes, Any] | None = None,
+        unsettled: Mapping[bytes, DeliveryState | Described | None] | None = None,
         incomplete_unsettled: bool = False,
         initial_delivery_count: int | None = None,
         max_message_size: int | None = None,

@@ -24,6 +24,7 @@ from .performatives import (
     Transfer,
     encode_performative,
 )
+from .types import Described
 from .wire import DispositionFields, TransferFields
 
 if TYPE_CHECKING:
@@ -147,7 +148,12 @@ class Session:
     def send_in_pieces(self, link: Sender, delivery_id: int, tag: bytes, payload: bytes, is_settled: bool) -> None:
         """Send a message that is larger than a frame; what the window does not take waits (2.6.14)."""
         first = Transfer(
-            handle=link.handle, delivery_id=delivery_id, delivery_tag=tag, message_format=0, settled=is_settled, more=True
+            handle=link.handle,
+            delivery_id=delivery_id,
+            delivery_tag=tag,
+            message_format=0,
+            settled=is_settled,
+            more=True,
         )
         rest = Transfer(handle=link.handle, more=True)
         last = Transfer(handle=link.handle, more=False)
@@ -176,7 +182,7 @@ class Session:
         self._received[delivery_id] = (link, tag)
 
     def give_outcome(
-        self, link: Receiver, first: int, last: int, state: DeliveryState | None, *, is_settled: bool
+        self, link: Receiver, first: int, last: int, state: DeliveryState | Described | None, *, is_settled: bool
     ) -> None:
         """Tell the sender what became of deliveries. Those that it settled itself meanwhile do not matter."""
         if is_settled:
@@ -214,10 +220,14 @@ class Session:
         self._next_incoming_id = (self._next_incoming_id + 1) & SERIAL
         self._incoming_window -= 1
         if self._incoming_window < 0:
-            raise SessionFault(conditions.SESSION_WINDOW_VIOLATION, "a transfer came though the incoming window was used up")
+            raise SessionFault(
+                conditions.SESSION_WINDOW_VIOLATION, "a transfer came though the incoming window was used up"
+            )
         link = self._by_remote_handle.get(fields.handle)
         if link is None:
-            raise SessionFault(conditions.SESSION_UNATTACHED_HANDLE, f"a transfer on handle {fields.handle}, which is not attached")
+            raise SessionFault(
+                conditions.SESSION_UNATTACHED_HANDLE, f"a transfer on handle {fields.handle}, which is not attached"
+            )
         if link.__class__ is not Receiver:
             raise LinkFault(conditions.NOT_ALLOWED, "a transfer came on a link on which its sender receives")
         if not (link.is_detaching or link.is_over):
@@ -348,7 +358,9 @@ class Session:
     def _link(self, handle: int, frame: str) -> Link:
         link = self._by_remote_handle.get(handle)
         if link is None:
-            raise SessionFault(conditions.SESSION_UNATTACHED_HANDLE, f"a {frame} on handle {handle}, which is not attached")
+            raise SessionFault(
+                conditions.SESSION_UNATTACHED_HANDLE, f"a {frame} on handle {handle}, which is not attached"
+            )
         return link
 
     def _awaited(self, attach: Attach) -> Link | None:
@@ -378,5 +390,3 @@ class Session:
         self._pieces.clear()
         for link in links:
             link.end()
-
-

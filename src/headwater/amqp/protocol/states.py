@@ -5,8 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from .codec import encode
 from .composite import Composite, Group, kind_of
-from .fields import ANNOTATIONS, BINARY, BOOLEAN, STRING, SYMBOL, SYMBOL_MAP, UINT, ULONG, Field, mandatory
+from .encoding import write_binary, write_map
+from .fields import (
+    ANNOTATIONS,
+    BINARY,
+    BOOLEAN,
+    DELIVERY_MAP,
+    STRING,
+    SYMBOL,
+    SYMBOL_MAP,
+    UINT,
+    ULONG,
+    Field,
+    Kind,
+    mandatory,
+)
 from .types import Described
 
 
@@ -126,3 +141,28 @@ DeliveryState = Received | Accepted | Rejected | Released | Modified | Declared 
 DELIVERY_STATE: Final = kind_of(
     Group("delivery state", [Received, Accepted, Rejected, Released, Modified, Declared, TransactionalState])
 )
+
+
+def _read_unsettled(buffer: bytes, at: int) -> tuple[dict[bytes, Any], int]:
+    entries, after = DELIVERY_MAP.read(buffer, at)
+    return {tag: _state_of(value) for tag, value in entries.items()}, after
+
+
+def _state_of(value: object) -> Any:
+    """A map is read as what any map is: of its values, described ones are states."""
+    return DELIVERY_STATE.read(encode(value), 0)[0] if isinstance(value, Described) else value
+
+
+def _write_unsettled(out: bytearray, value: Mapping[bytes, Any]) -> None:
+    content = bytearray()
+    for tag, state in value.items():
+        write_binary(content, tag)
+        if state is None:
+            content.append(0x40)
+        else:
+            DELIVERY_STATE.write(content, state)
+    write_map(out, len(value), content)
+
+
+UNSETTLED: Final = Kind("map of delivery states", _read_unsettled, _write_unsettled)
+"""What a link has unsettled (2.7.3): by delivery tag, the state, or None."""

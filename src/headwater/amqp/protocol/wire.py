@@ -1,4 +1,4 @@
-"""The two performatives of which there is one per message, read and written by hand, several times faster than the generic codec.
+"""Transfers and dispositions, of which there is one per message: read and written by hand, several times faster.
 
 What is unusual (a delivery state on a transfer, a list32, a resumed delivery) is left to `performatives`, which reads
 everything that is read here in the same way.
@@ -17,6 +17,7 @@ from .performatives import (
     Transfer,
     decode_performative,
 )
+from .types import Described
 
 TRANSFER = b"\x00\x53\x14"
 DISPOSITION = b"\x00\x53\x15"
@@ -104,7 +105,7 @@ def _usual_transfer(buffer: bytes, at: int, stop: int, count: int) -> TransferFi
 
 
 def _uint_at(buffer: bytes, at: int) -> tuple[int | None, int]:
-    """A uint in any of its encodings, or null. Raises IndexError for anything else, so that the generic decoder looks."""
+    """A uint in any of its encodings, or null. Raises IndexError for anything else, so that others look."""
     code = buffer[at]
     if code == 0x52:
         return buffer[at + 1], at + 2
@@ -129,7 +130,7 @@ class DispositionFields(NamedTuple):
     first: int
     last: int
     is_settled: bool
-    state: DeliveryState | None
+    state: DeliveryState | Described | None
 
 
 def read_disposition(buffer: bytes, at: int, end: int) -> DispositionFields:
@@ -173,7 +174,14 @@ class TransferHead:
     BYTES = 42
 
     def __init__(self, channel: int, handle: int) -> None:
-        fields = (b"\x02\x00", channel.to_bytes(2, "big"), TRANSFER, b"\xc0\x1d\x0b\x70", handle.to_bytes(4, "big"), b"\x70")
+        fields = (
+            b"\x02\x00",
+            channel.to_bytes(2, "big"),
+            TRANSFER,
+            b"\xc0\x1d\x0b\x70",
+            handle.to_bytes(4, "big"),
+            b"\x70",
+        )
         self._ids = b"".join(fields)
 
     def make(self, message_bytes: int, delivery_id: int, tag: int, is_settled: bool) -> bytes:

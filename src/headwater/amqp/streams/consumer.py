@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import PositionOfOtherIncarnation, PositionTrimmed, StorageCorrupted
 from ...core.event import SequencedEvent
-from ...core.query import ALL
 from ..errors import refusal_of
 from ..filters import SourceFilter
 from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
+from ..protocol.types import Described
 from ..terminus import Terminus
 from .fields import EventFields
 from .node import EventLogNode
-from .positions import Position
 
 if TYPE_CHECKING:
     from ..transport import Transport
@@ -39,16 +38,15 @@ class Consumer(Terminus):
         node: EventLogNode,
         source_filter: SourceFilter,
         partition: int | None,
-        position: Position,
+        start: int,
     ) -> None:
         self._transport, self._link, self._node = transport, link, node
         self._filter, self._partition = source_filter, partition
-        self.position = position
-        self._cursor = max(position.value, source_filter.after)
+        self._cursor = max(start, source_filter.after)
         """Everything up to this number was sent, or does not match."""
         self._is_turn_due = False
         self._is_over = False
-        self._default_outcome: DeliveryState | None = None
+        self._default_outcome: DeliveryState | Described | None = None
         self._associated: Sequence[int] | None = None
         """Partitions to be named with the next event (4.6.5)."""
         if partition is None and node.partitions > 1:
@@ -67,17 +65,8 @@ class Consumer(Terminus):
         if not self._is_turn_due:
             self._turn()
 
-    def on_outcomes(self, contexts: Sequence[int], state: DeliveryState | None) -> None:
-        """See Terminus; contexts are sequence numbers. Decision of each outcome: what counts as dealt with."""
-        state = state or self._default_outcome
-        if state is None or state.__class__ is Accepted or isinstance(state, Rejected):
-            self.position.done(contexts)
-        elif isinstance(state, Modified) and state.undeliverable_here:
-            self.position.done(contexts)
-        else:
-            self.position.give_back(contexts, has_failed=isinstance(state, Modified) and state.delivery_failed)
-        if not self._is_turn_due:
-            self._turn()
+    def on_outcomes(self, contexts: Sequence[int], state: DeliveryState | Described | None) -> None:
+        """See Terminus; contexts are sequence numbers."""
 
     def on_detached(self, *, is_closed: bool) -> None:
         """See Terminus."""
@@ -107,7 +96,8 @@ class Consumer(Terminus):
             self._is_turn_due = True
             self._node.loop.call_soon(self._turn)
         else:
-            self._link.is_draining and self._link.drained()
+            if self._link.is_draining:
+                self._link.drained()
             self._node.waiting.add(self)
         self._transport.flush_soon()
 
@@ -127,7 +117,7 @@ class Consumer(Terminus):
             wanted.query, self._cursor, upto=wanted.upto, partition=self._partition, limit=room, bytes_max=TURN_BYTES
         )
         for event in page.events:
-            if wanted.matches is None or wanted.matches(EventFields(event)):
+            if wanted.matches is None or wanted.matches(EventFields(event, node.source)):
                 self._send(event, 0)
         self._cursor = max(self._cursor, page.cursor)
         return not page.is_last
@@ -137,5 +127,3 @@ class Consumer(Terminus):
         self._associated = None
         number = event.sequence_number
         self._link.send(message, number, number, is_settled=self._link.sends_settled)
-
-

@@ -1,4 +1,4 @@
-"""The node of one log: what its producers and consumers share. Appends go out in their order, commits wake who waits."""
+"""The node of one log: what its producers and consumers share. Appends keep their order, commits wake who waits."""
 
 from __future__ import annotations
 
@@ -33,10 +33,14 @@ class Appending(Protocol):
 class EventLogNode:
     """One log on one event loop. Make it with `open`."""
 
-    def __init__(self, log: LocalLog, incarnation: str, settings: AmqpSettings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, log: LocalLog, incarnation: str, settings: AmqpSettings, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.log, self.incarnation, self.settings, self.loop = log, incarnation, settings, loop
         self.partitions = log.settings.partitions
-        self.outbound = Outbound(self.partitions, f"/logs/{log.name}")
+        self.source = f"/logs/{log.name}"
+        """The CloudEvents source of events that have none."""
+        self.outbound = Outbound(self.partitions, self.source)
         self.waiting: set[Consumer] = set()
         """Consumers that have read all there is, and could send more."""
         self.consumers: set[Consumer] = set()
@@ -116,5 +120,3 @@ class EventLogNode:
         waiting, self.waiting = self.waiting, set()
         for consumer in waiting:
             consumer.on_ready()
-
-

@@ -14,7 +14,7 @@ EPOCH = Symbol("event-streams-epoch")
 
 
 def bound_partition(attach: Attach | None, partitions: int) -> int | None:
-    """The partition that a link asks to be bound to; None if it does not. Raises LinkFault: there is none of that name."""
+    """The partition that a link asks to be bound to; None if it does not. Raises LinkFault if there is none."""
     wanted = (attach.properties or {}).get(PARTITION) if attach is not None else None
     if wanted is None:
         return None

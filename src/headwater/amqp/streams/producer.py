@@ -1,4 +1,4 @@
-"""A producer's link: its messages become events, and each delivery gets its outcome once the event is durable, or refused.
+"""A producer's link: messages become events; each delivery gets its outcome once its event is durable, or refused.
 
 What comes in one read goes into the log together, in its order. Credit is given back as outcomes are: a log that falls
 behind slows its producers down.
@@ -35,7 +35,7 @@ _ACCEPTED = Accepted()
 
 
 class SuspendedDeliveries(NamedTuple):
-    """What a detached link had accepted and its sender not settled: its tags, kept until that time of the loop (2.6.13)."""
+    """What a detached link had accepted and its sender not settled: tags, kept until that time of the loop (2.6.13)."""
 
     accepted: dict[bytes, None]
     until: float
@@ -164,17 +164,17 @@ class Producer(Terminus):
             alone.add(delivery, event)
             self._submit(alone)
 
-    def _event(
-        self, delivery: Delivery, node: EventLogNode, bound: int | None
-    ) -> tuple[Event | None, int | None]:
-        """The event of a delivery, and its partition; no event if it is stored already. Raises MessageFault, AmqpError."""
+    def _event(self, delivery: Delivery, node: EventLogNode, bound: int | None) -> tuple[Event | None, int | None]:
+        """The event of a delivery, and its partition; None if it is stored already. Raises MessageFault, AmqpError."""
         if delivery.whole is not None and delivery.whole.resume and self._is_known(delivery):
             return None, None
         if delivery.payload is None:
             problem = f"the message has {delivery.bytes} bytes, {self._link.message_bytes_max} are allowed"
             raise AmqpError(conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
         if delivery.message_format:
-            raise AmqpError(conditions.NOT_IMPLEMENTED, f"message-format {delivery.message_format:#x} is not known here")
+            raise AmqpError(
+                conditions.NOT_IMPLEMENTED, f"message-format {delivery.message_format:#x} is not known here"
+            )
         event, target = read_message(delivery.payload, node.log.settings)
         if target is None:
             return event, bound

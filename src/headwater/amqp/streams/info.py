@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+
+def runtime_information(log: object) -> dict[object, object]:
+    return {}
