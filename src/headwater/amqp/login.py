@@ -31,7 +31,7 @@ class Login:
         return (*offered, "PLAIN", "ANONYMOUS") if self._guard.is_open else (*offered, "PLAIN")
 
     async def answer(self, engine: Connection, mechanism: str, response: bytes | None) -> None:
-        """Answer an init, or a response to a challenge: with a challenge if the client said nothing yet, or the verdict."""
+        """Answer an init, or a response: with a challenge if the client has said nothing yet, or with the verdict."""
         self.mechanism = mechanism
         if mechanism != "ANONYMOUS" and response is None:
             engine.sasl_challenge(b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.access import User
 from ..core.errors import EventLogError
@@ -78,9 +78,8 @@ class Transport(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A peer has connected."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
         address = transport.get_extra_info("peername")
         self.peer = str(address[0]) if address else ""
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
@@ -88,7 +87,7 @@ class Transport(asyncio.Protocol):
         self._connected_at = self._loop.time()
         self.engine = self.container.engine(self._login, self._connected_at)
         if not self.container.admit(self):
-            transport.abort()
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """The peer has sent something."""

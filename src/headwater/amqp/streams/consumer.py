@@ -14,7 +14,7 @@ from ..errors import refusal_of
 from ..filters import SourceFilter
 from ..protocol import conditions
 from ..protocol.link import Sender
-from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
+from ..protocol.performatives import DeliveryState
 from ..protocol.types import Described
 from ..terminus import Terminus
 from .fields import EventFields
