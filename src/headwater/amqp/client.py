@@ -2,7 +2,7 @@
 
     with Client("amqp://localhost") as client:
         sender = client.sender("orders")
-        sender.send(Message(properties=Properties(subject="OrderPlaced"), body=[b"..."]))
+        sender.send(Message([b"..."], DATA, properties=Properties(subject="OrderPlaced")))
         for delivery in client.receiver("orders", filter={...}):
             ...
 
