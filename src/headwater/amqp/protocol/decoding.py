@@ -39,7 +39,10 @@ ARRAY_DESCRIPTORS_MAX: Final = 4
 """So many descriptors may lie in one another in an array's constructor: each costs an object for each element."""
 
 ZERO_WIDTH_PER_BYTE_MAX: Final = 8
-"""So many elements that take no bytes (null, true, false, 0, the empty list) may an array have per byte of its own."""
+"""So many elements that take no bytes (null, true, false, 0) may an array have for each of its own bytes.
+
+Empty lists, which cost an object each: one.
+"""
 
 WEAK_KEYS_MAX: Final = 64
 """So many keys of a map may be uuids or described: a peer can make those collide in a hash table at will."""
@@ -294,12 +297,13 @@ def _list32(buffer: bytes, at: int, depth: int) -> Read:
 def _items(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
         raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+    start = at
     items: list[object] = []
     for _ in range(count):
         item, at = READERS[buffer[at]](buffer, at + 1, depth + 1)
         items.append(item)
     if at != stop:
-        raise DecodeError("a list's size is not that of its elements", stop)
+        raise DecodeError("a list's size is not that of its elements", start)
     return items, at
 
 
@@ -317,6 +321,7 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
         raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
     if count & 1:
         raise DecodeError(f"a map has a key without a value: {count} elements", at)
+    start = at
     entries: dict[object, object] = {}
     weak_keys = 0
     for _ in range(count >> 1):
@@ -333,9 +338,9 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
             raise DecodeError("a map's key is a list, map or array, or describes one", at) from None
         at = after
     if at != stop:
-        raise DecodeError("a map's size is not that of its elements", stop)
+        raise DecodeError("a map's size is not that of its elements", start)
     if len(entries) != count >> 1:
-        raise DecodeError("a map has a key twice", at)
+        raise DecodeError("a map has a key twice", start)
     return entries, at
 
 
@@ -365,7 +370,8 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
     width = WIDTHS[code]
     if width == UNKNOWN:
         raise DecodeError(f"no type has the constructor 0x{code:02x}", at - 1)
-    if width == 0 and count > (stop - start) * (1 if code == 0x45 else ZERO_WIDTH_PER_BYTE_MAX):
+    array_bytes = stop - start + 3  # with its constructor, size and count, at the least
+    if width == 0 and count > array_bytes * (1 if code == 0x45 else ZERO_WIDTH_PER_BYTE_MAX):
         raise DecodeError(f"an array has {count} elements without width", start)
     reader = READERS[code]
     array = Array()
@@ -378,7 +384,7 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
             array *= count  # they are all the same, and cannot change
             break
     if at != stop:
-        raise DecodeError("an array's size is not that of its elements", stop)
+        raise DecodeError("an array's size is not that of its elements", start)
     constructor: int | Described = code
     for descriptor in reversed(descriptors):
         constructor = Described(descriptor, constructor)
