@@ -348,7 +348,7 @@ def test_a_value_that_contains_itself_is_refused() -> None:
         ("c1 05 02 00 44 45 40", "a map's key is a list, map or array"),
         ("c1 04 02 40 40 40", "a map's size"),
         ("e0 04 01 50 01 02", "an array's size"),
-        ("e0 03 02 50 01", "cut short"),
+        ("e0 03 02 50 01", "an array's size"),
     ],
 )
 def test_what_is_no_value_is_an_error_that_says_why(text: str, problem: str) -> None:
@@ -414,10 +414,18 @@ def test_lists_of_an_array_without_width_are_not_one_list() -> None:
     assert lists[0].value is not lists[1].value
 
 
-def test_descriptors_of_an_array_lie_in_one_another_up_to_four() -> None:
-    assert len(decoded(array_of("0044" * 4 + "40", False))) == 2
-    with pytest.raises(DecodeError, match="more than 4 descriptors"):
-        decoded(array_of("0044" * 5 + "40", False))
+def test_an_array_cannot_buy_elements_with_bytes_that_it_does_not_have() -> None:
+    for code in (0x41, 0x50, 0x74, 0x84, 0x94, 0x98, 0xA0, 0xC0):
+        with pytest.raises(DecodeError, match="cut short"):
+            decoded(b"\xf0\xff\xff\xff\xff\x7f\xff\xff\xff" + bytes([code]))
+        with pytest.raises(DecodeError, match=r"size is not that|without width"):
+            decoded(b"\xf0\x00\x00\x00\x06\x7f\xff\xff\xff" + bytes([code]) + b"\x00")
+
+
+def test_descriptors_of_an_array_lie_in_one_another_up_to_two() -> None:
+    assert len(decoded(array_of("0044" * 2 + "40", False))) == 2
+    with pytest.raises(DecodeError, match="more than 2 descriptors"):
+        decoded(array_of("0044" * 3 + "40", False))
 
 
 def test_keys_that_a_peer_can_make_collide_are_bounded() -> None:

@@ -35,7 +35,7 @@ from .types import (
 DEPTH_MAX: Final = 32
 """So many compound, array and described values may lie in one another."""
 
-ARRAY_DESCRIPTORS_MAX: Final = 4
+ARRAY_DESCRIPTORS_MAX: Final = 2
 """So many descriptors may lie in one another in an array's constructor: each costs an object for each element."""
 
 ZERO_WIDTH_PER_BYTE_MAX: Final = 8
@@ -356,6 +356,8 @@ def _array32(buffer: bytes, at: int, depth: int) -> Read:
 def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
         raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+    if stop > len(buffer):
+        raise DecodeError("the value is cut short", at)
     if count == 0 and at == stop:
         return Array(), at  # without a constructor: against the standard, but harmless
     start = at
@@ -367,12 +369,8 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
         descriptors.append(descriptor)
     code = buffer[at]
     at += 1
+    _check_count(code, count, at, start, stop)
     width = WIDTHS[code]
-    if width == UNKNOWN:
-        raise DecodeError(f"no type has the constructor 0x{code:02x}", at - 1)
-    array_bytes = stop - start + 3  # with its constructor, size and count, at the least
-    if width == 0 and count > array_bytes * (1 if code == 0x45 else ZERO_WIDTH_PER_BYTE_MAX):
-        raise DecodeError(f"an array has {count} elements without width", start)
     reader = READERS[code]
     array = Array()
     for _ in range(count):
@@ -390,6 +388,19 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
         constructor = Described(descriptor, constructor)
     array.constructor = constructor
     return array, at
+
+
+def _check_count(code: int, count: int, at: int, start: int, stop: int) -> None:
+    """May an array whose content is `start` to `stop`, and its elements `at` to `stop`, have so many of them?"""
+    width = WIDTHS[code]
+    if width == UNKNOWN:
+        raise DecodeError(f"no type has the constructor 0x{code:02x}", at - 1)
+    if width == 0:
+        array_bytes = stop - start + 3  # with its constructor, size and count, at the least
+        if count > array_bytes * (1 if code == 0x45 else ZERO_WIDTH_PER_BYTE_MAX):
+            raise DecodeError(f"an array has {count} elements without width", start)
+    elif count * max(width, 1) > stop - at:
+        raise DecodeError("an array's size is not that of its elements", start)
 
 
 def _described(buffer: bytes, at: int, depth: int) -> Read:
