@@ -15,7 +15,7 @@ from headwater.amqp.filters.evaluation import matcher
 from headwater.amqp.filters.syntax import And, IndexQuery, Node
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, ULong
 
-LATEST = 6
+LATEST, ATTACHED_AT = 6, 5
 TYPES, TAGS = ["A", "B", "C"], ["a:1", "a:2", "b"]
 
 
@@ -53,7 +53,7 @@ offsets = st.integers(0, 13).map(format_offset) | st.sampled_from(
     ["@latest", "@earliest", "0000", "", "a4", "00000000000000000005x"]
 )
 times = st.integers(-1, 13).map(str) | st.sampled_from(
-    ["4.5", "-2", "NAN", "INF", "-INF", "'5'", "TRUE", "UTC()", "DATE(7)", "2 * 3"]
+    ["4.5", "-2", "NAN", "INF", "-INF", "'5'", "TRUE", "UTC()", "UTC() - 3 + 1", "UTC() * 2", "DATE(7)", "2 * 3"]
 )
 TYPE, TAG_LIST = (
     st.sampled_from(["[cloudEvents:type]", "cloudEvents_type"]),
@@ -131,20 +131,20 @@ maps = st.lists(groups | query_filters, max_size=3).map(
 )
 
 
-def is_true(node: Node, stored: Stored) -> bool:
+def is_true(node: Node, stored: Stored, now: int) -> bool:
     """The whole predicate, without any planning."""
     if isinstance(node, And):
-        return all(is_true(each, stored) for each in node.operands)
+        return all(is_true(each, stored, now) for each in node.operands)
     if isinstance(node, IndexQuery):
         return node.query.matches(stored.type, stored.tags)
-    return matcher([node], lambda: 5)(stored.message)
+    return matcher([node], lambda: now)(stored.message)
 
 
-@given(maps, st.lists(stored_events(), min_size=1, max_size=12))
-def test_plan_and_evaluation_together_are_the_whole_filter(filters, events):
-    found = source_filter(filters, latest=LATEST, now=lambda: 5)
+@given(maps, st.lists(stored_events(), min_size=1, max_size=12), st.integers(3, 9))
+def test_plan_and_evaluation_together_are_the_whole_filter(filters, events, now):
+    found = source_filter(filters, latest=LATEST, now=iter([ATTACHED_AT] + [now] * 10_000).__next__)
     note(f"{found}")
-    nodes = [read_entry(key, each, Context(key, LATEST, FilterLimits())) for key, each in filters.items()]
+    nodes = [read_entry(key, each, Context(key, LATEST, ATTACHED_AT, FilterLimits())) for key, each in filters.items()]
     for stored in events:
         planned = (
             found.after < stored.number
@@ -153,6 +153,6 @@ def test_plan_and_evaluation_together_are_the_whole_filter(filters, events):
             and found.query.matches(stored.type, stored.tags)
         )
         passed = planned and (found.matches is None or found.matches(stored.message))
-        assert passed == all(is_true(node, stored) for node in nodes), stored
+        assert passed == all(is_true(node, stored, now) for node in nodes), stored
         if passed and found.recorded_upto is not None:
             assert stored.recorded_at <= found.recorded_upto

@@ -9,6 +9,7 @@ from tests.amqp.filters.messages import (
     EVENT_STREAMS_SQL,
     HEAD,
     NAME,
+    NOW,
     SELECTOR,
     SQL,
     Message,
@@ -349,3 +350,18 @@ def test_constant_expressions_bound_too():
     text = "d.event-streams-timestamp >= DATE('1970-01-01T00:00:10Z') AND d.event-streams-timestamp < 60 * 1000"
     found = filter_of(described(SQL, text))
     assert (found.recorded_from, found.recorded_upto) == (10_000, 59_999)
+
+
+def test_time_before_now_bounds_from_what_it_was_at_attach():
+    found = filter_of(described(SQL, "d.event-streams-timestamp > UTC() - 60000"))
+    assert (found.recorded_from, found.recorded_upto) == (NOW - 59_999, None)
+    assert found.matches(Message(recorded_at=NOW - 59_999)) and not found.matches(Message(recorded_at=NOW - 60_000))
+    assert filter_of(described(SQL, "UTC() - 60000 <= d.event-streams-timestamp")).recorded_from == NOW - 60_000
+    for text in ("< UTC()", "= UTC()", "> UTC() * 1", "> UTC() - x", "> x"):
+        assert filter_of(described(SQL, f"d.event-streams-timestamp {text}")).recorded_from is None
+
+
+def test_clock_that_goes_back_stays_at_the_time_of_attach():
+    times = iter([5_000, 4_000, 6_000])
+    found = source_filter({NAME: described(SQL, "UTC() = 5000")}, latest=HEAD, now=lambda: next(times))
+    assert found.matches(Message()) and not found.matches(Message())

@@ -97,7 +97,8 @@ def _call(node: syntax.Call, now: Clock) -> Evaluate:
 
 
 def _now(node: syntax.Now, now: Clock) -> Evaluate:
-    return lambda fields: Timestamp(now())
+    attached_at = node.attached_at
+    return lambda fields: Timestamp(max(now(), attached_at))
 
 
 def _arithmetic(node: syntax.Arithmetic, now: Clock) -> Evaluate:

@@ -254,7 +254,7 @@ class _SqlParser(_Parser):
             arguments = () if self._took(")") else self._list()
         spelling = str(name.value).upper()
         if spelling == "UTC" and not arguments:
-            return syntax.Now()
+            return syntax.Now(self._context.attached_at)
         function = FUNCTIONS.get(spelling)
         if function is None and spelling != "UTC":
             return Constant(None)  # FILTEX: an unknown function is null
