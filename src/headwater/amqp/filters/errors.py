@@ -1,0 +1,37 @@
+"""What is wrong with a source filter, and how much of one is taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class InvalidFilter(ValueError):
+    """A source filter breaks its grammar, or a limit; on the wire `amqp:invalid-field`.
+
+    `filter_name` is its key in the filter map, `position` the character (from 1) where its text goes wrong, or None
+    where the filter is not a text.
+    """
+
+    def __init__(self, filter_name: str, problem: str, position: int | None = None) -> None:
+        self.filter_name = filter_name
+        self.problem = problem
+        self.position = position
+        where = "" if position is None else f", character {position}"
+        super().__init__(f"filter {filter_name!r}{where}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class FilterLimits:
+    """How much a filter may ask for (FILTEX 7): what a peer sends is bounded in every direction."""
+
+    expression_chars_max: int = 4096
+    tokens_max: int = 1000
+    depth_max: int = 32
+    """How deep parentheses, NOT, signs, function calls and groups nest, all together."""
+    list_items_max: int = 256
+    """Members of an IN list, of a group, fields of one property filter, entries of the filter map."""
+    query_chars_max: int = 65_536
+    """Characters of a DCB query."""
+
+
+DEFAULT_LIMITS = FilterLimits()
