@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from . import syntax
-from .errors import EvaluationError
 from .evaluation import evaluator
 from .fields import DELIVERY_ANNOTATIONS, OFFSET
 from .offsets import EARLIEST, LATEST, greatest_not_above
@@ -25,7 +24,7 @@ def comparison(operator: str, left: Node, right: Node, latest: int) -> Node:
 
 
 def folded(node: syntax.Compare | syntax.Arithmetic | syntax.Sign | syntax.Call) -> Node:
-    """The constant that a node of constants is, else the node. Raises EvaluationError, OverflowError."""
+    """The constant that a node of constants is, else the node."""
     if isinstance(node, syntax.Compare):
         parts: tuple[Node, ...] = (node.left, node.right)
     elif isinstance(node, syntax.Arithmetic):
@@ -70,7 +69,7 @@ def _complement(node: Node) -> Node:
 
 
 def _no_clock() -> int:
-    raise EvaluationError("a constant has no time")
+    raise AssertionError("UTC() is no constant")
 
 
 _NO_FIELDS: Any = None

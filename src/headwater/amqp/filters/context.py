@@ -18,6 +18,8 @@ class Context:
     filter_name: str
     latest: int
     """The head when the link attached: what @latest means."""
+    attached_at: int
+    """The time when the link attached (ms)."""
     limits: FilterLimits
     names_position: bool = False
     """Whether an offset or a timestamp was named."""

@@ -20,10 +20,6 @@ class InvalidFilter(ValueError):
         super().__init__(f"filter {filter_name!r}{where}: {problem}")
 
 
-class EvaluationError(ArithmeticError):
-    """A filter cannot be evaluated for a message, which is therefore not delivered (FILTEX 6)."""
-
-
 @dataclass(frozen=True, slots=True)
 class FilterLimits:
     """How much a filter may ask for (FILTEX 7): what a peer sends is bounded in every direction."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from .errors import EvaluationError
-
 TEXT_CHARS_MAX = 65_536
-"""The longest text that LIKE looks at and `+` makes; a longer one is an evaluation error."""
+"""The longest text that LIKE looks at."""
 
 _ANY_ONE = None
 """`_` in a piece; every other element is the character itself."""
@@ -41,10 +39,10 @@ class Pattern:
         """What ends with the text."""
         return Pattern("%" + _literally(text), "\\")
 
-    def matches(self, text: str) -> bool:
-        """Whether the whole text has the pattern. Raises EvaluationError for a text of more than 65,536 characters."""
+    def matches(self, text: str) -> bool | None:
+        """Whether the whole text has the pattern; unknown for a text of more than 65,536 characters."""
         if len(text) > TEXT_CHARS_MAX:
-            raise EvaluationError(f"LIKE takes texts of at most {TEXT_CHARS_MAX} characters, {len(text)} given")
+            return None
         first, last = self._first, self._last
         if last is None:
             return len(text) == first.chars and first.is_at(text, 0)

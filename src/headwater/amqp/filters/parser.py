@@ -35,7 +35,7 @@ from collections.abc import Callable
 from . import syntax
 from .comparisons import comparison, folded
 from .context import Context
-from .errors import EvaluationError, InvalidFilter
+from .errors import InvalidFilter
 from .fields import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, WELL_KNOWN, well_known
 from .functions import FUNCTIONS
 from .identifiers import selector_field
@@ -127,7 +127,7 @@ class _Parser:
     def _condition(self) -> Node:
         left = self._sum()
         if operator := self._took(*_COMPARISONS):
-            return self._comparison(str(operator.value), left, self._sum(), operator)
+            return self._comparison(operator, left, self._sum())
         if self._took("IS"):
             negated = self._took("NOT")
             self._expect("NULL")
@@ -137,25 +137,20 @@ class _Parser:
             return _negated(syntax.Like(left, self._pattern()), negated)
         if self._took("IN"):
             return _negated(syntax.In(left, self._items()), negated)
-        if between := self._took("BETWEEN"):
-            lowest = self._comparison(">=", left, self._sum(), between)
+        if self._took("BETWEEN"):
+            lowest = self._sum()
             self._expect("AND")
-            return _negated(syntax.And((lowest, self._comparison("<=", left, self._sum(), between))), negated)
+            bounds = folded(syntax.Compare(">=", left, lowest)), folded(syntax.Compare("<=", left, self._sum()))
+            return _negated(syntax.And(bounds), negated)
         if negated:
             raise self._unexpected("LIKE, IN or BETWEEN" if "BETWEEN" in self.language.keywords else "LIKE or IN")
         return left
 
-    def _comparison(self, operator: str, left: Node, right: Node, token: Token) -> Node:
-        return self._decided(lambda: comparison(operator, left, right, self._context.latest), token)
-
-    def _decided(self, make: Callable[[], Node], token: Token) -> Node:
-        try:
-            return make()
-        except (EvaluationError, OverflowError) as error:
-            raise self._context.fault(f"this cannot be evaluated: {error}", token.position) from None
+    def _comparison(self, operator: Token, left: Node, right: Node) -> Node:
+        return comparison(str(operator.value), left, right, self._context.latest)
 
     def _pattern(self) -> Pattern:
-        pattern, escape = self._string(), None
+        start, pattern, escape = self._token.position, self._string(), None
         if self._took("ESCAPE"):
             token = self._token
             escape = self._string()
@@ -164,7 +159,7 @@ class _Parser:
         try:
             return Pattern(pattern, escape)
         except ValueError as error:
-            raise self._context.fault(str(error), self._token.position) from None
+            raise self._context.fault(str(error), start) from None
 
     def _string(self) -> str:
         token = self._take()
@@ -197,12 +192,10 @@ class _Parser:
         return self._arithmetic(self._signed, "*", "/", "%")
 
     def _arithmetic(self, part: Callable[[], Node], *operators: str) -> Node:
-        start, first, rest = self._token, part(), []
+        first, rest = part(), []
         while operator := self._took(*operators):
             rest.append((str(operator.value), part()))
-        if not rest:
-            return first
-        return self._decided(lambda: folded(syntax.Arithmetic(first, tuple(rest))), start)
+        return folded(syntax.Arithmetic(first, tuple(rest))) if rest else first
 
     def _signed(self) -> Node:
         if token := self._took("+", "-"):
@@ -261,7 +254,7 @@ class _SqlParser(_Parser):
             arguments = () if self._took(")") else self._list()
         spelling = str(name.value).upper()
         if spelling == "UTC" and not arguments:
-            return syntax.Now()
+            return syntax.Now(self._context.attached_at)
         function = FUNCTIONS.get(spelling)
         if function is None and spelling != "UTC":
             return Constant(None)  # FILTEX: an unknown function is null
@@ -282,7 +275,7 @@ class _EventStreamsParser(_SqlParser):
         operator = self._take()
         if not operator.is_(*_COMPARISONS):
             raise self._unexpected(f"a comparison ({' '.join(_COMPARISONS)})", operator)
-        return self._comparison(str(operator.value), left, self._operand(), operator)
+        return self._comparison(operator, left, self._operand())
 
     def _operand(self) -> Node:
         sign = self._took("+", "-")

@@ -20,7 +20,7 @@ from ...formats.cloudevents import decode_tags
 from . import syntax
 from .fields import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, TIMESTAMP
 from .syntax import Constant, Field, Node
-from .values import MIRRORED, NEGATED
+from .values import MIRRORED, NEGATED, compute
 
 _TYPE = tuple(Field(APPLICATION_PROPERTIES, f"cloudEvents{mark}type") for mark in ":_")
 _TAGS = tuple(Field(APPLICATION_PROPERTIES, f"cloudEvents{mark}tags") for mark in ":_")
@@ -137,14 +137,15 @@ def _index_query(node: syntax.IndexQuery, wanted: bool) -> Plan:
 
 def _compare(node: syntax.Compare, wanted: bool) -> Plan:
     operator, left, right = node.operator, node.left, node.right
-    if isinstance(left, Constant):
+    if isinstance(left, Constant) or right == _TIMESTAMP:
         operator, left, right = MIRRORED[operator], right, left
-    if not isinstance(right, Constant):
-        return ANYTHING
     operator = operator if wanted else NEGATED[operator]
     if left == _TIMESTAMP:
-        return _recorded(operator, right.value)
-    if operator != "=" or not isinstance(right.value, str):
+        if isinstance(right, Constant):
+            return _recorded(operator, right.value)
+        earliest = _earliest(right)
+        return replace(_recorded(operator, earliest), is_exact=False) if operator in (">", ">=") else ANYTHING
+    if operator != "=" or not isinstance(right, Constant) or not isinstance(right.value, str):
         return ANYTHING
     if left in _TYPE:
         return _of_types([right.value])
@@ -184,6 +185,20 @@ def _recorded(operator: str, ms: object) -> Plan:
     if operator == "=":
         return both(_recorded(">=", ms), _recorded("<=", ms))
     return ANYTHING
+
+
+def _earliest(node: Node) -> int | float | None:
+    """The least that UTC(), or UTC() plus and minus constants, ever is: what it is at attach."""
+    if isinstance(node, syntax.Now):
+        return node.attached_at
+    if not isinstance(node, syntax.Arithmetic) or not isinstance(node.first, syntax.Now):
+        return None
+    value: object = node.first.attached_at
+    for operator, operand in node.rest:
+        if operator not in "+-" or not isinstance(operand, Constant):
+            return None
+        value = compute(operator, value, operand.value)
+    return value if isinstance(value, int | float) else None
 
 
 def _query_of_both(left: Query, right: Query) -> Query | None:

@@ -53,7 +53,7 @@ def source_filter(
     `latest` is the head at attach: what `@latest` means for as long as the link lives. `now` is the clock of UTC(), in
     ms. Raises InvalidFilter: an invalid filter, or more of them than `limits` allow.
     """
-    accepted, predicates, names_position = _read_entries(given or {}, latest, limits)
+    accepted, predicates, names_position = _read_entries(given or {}, latest, now(), limits)
     conjuncts = [part for each in predicates for part in _conjuncts(each)]
     found, left = _planned(conjuncts)
     return SourceFilter(
@@ -69,7 +69,7 @@ def source_filter(
 
 
 def _read_entries(
-    given: Mapping[object, object], latest: int, limits: FilterLimits
+    given: Mapping[object, object], latest: int, attached_at: int, limits: FilterLimits
 ) -> tuple[dict[Symbol, object], list[Node], bool]:
     if len(given) > limits.list_items_max:
         problem = f"{len(given)} filters given, at most {limits.list_items_max} are allowed"
@@ -78,7 +78,7 @@ def _read_entries(
     predicates = []
     names_position = False
     for key, value in given.items():
-        context = Context(str(key), latest, limits)
+        context = Context(str(key), latest, attached_at, limits)
         try:
             predicates.append(read_entry(key, value, context))
         except Unsupported:

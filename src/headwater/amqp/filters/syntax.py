@@ -48,7 +48,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The time of evaluation: UTC()."""
+    """The time of evaluation: UTC(). It never lies before `attached_at`, the time at attach (ms)."""
+
+    attached_at: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 Null makes unknown. Only like kinds compare: numbers of any width, a timestamp being its milliseconds; texts, be they
 strings, symbols or characters; booleans, by = and <> only; binaries. Unlike kinds are different, and in no order. A
 UUID compares with the text that it is written as, since no constant can say a UUID. A decimal, a list, a map, a
-described value compare with nothing: unknown.
+described value compare with nothing: unknown. What cannot be computed is null, so that nothing here ever fails: an
+evaluation error (FILTEX 6) makes a predicate unknown, and the message is not delivered.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 from uuid import UUID
 
 from ..protocol.types import Decimal32, Decimal64, Decimal128
-from .errors import EvaluationError
-from .like import TEXT_CHARS_MAX
+
+TEXT_CHARS_MAX = 65_536
+"""The longest text that + makes."""
 
 
 class Kind(Enum):
@@ -73,9 +75,9 @@ def compare(operator: str, left: object, right: object) -> bool | None:
 
 
 def compute(operator: str, left: object, right: object) -> object:
-    """The result of + - * / %; None where an operand is null or not of a kind to compute with.
+    """The result of + - * / %; dividing by zero is NaN.
 
-    Dividing by zero is NaN. Raises EvaluationError, OverflowError where a result is too large.
+    None where an operand is null or not of a kind to compute with, or the result is too large.
     """
     if left is None or right is None:
         return None
@@ -83,9 +85,13 @@ def compute(operator: str, left: object, right: object) -> object:
     if kind is not kind_of(right):
         return None
     if kind is Kind.NUMBER:
-        return _ARITHMETIC[operator](left, right)
+        try:
+            return _ARITHMETIC[operator](left, right)
+        except OverflowError:  # an integer too large for a double meets one
+            return None
     if kind is Kind.TEXT and operator == "+":
-        return _joined(str(left), str(right))
+        joined = f"{left}{right}"
+        return joined if len(joined) <= TEXT_CHARS_MAX else None
     return None
 
 
@@ -106,12 +112,6 @@ def _kind_of_class(given: type) -> Kind:
     if issubclass(given, bytes) and not issubclass(given, Decimal32 | Decimal64 | Decimal128):
         return Kind.BINARY
     return Kind.UUID if issubclass(given, UUID) else Kind.OTHER
-
-
-def _joined(left: str, right: str) -> str:
-    if len(left) + len(right) > TEXT_CHARS_MAX:
-        raise EvaluationError(f"+ makes texts of at most {TEXT_CHARS_MAX} characters")
-    return left + right
 
 
 def _divided(left: float, right: float) -> float:
