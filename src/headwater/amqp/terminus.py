@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Any
 
 from .protocol.performatives import DeliveryState
 from .protocol.types import Described
+
+
+class Ending(IntEnum):
+    """What has ended when a link is over, the smaller ones with the greater."""
+
+    CLOSED = 0
+    """The link, closed by the peer for good."""
+    DETACHED = 1
+    """The link; it may be attached again."""
+    SESSION = 2
+    CONNECTION = 3
 
 
 class Terminus:
@@ -24,5 +36,5 @@ class Terminus:
     def on_settled(self, tags: Sequence[bytes]) -> None:
         """The sender has settled what was given an outcome (rcv-settle-mode second)."""
 
-    def on_detached(self, *, is_closed: bool) -> None:
-        """The link is over; `is_closed`: the peer closed it for good. Nothing comes any more."""
+    def on_detached(self, ending: Ending) -> None:
+        """The link is over. Nothing comes any more."""

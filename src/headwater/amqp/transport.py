@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from ..core.access import User
@@ -30,8 +31,9 @@ from .protocol.events import (
 )
 from .protocol.link import Link
 from .protocol.performatives import ErrorCondition
+from .protocol.session import Session
 from .protocol.types import Symbol
-from .terminus import Terminus
+from .terminus import Ending, Terminus
 
 if TYPE_CHECKING:
     from .container import Container
@@ -40,6 +42,8 @@ _logger = logging.getLogger("headwater.amqp")
 
 WRITE_BYTES_MAX = 256 * 1024
 """What may wait to be written before consumers of the connection pause."""
+LINGERING_MAX = 1000
+"""Detached links of one connection of which something is remembered until it is over."""
 CLOSE_S = 5.0
 """How long a peer may take to answer our close, and to read what was written before it."""
 
@@ -68,6 +72,7 @@ class Transport(asyncio.Protocol):
         self._is_lost = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._termini: dict[Link, Terminus] = {}
+        self._lingering: list[tuple[Session | None, Callable[[Ending], None]]] = []
 
     @property
     def container_id(self) -> str:
@@ -145,8 +150,14 @@ class Transport(asyncio.Protocol):
             link.refuse(condition, description)
         else:
             link.detach(ErrorCondition(condition, description))
-        self._let_go(link, is_closed=False)
+        self._let_go(link, Ending.DETACHED)
         self.flush_soon()
+
+    def linger(self, session: Session, on_ended: Callable[[Ending], None]) -> None:
+        """A link is over, and somebody wants to know when its session and its connection are."""
+        while len(self._lingering) >= LINGERING_MAX:
+            self._lingering.pop(0)[1](Ending.CONNECTION)
+        self._lingering.append((session, on_ended))
 
     def stop_reading(self) -> None:
         """Take nothing more from the peer."""
@@ -225,7 +236,7 @@ class Transport(asyncio.Protocol):
             if event.link.local is None:
                 self.spawn(self._attach(event.link))
         elif isinstance(event, LinkDetached):
-            self._let_go(event.link, is_closed=event.is_closed and event.is_by_peer)
+            self._let_go(event.link, Ending.CLOSED if event.is_closed and event.is_by_peer else Ending.DETACHED)
         elif isinstance(event, DeliveriesSettled):
             if event.link.context is not None:
                 event.link.context.on_settled(event.tags)
@@ -235,7 +246,8 @@ class Transport(asyncio.Protocol):
                     link.context.on_ready()
         elif isinstance(event, SessionEnded):
             for link in event.links:
-                self._let_go(link, is_closed=False)
+                self._let_go(link, Ending.SESSION)
+            self._end_lingering(event.session)
         elif isinstance(event, ConnectionOpened):
             self.container.open(self)
         elif isinstance(event, ConnectionClosed):
@@ -274,16 +286,26 @@ class Transport(asyncio.Protocol):
         self._handle(self.engine.receive_data(b"", self._loop.time()))
         self.flush()
 
-    def _let_go(self, link: Link, *, is_closed: bool) -> None:
+    def _let_go(self, link: Link, ending: Ending) -> None:
         terminus = self._termini.pop(link, None)
         link.context = None
         self.container.detached(self, link)
         if terminus is not None:
-            terminus.on_detached(is_closed=is_closed)
+            terminus.on_detached(ending)
 
     def _abandon(self) -> None:
         for link in tuple(self._termini):
-            self._let_go(link, is_closed=False)
+            self._let_go(link, Ending.CONNECTION)
+        lingering, self._lingering = self._lingering, []
+        for _, on_ended in lingering:
+            on_ended(Ending.CONNECTION)
+
+    def _end_lingering(self, session: Session) -> None:
+        ended = [on_ended for its, on_ended in self._lingering if its is session]
+        self._lingering = [each for each in self._lingering if each[0] is not session]
+        for on_ended in ended:
+            on_ended(Ending.SESSION)
+            self._lingering.append((None, on_ended))
 
     def _on_closed(self, event: ConnectionClosed) -> None:
         self._abandon()

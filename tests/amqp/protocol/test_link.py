@@ -170,6 +170,18 @@ def test_a_transfer_without_credit_detaches_the_link(pair: Pair) -> None:
     assert not sender.is_attached
 
 
+def test_what_was_under_way_when_a_link_was_detached_costs_no_other_link(pair: Pair) -> None:
+    sender, receiver = pair.sender(name="first")
+    other, its = pair.sender(name="other", session=sender.session)
+    sender.send(b"x", 1)
+    receiver.detach()
+    sender.send(b"y", 2)
+    pair.pump()
+    other.send(b"z", 3)
+    pair.pump()
+    assert payloads(its.take()) == [b"z"]
+
+
 def test_credit_is_counted_from_what_the_receiver_has_seen(pair: Pair) -> None:
     sender, receiver = pair.sender(credit=10)
     for number in range(4):

@@ -292,15 +292,14 @@ class Receiver(Link):
     def _begun(self, fields: TransferFields) -> Delivery:
         """A delivery whose first transfer this is, without its payload."""
         _, delivery_id, tag, message_format, is_settled, _, _, whole = fields
+        if delivery_id is not None:
+            self.session.expect_delivery_id(delivery_id)
         if delivery_id is None or tag is None:
-            raise LinkFault(
-                conditions.INVALID_FIELD, "the first transfer of a delivery needs delivery-id and delivery-tag"
-            )
+            raise LinkFault(conditions.INVALID_FIELD, "the first transfer of a delivery needs delivery-id and delivery-tag")
         if len(tag) > 32:
             raise LinkFault(conditions.INVALID_FIELD, f"a delivery-tag has up to 32 bytes, {len(tag)} given")
         if self.credit <= 0:
             raise LinkFault(conditions.LINK_TRANSFER_LIMIT_EXCEEDED, "a transfer came without credit")
-        self.session.expect_delivery_id(delivery_id)
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & SERIAL
         return Delivery(delivery_id, tag, message_format or 0, bool(is_settled), None, 0, whole)

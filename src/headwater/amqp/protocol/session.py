@@ -230,7 +230,10 @@ class Session:
             )
         if link.__class__ is not Receiver:
             raise LinkFault(conditions.NOT_ALLOWED, "a transfer came on a link on which its sender receives")
-        if not (link.is_detaching or link.is_over):
+        if link.is_detaching or link.is_over:
+            if fields.delivery_id is not None:  # it was sent before our detach was seen, and counts
+                self._expected_delivery_id = (fields.delivery_id + 1) & SERIAL
+        else:
             try:
                 link.on_transfer(fields, buffer, end)
             except LinkFault as fault:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError
 from ..errors import refusal_of
-from ..protocol.codec import encode
 from ..protocol.link import Sender
 from ..protocol.performatives import Source
-from ..terminus import Terminus
-from .info import runtime_information
+from ..terminus import Ending, Terminus
+from .info import information_message
 from .node import EventLogNode
 
 if TYPE_CHECKING:
     from ..transport import Transport
-
-_AMQP_VALUE = b"\x00\x53\x77"
 
 
 class InfoSource(Terminus):
@@ -48,14 +45,14 @@ class InfoSource(Terminus):
         elif self._link.is_draining and not self._is_busy:
             self._link.drained()
 
-    def on_detached(self, *, is_closed: bool) -> None:
+    def on_detached(self, ending: Ending) -> None:
         """See Terminus."""
         if self._pause is not None:
             self._pause.cancel()
 
     async def _send(self) -> None:
         try:
-            information: dict[Any, Any] = await asyncio.to_thread(runtime_information, self._node.log)
+            message = await asyncio.to_thread(information_message, self._node.log)
         except EventLogError as error:
             refusal = refusal_of(error)
             self._transport.expel(self._link, refusal.condition, refusal.description)
@@ -64,7 +61,7 @@ class InfoSource(Terminus):
             self._is_busy = False
         if self._link.sendable > 0:
             self._count += 1
-            self._link.send(_AMQP_VALUE + encode(information), self._count, is_settled=self._link.sends_settled)
+            self._link.send(message, self._count, is_settled=self._link.sends_settled)
             self._pause = self._node.loop.call_later(self._node.settings.info_pause_ms / 1000, self._resume)
         if self._link.is_draining:
             self._link.drained()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ...core.errors import EventLogError, Overloaded
 from ...core.event import Event
@@ -15,10 +16,14 @@ from ...core.local import LocalLog
 from ...core.log import AppendRequest
 from ...core.state import StateStore
 from ..settings import AmqpSettings
+from .groups import Action, Assign, Close, Drain, GroupLimits, Groups, RecordEpoch, Refuse
 from .outbound import Outbound
+from .positions import PositionLimits, Positions, load, store
+from .positions import Terminus as Remembered
 
 if TYPE_CHECKING:
     from .consumer import Consumer
+    from .consuming import GroupMember
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -34,18 +39,34 @@ class EventLogNode:
     """One log on one event loop. Make it with `open`."""
 
     def __init__(
-        self, log: LocalLog, incarnation: str, settings: AmqpSettings, loop: asyncio.AbstractEventLoop
+        self,
+        log: LocalLog,
+        incarnation: str,
+        state: StateStore,
+        positions: Positions,
+        settings: AmqpSettings,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.log, self.incarnation, self.settings, self.loop = log, incarnation, settings, loop
+        self._state = state
         self.partitions = log.settings.partitions
         self.source = f"/logs/{log.name}"
         """The CloudEvents source of events that have none."""
         self.outbound = Outbound(self.partitions, self.source)
+        self.positions = positions
+        self.groups = Groups(self.partitions, _group_limits(settings), positions.epochs)
+        self.is_changed = False
+        """Whether positions may differ from what is stored."""
         self.waiting: set[Consumer] = set()
         """Consumers that have read all there is, and could send more."""
         self.consumers: set[Consumer] = set()
         self._overdue: deque[AppendRequest] = deque()
         """Appends that the log, which has too much to write, would not take yet."""
+        self._actions: deque[Action] = deque()
+        """What the groups have decided, to be done in this order."""
+        self._performing: asyncio.Task[None] | None = None
+        self._saving = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._is_woken = False
         self._stop_watching = log.watch(self._wake_soon)
 
@@ -54,12 +75,36 @@ class EventLogNode:
         log: LocalLog, state: StateStore, settings: AmqpSettings, loop: asyncio.AbstractEventLoop
     ) -> EventLogNode:
         """The node of a log, with what it remembers of its consumers."""
-        info = await asyncio.to_thread(log.info)
-        return EventLogNode(log, info.incarnation, settings, loop)
+        limits = PositionLimits(settings.termini_max, settings.termini_max)
+
+        def load_all() -> tuple[str, Positions]:
+            incarnation = log.info().incarnation
+            return incarnation, load(state, incarnation, _now_ms(), limits)
+
+        incarnation, positions = await asyncio.to_thread(load_all)
+        return EventLogNode(log, incarnation, state, positions, settings, loop)
 
     async def close(self) -> None:
-        """Watch the log no more."""
+        """Watch the log no more, and store what is remembered."""
         self._stop_watching()
+        if self._performing is not None:
+            self._performing.cancel()
+        await self._save()
+
+    def now(self) -> float:
+        """The loop's time, in s."""
+        return self.loop.time()
+
+    @staticmethod
+    def now_ms() -> int:
+        """The wall clock, in ms since 1970."""
+        return _now_ms()
+
+    def is_attached(self, remembered: Remembered) -> bool:
+        """Whether a link has taken the terminus over."""
+        return remembered.expires_at is None and any(
+            consumer.position is remembered.position for consumer in self.consumers
+        )
 
     def append(self, events: Sequence[Event], partition: int | None, appending: Appending) -> AppendRequest:
         """Append, in the order of the calls; `appending.on_appended` is called when it is done, on the loop.
@@ -74,6 +119,47 @@ class EventLogNode:
     def tick(self, now: float) -> None:
         """Time has passed."""
         self._retry()
+        if (due := self.groups.due()) is not None and due <= now:
+            self.perform(self.groups.tick(now))
+        expires = self.positions.expires_next()
+        if expires is not None and expires <= _now_ms():
+            self.positions.expire(_now_ms())
+            self.is_changed = True
+        if self.is_changed and not self._saving.locked():
+            task = self.loop.create_task(self._save())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        """Do what the groups have decided: now, unless an epoch must be recorded before."""
+        self._actions += actions
+        while self._actions and self._performing is None:
+            if isinstance(self._actions[0], RecordEpoch):
+                self._performing = self.loop.create_task(self._record_epochs())
+            else:
+                _perform(self._actions.popleft())
+
+    async def _record_epochs(self) -> None:
+        try:
+            while self._actions and isinstance(record := self._actions[0], RecordEpoch):
+                self._actions.popleft()
+                self.positions.record_epoch(record.group, record.partition, record.epoch)
+            await self._save()
+        finally:
+            self._performing = None
+        self.perform(())
+
+    async def _save(self) -> None:
+        async with self._saving:
+            self.is_changed = False
+            if changes := self.positions.changes():
+                try:
+                    await asyncio.to_thread(store, self._state, self.incarnation, changes)
+                except Exception:
+                    self.is_changed = True  # tried again with the next tick
+                    _logger.exception("positions were not stored", extra={"log": self.log.name})
+                else:
+                    self.positions.stored(changes)
 
     def _is_taken(self, request: AppendRequest) -> bool:
         try:
@@ -120,3 +206,28 @@ class EventLogNode:
         waiting, self.waiting = self.waiting, set()
         for consumer in waiting:
             consumer.on_ready()
+
+
+def _perform(action: Action) -> None:
+    if isinstance(action, Assign):
+        _member(action.link).assigned(action.partition, action.epoch)
+    elif isinstance(action, Refuse | Close):
+        _member(action.link).refused(action.condition, action.description)
+    elif isinstance(action, Drain):
+        _member(action.link).drain()
+
+
+def _member(link: object) -> GroupMember:
+    return cast("GroupMember", link)
+
+
+def _group_limits(settings: AmqpSettings) -> GroupLimits:
+    return GroupLimits(
+        waiting_max=settings.group_pending_max,
+        waiting_s_max=settings.group_pending_ms / 1000,
+        draining_s_max=settings.group_drain_ms / 1000,
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

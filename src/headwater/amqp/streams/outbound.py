@@ -18,6 +18,9 @@ SOURCE_PARTITION = "event-streams-source-partition"
 ASSOCIATED_PARTITIONS = "event-streams-associated-partitions-changed"
 """The name of the heading of 4.6.5 (and of 4.5.1); the sentence below that heading calls it "assigned"."""
 
+FIRST_RETAINED = "x-opt-headwater-first-retained-offset"
+"""The offset below which events are gone though the consumer asked for them: on the first message that it gets."""
+
 
 class Outbound:
     """Renders the events of one log for its consumers."""
@@ -30,11 +33,16 @@ class Outbound:
         """By partition: a time, and what comes before the digits of an offset of that time (events share times)."""
 
     def message(
-        self, event: SequencedEvent, failures: int = 0, associated_partitions: Sequence[int] | None = None
+        self,
+        event: SequencedEvent,
+        failures: int = 0,
+        associated_partitions: Sequence[int] | None = None,
+        first_retained: int | None = None,
     ) -> bytes:
         """The message of an event; `failures` is how often its delivery has failed before.
 
-        `associated_partitions` are named to the consumer where they have changed (4.6.5).
+        `associated_partitions` are named to the consumer where they have changed (4.6.5), `first_retained` where the
+        consumer asked for events below it, which are gone.
         """
         number, recorded_at, partition, _, data, _, _, _, _, _, envelope, encoding = event
         time, prefix = self._prefixes[partition]
@@ -42,8 +50,11 @@ class Outbound:
             prefix = self._prefix(partition, recorded_at)
         if not envelope and not encoding:
             envelope = envelope_of(event, self._default_source)
-        if failures or associated_partitions is not None or (envelope or data).startswith(HEADER_START):
-            return self._unusual(prefix, number, envelope + data, failures, associated_partitions)
+        if associated_partitions is not None or first_retained is not None:
+            annotations = _more(b"%b%020d" % (prefix, number), associated_partitions, first_retained)
+            return self._unusual(annotations, envelope + data, failures)
+        if failures or (envelope or data).startswith(HEADER_START):
+            return self._unusual(b"%b%020d" % (prefix, number), envelope + data, failures)
         return b"%b%020d%b%b" % (prefix, number, envelope, data)
 
     def _prefix(self, partition: int, recorded_at: int) -> bytes:
@@ -57,19 +68,25 @@ class Outbound:
         return prefix
 
     @staticmethod
-    def _unusual(
-        prefix: bytes, number: int, stored: bytes, failures: int, associated_partitions: Sequence[int] | None
-    ) -> bytes:
-        """With a header before the annotations, its own or one that tells of redelivery, or one annotation more."""
+    def _unusual(annotations: bytes, stored: bytes, failures: int) -> bytes:
+        """With a header before the annotations: its own, or one that tells of redelivery."""
         stop = header_stop(stored)
         header, stored = stored[:stop], stored[stop:]
         if failures:
             header = redelivered(header, failures)
-        annotations = b"%b%020d" % (prefix, number)
-        if associated_partitions is not None:
-            entries = b"%b%b%b" % (annotations[6:], _key(ASSOCIATED_PARTITIONS), _symbols(associated_partitions))
-            annotations = b"\x00\x53\x71\xd1%b%b%b" % ((len(entries) + 4).to_bytes(4), (8).to_bytes(4), entries)
         return b"".join((header, annotations, stored))
+
+
+def _more(annotations: bytes, associated_partitions: Sequence[int] | None, first_retained: int | None) -> bytes:
+    """The usual three annotations, and these."""
+    entries, count = annotations[6:], 6
+    if associated_partitions is not None:
+        entries += _symbol(ASSOCIATED_PARTITIONS) + _symbols(associated_partitions)
+        count += 2
+    if first_retained is not None:
+        entries += _symbol(FIRST_RETAINED) + _symbol(f"{first_retained:020d}")
+        count += 2
+    return b"\x00\x53\x71\xd1%b%b%b" % ((len(entries) + 4).to_bytes(4), count.to_bytes(4), entries)
 
 
 def _key(name: str) -> bytes:

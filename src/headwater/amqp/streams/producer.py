@@ -21,10 +21,10 @@ from ..protocol.conditions import AmqpError
 from ..protocol.link import Delivery, Receiver
 from ..protocol.message import decode_message
 from ..protocol.performatives import Accepted, ErrorCondition, Rejected
-from ..terminus import Terminus
+from ..terminus import Ending, Terminus
 from .inbound import read_message
+from .links import partition_number
 from .node import EventLogNode
-from .partitions import partition_number
 
 if TYPE_CHECKING:
     from ..container import Container
@@ -104,10 +104,10 @@ class Producer(Terminus):
         for tag in tags:
             self._unsettled.pop(tag, None)
 
-    def on_detached(self, *, is_closed: bool) -> None:
+    def on_detached(self, ending: Ending) -> None:
         """See Terminus. Events under way are stored all the same; nobody is left to be told."""
         self._is_over = True
-        if self._unsettled and not is_closed:
+        if self._unsettled and ending is not Ending.CLOSED:
             self._container.suspend(self._transport, self._link, self._unsettled)
 
     def on_appended(self, append: _Append, error: EventLogError | None) -> None:
