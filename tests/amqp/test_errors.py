@@ -8,6 +8,7 @@ import pytest
 
 from headwater.amqp import errors
 from headwater.amqp.errors import MessageFault, refusal_of
+from headwater.amqp.filters.errors import InvalidFilter
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.types import Symbol
 from headwater.core import access
@@ -54,6 +55,13 @@ def test_each_has_a_condition_of_the_standard_and_tells_no_secret(error):
 def test_message_fault_says_its_own():
     refusal = refusal_of(MessageFault(conditions.DECODE_ERROR, "cut short"))
     assert refusal == (conditions.DECODE_ERROR, "cut short", {})
+
+
+def test_errors_of_the_room_say_theirs():
+    fault = conditions.LinkFault(conditions.NOT_FOUND, "no such log", {Symbol("log"): "x"})
+    assert refusal_of(fault) == (conditions.NOT_FOUND, "no such log", {"log": "x"})
+    refusal = refusal_of(InvalidFilter("sql-filter", "a value is missing", 5))
+    assert refusal == (conditions.INVALID_FIELD, "filter 'sql-filter', character 5: a value is missing", {})
 
 
 def test_info_has_what_a_program_may_want():

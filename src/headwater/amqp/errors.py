@@ -1,6 +1,8 @@
 """Which AMQP condition each error becomes: the one table.
 
 MessageFault      one received message is at fault: the outcome `rejected` of its delivery, and nothing more
+InvalidFilter     a source filter is at fault: its link is refused
+AmqpError         what says its condition itself
 EventLogError     what the core says: see the table; for a rejected delivery, or a link that is refused or closed
 """
 
@@ -11,7 +13,9 @@ from typing import Any, NamedTuple
 
 from ..core import access
 from ..core import errors as core
+from .filters.errors import InvalidFilter
 from .protocol import conditions
+from .protocol.conditions import AmqpError
 from .protocol.types import Symbol
 
 
@@ -31,10 +35,14 @@ class Refusal(NamedTuple):
     info: dict[Symbol, object]
 
 
-def refusal_of(error: core.EventLogError | MessageFault) -> Refusal:
+def refusal_of(error: core.EventLogError | MessageFault | InvalidFilter | AmqpError) -> Refusal:
     """The AMQP error of an error."""
     if isinstance(error, MessageFault):
         return Refusal(error.condition, error.description, {})
+    if isinstance(error, AmqpError):
+        return Refusal(error.condition, error.description, dict(error.info or {}))
+    if isinstance(error, InvalidFilter):
+        return Refusal(conditions.INVALID_FIELD, str(error), {})
     for kind in type(error).__mro__:
         if kind in _TABLE:
             row = _TABLE[kind]

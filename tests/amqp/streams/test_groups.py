@@ -6,7 +6,15 @@ from collections import Counter
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from headwater.amqp.streams.groups import Assign, Close, Drain, GroupLimits, Groups, RecordEpoch, Refuse
 
@@ -347,4 +355,5 @@ class GroupMachine(RuleBasedStateMachine):
                 assert held[container] - held[self.containers[link]] < 2
 
 
-TestGroups = GroupMachine.TestCase
+def test_links_of_one_group_never_share_a_partition():
+    run_state_machine_as_test(GroupMachine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from headwater.amqp.streams import position as module
 from headwater.amqp.streams.position import Position
@@ -145,4 +145,5 @@ class PositionMachine(RuleBasedStateMachine):
         assert set(range(1, self.position.after + 1)) <= self.final
 
 
-TestPosition = PositionMachine.TestCase
+def test_position_is_right_in_whatever_order_outcomes_come():
+    run_state_machine_as_test(PositionMachine)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ...core.event import SequencedEvent
+from ..filters.fields import OFFSET, TIMESTAMP, Fields
+from ..filters.offsets import format_offset
 from ..protocol.codec import DecodeError, decode
+from ..protocol.sections import APPLICATION_PROPERTIES, FOOTER, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
 from ..protocol.types import Symbol, Timestamp
 from .headers import FIELDS as HEADER_FIELDS
-from .outbound import OFFSET, SOURCE_PARTITION, TIMESTAMP
+from .outbound import SOURCE_PARTITION
 from .rendering import envelope_of
-from .sections import (
-    APPLICATION_PROPERTIES,
-    FOOTER,
-    HEADER,
-    MESSAGE_ANNOTATIONS,
-    PROPERTIES,
-    Spans,
-    any_spans,
-    usual_spans,
-)
+from .spans import Spans, any_spans, usual_spans
 
 PROPERTY_FIELDS = (
     "message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
@@ -53,7 +48,7 @@ class EventFields:
         if self._annotations is None:
             event = self._event
             self._annotations = {
-                Symbol(OFFSET): Symbol(f"{event.sequence_number:020}"),
+                Symbol(OFFSET): format_offset(event.sequence_number),
                 Symbol(TIMESTAMP): Timestamp(event.recorded_at),
                 Symbol(SOURCE_PARTITION): Symbol(event.partition),
             }
@@ -111,3 +106,7 @@ class EventFields:
             return any_spans(self._message)
         except DecodeError:
             return {}
+
+
+if TYPE_CHECKING:
+    _: type[Fields] = EventFields

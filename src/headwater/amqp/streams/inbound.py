@@ -44,19 +44,17 @@ from ...formats.cloudevents import BATCH, STRUCTURED
 from ..errors import MessageFault
 from ..protocol.codec import DecodeError, decode
 from ..protocol.conditions import DECODE_ERROR, INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED
-from .cloudevent import MARK, binary_event, structured_event, timestamp_text
-from .headers import kept_header
-from .sections import (
+from ..protocol.sections import (
     APPLICATION_PROPERTIES,
-    DATA,
+    DATA_SECTION,
     DELIVERY_ANNOTATIONS,
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
-    Spans,
-    any_spans,
-    usual_spans,
 )
+from .cloudevent import MARK, binary_event, structured_event, timestamp_text
+from .headers import kept_header
+from .spans import Spans, any_spans, usual_spans
 
 T = TypeVar("T")
 
@@ -109,7 +107,7 @@ def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
     if message.startswith(_BARE_DATA) and size > 4 and message[4] + 5 == size <= settings.event_bytes_max:
         return Incoming(Event(DEFAULT_TYPE, message[5:], (), "", "", NO_ATTRIBUTES, "", message[:5]), None)
     spans = usual_spans(message)
-    if spans is None or spans[DATA][1] != size:
+    if spans is None or spans[DATA_SECTION][1] != size:
         try:
             spans = any_spans(message)
         except DecodeError as error:
@@ -145,8 +143,8 @@ def _split(message: bytes, spans: Spans) -> tuple[bytes, bytes, Encoding]:
         header = kept_header(message[:rest])
     if DELIVERY_ANNOTATIONS in spans:
         rest = spans[DELIVERY_ANNOTATIONS][1]
-    if DATA in spans:
-        content = spans[DATA][0]
+    if DATA_SECTION in spans:
+        content = spans[DATA_SECTION][0]
         return header + message[rest:content], message[content:], Encoding.DATA
     data = header + message[rest:]
     if not data:

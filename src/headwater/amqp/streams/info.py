@@ -42,7 +42,7 @@ def _partition(log: LocalLog, number: int, count: int) -> dict[str, object]:
     first = _outermost(log, number, backwards=False) if count else None
     last = _outermost(log, number, backwards=True) if count else None
     return {
-        "partition": Symbol(str(number)),
+        "partition": Symbol(number),
         "earliest-offset": format_offset(first.sequence_number) if first else None,
         "latest-offset": format_offset(last.sequence_number) if last else None,
         "earliest-timestamp": Timestamp(first.recorded_at) if first else None,

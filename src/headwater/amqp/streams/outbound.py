@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.event import SequencedEvent
+from ..filters.fields import OFFSET, TIMESTAMP
 from .headers import HEADER_START, header_stop, redelivered
 from .rendering import envelope_of
 
-OFFSET = "event-streams-offset"
-TIMESTAMP = "event-streams-timestamp"
 SOURCE_PARTITION = "event-streams-source-partition"
 ASSOCIATED_PARTITIONS = "event-streams-associated-partitions-changed"
 """The name of the heading of 4.6.5 (and of 4.5.1); the sentence below that heading calls it "assigned"."""
@@ -28,7 +27,7 @@ class Outbound:
     def __init__(self, partitions: int, default_source: str) -> None:
         """`default_source` is the CloudEvents source of events that have none."""
         self._default_source = default_source
-        self._suffixes = [_key(SOURCE_PARTITION) + _symbol(str(number)) for number in range(partitions)]
+        self._suffixes = [_symbol(SOURCE_PARTITION) + _symbol(str(number)) for number in range(partitions)]
         self._prefixes: list[tuple[int, bytes]] = [(-1, b"")] * partitions
         """By partition: a time, and what comes before the digits of an offset of that time (events share times)."""
 
@@ -60,8 +59,8 @@ class Outbound:
     def _prefix(self, partition: int, recorded_at: int) -> bytes:
         entries = b"".join((
             self._suffixes[partition],
-            _key(TIMESTAMP), b"\x83", recorded_at.to_bytes(8, signed=True),
-            _key(OFFSET), b"\xa3\x14",
+            _symbol(TIMESTAMP), b"\x83", recorded_at.to_bytes(8, signed=True),
+            _symbol(OFFSET), b"\xa3\x14",
         ))  # fmt: skip
         prefix = b"\x00\x53\x71\xc1%c\x06%b" % (len(entries) + 21, entries)
         self._prefixes[partition] = recorded_at, prefix
@@ -87,10 +86,6 @@ def _more(annotations: bytes, associated_partitions: Sequence[int] | None, first
         entries += _symbol(FIRST_RETAINED) + _symbol(f"{first_retained:020d}")
         count += 2
     return b"\x00\x53\x71\xd1%b%b%b" % ((len(entries) + 4).to_bytes(4), count.to_bytes(4), entries)
-
-
-def _key(name: str) -> bytes:
-    return _symbol(name)
 
 
 def _symbol(text: str) -> bytes:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from ..protocol.codec import skip
-from ..protocol.message import walk
-
-HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, DATA = range(0x70, 0x76)
-FOOTER = 0x78
+from ..protocol.sections import (
+    APPLICATION_PROPERTIES,
+    DATA_SECTION,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    walk,
+)
 
 _LISTS, _MAPS, _BINARIES = ((0x45, 0), (0xC0, 1), (0xD0, 4)), ((0xC1, 1), (0xD1, 4)), ((0xA0, 1), (0xB0, 4))
 _FORMS = {
     bytes((0, 0x53, section, form)): (section, width)
     for section, forms in (
         (HEADER, _LISTS), (DELIVERY_ANNOTATIONS, _MAPS), (MESSAGE_ANNOTATIONS, _MAPS), (PROPERTIES, _LISTS),
-        (APPLICATION_PROPERTIES, _MAPS), (DATA, _BINARIES),
+        (APPLICATION_PROPERTIES, _MAPS), (DATA_SECTION, _BINARIES),
     )
     for form, width in forms
 }  # fmt: skip
@@ -47,8 +53,8 @@ def usual_spans(message: bytes) -> Spans | None:
             at += 8 + int.from_bytes(message[at + 4 : at + 8])
         else:
             at += 4
-        if section == DATA:
-            spans[DATA] = value + 1 + width, at
+        if section == DATA_SECTION:
+            spans[DATA_SECTION] = value + 1 + width, at
             return spans
         spans[section] = value, at
         previous = section
@@ -73,5 +79,5 @@ def any_spans(message: bytes) -> Spans:
             start, stop = span
             spans[section] = skip(message, start + 1, stop), stop
     if found.payload is not None and found.footer is None:
-        spans[DATA] = found.payload
+        spans[DATA_SECTION] = found.payload
     return spans
