@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headwater.amqp.filters.like import TEXT_CHARS_MAX, Pattern
@@ -21,12 +21,34 @@ def naive(pattern: str, text: str, escape: str | None) -> bool:
     return bool(text) and first in ("_", text[0]) and naive(rest, text[1:], escape)
 
 
+@settings(max_examples=300)
 @given(st.text("ab_%", max_size=8), st.text("ab_%", max_size=10))
 @example("%_", "")
 @example("a%a", "a")
 @example("%a_b%", "aaab")
 def test_like_is_what_the_definition_says(pattern, text):
     assert Pattern(pattern).matches(text) is naive(pattern, text, None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("%ab%", "xxabyy", True),
+        ("%ab%ba%", "aba", False),
+        ("%ab%ba%", "abba", True),
+        ("%__%", "ab", True),
+        ("%__%", "a", False),
+        ("a%__%b", "a12b", True),
+        ("a%__%b", "a1b", False),
+        ("%a_c%", "abxabc", True),
+        ("%a_c%", "ab", False),
+        ("%a%a%", "a", False),
+        ("_%_", "ab", True),
+        ("_%_", "a", False),
+    ],
+)
+def test_pieces_between_percents_are_found_one_after_the_other(pattern, text, expected):
+    assert Pattern(pattern).matches(text) is expected
 
 
 @given(st.text("ab_%!", max_size=8), st.text("ab_%!", max_size=10))

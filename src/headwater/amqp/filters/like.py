@@ -19,10 +19,9 @@ _ANY_ONE = None
 class Pattern:
     """A LIKE pattern. Raises ValueError where its escape has nothing to escape."""
 
-    __slots__ = ("_first", "_last", "_middle", "_source", "_tail_chars")
+    __slots__ = ("_first", "_last", "_middle", "_tail_chars")
 
     def __init__(self, pattern: str, escape: str | None = None) -> None:
-        self._source = (pattern, escape)
         pieces = _pieces(pattern, escape)
         self._first = _Piece(pieces[0])
         self._last = _Piece(pieces[-1]) if len(pieces) > 1 else None
@@ -55,15 +54,6 @@ class Pattern:
             if at < 0:
                 return False
         return True
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pattern) and self._source == other._source
-
-    def __hash__(self) -> int:
-        return hash(self._source)
-
-    def __repr__(self) -> str:
-        return f"Pattern{self._source!r}"
 
 
 class _Piece:
