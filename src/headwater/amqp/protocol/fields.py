@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from reprlib import repr as shown
 from typing import Any, Final, NamedTuple
 
 from .codec import DecodeError, EncodeError, encode_into
-from .decoding import READERS, U16, U32, U64, read
+from .decoding import U16, U32, U64, read
 from .encoding import (
     CODE_LONG,
     CODE_UBYTE,
@@ -152,13 +153,13 @@ def _read_symbols(buffer: bytes, at: int) -> tuple[tuple[Symbol, ...], int]:
     array, after = read(buffer, at, 0)
     assert isinstance(array, Array)
     if array and array.constructor not in (0xA3, 0xB3):
-        raise DecodeError(f"array of symbols expected, array of {array.constructor!r} found", at)
+        raise DecodeError(f"array of symbols expected, array of {shown(array.constructor)} found", at)
     return tuple(array), after
 
 
 def _write_symbols(out: bytearray, value: tuple[str, ...]) -> None:
-    if isinstance(value, str):
-        raise EncodeError(f"a tuple of symbols is due, not {value!r}")
+    if not isinstance(value, (tuple, list)) or not all(isinstance(symbol, str) for symbol in value):
+        raise EncodeError(f"a tuple of symbols is due, not {shown(value)}")
     if value:
         encode_into(out, Array(map(Symbol, value)))
     else:
@@ -174,8 +175,8 @@ def _read_map(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
 def _read_symbol_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
     entries, after = _read_map(buffer, at)
     for key in entries:
-        if not isinstance(key, str):
-            raise DecodeError(f"map with symbols as keys expected, key {key!r} found", at)
+        if type(key) is not Symbol and type(key) is not str:
+            raise DecodeError(f"map with symbols as keys expected, key {shown(key)} found", at)
     return entries, after
 
 
@@ -186,8 +187,8 @@ def _write_symbol_map(out: bytearray, value: dict[str, Any]) -> None:
 def _read_annotations(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
     entries, after = _read_map(buffer, at)
     for key in entries:
-        if not isinstance(key, (str, ULong)):
-            raise DecodeError(f"map with symbols or ulongs as keys expected, key {key!r} found", at)
+        if type(key) not in (Symbol, str, ULong):
+            raise DecodeError(f"map with symbols or ulongs as keys expected, key {shown(key)} found", at)
     return entries, after
 
 
@@ -200,6 +201,14 @@ def _write_annotation_key(out: bytearray, key: object) -> None:
         write_symbol(out, key)
     else:
         write_ulong(out, key)  # type: ignore[arg-type]
+
+
+def _read_string_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
+    entries, after = _read_map(buffer, at)
+    for key in entries:
+        if type(key) is not str:
+            raise DecodeError(f"map with strings as keys expected, key {shown(key)} found", at)
+    return entries, after
 
 
 def _write_string_map(out: bytearray, value: dict[str, Any]) -> None:
@@ -218,9 +227,13 @@ def write_entries(out: bytearray, entries: dict[Any, Any], write_key: Write) -> 
 def _read_delivery_map(buffer: bytes, at: int) -> tuple[dict[bytes, Any], int]:
     entries, after = _read_map(buffer, at)
     for key in entries:
-        if not isinstance(key, bytes):
-            raise DecodeError(f"map with delivery tags as keys expected, key {key!r} found", at)
+        if type(key) is not bytes:
+            raise DecodeError(f"map with delivery tags as keys expected, key {shown(key)} found", at)
     return entries, after
+
+
+def _write_delivery_map(out: bytearray, value: dict[bytes, Any]) -> None:
+    write_entries(out, value, write_binary)
 
 
 def _read_message_id(buffer: bytes, at: int) -> tuple[Any, int]:
@@ -237,15 +250,7 @@ def _write_message_id(out: bytearray, value: object) -> None:
     elif isinstance(value, (bytes, uuid.UUID)):
         encode_into(out, value)
     else:
-        raise EncodeError(f"a message id is a str, UUID, int or bytes, not {value!r}")
-
-
-def _read_any(buffer: bytes, at: int) -> tuple[Any, int]:
-    return READERS[buffer[at]](buffer, at + 1, 0)
-
-
-def _write_any(out: bytearray, value: object) -> None:
-    encode_into(out, value)
+        raise EncodeError(f"a message id is a str, UUID, int or bytes, not {shown(value)}")
 
 
 BOOLEAN: Final = Kind("boolean", _read_boolean, _write_boolean)
@@ -266,9 +271,7 @@ SYMBOL_MAP: Final = Kind("map", _read_symbol_map, _write_symbol_map)
 ANNOTATIONS: Final = Kind("annotations", _read_annotations, _write_annotations)
 """Like SYMBOL_MAP, but ulongs may be keys too."""
 
-STRING_MAP: Final = Kind("map", _read_symbol_map, _write_string_map)
-DELIVERY_MAP: Final = Kind("map", _read_delivery_map, _write_any)
+STRING_MAP: Final = Kind("map", _read_string_map, _write_string_map)
+DELIVERY_MAP: Final = Kind("map", _read_delivery_map, _write_delivery_map)
 MESSAGE_ID: Final = Kind("message id", _read_message_id, _write_message_id)
 """Keeps its type: str, UUID, ULong or bytes; any int is written as an ulong."""
-
-ANY: Final = Kind("any", _read_any, _write_any)
