@@ -33,7 +33,7 @@ from headwater.amqp.protocol.performatives import (
     Transfer,
 )
 from headwater.amqp.protocol.sasl import SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
-from headwater.amqp.protocol.states import DELIVERY_STATE, ERROR, OUTCOME
+from headwater.amqp.protocol.states import DELIVERY_STATE, ERROR, OUTCOME, UNSETTLED
 from headwater.amqp.protocol.terminus import SOURCE, TARGET
 from headwater.amqp.protocol.types import Described, Symbol, ULong
 from tests.amqp.values import binaries, symbols, texts, values
@@ -60,7 +60,6 @@ by_kind: dict[Kind, st.SearchStrategy[Any]] = {
     fields.SYMBOL_MAP: st.dictionaries(symbols, values, max_size=2),
     fields.ANNOTATIONS: st.dictionaries(symbols | st.integers(0, 2**64 - 1).map(ULong), values, max_size=2),
     fields.STRING_MAP: st.dictionaries(texts, values, max_size=2),
-    fields.DELIVERY_MAP: st.dictionaries(binaries, values, max_size=2),
     fields.MESSAGE_ID: texts | binaries | st.uuids() | st.integers(0, 2**64 - 1).map(ULong),
 }
 
@@ -80,6 +79,7 @@ def _field(field: Field) -> st.SearchStrategy[Any]:
 by_kind[ERROR] = composites(ErrorCondition) | described
 by_kind[OUTCOME] = st.one_of(*map(composites, (Accepted, Rejected, Released, Modified)), described)
 by_kind[DELIVERY_STATE] = st.one_of(*map(composites, STATES), described)
+by_kind[UNSETTLED] = st.dictionaries(binaries, by_kind[DELIVERY_STATE] | st.none(), max_size=2)
 by_kind[SOURCE] = composites(Source) | described
 by_kind[TARGET] = composites(Target) | composites(Coordinator) | described
 

@@ -15,7 +15,6 @@ from headwater.core.event import Encoding
 
 from .served import Served
 
-
 EARLIEST = {
     "from the beginning": Described(
         Symbol("amqp:event-streams-delivery-annotations-filter"), {Symbol("event-streams-offset"): Symbol("@earliest")}

@@ -295,7 +295,7 @@ class Receiver(Link):
         if delivery_id is not None:
             self.session.expect_delivery_id(delivery_id)
         if delivery_id is None or tag is None:
-            raise LinkFault(conditions.INVALID_FIELD, "the first transfer of a delivery needs delivery-id and delivery-tag")
+            raise LinkFault(conditions.INVALID_FIELD, "a delivery begins with its delivery-id and delivery-tag")
         if len(tag) > 32:
             raise LinkFault(conditions.INVALID_FIELD, f"a delivery-tag has up to 32 bytes, {len(tag)} given")
         if self.credit <= 0:
