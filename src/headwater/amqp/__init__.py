@@ -7,5 +7,6 @@ connections, users and the server.
 from .container import Container
 from .server import AmqpServer
 from .settings import AmqpSettings
+from .statistics import AmqpStatistics
 
-__all__ = ["AmqpServer", "AmqpSettings", "Container"]
+__all__ = ["AmqpServer", "AmqpSettings", "AmqpStatistics", "Container"]

@@ -22,6 +22,7 @@ from .protocol.performatives import Source, Target
 from .protocol.settings import ConnectionSettings
 from .protocol.types import Symbol
 from .settings import AmqpSettings
+from .statistics import AmqpStatistics
 from .streams.consuming import attach_consumer
 from .streams.info_source import InfoSource
 from .streams.node import EventLogNode
@@ -62,6 +63,7 @@ class Container:
         self.store, self.guard, self.settings = store, guard, settings
         self.name = name
         self.loop = asyncio.get_running_loop()
+        self.statistics = AmqpStatistics()
         self.connections: set[Transport] = set()
         self.empty = asyncio.Event()
         """Set while there is no connection."""
@@ -93,9 +95,11 @@ class Container:
     def admit(self, transport: Transport) -> bool:
         """Whether one more connection is taken."""
         if self._is_stopping or len(self.connections) >= self.settings.connections_max:
+            self.statistics.connections_refused += 1
             _logger.warning("connection refused", extra={"peer": transport.peer, "connections": len(self.connections)})
             return False
         self.connections.add(transport)
+        self.statistics.connections += 1
         self.empty.clear()
         return True
 

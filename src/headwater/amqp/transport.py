@@ -141,6 +141,7 @@ class Transport(asyncio.Protocol):
 
     def adopt(self, link: Link, terminus: Terminus) -> None:
         """The link is attached: from now on its events are told to its terminus."""
+        self.container.statistics.links += 1
         link.context = terminus
         self._termini[link] = terminus
 
@@ -270,6 +271,7 @@ class Transport(asyncio.Protocol):
         self.flush()
 
     def _refuse(self, link: Link, fault: AmqpError) -> None:
+        self.container.statistics.links_refused += 1
         if link.local is None and not link.is_over:
             link.refuse(fault.condition, fault.description, fault.info)
         else:
@@ -310,6 +312,7 @@ class Transport(asyncio.Protocol):
     def _on_closed(self, event: ConnectionClosed) -> None:
         self._abandon()
         if event.is_fault and event.error is not None:
+            self.container.statistics.faults += 1
             _logger.info(
                 "connection closed for a fault of the peer",
                 extra={"peer": self.peer, "problem": str(event.error)},

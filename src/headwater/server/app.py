@@ -119,9 +119,10 @@ class Server:
             ending.push_async_callback(asyncio.to_thread, store.close)
             create_logs(store, config.logs)
             guard = self._guard(store, has_tls=tls is not None)
-            data = self._open(store, guard)
+            container = self._container(store, guard)
+            data = self._open(store, guard, container)
             ending.callback(data.close)
-            messages = amqp.AmqpServer(self._container(store, guard), amqp_sockets, tls)
+            messages = amqp.AmqpServer(container, amqp_sockets, tls)
             await messages.start()
             ending.push_async_callback(messages.stop)
             _tune_interpreter()
@@ -141,9 +142,9 @@ class Server:
             return f"the disk is full: {free} bytes are free, {reserve} are kept in reserve"
         return None
 
-    def _open(self, store: LogStore, guard: AccountGuard) -> dcb.Application:
+    def _open(self, store: LogStore, guard: AccountGuard, container: amqp.Container) -> dcb.Application:
         """Let requests in, once the configured logs are there and it is settled who may do what."""
-        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes)
+        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, container)
         data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
         self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector)}, data))
         return data

@@ -144,6 +144,7 @@ class Consumer(Terminus):
             if page.events:
                 self._send(page.events[0], failures)
                 sent += 1
+                self._transport.container.statistics.messages_sent_again += 1
             else:
                 self.position.finish((number,))  # it was trimmed
         return sent
@@ -179,6 +180,7 @@ class Consumer(Terminus):
     def _send(self, event: SequencedEvent, failures: int) -> None:
         message = self._node.outbound.message(event, failures, self._associated, self._first_retained)
         self._associated = self._first_retained = None
+        self._transport.container.statistics.messages_sent += 1
         number = event.sequence_number
         self._link.send(message, number, number, is_settled=self._is_presettled)
 

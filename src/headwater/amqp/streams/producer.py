@@ -92,6 +92,7 @@ class Producer(Terminus):
     def on_messages(self) -> None:
         """See Terminus."""
         deliveries = self._link.take()
+        self._container.statistics.messages_received += len(deliveries)
         self._outstanding += len(deliveries)
         self._transport.hold(sum([delivery.bytes for delivery in deliveries]))
         if self._node is None:
@@ -241,6 +242,7 @@ class Producer(Terminus):
             link.settle(first, last, _ACCEPTED)
 
     def _reject(self, delivery: Delivery, fault: AmqpError | MessageFault) -> None:
+        self._container.statistics.messages_rejected += 1
         if self._is_over:
             return
         if delivery.is_settled:
