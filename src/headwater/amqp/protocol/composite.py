@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from reprlib import repr as shown
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 from .codec import DecodeError, EncodeError, encode_into
 from .decoding import U32_U32, read
@@ -35,9 +35,6 @@ class Composite:
         given = ((field, getattr(self, field.name)) for field in self.FIELDS)
         parts = (f"{field.name}={value!r}" for field, value in given if field.is_mandatory or value != field.default)
         return f"{type(self).__name__}({', '.join(parts)})"
-
-
-C = TypeVar("C", bound=Composite)
 
 
 class Layout:
@@ -159,9 +156,9 @@ def write_composite(out: bytearray, value: Composite, count: int = -1) -> None:
                 content.append(0x40)
     except EncodeError as wrong:
         raise EncodeError(f"{layout.name}.{layout.names[index]}: {wrong}") from None
-    except (struct.error, TypeError, AttributeError, OverflowError, ValueError) as wrong:
+    except (struct.error, TypeError, AttributeError, OverflowError, ValueError) as misfit:
         given = shown(getattr(value, layout.names[index], None))
-        raise EncodeError(f"{layout.name}.{layout.names[index]}: {given} does not fit: {wrong}") from None
+        raise EncodeError(f"{layout.name}.{layout.names[index]}: {given} does not fit: {misfit}") from None
     out += layout.head
     write_list(out, layout.count if count < 0 else count, content)
 

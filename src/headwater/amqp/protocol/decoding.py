@@ -2,7 +2,7 @@
 
 Any bytes give a value or a `DecodeError`, in time and memory linear in the buffer. The readers check no bounds: reading
 past the end is an IndexError or struct.error, or leaves a position past it, which whoever called them finds. Positions
-only grow, so no byte is read twice.
+only grow, so no byte is read twice; an array, whose elements need no bytes of their own, has its count checked first.
 """
 
 from __future__ import annotations

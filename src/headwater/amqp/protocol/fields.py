@@ -7,9 +7,9 @@ DecodeError where the value is of another type. Its `write(out, value)` never ge
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from reprlib import repr as shown
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from .codec import DecodeError, EncodeError, encode_into
 from .decoding import U16, U32, U64, read
@@ -30,21 +30,27 @@ Read = Callable[[bytes, int], tuple[Any, int]]
 Write = Callable[[bytearray, Any], None]
 
 
-class Kind(NamedTuple):
+class Kind:
     """How the fields of one AMQP type are read and written."""
 
-    name: str
-    read: Read
-    write: Write
+    __slots__ = ("name", "read", "write")
+
+    def __init__(self, name: str, read: Read, write: Write) -> None:
+        self.name = name
+        self.read = read
+        self.write = write
 
 
-class Field(NamedTuple):
+class Field:
     """One field of a composite type, with the value that an absent one has."""
 
-    name: str
-    kind: Kind
-    default: object = None
-    is_mandatory: bool = False
+    __slots__ = ("default", "is_mandatory", "kind", "name")
+
+    def __init__(self, name: str, kind: Kind, default: object = None, is_mandatory: bool = False) -> None:
+        self.name = name
+        self.kind = kind
+        self.default = default
+        self.is_mandatory = is_mandatory
 
 
 def mandatory(name: str, kind: Kind) -> Field:
@@ -180,7 +186,7 @@ def _read_symbol_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
     return entries, after
 
 
-def _write_symbol_map(out: bytearray, value: dict[str, Any]) -> None:
+def _write_symbol_map(out: bytearray, value: Mapping[str, Any]) -> None:
     write_entries(out, value, write_symbol)
 
 
@@ -192,7 +198,7 @@ def _read_annotations(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
     return entries, after
 
 
-def _write_annotations(out: bytearray, value: dict[Any, Any]) -> None:
+def _write_annotations(out: bytearray, value: Mapping[Any, Any]) -> None:
     write_entries(out, value, _write_annotation_key)
 
 
@@ -211,11 +217,11 @@ def _read_string_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
     return entries, after
 
 
-def _write_string_map(out: bytearray, value: dict[str, Any]) -> None:
+def _write_string_map(out: bytearray, value: Mapping[str, Any]) -> None:
     write_entries(out, value, write_string)
 
 
-def write_entries(out: bytearray, entries: dict[Any, Any], write_key: Write) -> None:
+def write_entries(out: bytearray, entries: Mapping[Any, Any], write_key: Write) -> None:
     """Append a map whose keys are all of one type, whatever their class."""
     content = bytearray()
     for key, value in entries.items():
@@ -232,7 +238,7 @@ def _read_delivery_map(buffer: bytes, at: int) -> tuple[dict[bytes, Any], int]:
     return entries, after
 
 
-def _write_delivery_map(out: bytearray, value: dict[bytes, Any]) -> None:
+def _write_delivery_map(out: bytearray, value: Mapping[bytes, Any]) -> None:
     write_entries(out, value, write_binary)
 
 
