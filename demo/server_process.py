@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 
 STARTS_WITHIN_S = 60.0
-_LISTENING = re.compile(r"listening on (http://\S+:(\d+))")
+_LISTENING = re.compile(r"listening on ((?:http|amqp)://\S+:(\d+))")
+_PORTS = 2
+"""HTTP first, then AMQP."""
 
 
 class ServerFailed(Exception):
@@ -19,12 +21,12 @@ class ServerFailed(Exception):
 
 
 class ServerProcess:
-    """One data directory and the process that serves it, always on the same port."""
+    """One data directory and the process that serves it, always on the same ports."""
 
     def __init__(self, directory: Path, log: str) -> None:
         self.directory, self._log = directory, log
-        self._port = 0
-        self.url = ""
+        self._port = self._amqp_port = 0
+        self.url = self.amqp_url = ""
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -36,7 +38,7 @@ class ServerProcess:
     def start(self) -> float:
         """Start it; answers how many seconds went by until it was ready. Raises ServerFailed."""
         command = [sys.executable, "-m", "headwater.server.cli", "serve", "--data", str(self.directory / "data")]
-        command += ["--http-port", str(self._port), "--log", self._log]
+        command += ["--http-port", str(self._port), "--amqp-port", str(self._amqp_port), "--log", self._log]
         started = time.perf_counter()
         with (self.directory / "server.log").open("a") as diary:
             self._process = subprocess.Popen(
@@ -48,12 +50,13 @@ class ServerProcess:
                 start_new_session=True,  # Ctrl-C is for the demo, which then stops the server in order
                 env=_environment(),
             )
-        found = _LISTENING.search(self._first_line())
-        if found is None:
+        lines = [self._next_line() for _ in range(_PORTS)]
+        found = [_LISTENING.search(line) for line in lines]
+        if not all(found):
             self.kill()
             told = (self.directory / "server.log").read_text().strip().splitlines()
             raise ServerFailed(f"the server did not start: {' / '.join(told[-3:]) or 'it said nothing'}")
-        self.url, self._port = found[1], int(found[2])
+        (self.url, self._port), (self.amqp_url, self._amqp_port) = ((its[1], int(its[2])) for its in found if its)
         return time.perf_counter() - started
 
     def kill(self) -> None:
@@ -80,7 +83,7 @@ class ServerProcess:
         self._process.stdout.close()
         self._process.returncode = 0  # nobody waits for it any more
 
-    def _first_line(self) -> str:
+    def _next_line(self) -> str:
         assert self._process is not None and self._process.stdout is not None
         readable, _, _ = select.select([self._process.stdout], [], [], STARTS_WITHIN_S)
         return self._process.stdout.readline() if readable else ""

@@ -116,3 +116,29 @@ def test_any_json_gives_an_event_or_a_documented_error(value):
         assert ce.event_from_json(json.dumps(members).encode()).source
     except InvalidInput as error:
         assert str(error)
+
+
+def test_document_that_came_as_amqp_message_is_unpacked():
+    document = (
+        b'{"specversion":"1.0","id":"1","source":"/s","type":"t","datacontenttype":"text/plain","data":"hello",'
+        b'"subject":"x"}'
+    )
+    attributes = {"subject": "x", "datacontenttype": "application/cloudevents+json; charset=utf-8"}
+    event = Event("t", document, ("a:1",), "1", "/s", attributes, envelope=b"\0Su\xa0\x70")
+    shown = json.loads(ce.event_to_json(stored(event), "/other"))
+    assert shown == {
+        "specversion": "1.0", "id": "1", "source": "/s", "type": "t", "time": "1970-01-01T00:00:00.000Z",
+        "datacontenttype": "text/plain", "data": "hello", "subject": "x", "tags": "a:1", "sequence": "7",
+    }  # fmt: skip
+    of_another_origin = json.loads(ce.event_to_json(stored(event._replace(envelope=b"")), "/other"))
+    assert of_another_origin["data"] == json.loads(document)
+    broken = json.loads(ce.event_to_json(stored(event._replace(data=b"{")), "/other"))
+    assert broken["data_base64"] == "ew=="
+
+
+def test_message_whose_body_is_no_single_data_section_is_shown_whole_in_base64():
+    event = Event("amqp.message", b"\0Sw\xa1\x02hi", attributes={"datacontenttype": "application/amqp"},
+                  encoding=Encoding.AMQP)  # fmt: skip
+    shown = json.loads(ce.event_to_json(stored(event), "/other"))
+    assert shown["data_base64"] == "AFN3oQJoaQ=="
+    assert shown["datacontenttype"] == "application/amqp"

@@ -44,7 +44,7 @@ class RunningServer:
     def __init__(self, *arguments: str, cwd: Path, context: ssl.SSLContext | None = None) -> None:
         self._errors = open(cwd / "stderr.txt", "w+", encoding="utf-8")  # noqa: SIM115 - as long as the process
         self.process = subprocess.Popen(
-            [*PROGRAM, "serve", "--http-port", "0", *arguments],
+            [*PROGRAM, "serve", "--http-port", "0", "--amqp-port", "0", *arguments],
             cwd=cwd,
             env=environment(),
             stdout=subprocess.PIPE,

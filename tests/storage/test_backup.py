@@ -30,6 +30,7 @@ def test_a_restored_log_has_everything_and_goes_on_far_above(data: Path, tmp_pat
         for number in range(100):
             log.append([event("A", f"n:{number}", id=str(number))])
         log.register_consumer("spark", "archiver", after=60)
+        one.state.put(f"reader/{log.info().incarnation}", "who", b"57")
         one.maintain()
         log.trim(30)
         one.maintain()
@@ -52,6 +53,8 @@ def test_a_restored_log_has_everything_and_goes_on_far_above(data: Path, tmp_pat
             with pytest.raises(PositionOfOtherIncarnation):
                 log.read(from_=102)
             assert [consumer.acknowledged for consumer in log.consumers()] == [60]
+            assert [entry.value for _, entry in again.state.items(f"reader/{info.incarnation}")] == [b"57"]
+            assert not list(again.state.items(f"reader/{incarnation}"))
             with pytest.raises(AppendConditionFailed):
                 log.append([event()], unless(tags=["n:7"]))
             with pytest.raises(AppendConditionFailed):

@@ -24,6 +24,7 @@ from headwater.core.errors import (
     StorageUnavailable,
 )
 from headwater.core.limits import SEQUENCE_NUMBER_MAX
+from headwater.core.state import kinds_of_log
 from headwater.storage import Engine, check_directory
 from headwater.storage import log as log_module
 from headwater.storage.meta import META_NAME, read_meta
@@ -450,6 +451,18 @@ def test_opening_and_closing_leaves_no_file_and_no_thread(data: Path, open_files
     with Engine(data, reserve_bytes=0):
         pass
     assert threading.active_count() == threads
+
+
+def test_what_is_remembered_of_readers_goes_with_their_log(data: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        log.register_consumer("spark", "archiver")
+        kinds = kinds_of_log(log.info().incarnation)
+        one.state.put(kinds[1], "who", b"7")
+        one.state.put("reader/of another log", "who", b"8")
+        one.delete("orders")
+        assert [list(one.state.items(kind)) for kind in kinds] == [[], []]
+        assert one.state.get("reader/of another log", "who") is not None
 
 
 def test_deleted_logs_leave_no_file_open(data: Path, open_files: Callable[[], int]) -> None:

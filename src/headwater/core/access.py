@@ -81,6 +81,12 @@ class Guard(Protocol):
         Raises Unauthenticated. Constant time in what it compares; never blocks the event loop.
         """
 
+    def trusted(self, name: str, peer: str) -> User:
+        """The user of that name, whom something else has authenticated: the TLS layer, by a client certificate.
+
+        ANYBODY where the guard is open. Raises Unauthenticated: there is no such user.
+        """
+
     def authorize(self, user: User, right: Right, log: str) -> None:
         """Raises Forbidden if the user lacks the right on that log (`*` = the server itself)."""
 
@@ -94,6 +100,10 @@ class OpenGuard:
     is_open = True
 
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+        """See Guard."""
+        return ANYBODY
+
+    def trusted(self, name: str, peer: str) -> User:
         """See Guard."""
         return ANYBODY
 

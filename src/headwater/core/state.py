@@ -37,3 +37,11 @@ class StateStore(Protocol):
 
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
         """All entries of a kind whose key starts so, in order of key."""
+
+
+def kinds_of_log(incarnation: str) -> tuple[str, str]:
+    """The kinds of entries that belong to one incarnation of a log: gone with the log, and carried over by a restore.
+
+    They are registered consumers, and what front ends remember of readers (each under keys that begin with its name).
+    """
+    return f"consumer/{incarnation}", f"reader/{incarnation}"

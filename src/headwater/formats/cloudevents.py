@@ -141,11 +141,28 @@ def event_from_headers(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> E
 
 
 def event_to_json(event: SequencedEvent, default_source: str) -> bytes:
-    """The stored event in the JSON format."""
+    """The stored event in the JSON format.
+
+    An event that came as a structured-mode message of AMQP has that document as its data: here it is unpacked.
+    """
     members: dict[str, object] = dict(attributes_from_event(event, default_source))
-    if event.data:
+    if event.envelope and (payload := _structured_payload(event)) is not None:
+        del members["datacontenttype"]
+        members |= payload
+    elif event.data:
         members |= _data_members(event.data, event.attributes.get("datacontenttype"), event.encoding)
     return msgspec.json.encode(members)
+
+
+def _structured_payload(event: SequencedEvent) -> _Members | None:
+    """The members of the document in `data` that are the payload; None if the data is no such document."""
+    if event.attributes.get("datacontenttype", "").partition(";")[0].strip().lower() != STRUCTURED:
+        return None
+    try:
+        members = jsontext.decode(_object_decoder, event.data)
+    except InvalidInput:
+        return None
+    return {name: members[name] for name in ("datacontenttype", "data", "data_base64") if name in members}
 
 
 def _event_from_members(members: _Members) -> Event:

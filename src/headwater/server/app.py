@@ -15,9 +15,9 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from .. import __version__, dcb
+from .. import __version__, amqp, dcb
 from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.settings import LogSettings
 from ..core.store import LogStore
@@ -26,7 +26,7 @@ from .config import Config, InvalidConfiguration
 from .gate import Application, Gate, Receive, Scope, Send, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_server import HttpServer
-from .listening import is_loopback, listen, tls_context, url
+from .listening import CannotListen, close_all, is_loopback, listen, tls_context, url
 from .log_lines import fields
 from .metrics import ServerCollector
 from .request_meter import RequestMeter
@@ -104,21 +104,33 @@ class Server:
         stop = _on_signals()
         tls = tls_context(config.tls)
         sockets = listen(config.host, config.http.port, "--http-port")
+        try:
+            amqp_sockets = listen(config.host, config.amqp.port, "--amqp-port")
+        except CannotListen:
+            close_all(sockets)
+            raise
         lines = [f"headwater: listening on {url('https' if tls else 'http', its)} (dcb)" for its in sockets]
+        lines += [f"headwater: listening on {url('amqps' if tls else 'amqp', its)}" for its in amqp_sockets]
         async with AsyncExitStack() as ending:
             http = HttpServer(self._gate, sockets, config.http, tls)
             await http.start()
             ending.push_async_callback(http.stop)
             store = await asyncio.to_thread(open_store, config)
             ending.push_async_callback(asyncio.to_thread, store.close)
-            data = self._open(store, has_tls=tls is not None)
+            create_logs(store, config.logs)
+            guard = self._guard(store, has_tls=tls is not None)
+            container = self._container(store, guard)
+            data = self._open(store, guard, container)
             ending.callback(data.close)
+            messages = amqp.AmqpServer(container, amqp_sockets, tls)
+            await messages.start()
+            ending.push_async_callback(messages.stop)
             _tune_interpreter()
             for line in lines:
                 self._announce(line)
             logger.info("started", extra=fields(version=__version__, data=config.data, logs=len(store.names())))
             await stop.wait()
-            await self._drain(http, data)
+            await asyncio.gather(self._drain(http, data), messages.stop())
         logger.info("stopped")
 
     def unready(self) -> str | None:
@@ -130,14 +142,17 @@ class Server:
             return f"the disk is full: {free} bytes are free, {reserve} are kept in reserve"
         return None
 
-    def _open(self, store: LogStore, *, has_tls: bool) -> dcb.Application:
+    def _open(self, store: LogStore, guard: AccountGuard, container: amqp.Container) -> dcb.Application:
         """Let requests in, once the configured logs are there and it is settled who may do what."""
-        create_logs(store, self._config.logs)
-        guard = self._guard(store, has_tls=has_tls)
-        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes)
+        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, container)
         data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
         self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector)}, data))
         return data
+
+    def _container(self, store: LogStore, guard: AccountGuard) -> amqp.Container:
+        given = asdict(self._config.amqp)
+        del given["port"]
+        return amqp.Container(store, guard, amqp.AmqpSettings(**given))
 
     async def _drain(self, http: HttpServer, data: dcb.Application) -> None:
         """Refuse what is new, end subscriptions, and let what runs finish."""

@@ -49,6 +49,43 @@ class Http:
 
 
 @dataclass(frozen=True, slots=True)
+class Amqp:
+    """AMQP 1.0. Times are in ms."""
+
+    port: Annotated[int, Described(whole_number(0, 65535), "TCP port of AMQP; 0 takes any free one")] = 5672
+    connections_max: Annotated[
+        int, Described(whole_number(1, 1_000_000), "connections at the same time; more are refused")
+    ] = 10_000
+    sessions_max: Annotated[int, Described(whole_number(1, 65_536), "sessions of one connection")] = 256
+    links_max: Annotated[int, Described(whole_number(1, 65_536), "links of one session")] = 256
+    frame_bytes_max: Annotated[
+        int, Described(byte_count(512, 16 * MIB), "largest frame; a larger message comes in several")
+    ] = 64 * KIB
+    idle_ms: Annotated[
+        int, Described(duration_ms(2000, 86_400_000), "a connection from which nothing comes for so long is closed")
+    ] = 120_000
+    login_ms: Annotated[
+        int, Described(duration_ms(100, 600_000), "how long a peer may take from connecting to its open")
+    ] = 10_000
+    credit: Annotated[int, Described(whole_number(1, 100_000), "messages that one producer may have under way")] = 1000
+    unsettled_max: Annotated[
+        int, Described(whole_number(1, 1_000_000), "messages to one consumer that may wait for their outcome")
+    ] = 5000
+    group_pending_max: Annotated[
+        int, Described(whole_number(0, 100_000), "receivers that may wait for a partition, per consumer group")
+    ] = 256
+    group_pending_ms: Annotated[
+        int, Described(duration_ms(0, 86_400_000), "how long a receiver may wait for a partition")
+    ] = 300_000
+    group_drain_ms: Annotated[
+        int, Described(duration_ms(0, 600_000), "how long a receiver that loses its partition may take to settle")
+    ] = 2000
+    termini_max: Annotated[
+        int, Described(whole_number(0, 10_000_000), "durable subscriptions that one log remembers")
+    ] = 10_000
+
+
+@dataclass(frozen=True, slots=True)
 class Tls:
     """TLS of every listening port; both or none."""
 
@@ -56,6 +93,16 @@ class Tls:
         Path | None, Described(path, "file with the certificate chain (PEM); with the key, turns TLS on")
     ] = None
     key: Annotated[Path | None, Described(path, "file with the private key (PEM)")] = None
+    hosts: Annotated[
+        tuple[str, ...],
+        Described(texts, "other certificates by the host name that a client asks for (SNI): NAME=CERTIFICATE:KEY"),
+    ] = ()
+    client_ca: Annotated[
+        Path | None,
+        Described(
+            path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +134,7 @@ class Config:
     ] = False
     log_level: Annotated[str, Described(one_of("debug", "info", "warning", "error"), "what is told on stderr")] = "info"
     http: Http = field(default_factory=Http)
+    amqp: Amqp = field(default_factory=Amqp)
     tls: Tls = field(default_factory=Tls)
     limits: Limits = field(default_factory=Limits)
     logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})

@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Iterable
+from pathlib import Path
 
 from ..core.errors import EventLogError
 from .config import InvalidConfiguration, Tls
@@ -61,20 +62,54 @@ def url(scheme: str, bound: socket.socket) -> str:
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext | None:
-    """The server's TLS, at least 1.2, or None where no certificate is set. Raises InvalidConfiguration."""
+    """The server's TLS, at least 1.2, or None where no certificate is set. Raises InvalidConfiguration.
+
+    With other hosts, a client gets the certificate of the name that it asks for (RFC 6066, 3), and the first one where
+    it asks for none that is known. With `client_ca`, a client may show a certificate, and a bad one is refused.
+    """
     if tls.certificate is None or tls.key is None:
         return None
-    for name, path in (("tls.certificate", tls.certificate), ("tls.key", tls.key)):
+    context = _tls_context(tls.certificate, tls.key, tls.client_ca, "tls.certificate", "tls.key")
+    if tls.hosts:
+        others = dict(_host_context(text, tls.client_ca) for text in tls.hosts)
+
+        def choose(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
+            if name is not None and (other := others.get(name.lower())) is not None:
+                connection.context = other
+
+        context.sni_callback = choose
+    return context
+
+
+def _host_context(text: str, client_ca: Path | None) -> tuple[str, ssl.SSLContext]:
+    name, equals, paths = text.partition("=")
+    certificate, colon, key = paths.partition(":")
+    if not (name and equals and certificate and colon and key):
+        raise InvalidConfiguration(f"NAME=CERTIFICATE:KEY is expected, {text!r} given", "tls.hosts")
+    return name.lower(), _tls_context(Path(certificate), Path(key), client_ca, "tls.hosts", "tls.hosts")
+
+
+def _tls_context(
+    certificate: Path, key: Path, client_ca: Path | None, certificate_name: str, key_name: str
+) -> ssl.SSLContext:
+    named = [(certificate_name, certificate), (key_name, key)]
+    for name, path in [*named, ("tls.client_ca", client_ca)] if client_ca else named:
         if not os.access(path, os.R_OK):
             raise InvalidConfiguration(f"{path} is not there, or not readable", name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(tls.certificate, tls.key)
+        context.load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or error.strerror
-        problem = f"{tls.certificate} and {tls.key} are not a certificate and its key in PEM ({reason})"
-        raise InvalidConfiguration(problem, "tls.certificate") from None
+        problem = f"{certificate} and {key} are not a certificate and its key in PEM ({reason})"
+        raise InvalidConfiguration(problem, certificate_name) from None
+    if client_ca is not None:
+        context.verify_mode = ssl.CERT_OPTIONAL
+        try:
+            context.load_verify_locations(client_ca)
+        except (ssl.SSLError, OSError) as error:
+            raise InvalidConfiguration(f"{client_ca} has no certificates in PEM ({error})", "tls.client_ca") from None
     return context
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from ..core.errors import StorageUnavailable
+from ..core.state import kinds_of_log
 from .disk import sync_directory, write_whole
 from .engine import (
     BACKUP_LOCK,
@@ -120,12 +121,13 @@ def restore(source: Path, target: Path, progress: Progress | None = None) -> Bac
 
 
 def _renew(directory: Path, head: int, state: SqliteState) -> None:
-    """Make a copied log a new incarnation, with the consumers of the old one."""
+    """Make a copied log a new incarnation, with the consumers and readers of the old one."""
     meta = read_meta(directory)
     incarnation = uuid.uuid4().hex
-    for key, entry in list(state.items(f"consumer/{meta.incarnation}")):
-        state.put(f"consumer/{incarnation}", key, entry.value)
-        state.delete(f"consumer/{meta.incarnation}", key)
+    for old, new in zip(kinds_of_log(meta.incarnation), kinds_of_log(incarnation), strict=True):
+        for key, entry in list(state.items(old)):
+            state.put(new, key, entry.value)
+            state.delete(old, key)
     void = (head + 1, _jump(max(head, meta.floor)))
     meta.changed(incarnation=incarnation, voids=[*meta.voids, void], clean=None).write(directory)
 

@@ -23,6 +23,7 @@ import msgspec
 
 from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.settings import LogSettings, check_log_name
+from ..core.state import kinds_of_log
 from . import maintenance
 from .disk import Disk, sync_directory
 from .log import StoredLog
@@ -158,8 +159,9 @@ class Engine:
             self.state.put(FLOOR_KIND, name, str(max(log.head(), log.meta.floor)).encode())
             self.state.put(TRASH_KIND, log.directory.name, name.encode())
             self.state.delete(LOG_KIND, name)
-            for key, _ in list(self.state.items(f"consumer/{log.meta.incarnation}")):
-                self.state.delete(f"consumer/{log.meta.incarnation}", key)
+            for kind in kinds_of_log(log.meta.incarnation):
+                for key, _ in list(self.state.items(kind)):
+                    self.state.delete(kind, key)
             del self._logs[name]
         with _NoBackup(self.directory) as may_unlink:
             if may_unlink:

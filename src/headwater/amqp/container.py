@@ -1,0 +1,230 @@
+"""The AMQP container: its connections, its nodes, and what an attach leads to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from .. import __version__
+from ..core.access import Guard, Right
+from ..core.errors import EventLogError
+from ..core.limits import show
+from ..core.store import LogStore
+from .addresses import parse_address
+from .errors import refusal_of
+from .login import Login
+from .protocol import conditions
+from .protocol.conditions import AmqpError, LinkFault
+from .protocol.connection import Connection
+from .protocol.link import Link, Receiver, Sender
+from .protocol.performatives import Source, Target
+from .protocol.settings import ConnectionSettings
+from .protocol.types import Symbol
+from .settings import AmqpSettings
+from .statistics import AmqpStatistics
+from .streams.consuming import attach_consumer
+from .streams.info_source import InfoSource
+from .streams.node import EventLogNode
+from .streams.producer import SuspendedDeliveries
+from .streams.producing import attach_producer
+
+if TYPE_CHECKING:
+    from .transport import Transport
+
+_logger = logging.getLogger("headwater.amqp")
+
+CAPABILITIES = tuple(
+    Symbol(name)
+    for name in (
+        "AMQP_EVENT_STREAMS_V1_0",
+        "AMQP_FILTEX_SQL_V1_0",
+        "AMQP_FILTEX_PROP_V1_0",
+        "AMQP_FILTEX_GROUP_V1_0",
+        "APACHE.ORG:SELECTOR",
+        "ANONYMOUS-RELAY",
+    )
+)
+"""What is offered in the open: event streams (3.1), the filters that are there, and links without target address."""
+SUSPENDED_MAX = 1000
+SUSPENDED_S = 600.0
+"""How many detached links of producers are remembered, and for how long."""
+LinkKey = tuple[str, str, str, bool]
+PROPERTIES = {Symbol("product"): "Headwater", Symbol("version"): __version__}
+
+
+class Container:
+    """All connections to the logs of one store, on one event loop."""
+
+    TICK_S = 0.5
+    """How often `tick` is called."""
+
+    def __init__(self, store: LogStore, guard: Guard, settings: AmqpSettings, *, name: str = "headwater") -> None:
+        self.store, self.guard, self.settings = store, guard, settings
+        self.name = name
+        self.loop = asyncio.get_running_loop()
+        self.statistics = AmqpStatistics()
+        self.connections: set[Transport] = set()
+        self.empty = asyncio.Event()
+        """Set while there is no connection."""
+        self.empty.set()
+        self._nodes: dict[str, EventLogNode] = {}
+        self._opening: dict[str, asyncio.Task[EventLogNode]] = {}
+        self._links: dict[LinkKey, tuple[Transport, Link]] = {}
+        """Attached links by user, container, name and direction (2.6.1)."""
+        self.suspended: dict[LinkKey, SuspendedDeliveries] = {}
+        """What detached producers' links have left behind, the oldest first."""
+        self._is_stopping = False
+
+    # Connections
+
+    def engine(self, login: Login, now: float) -> Connection:
+        """The engine of a new connection."""
+        settings = self.settings
+        limits = ConnectionSettings(
+            frame_bytes_max=settings.frame_bytes_max,
+            channel_max=settings.sessions_max - 1,
+            handle_max=settings.links_max - 1,
+            idle_ms=settings.idle_ms,
+            sasl_mechanisms=login.mechanisms,
+            needs_sasl=not self.guard.is_open,
+            open_fields={"offered_capabilities": CAPABILITIES, "properties": PROPERTIES},
+        )
+        return Connection(limits, self.name, is_server=True, now=now)
+
+    def admit(self, transport: Transport) -> bool:
+        """Whether one more connection is taken."""
+        if self._is_stopping or len(self.connections) >= self.settings.connections_max:
+            self.statistics.connections_refused += 1
+            _logger.warning("connection refused", extra={"peer": transport.peer, "connections": len(self.connections)})
+            return False
+        self.connections.add(transport)
+        self.statistics.connections += 1
+        self.empty.clear()
+        return True
+
+    def forget(self, transport: Transport) -> None:
+        """A connection is over."""
+        self.connections.discard(transport)
+        if not self.connections:
+            self.empty.set()
+
+    def open(self, transport: Transport) -> None:
+        """A peer has opened its side."""
+        transport.engine.open()
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        for transport in tuple(self.connections):
+            transport.tick(now)
+        for node in tuple(self._nodes.values()):
+            node.tick(now)
+        while self.suspended and next(iter(self.suspended.values())).until < now:
+            del self.suspended[next(iter(self.suspended))]
+
+    async def finish(self) -> None:
+        """Take nothing more, and wait until what was taken is on disk and answered."""
+        self._is_stopping = True
+        for transport in tuple(self.connections):
+            transport.stop_reading()
+        while any(transport.held_bytes for transport in self.connections):
+            await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        """Let go of the logs, which stay open."""
+        for node in self._nodes.values():
+            await node.close()
+        self._nodes.clear()
+
+    # Links
+
+    async def attach(self, transport: Transport, link: Link) -> None:
+        """Answer a peer's attach. Raises AmqpError or EventLogError where it is refused."""
+        remote = link.remote
+        assert remote is not None
+        if self._is_stopping:
+            raise LinkFault(conditions.LINK_DETACH_FORCED, "the server is stopping")
+        if isinstance(link, Receiver):
+            if not isinstance(remote.target, Target):
+                raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not served here")
+            if remote.target.dynamic:
+                raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
+            self._steal(transport, link)
+            await attach_producer(self, transport, link, remote.target)
+        else:
+            assert isinstance(link, Sender)
+            if not isinstance(remote.source, Source):
+                raise LinkFault(conditions.INVALID_FIELD, "a source is needed")
+            if remote.source.dynamic:
+                raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
+            address = parse_address(remote.source.address or "")
+            node = await self.node(transport, address.log, Right.READ)
+            self._steal(transport, link)
+            if address.is_info:
+                InfoSource.attach(transport, link, node)
+            else:
+                await attach_consumer(transport, link, remote.source, node)
+
+    async def node(self, transport: Transport, log: str, right: Right) -> EventLogNode:
+        """The node of a log, for a peer who has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""
+        assert transport.user is not None
+        self.guard.authorize(transport.user, right, log)
+        node = self._nodes.get(log)
+        if node is None or node.log.is_closed:
+            node = await self._open(log)
+        return node
+
+    async def producers_node(self, transport: Transport, address: str) -> EventLogNode:
+        """The node to which a producer sends. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""
+        parsed = parse_address(address)
+        if parsed.is_info:
+            raise LinkFault(conditions.NOT_ALLOWED, f"{show(address)} can only be read")
+        return await self.node(transport, parsed.log, Right.APPEND)
+
+    def suspend(self, transport: Transport, link: Receiver, accepted: dict[bytes, None]) -> None:
+        """Keep what a detached link had accepted and its sender not settled, in case the link is recovered (2.6.13)."""
+        while len(self.suspended) >= SUSPENDED_MAX:
+            del self.suspended[next(iter(self.suspended))]
+        self.suspended[self.key(transport, link)] = SuspendedDeliveries(accepted, self.loop.time() + SUSPENDED_S)
+
+    def key(self, transport: Transport, link: Link) -> LinkKey:
+        """What identifies a link beyond its connection."""
+        user = transport.user.name if transport.user else ""
+        return user, transport.container_id, link.name, link.is_sender
+
+    def detached(self, transport: Transport, link: Link) -> None:
+        """A link is over."""
+        key = self.key(transport, link)
+        if self._links.get(key, (None, None))[1] is link:
+            del self._links[key]
+
+    @staticmethod
+    def fault_of(error: EventLogError) -> AmqpError:
+        """What the peer is told of an error of the log."""
+        refusal = refusal_of(error)
+        return LinkFault(refusal.condition, refusal.description, refusal.info or None)
+
+    def _steal(self, transport: Transport, link: Link) -> None:
+        """One link of a name: an older one, on another connection, is detached (2.6.1)."""
+        key = self.key(transport, link)
+        old = self._links.get(key)
+        self._links[key] = transport, link
+        if old is not None and old[1] is not link:
+            old[0].expel(old[1], conditions.LINK_STOLEN, f"link {link.name!r} was attached anew on another connection")
+
+    async def _open(self, name: str) -> EventLogNode:
+        """Open a log once, however many links ask for it at the same time."""
+        task = self._opening.get(name)
+        if task is None:
+            task = self._opening[name] = self.loop.create_task(self._opened(name))
+            task.add_done_callback(lambda _: self._opening.pop(name, None))
+        return await asyncio.shield(task)
+
+    async def _opened(self, name: str) -> EventLogNode:
+        old = self._nodes.pop(name, None)
+        if old is not None:
+            await old.close()
+        log = await asyncio.to_thread(self.store.open, name)
+        node = await EventLogNode.open(log, self.store.state, self.settings, self.loop)
+        self._nodes[name] = node
+        return node

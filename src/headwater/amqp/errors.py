@@ -1,0 +1,91 @@
+"""Which AMQP condition each error becomes: the one table.
+
+MessageFault      one received message is at fault: the outcome `rejected` of its delivery, and nothing more
+InvalidFilter     a source filter is at fault: its link is refused
+AmqpError         what says its condition itself
+EventLogError     what the core says: see the table; for a rejected delivery, or a link that is refused or closed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..core import access
+from ..core import errors as core
+from .filters.errors import InvalidFilter
+from .protocol import conditions
+from .protocol.conditions import AmqpError
+from .protocol.types import Symbol
+
+
+class MessageFault(Exception):
+    """What is wrong with a received message: its delivery is rejected with this condition and description."""
+
+    def __init__(self, condition: Symbol, description: str) -> None:
+        self.condition, self.description = condition, description
+        super().__init__(f"{condition}: {description}")
+
+
+class Refusal(NamedTuple):
+    """An AMQP error: condition, description, and the map `info`."""
+
+    condition: Symbol
+    description: str
+    info: dict[Symbol, object]
+
+
+def refusal_of(error: core.EventLogError | MessageFault | InvalidFilter | AmqpError) -> Refusal:
+    """The AMQP error of an error."""
+    if isinstance(error, MessageFault):
+        return Refusal(error.condition, error.description, {})
+    if isinstance(error, AmqpError):
+        return Refusal(error.condition, error.description, dict(error.info or {}))
+    if isinstance(error, InvalidFilter):
+        return Refusal(conditions.INVALID_FIELD, str(error), {})
+    for kind in type(error).__mro__:
+        if kind in _TABLE:
+            row = _TABLE[kind]
+            info = {Symbol(name.replace("_", "-")): getattr(error, name) for name in row.info}
+            return Refusal(
+                row.condition, row.detail(error), {key: value for key, value in info.items() if value is not None}
+            )
+    raise AssertionError(f"{type(error).__name__} is not in the table")
+
+
+class _Row(NamedTuple):
+    condition: Symbol
+    info: tuple[str, ...] = ()
+    """Attributes of the error that a program may want."""
+    detail: Callable[[Any], str] = str
+
+
+_TABLE: dict[type, _Row] = {
+    core.InvalidInput: _Row(conditions.INVALID_FIELD),
+    core.TooLarge: _Row(conditions.LINK_MESSAGE_SIZE_EXCEEDED, ("given", "allowed", "unit")),
+    access.Unauthenticated: _Row(conditions.UNAUTHORIZED_ACCESS),
+    access.Forbidden: _Row(conditions.UNAUTHORIZED_ACCESS),
+    core.LogNotFound: _Row(conditions.NOT_FOUND),
+    core.ConsumerNotFound: _Row(conditions.NOT_FOUND),
+    core.LogExists: _Row(conditions.NOT_ALLOWED),
+    core.AppendConditionFailed: _Row(conditions.PRECONDITION_FAILED, ("conflict", "after")),
+    core.ConditionNeedsTrimmedEvents: _Row(conditions.PRECONDITION_FAILED, ("after", "known_from")),
+    core.DuplicateEventId: _Row(conditions.PRECONDITION_FAILED, ("id", "source", "sequence_number")),
+    core.ConsumerFenced: _Row(conditions.LINK_STOLEN, ("given", "current")),
+    core.StateConflict: _Row(conditions.RESOURCE_LOCKED),
+    core.PositionTrimmed: _Row(conditions.RESOURCE_DELETED, ("position", "first_retained")),
+    core.PositionOfOtherIncarnation: _Row(conditions.RESOURCE_DELETED, ("position", "incarnation", "first")),
+    core.Overloaded: _Row(conditions.RESOURCE_LIMIT_EXCEEDED, ("waiting_bytes", "allowed_bytes")),
+    core.DiskFull: _Row(
+        conditions.RESOURCE_LIMIT_EXCEEDED,
+        ("free_bytes", "needed_bytes"),
+        lambda e: f"{e.free_bytes} bytes are free and {e.needed_bytes} are needed; reads go on",
+    ),
+    core.SequenceExhausted: _Row(conditions.RESOURCE_LIMIT_EXCEEDED, ("last",)),
+    core.Closed: _Row(conditions.LINK_DETACH_FORCED),
+    core.StorageUnavailable: _Row(conditions.INTERNAL_ERROR, (), lambda e: "the log cannot be opened at present"),
+    core.StorageCorrupted: _Row(
+        conditions.INTERNAL_ERROR, (), lambda e: "the stored log is hurt; the server's operator must look at it"
+    ),
+    core.EventLogError: _Row(conditions.INTERNAL_ERROR, (), lambda e: "the server has a fault; its log says more"),
+}

@@ -1,0 +1,27 @@
+"""Source filters of the event stream node: what a receiver asks for when it attaches.
+
+Kept are the filters of Event Stream Extensions (CSD01, 5.2), the SQL filter, the property filters and the groups of
+AMQP Filter Expressions (FILTEX), message selectors (apache.org:selector-filter), and DCB queries.
+`docs/conformance/amqp-filters.md` says what is kept of each.
+"""
+
+from .entries import FILTERS, QUERY_FILTER
+from .errors import DEFAULT_LIMITS, FilterLimits, InvalidFilter
+from .fields import Fields
+from .offsets import EARLIEST, LATEST, format_offset, parse_offset
+from .source import SourceFilter, source_filter
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "EARLIEST",
+    "FILTERS",
+    "LATEST",
+    "QUERY_FILTER",
+    "Fields",
+    "FilterLimits",
+    "InvalidFilter",
+    "SourceFilter",
+    "format_offset",
+    "parse_offset",
+    "source_filter",
+]

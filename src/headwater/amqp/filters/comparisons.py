@@ -1,0 +1,76 @@
+"""Making comparison nodes: those with an offset become ranges of numbers, those of constants are decided at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import syntax
+from .evaluation import evaluator
+from .fields import DELIVERY_ANNOTATIONS, OFFSET
+from .offsets import EARLIEST, LATEST, greatest_not_above
+from .syntax import Constant, Field, Node, Not, OffsetRange
+from .values import MIRRORED
+
+_OFFSET = Field(DELIVERY_ANNOTATIONS, OFFSET)
+
+
+def comparison(operator: str, left: Node, right: Node, latest: int) -> Node:
+    """The node of `left operator right`."""
+    if left == _OFFSET and isinstance(right, Constant):
+        return _offset_comparison(operator, right.value, latest)
+    if right == _OFFSET and isinstance(left, Constant):
+        return _offset_comparison(MIRRORED[operator], left.value, latest)
+    return folded(syntax.Compare(operator, left, right))
+
+
+def folded(node: syntax.Compare | syntax.Arithmetic | syntax.Sign | syntax.Call) -> Node:
+    """The constant that a node of constants is, else the node."""
+    if isinstance(node, syntax.Compare):
+        parts: tuple[Node, ...] = (node.left, node.right)
+    elif isinstance(node, syntax.Arithmetic):
+        parts = (node.first, *[operand for _, operand in node.rest])
+    else:
+        parts = (node.operand,) if isinstance(node, syntax.Sign) else node.arguments
+    if all([isinstance(part, Constant) for part in parts]):
+        return Constant(evaluator(node, _no_clock)(_NO_FIELDS))
+    return node
+
+
+def _offset_comparison(operator: str, comparand: object, latest: int) -> Node:
+    if comparand is None:
+        return Constant(None)
+    if not isinstance(comparand, str):  # unlike kinds are different, and in no order
+        return Constant(operator == "<>")
+    if comparand == EARLIEST:
+        return Constant(operator in (">", ">=", "<>"))
+    if comparand == LATEST:  # greater than every offset there is, but what comes later is greater still
+        if operator in ("=", "<>"):
+            return Constant(operator == "<>")
+        return _within(latest, None) if operator in (">", ">=") else _within(0, latest)
+    below, is_equal = greatest_not_above(comparand)
+    if operator in ("=", "<>"):
+        equal = _within(below - 1, below) if is_equal else Constant(False)
+        return equal if operator == "=" else _complement(equal)
+    if operator in (">", ">="):
+        return _within(below - (is_equal and operator == ">="), None)
+    return _within(0, below - (is_equal and operator == "<"))
+
+
+def _within(after: int, upto: int | None) -> Node:
+    """The range; a constant where it holds all numbers (they begin with 1) or none."""
+    after = max(after, 0)
+    if upto is not None:
+        return OffsetRange(after, upto) if after < upto else Constant(False)
+    return OffsetRange(after, None) if after else Constant(True)
+
+
+def _complement(node: Node) -> Node:
+    return Constant(not node.value) if isinstance(node, Constant) else Not(node)
+
+
+def _no_clock() -> int:
+    raise AssertionError("UTC() is no constant")
+
+
+_NO_FIELDS: Any = None
+"""What constants are evaluated against: they ask for no field."""

@@ -1,0 +1,164 @@
+"""The entries of a filter map: which filter one is, by its descriptor, and what it becomes.
+
+AMQP 3.5.8 has every entry described. Some clients send the bare value under a key that says what it is; that is taken
+too, where the key is the descriptor's name or what clients are known to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from ...core.errors import InvalidQuery
+from ...core.limits import show
+from ...formats.querytext import parse_query
+from ..protocol.types import Described
+from .context import Context
+from .fields import (
+    APPLICATION_PROPERTIES,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+)
+from .parser import parse_event_streams_sql, parse_selector, parse_sql
+from .property_filters import delivery_annotations_filter, property_filter
+from .syntax import And, Constant, IndexQuery, Node, Not, Or
+
+Reader: TypeAlias = Callable[[object, Context], Node]
+
+
+class Unsupported(Exception):
+    """A filter, or one within a group, that this node does not know."""
+
+
+def read_entry(key: object, given: object, context: Context) -> Node:
+    """What an entry of the map asks for. Raises InvalidFilter, or Unsupported where it is of no kind known here."""
+    if isinstance(given, Described):
+        return _read(given, context)
+    reader = _BY_KEY.get(key) if isinstance(key, str) else None
+    if reader is None or given is None:
+        raise Unsupported
+    return reader(given, context)
+
+
+def _read(given: object, context: Context) -> Node:
+    if not isinstance(given, Described):
+        raise context.fault(f"a described filter is expected, {show(given)} given")
+    descriptor: Any = given.descriptor
+    is_name = isinstance(descriptor, str | int) and not isinstance(descriptor, bool)
+    reader = _READERS.get(descriptor) if is_name else None
+    if reader is None:
+        raise Unsupported
+    return reader(given.value, context)
+
+
+def _text(given: object, context: Context) -> str:
+    if not isinstance(given, str):
+        raise context.fault(f"a string is expected, {show(given)} given")
+    return given
+
+
+def _sql(given: object, context: Context) -> Node:
+    return parse_sql(_text(given, context), context)
+
+
+def _event_streams_sql(given: object, context: Context) -> Node:
+    return parse_event_streams_sql(_text(given, context), context)
+
+
+def _selector(given: object, context: Context) -> Node:
+    return parse_selector(_text(given, context), context)
+
+
+def _query(given: object, context: Context) -> Node:
+    """A DCB query, which the index answers: so nothing but conjunctions may hold it."""
+    if not context.is_conjunct:
+        raise context.fault("the index answers a query; it cannot stand in an any or a not filter")
+    if isinstance(given, bytes):
+        try:
+            given = given.decode()
+        except UnicodeDecodeError as error:
+            raise context.fault(f"not UTF-8 ({error.reason})", error.start + 1) from None
+    text = _text(given, context)
+    if len(text) > context.limits.query_chars_max:
+        problem = f"{len(text)} characters given, at most {context.limits.query_chars_max} are allowed"
+        raise context.fault(problem, context.limits.query_chars_max + 1)
+    try:
+        return IndexQuery(parse_query(text))
+    except InvalidQuery as error:
+        raise context.fault(f"{error}") from None
+
+
+def _members(given: object, context: Context) -> list[object]:
+    if not isinstance(given, list | tuple):
+        raise context.fault(f"a list of filters is expected, {show(given)} given")
+    if len(given) > context.limits.list_items_max:
+        raise context.fault(f"{len(given)} filters given, at most {context.limits.list_items_max} are allowed")
+    context.spend(len(given))
+    return list(given)
+
+
+def _all(given: object, context: Context) -> Node:
+    with context.nested():
+        return And(tuple([_read(each, context) for each in _members(given, context)]))
+
+
+def _any(given: object, context: Context) -> Node:
+    with context.nested(), context.no_conjunct():
+        return Or(tuple([_read(each, context) for each in _members(given, context)]))
+
+
+def _not(given: object, context: Context) -> Node:
+    """The filter itself, or a list of just that one."""
+    members = [given] if isinstance(given, Described) else _members(given, context)
+    if len(members) != 1:
+        raise context.fault(f"a not filter has one filter, {len(members)} given")
+    with context.nested(), context.no_conjunct():
+        return Not(_read(members[0], context))
+
+
+def _properties_of(section: str) -> Reader:
+    return lambda given, context: property_filter(section, given, context)
+
+
+def _always(value: bool) -> Reader:
+    return lambda given, context: Constant(value)
+
+
+QUERY_FILTER = "headwater:query-filter"
+_FILTERS: list[tuple[str, int | None, Reader]] = [
+    ("amqp:all-filter", 0x100, _all),
+    ("amqp:any-filter", 0x101, _any),
+    ("amqp:not-filter", 0x102, _not),
+    ("amqp:true-filter", 0x110, _always(True)),
+    ("amqp:false-filter", 0x111, _always(False)),
+    ("amqp:sql-filter", 0x120, _sql),
+    ("amqp:header-filter", 0x170, _properties_of(HEADER)),
+    ("amqp:delivery-annotations-filter", 0x171, _properties_of(DELIVERY_ANNOTATIONS)),
+    ("amqp:message-annotations-filter", 0x172, _properties_of(MESSAGE_ANNOTATIONS)),
+    ("amqp:properties-filter", 0x173, _properties_of(PROPERTIES)),
+    ("amqp:application-properties-filter", 0x174, _properties_of(APPLICATION_PROPERTIES)),
+    ("amqp:footer-filter", 0x178, _properties_of(FOOTER)),
+    ("amqp:event-streams-delivery-annotations-filter", 0x200, delivery_annotations_filter),
+    ("amqp:event-streams-sql-filter", 0x201, _event_streams_sql),
+    ("apache.org:selector-filter:string", 0x0000_468C_0000_0004, _selector),
+    (QUERY_FILTER, None, _query),
+]
+FILTERS = {name: code for name, code, _ in _FILTERS}
+"""The filters of this node: symbolic descriptor -> numeric one, if it has any."""
+
+_READERS: dict[str | int, Reader] = {}
+for _name, _code, _reader in _FILTERS:
+    _READERS[_name] = _reader
+    if _code is not None:
+        _READERS[_code] = _reader
+
+_BY_KEY: dict[str, Reader] = {name: reader for name, _, reader in _FILTERS} | {
+    "sql-filter": _sql,
+    "event-streams-sql-filter": _event_streams_sql,
+    "event-streams-delivery-annotations-filter": delivery_annotations_filter,
+    "selector-filter": _selector,
+    "jms-selector": _selector,
+}

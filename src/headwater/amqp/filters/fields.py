@@ -1,0 +1,85 @@
+"""What filters see of a message: its sections, by the names that filters give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+HEADER = "header"
+DELIVERY_ANNOTATIONS = "delivery-annotations"
+MESSAGE_ANNOTATIONS = "message-annotations"
+PROPERTIES = "properties"
+APPLICATION_PROPERTIES = "application-properties"
+FOOTER = "footer"
+
+OFFSET = "event-streams-offset"
+TIMESTAMP = "event-streams-timestamp"
+
+WELL_KNOWN = {
+    HEADER: frozenset({"durable", "priority", "ttl", "first-acquirer", "delivery-count"}),
+    PROPERTIES: frozenset(
+        [
+            "message-id",
+            "user-id",
+            "to",
+            "subject",
+            "reply-to",
+            "correlation-id",
+            "content-type",
+            "content-encoding",
+            "absolute-expiry-time",
+            "creation-time",
+            "group-id",
+            "group-sequence",
+            "reply-to-group-id",
+        ]
+    ),
+}
+"""The fields of the two sections that have a fixed set of them (AMQP 3.2.1, 3.2.4)."""
+
+
+class Fields(Protocol):
+    """One message as filters see it. An implementation decodes a section when it is first asked for."""
+
+    def header(self) -> Mapping[str, object]:
+        """`durable`, `priority`, `ttl`, `first-acquirer`, `delivery-count`; what is absent has its default."""
+        ...
+
+    def properties(self) -> Mapping[str, object]:
+        """`message-id` and so on, by their hyphenated names; what is absent is missing."""
+        ...
+
+    def delivery_annotations(self) -> Mapping[object, object]:
+        """Always with event-streams-offset (symbol) and event-streams-timestamp."""
+        ...
+
+    def message_annotations(self) -> Mapping[object, object]:
+        """As received."""
+        ...
+
+    def application_properties(self) -> Mapping[object, object]:
+        """As received."""
+        ...
+
+    def footer(self) -> Mapping[object, object]:
+        """As received."""
+        ...
+
+
+def well_known(section: str, name: str) -> str | None:
+    """The field's name as the standard spells it (`_` is taken for `-`), or None where the section has none such."""
+    fields = WELL_KNOWN.get(section)
+    if fields is None:
+        return name
+    spelled = name.replace("_", "-")
+    return spelled if spelled in fields else None
+
+
+def other_spelling(name: str) -> str | None:
+    """`cloudEvents_type` for `cloudEvents:type` and the other way round: CloudEvents' AMQP binding has both prefixes.
+
+    Message selectors cannot write the colon, so that one attribute must be found under either spelling.
+    """
+    if name.startswith("cloudEvents") and name[11:12] in (":", "_"):
+        return f"cloudEvents{'_' if name[11] == ':' else ':'}{name[12:]}"
+    return None

@@ -1,0 +1,121 @@
+"""The functions of the SQL filter, and what message selectors know of a message under names of their own.
+
+A function that is given a null, or what it cannot take, is null. UTC() is not here: it has no arguments and needs a
+clock (`syntax.Now`).
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from uuid import UUID
+
+from ..protocol.types import Timestamp
+from .errors import TEXT_CHARS_MAX
+from .syntax import Function
+from .values import Kind, kind_of
+
+
+def _lower(text: object) -> object:
+    return text.lower() if isinstance(text, str) and len(text) <= TEXT_CHARS_MAX else None
+
+
+def _upper(text: object) -> object:
+    return text.upper() if isinstance(text, str) and len(text) <= TEXT_CHARS_MAX else None
+
+
+def _left(text: object, count: object) -> object:
+    """The first characters."""
+    chars = _whole(count)
+    return text[: max(chars, 0)] if isinstance(text, str) and chars is not None else None
+
+
+def _right(text: object, count: object) -> object:
+    """The last characters."""
+    chars = _whole(count)
+    return text[max(len(text) - max(chars, 0), 0) :] if isinstance(text, str) and chars is not None else None
+
+
+def _substring(text: object, start: object, count: object = math.inf) -> object:
+    """From a character on (the first is 1), so many of them, or all; what lies before the first is not there."""
+    first = _whole(start)
+    if not isinstance(text, str) or first is None:
+        return None
+    if count == math.inf:
+        return text[max(first - 1, 0) :]
+    chars = _whole(count)
+    return None if chars is None else text[max(first - 1, 0) : max(first - 1 + max(chars, 0), 0)]
+
+
+def _date(value: object) -> object:
+    """A timestamp: of a text as ISO 8601 (UTC where it names no zone), of a number of milliseconds, of itself."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
+        return Timestamp((since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000)
+    ms = _whole(value)
+    return None if ms is None else Timestamp(ms)
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
+
+
+FUNCTIONS = {
+    function.name: function
+    for function in (
+        Function("LOWER", 1, 1, _lower),
+        Function("UPPER", 1, 1, _upper),
+        Function("LEFT", 2, 2, _left),
+        Function("RIGHT", 2, 2, _right),
+        Function("SUBSTRING", 2, 3, _substring),
+        Function("DATE", 1, 1, _date),
+    )
+}
+
+
+def _jms_id(value: object) -> str | None:
+    """A correlation-id as JMS shows it (AMQP JMS mapping, 3.2.1.1): text as it is, any other type named."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, UUID):
+        return f"ID:AMQP_UUID:{value}"
+    if isinstance(value, bytes):
+        return f"ID:AMQP_BINARY:{value.hex().upper()}"
+    return f"ID:AMQP_ULONG:{value}" if kind_of(value) is Kind.NUMBER else None
+
+
+def _jms_message_id(value: object) -> str | None:
+    """A message-id as JMS shows it: the same, but every one begins with `ID:`."""
+    if isinstance(value, str) and not value.startswith("ID:"):
+        return f"ID:AMQP_NO_PREFIX:{value}"
+    return _jms_id(value)
+
+
+def _jms_delivery_mode(durable: object) -> str:
+    return "PERSISTENT" if durable is True else "NON_PERSISTENT"
+
+
+def _jms_user_id(value: object) -> str | None:
+    """The binary user-id as text, as JMS has it; null where it is none."""
+    try:
+        return value.decode() if isinstance(value, bytes) else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _jms_delivery_count(value: object) -> int:
+    """JMS counts deliveries, AMQP the unsuccessful ones before this."""
+    return value + 1 if isinstance(value, int) else 1
+
+
+JMS_ID = Function("JMSCorrelationID", 1, 1, _jms_id)
+JMS_MESSAGE_ID = Function("JMSMessageID", 1, 1, _jms_message_id)
+JMS_DELIVERY_MODE = Function("JMSDeliveryMode", 1, 1, _jms_delivery_mode)
+JMS_USER_ID = Function("JMSXUserID", 1, 1, _jms_user_id)
+JMS_DELIVERY_COUNT = Function("JMSXDeliveryCount", 1, 1, _jms_delivery_count)

@@ -1,0 +1,113 @@
+"""The filters of a source, all together: what the log can answer of them, and what is evaluated on each event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from ...core.limits import SEQUENCE_NUMBER_MAX, show
+from ...core.query import Query
+from ..protocol.types import Symbol
+from .context import Budget, Context
+from .entries import Unsupported, read_entry
+from .errors import DEFAULT_LIMITS, FilterLimits, InvalidFilter
+from .evaluation import Clock, matcher
+from .fields import Fields
+from .planning import EVERYTHING, NOTHING, Plan, both, plan
+from .syntax import And, IndexQuery, Node
+
+
+@dataclass(frozen=True)
+class SourceFilter:
+    """What a source's filters ask for. The range and the query together are a superset of what can match."""
+
+    accepted: dict[Symbol, object]
+    """The entries in effect, as given, to be echoed; an unsupported one is left out (AMQP 3.5.8)."""
+    query: Query
+    """What the index is to answer; ALL if nothing is known."""
+    after: int
+    """Only events with a greater number can match; 0 = from the beginning."""
+    upto: int | None
+    """Only events up to this number can match; 0 = none ever does."""
+    recorded_from: int | None
+    """Only events recorded at this time (ms) or later can match. Not in `matches`: turn it into a number."""
+    recorded_upto: int | None
+    """Only events recorded at this time (ms) at the latest can match. In `matches` too."""
+    names_position: bool
+    """An offset or a timestamp is named: begin with the earliest event. Else a link without more begins now."""
+    matches: Callable[[Fields], bool] | None
+    """What is left to be evaluated on each event; None where all the above decide it."""
+
+
+def source_filter(
+    given: Mapping[object, object] | None,
+    *,
+    latest: int,
+    limits: FilterLimits = DEFAULT_LIMITS,
+    now: Clock = lambda: time.time_ns() // 1_000_000,
+) -> SourceFilter:
+    """What the filters of a source ask for, all of which must be true.
+
+    `latest` is the head at attach: what `@latest` means for as long as the link lives. `now` is the clock of UTC(), in
+    ms. Raises InvalidFilter: an invalid filter, or more of them than `limits` allow.
+    """
+    accepted, predicates, names_position = _read_entries(given or {}, latest, now(), limits)
+    conjuncts = [part for each in predicates for part in _conjuncts(each)]
+    found, left = _planned(conjuncts)
+    return SourceFilter(
+        accepted,
+        found.query,
+        min(found.after, SEQUENCE_NUMBER_MAX),
+        found.upto,
+        found.recorded_from,
+        found.recorded_upto,
+        names_position,
+        matcher(left, now) if left else None,
+    )
+
+
+def _read_entries(
+    given: Mapping[object, object], latest: int, attached_at: int, limits: FilterLimits
+) -> tuple[dict[Symbol, object], list[Node], bool]:
+    if len(given) > limits.list_items_max:
+        problem = f"{len(given)} filters given, at most {limits.list_items_max} are allowed"
+        raise InvalidFilter(show(next(iter(given))), problem)
+    accepted: dict[Symbol, object] = {}
+    predicates = []
+    names_position = False
+    budget = Budget()
+    for key, value in given.items():
+        context = Context(str(key), latest, attached_at, limits, budget)
+        try:
+            predicates.append(read_entry(key, value, context))
+        except Unsupported:
+            continue
+        accepted[key if isinstance(key, Symbol) else Symbol(str(key))] = value
+        names_position |= context.names_position
+    return accepted, predicates, names_position
+
+
+def _conjuncts(node: Node) -> list[Node]:
+    return [part for each in node.operands for part in _conjuncts(each)] if isinstance(node, And) else [node]
+
+
+def _planned(conjuncts: Sequence[Node]) -> tuple[Plan, list[Node]]:
+    """The plan of all, and those that it does not decide.
+
+    Queries come first, because nothing but the index answers them: what does not fit besides is evaluated instead.
+    """
+    found = EVERYTHING
+    for each in conjuncts:
+        if isinstance(each, IndexQuery):
+            joined = both(found, plan(each))
+            if not joined.is_exact:
+                raise InvalidFilter("headwater:query-filter", "the queries have too many alternatives together")
+            found = joined
+    others = [each for each in conjuncts if not isinstance(each, IndexQuery)]
+    plans = [plan(each) for each in others]
+    found = reduce(both, plans, found)
+    if found == NOTHING:
+        return found, []
+    return found, [each for each, planned in zip(others, plans, strict=True) if not planned.is_exact]

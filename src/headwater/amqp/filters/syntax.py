@@ -1,0 +1,157 @@
+"""The tree that every kind of filter becomes: SQL, selectors, property filters, groups, queries.
+
+One tree, so that one planner (`planning`) and one compiler (`evaluation`) serve them all. A node's value is true,
+false or unknown (None) where it is a predicate, else a value of the message or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from ...core.query import Query
+from .like import Pattern
+
+
+class Function(NamedTuple):
+    """A function of the SQL filter, or a conversion behind a selector's identifier."""
+
+    name: str
+    arguments_min: int
+    arguments_max: int
+    apply: Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value; None is unknown."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a section, None where it is absent."""
+
+    section: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of values."""
+
+    function: Function
+    arguments: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The time of evaluation: UTC(). It never lies before `attached_at`, the time at attach (ms)."""
+
+    attached_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`first`, then operator by operator, from the left."""
+
+    first: Node
+    rest: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """`-operand`, or `+operand`, which only insists on a number."""
+
+    operator: str
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`operator` is one of = <> < <= > >=."""
+
+    operator: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The event's number is above `after`, and not above `upto`. Never unknown."""
+
+    after: int
+    upto: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """The text has the pattern."""
+
+    operand: Node
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """The value is one of `items`."""
+
+    operand: Node
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """The value is null. Never unknown."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The field is there, be it null. Never unknown."""
+
+    field: Field
+
+
+@dataclass(frozen=True, slots=True)
+class IsTrue:
+    """The operand is true, not false nor unknown: property filters know no third value."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Unknown stays unknown."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """False if any is false, else unknown if any is."""
+
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """True if any is true, else unknown if any is."""
+
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexQuery:
+    """A DCB query. Only the index answers it, never an evaluation, so it stands in conjunctions alone."""
+
+    query: Query
+
+
+Node: TypeAlias = (
+    Constant | Field | Call | Now | Arithmetic | Sign | Compare | OffsetRange | Like | In | IsNull | Exists | IsTrue
+    | Not | And | Or | IndexQuery
+)  # fmt: skip

@@ -1,0 +1,66 @@
+"""SASL (part 5) on the guard: ANONYMOUS where everybody may do everything, PLAIN, EXTERNAL for a client certificate."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from ..core.access import ANYBODY, Credentials, Guard, Unauthenticated, User
+from .protocol.codec import DecodeError
+from .protocol.connection import Connection
+from .protocol.sasl import parse_plain
+
+OK, REFUSED = 0, 1
+"""sasl-code (5.3.3.6)."""
+
+
+class Login:
+    """The login of one connection."""
+
+    def __init__(self, guard: Guard, peer: str, tls: ssl.SSLObject | None) -> None:
+        self._guard, self._peer = guard, peer
+        self._certified = _common_name(tls)
+        """The name in the client certificate, which the TLS layer has verified."""
+        self.mechanism = ""
+        self.user: User | None = ANYBODY if guard.is_open else None
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """What is offered. Some clients take the first that they know, and EXTERNAL before any other."""
+        offered = ("EXTERNAL",) if self._certified else ()
+        return (*offered, "PLAIN", "ANONYMOUS") if self._guard.is_open else (*offered, "PLAIN")
+
+    async def answer(self, engine: Connection, mechanism: str, response: bytes | None) -> None:
+        """Answer an init, or a response: with a challenge if the client has said nothing yet, or with the verdict."""
+        self.mechanism = mechanism
+        if mechanism != "ANONYMOUS" and response is None:
+            engine.sasl_challenge(b"")
+            return
+        try:
+            self.user = await self._authenticate(mechanism, response or b"")
+        except Unauthenticated:
+            self.user = None
+        engine.sasl_outcome(REFUSED if self.user is None else OK)
+
+    async def _authenticate(self, mechanism: str, response: bytes) -> User:
+        if mechanism not in self.mechanisms:
+            raise Unauthenticated(f"mechanism {mechanism!r} is not offered")
+        if mechanism == "ANONYMOUS":
+            return await self._guard.authenticate(None, self._peer)
+        if mechanism == "EXTERNAL":
+            assert self._certified is not None
+            if response and response != self._certified.encode():
+                raise Unauthenticated("a certificate speaks for its own name only")
+            return self._guard.trusted(self._certified, self._peer)
+        try:
+            _, name, password = parse_plain(response)
+        except DecodeError:
+            raise Unauthenticated("the PLAIN message is not well-formed") from None
+        return await self._guard.authenticate(Credentials(name, password), self._peer)
+
+
+def _common_name(tls: ssl.SSLObject | None) -> str | None:
+    """The common name of a verified client certificate."""
+    certificate: dict[str, Any] = (tls.getpeercert() if tls is not None else None) or {}
+    names = [value for names in certificate.get("subject", ()) for key, value in names if key == "commonName"]
+    return names[0] if names else None

@@ -1,0 +1,172 @@
+"""Composite types (part 1, section 1.3): described lists whose fields have names, kinds and defaults.
+
+A composite type is a class with NAME, CODE and FIELDS, and an `__init__` that takes the fields in that order.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from reprlib import repr as shown
+from typing import Any, ClassVar, Final
+
+from .codec import DecodeError, EncodeError, encode_into
+from .decoding import U32_U32, read
+from .encoding import CODE_UBYTE, write_list
+from .fields import Field, Kind, Read, Write
+from .types import Described, Symbol, ULong
+
+
+class Composite:
+    """What all composite types share: equality by fields, and a `repr` of those that differ from their default."""
+
+    __slots__ = ()
+
+    NAME: ClassVar[str]
+    CODE: ClassVar[int]
+    FIELDS: ClassVar[tuple[Field, ...]]
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in self.FIELDS)
+
+    def __repr__(self) -> str:
+        given = ((field, getattr(self, field.name)) for field in self.FIELDS)
+        parts = (f"{field.name}={value!r}" for field, value in given if field.is_mandatory or value != field.default)
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class Layout:
+    """A composite type as its reader and writer want it."""
+
+    __slots__ = ("count", "defaults", "fields", "head", "make", "mandatory", "name", "names", "readers", "writers")
+
+    def __init__(self, type: type[Composite]) -> None:
+        fields = type.FIELDS
+        self.make: Any = type
+        self.name = type.NAME
+        self.fields = fields
+        self.count = len(fields)
+        self.head = b"\x00" + CODE_UBYTE.pack(0x53, type.CODE)
+        self.names = [field.name for field in fields]
+        self.readers: list[Read] = [field.kind.read for field in fields]
+        self.writers: list[tuple[str, Write]] = [(field.name, field.kind.write) for field in fields]
+        self.defaults = [field.default for field in fields]
+        self.mandatory = [index for index, field in enumerate(fields) if field.is_mandatory]
+
+
+_LAYOUTS: Final[dict[type, Layout]] = {}
+
+
+def layout_of(type: type[Composite]) -> Layout:
+    """The type's layout."""
+    layout = _LAYOUTS.get(type)
+    if layout is None:
+        layout = _LAYOUTS[type] = Layout(type)
+    return layout
+
+
+class Group:
+    """Composite types of which one is due at some place, by their descriptors: an ulong, or a symbol."""
+
+    __slots__ = ("_by_code", "_by_symbol", "name")
+
+    def __init__(self, name: str, types: Iterable[type[Composite]]) -> None:
+        self.name = name
+        self._by_code = {type.CODE: layout_of(type) for type in types}
+        self._by_symbol = {f"amqp:{layout.name}:list": layout for layout in self._by_code.values()}
+
+    def find(self, buffer: bytes, at: int) -> tuple[Layout | None, int]:
+        """The layout of the described value at `at`, None if it is none of this group's, and where its list begins."""
+        if buffer[at] != 0x00:
+            raise DecodeError(f"{self.name} expected, constructor 0x{buffer[at]:02x} found", at)
+        if buffer[at + 1] == 0x53:
+            return self._by_code.get(buffer[at + 2]), at + 3
+        descriptor, after = read(buffer, at + 1, 0)
+        if type(descriptor) is ULong:
+            return self._by_code.get(descriptor), after
+        if type(descriptor) is Symbol:
+            return self._by_symbol.get(descriptor), after
+        return None, after
+
+
+def kind_of(group: Group) -> Kind:
+    """A field that holds one of the group; any other described value is kept as `Described`."""
+
+    def read_member(buffer: bytes, at: int) -> tuple[Any, int]:
+        layout, body = group.find(buffer, at)
+        return read(buffer, at, 0) if layout is None else read_fields(layout, buffer, body)
+
+    return Kind(group.name, read_member, _write_member)
+
+
+def read_fields(layout: Layout, buffer: bytes, at: int) -> tuple[Any, int]:
+    """A value of the layout's type, from the list that begins at `at`; bounds are not checked (see `decoding`).
+
+    Raises DecodeError, which names the type and the field: too many fields, a mandatory one missing, a wrong type.
+    """
+    start, code = at, buffer[at]
+    if code == 0xC0:
+        stop, count, at = at + 2 + buffer[at + 1], buffer[at + 2], at + 3
+    elif code == 0x45:
+        stop, count, at = at + 1, 0, at + 1
+    elif code == 0xD0:
+        size, count = U32_U32.unpack_from(buffer, at + 1)
+        stop, at = at + 5 + size, at + 9
+    else:
+        raise DecodeError(f"{layout.name}: list expected, constructor 0x{code:02x} found", at)
+    if count > layout.count:
+        raise DecodeError(f"{layout.name} has {layout.count} fields, {count} found", at)
+    values = layout.defaults.copy()
+    readers = layout.readers
+    index = 0
+    try:
+        for index in range(count):
+            if buffer[at] == 0x40:
+                at += 1
+            else:
+                values[index], at = readers[index](buffer, at)
+    except DecodeError as wrong:
+        raise DecodeError(f"{layout.name}.{layout.names[index]}: {wrong.problem}", wrong.at) from None
+    if at != stop:
+        raise DecodeError(f"{layout.name}: the list's size is not that of its fields", start)
+    for index in layout.mandatory:
+        if values[index] is None:
+            raise DecodeError(f"{layout.name}.{layout.names[index]}: a value is due, null or nothing found", at)
+    return layout.make(*values), at
+
+
+def write_composite(out: bytearray, value: Composite, count: int = -1) -> None:
+    """Append the value with its descriptor and its first `count` fields: all, unless told otherwise.
+
+    Raises EncodeError, which names the type and the field: a mandatory one is None, a wrong type, out of range.
+    """
+    layout = layout_of(type(value))
+    content = bytearray()
+    index = 0
+    try:
+        for index, (name, write) in enumerate(layout.writers if count < 0 else layout.writers[:count]):
+            field = getattr(value, name)
+            if field is not None:
+                write(content, field)
+            elif index in layout.mandatory:
+                raise EncodeError("a value is due, None given")
+            else:
+                content.append(0x40)
+    except EncodeError as wrong:
+        raise EncodeError(f"{layout.name}.{layout.names[index]}: {wrong}") from None
+    except (struct.error, TypeError, AttributeError, OverflowError, ValueError) as misfit:
+        given = shown(getattr(value, layout.names[index], None))
+        raise EncodeError(f"{layout.name}.{layout.names[index]}: {given} does not fit: {misfit}") from None
+    out += layout.head
+    write_list(out, layout.count if count < 0 else count, content)
+
+
+def _write_member(out: bytearray, value: object) -> None:
+    if isinstance(value, Composite):
+        write_composite(out, value)
+    elif isinstance(value, Described):
+        encode_into(out, value)
+    else:
+        raise EncodeError(f"a composite or described value is due, not {shown(value)}")

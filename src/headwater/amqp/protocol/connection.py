@@ -1,0 +1,554 @@
+"""A connection (2.4), of a server or of a client: bytes in, events out; calls in, bytes out. No I/O, no clock.
+
+The owner gives what it read to `receive_data`, deals with the events, and writes what `data_to_send` answers; it calls
+`tick` by the time that `next_tick` says. `now` is any monotonic time in seconds. Whatever the bytes are, the result is
+events, and at worst a close with the standard's condition; no exception. All state of a connection changes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from struct import Struct
+from typing import Any
+
+from . import conditions, sasl
+from .codec import DecodeError
+from .conditions import ConnectionFault, LinkFault, SessionFault
+from .events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    MechanismChosen,
+    MechanismsOffered,
+    SaslEnded,
+    SaslResponded,
+)
+from .frames import AMQP_HEADER, EMPTY_FRAME, FRAME_MIN, SASL_HEADER
+from .performatives import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    End,
+    ErrorCondition,
+    Flow,
+    Open,
+    Performative,
+    decode_performative,
+    encode_performative,
+)
+from .session import Session
+from .settings import IDLE_MS_MIN, ConnectionSettings
+from .types import Described, Symbol
+from .wire import DISPOSITION, TRANSFER, read_disposition, read_transfer
+
+_head = Struct(">IBBH")
+_unpack_head, _pack_head = _head.unpack_from, _head.pack
+SASL_FRAME_BYTES_MAX = 8192
+"""The standard says 512 for SASL frames (5.3.1); tokens are longer than that."""
+
+
+class Stage(Enum):
+    """What the peer is to send next."""
+
+    HEADER = "a protocol header"
+    SASL = "SASL frames"
+    OPEN = "an open"
+    FRAMES = "frames"
+    OVER = "nothing"
+
+
+class Connection:
+    """One connection, as this side sees it."""
+
+    def __init__(self, settings: ConnectionSettings, container_id: str, *, is_server: bool, now: float = 0.0) -> None:
+        self.settings = settings
+        self.container_id = container_id
+        self.is_server = is_server
+        self.remote: Open | None = None
+        """The peer's open."""
+        self.frame_bytes_max = FRAME_MIN
+        """How large the frames that this side sends may be."""
+        self.context: Any = None
+        """Whatever the owner wants to find here."""
+        self.stage = Stage.HEADER
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._events: list[Event] = []
+        self._chunks: list[bytes] = []
+        self._chunks_bytes = 0
+        self._wanted = 8
+        """How many bytes must be there for anything to happen."""
+        self._uses_sasl = False
+        self._owes_verdict = False
+        """The owner has yet to answer the client's SASL frame; what comes meanwhile waits."""
+        self._is_open_sent = self._is_close_sent = False
+        self._sessions: dict[int, Session] = {}
+        """By our channel."""
+        self._by_remote_channel: dict[int, Session] = {}
+        self._ended_channels: set[int] = set()
+        """Channels that the peer has ended a session on; some peers go on detaching there."""
+        self._partial_bytes = 0
+        self._now = self._heard_at = self._sent_at = now
+        self._remote_idle_s: float | None = None
+        self._idle_s = None if settings.idle_ms is None else settings.idle_ms / 1000
+
+    # What the owner calls
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing comes any more: write what is left, and close the transport."""
+        return self.stage is Stage.OVER
+
+    @property
+    def bytes_to_send(self) -> int:
+        """How many bytes `data_to_send` would answer."""
+        return self._out_bytes
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The sessions that are not over."""
+        return tuple(self._sessions.values())
+
+    def data_to_send(self) -> bytes:
+        """All that is to be written now; it is forgotten here."""
+        if not self._out:
+            return b""
+        data = b"".join(self._out)
+        self._out.clear()
+        self._out_bytes = 0
+        self._sent_at = self._now
+        return data
+
+    def receive_data(self, data: bytes, now: float) -> list[Event]:
+        """What the bytes from the peer mean. After ConnectionClosed, more bytes mean nothing."""
+        self._now = now
+        if data:
+            self._heard_at = now
+        if self._chunks:
+            self._chunks.append(data)
+            self._chunks_bytes += len(data)
+            if self._chunks_bytes < self._wanted:
+                return []
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+        try:
+            at = self._read(data)
+        except ConnectionFault as fault:
+            self._fail(fault)
+        except DecodeError as error:
+            self._fail(ConnectionFault(conditions.DECODE_ERROR, str(error)))
+        else:
+            if at < len(data) and self.stage is not Stage.OVER:
+                self._chunks.append(data[at:])
+                self._chunks_bytes = len(data) - at
+        return self._take_events()
+
+    def tick(self, now: float) -> list[Event]:
+        """Keep the connection alive, or give it up; to be called at `next_tick`, more often does no harm."""
+        self._now = now
+        if self.stage is Stage.OVER:
+            return []
+        if self._idle_s is not None and now - self._heard_at >= self._idle_s and self.stage is Stage.FRAMES:
+            problem = f"nothing came for {now - self._heard_at:.0f} s; the idle time-out is {self._idle_s:.0f} s"
+            self._fail(ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
+        elif self._remote_idle_s is not None and not self._out and now - self._sent_at >= self._remote_idle_s / 2:
+            self._write(EMPTY_FRAME)
+        return self._take_events()
+
+    def next_tick(self) -> float | None:
+        """When `tick` is to be called at the latest; None if never."""
+        times = []
+        if self._remote_idle_s is not None:
+            times.append(self._sent_at + self._remote_idle_s / 2)
+        if self._idle_s is not None:
+            times.append(self._heard_at + self._idle_s)
+        return min(times, default=None)
+
+    def start(self, *, uses_sasl: bool = False) -> None:
+        """Send the first header (client only)."""
+        self._uses_sasl = uses_sasl
+        self._write(SASL_HEADER if uses_sasl else AMQP_HEADER)
+
+    def sasl_init(self, mechanism: str, response: bytes | None, hostname: str | None = None) -> None:
+        """Choose a mechanism (client only)."""
+        self._send_sasl(sasl.SaslInit(mechanism=mechanism, initial_response=response, hostname=hostname))
+
+    def sasl_challenge(self, challenge: bytes) -> None:
+        """Ask the client for more (server only). Then call `receive_data(b"", now)`: its answer may be here already."""
+        self._owes_verdict = False
+        self._send_sasl(sasl.SaslChallenge(challenge=challenge))
+
+    def sasl_response(self, response: bytes) -> None:
+        """Answer a challenge (client only)."""
+        self._send_sasl(sasl.SaslResponse(response=response))
+
+    def sasl_outcome(self, code: int) -> None:
+        """The verdict (server only): 0 lets the client go on, any other ends the connection.
+
+        Then call `receive_data(b"", now)`: the client may have sent more already.
+        """
+        self._owes_verdict = False
+        self._send_sasl(sasl.SaslOutcome(code=code))
+        if code == 0:
+            self._expect(Stage.HEADER)
+        else:
+            self._end(ConnectionClosed(None))
+
+    def open(self, **fields: Any) -> None:
+        """Send our open: `fields` besides those of the settings."""
+        if self._is_open_sent:
+            return
+        settings = self.settings
+        self._is_open_sent = True
+        announced = Open(
+            container_id=self.container_id,
+            max_frame_size=settings.frame_bytes_max,
+            channel_max=settings.channel_max,
+            idle_time_out=None if settings.idle_ms is None else settings.idle_ms // 2,
+            **{**settings.open_fields, **fields},
+        )
+        self.send(0, announced)
+
+    def begin(self) -> Session:
+        """Begin a session. Raises ValueError if no channel is free."""
+        session = self._new_session()
+        if session is None:
+            raise ValueError("no channel is free")
+        self._send_begin(session, None)
+        return session
+
+    def close(self, error: ErrorCondition | Described | None = None) -> None:
+        """Close in order; the peer's answer comes as ConnectionClosed. Nothing happens if it was closed already."""
+        if self._is_close_sent or self.stage is Stage.OVER:
+            return
+        if self.stage in (Stage.HEADER, Stage.SASL):
+            self._end(ConnectionClosed(error))
+            return
+        self.open()
+        self._is_close_sent = True
+        self.send(0, Close(error=error))
+        for session in self._sessions.values():
+            session.on_connection_closed()
+
+    # What sessions and links ask of their connection
+
+    def tell(self, event: Event) -> None:
+        """Something that the owner is to know."""
+        self._events.append(event)
+
+    def send(self, channel: int, performative: Performative) -> None:
+        """A frame without payload."""
+        if not self._is_close_sent or isinstance(performative, Close):
+            self._write_body(channel, bytes(encode_performative(performative)))
+
+    def send_frame(self, head: bytes, payload: bytes) -> None:
+        """A frame whose head is made already, and its payload."""
+        self._out.append(head)
+        self._out.append(payload)
+        self._out_bytes += len(head) + len(payload)
+
+    def send_body(self, channel: int, performative: bytes, payload: bytes) -> None:
+        """A frame of an encoded performative and its payload."""
+        self._write_body(channel, performative, payload)
+
+    def hold(self, size: int) -> None:
+        """A piece of a message is kept. Raises LinkFault if that is too much."""
+        if self._partial_bytes + size > self.settings.partial_bytes_max:
+            problem = f"unfinished messages take up to {self.settings.partial_bytes_max} bytes of one connection"
+            raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+        self._partial_bytes += size
+
+    def release(self, size: int) -> None:
+        """So much is kept no more."""
+        self._partial_bytes -= size
+
+    def steal(self, name: str, *, is_sender: bool) -> None:
+        """The peer attaches a link of that name: another one of this name and direction is detached (2.6.1)."""
+        for session in self._sessions.values():
+            for link in session.links:
+                if (
+                    link.name == name
+                    and link.is_sender == is_sender
+                    and not link.is_detaching
+                    and link.remote is not None
+                ):
+                    link.fail(LinkFault(conditions.LINK_STOLEN, f"link {name!r} was attached anew"))
+
+    def fault(self, condition: Symbol, problem: str) -> ConnectionFault:
+        """An error of this connection, to be raised."""
+        return ConnectionFault(condition, problem)
+
+    # Bytes in
+
+    def _read(self, data: bytes) -> int:
+        """Deal with all that is whole; answers where the rest begins."""
+        at = 0
+        while self.stage is Stage.HEADER or self.stage is Stage.SASL:
+            start = at
+            at = self._read_header(data, at) if self.stage is Stage.HEADER else self._read_sasl(data, at)
+            if at == start:
+                return at
+        return self._read_frames(data, at)
+
+    def _read_header(self, data: bytes, at: int) -> int:
+        if len(data) - at < 8:
+            return at
+        self._on_header(data[at : at + 8])
+        return at + 8
+
+    def _read_frames(self, data: bytes, at: int) -> int:
+        size_max = self.settings.frame_bytes_max
+        length = len(data)
+        while length - at >= 8 and self.stage is not Stage.OVER:
+            size, doff, kind, channel = _unpack_head(data, at)
+            if size > size_max or doff < 2 or doff * 4 > size or kind != 0:
+                raise _bad_head(size, doff, kind, size_max)
+            end = at + size
+            if end > length:
+                self._wanted = size
+                return at
+            self._on_frame(data, at + doff * 4, end, channel)
+            at = end
+        self._wanted = 8
+        return at
+
+    def _on_frame(self, data: bytes, at: int, end: int, channel: int) -> None:
+        if at == end:
+            return  # a heartbeat
+        if data.startswith(TRANSFER, at):
+            session = self._session(channel)
+            if session is not None:
+                try:
+                    session.on_transfer(read_transfer(data, at, end), data, end)
+                except SessionFault as fault:
+                    session.fail(fault)
+        elif data.startswith(DISPOSITION, at):
+            session = self._session(channel)
+            if session is not None:
+                try:
+                    session.on_disposition(read_disposition(data, at, end))
+                except SessionFault as fault:
+                    session.fail(fault)
+        else:
+            performative, payload_at = decode_performative(data, at, end)
+            if payload_at != end:
+                raise DecodeError(
+                    f"{end - payload_at} bytes follow a {type(performative).__name__.lower()}", payload_at
+                )
+            self._on_performative(performative, channel)
+
+    def _on_performative(self, performative: Performative, channel: int) -> None:
+        if isinstance(performative, Open):
+            self._on_open(performative)
+        elif isinstance(performative, Close):
+            self._on_close(performative)
+        elif self.stage is not Stage.FRAMES:
+            raise ConnectionFault(
+                conditions.ILLEGAL_STATE, f"an open is expected, {type(performative).__name__.lower()} given"
+            )
+        elif isinstance(performative, Begin):
+            self._on_begin(performative, channel)
+        elif isinstance(performative, End):
+            self._on_end(performative, channel)
+        elif (session := self._session(channel, is_detach=isinstance(performative, Detach))) is not None:
+            try:
+                self._on_link_performative(session, performative)
+            except SessionFault as fault:
+                session.fail(fault)
+
+    @staticmethod
+    def _on_link_performative(session: Session, performative: Performative) -> None:
+        if isinstance(performative, Flow):
+            session.on_flow(performative)
+        elif isinstance(performative, Attach):
+            session.on_attach(performative)
+        elif isinstance(performative, Detach):
+            session.on_detach(performative)
+        else:
+            raise DecodeError(f"a {type(performative).__name__} is no frame of its own", 0)
+
+    def _session(self, channel: int, *, is_detach: bool = False) -> Session | None:
+        """The session of a frame; None if the frame means nothing any more. Raises ConnectionFault."""
+        session = self._by_remote_channel.get(channel)
+        if session is None:
+            if self._is_close_sent or (is_detach and channel in self._ended_channels):
+                return None
+            raise ConnectionFault(conditions.NOT_ALLOWED, f"channel {channel} has no session")
+        return None if session.is_ending or session.is_over else session
+
+    def _on_header(self, header: bytes) -> None:
+        if header == SASL_HEADER and not self._uses_sasl and self.is_server and self.settings.sasl_mechanisms:
+            self._uses_sasl = True
+            self._write(SASL_HEADER)
+            self._expect(Stage.SASL)
+            self._send_sasl(sasl.SaslMechanisms(self.settings.sasl_mechanisms))
+        elif header == SASL_HEADER and self._uses_sasl and not self.is_server:
+            self._expect(Stage.SASL)
+        elif header == AMQP_HEADER and (not self.is_server or self._uses_sasl or not self.settings.needs_sasl):
+            if self.is_server:
+                self._write(AMQP_HEADER)
+            self._expect(Stage.OPEN)
+        else:
+            # Refused with the header that this side would take (2.2).
+            if self.is_server:
+                self._write(SASL_HEADER if self.settings.needs_sasl and not self._uses_sasl else AMQP_HEADER)
+            shown = ErrorCondition(conditions.CONNECTION_FRAMING_ERROR, f"protocol header {header!r} is not served")
+            self._end(ConnectionClosed(shown, is_fault=True))
+
+    def _on_open(self, opened: Open) -> None:
+        if self.stage is not Stage.OPEN:
+            raise ConnectionFault(conditions.ILLEGAL_STATE, "the connection is open already")
+        if opened.max_frame_size < FRAME_MIN:
+            problem = f"max-frame-size is at least {FRAME_MIN}, {opened.max_frame_size} given"
+            raise ConnectionFault(conditions.INVALID_FIELD, problem)
+        if opened.idle_time_out is not None and 0 < opened.idle_time_out < IDLE_MS_MIN:
+            problem = f"idle-time-out is at least {IDLE_MS_MIN} ms here, {opened.idle_time_out} given"
+            raise ConnectionFault(conditions.NOT_ALLOWED, problem)
+        self.remote = opened
+        self.frame_bytes_max = min(opened.max_frame_size, max(self.settings.frame_bytes_max, FRAME_MIN))
+        self._remote_idle_s = opened.idle_time_out / 1000 if opened.idle_time_out else None
+        self._expect(Stage.FRAMES)
+        self.tell(ConnectionOpened(opened))
+
+    def _on_close(self, close: Close) -> None:
+        if self.stage is Stage.OPEN and not self._is_open_sent and self.is_server:
+            raise ConnectionFault(conditions.ILLEGAL_STATE, "an open is expected, close given")
+        self.close()
+        self._end(ConnectionClosed(close.error))
+
+    def _on_begin(self, begin: Begin, channel: int) -> None:
+        if self._is_close_sent:
+            return
+        if channel > self.settings.channel_max or channel in self._by_remote_channel:
+            problem = "is in use" if channel in self._by_remote_channel else f"is over {self.settings.channel_max}"
+            raise ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, f"begin on channel {channel}, which {problem}")
+        if begin.remote_channel is not None:
+            session = self._sessions.get(begin.remote_channel)
+            if session is None or session.remote is not None:
+                raise ConnectionFault(conditions.NOT_ALLOWED, f"no session waits on channel {begin.remote_channel}")
+        else:
+            session = self._new_session()
+            if session is None:
+                raise ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, "no channel is free")
+            self._send_begin(session, channel)
+        self._by_remote_channel[channel] = session
+        self._ended_channels.discard(channel)
+        session.on_begin(begin)
+
+    def _on_end(self, end: End, channel: int) -> None:
+        session = self._by_remote_channel.pop(channel, None)
+        if session is None:
+            if self._is_close_sent:
+                return
+            raise ConnectionFault(conditions.NOT_ALLOWED, f"channel {channel} has no session")
+        self._ended_channels.add(channel)
+        session.on_end(end)
+        self._sessions.pop(session.channel, None)
+
+    def _new_session(self) -> Session | None:
+        highest = min(self.settings.channel_max, self.remote.channel_max if self.remote else 0xFFFF)
+        channel = next((n for n in range(highest + 1) if n not in self._sessions), None)
+        if channel is None:
+            return None
+        session = self._sessions[channel] = Session(self, channel)
+        return session
+
+    def _send_begin(self, session: Session, remote_channel: int | None) -> None:
+        window = self.settings.incoming_window
+        begin = Begin(
+            remote_channel=remote_channel,
+            next_outgoing_id=0,
+            incoming_window=window,
+            outgoing_window=window,
+            handle_max=self.settings.handle_max,
+        )
+        self.send(session.channel, begin)
+
+    # SASL (part 5)
+
+    def _read_sasl(self, data: bytes, at: int) -> int:
+        """One frame, unless the owner has yet to answer the last one."""
+        if self._owes_verdict or len(data) - at < 8:
+            return at
+        size: int
+        size, doff, kind, _ = _unpack_head(data, at)
+        if size > SASL_FRAME_BYTES_MAX or doff < 2 or doff * 4 > size or kind != 1:
+            raise _bad_head(size, doff, kind, SASL_FRAME_BYTES_MAX, expected=1)
+        if len(data) - at < size:
+            self._wanted = size
+            return at
+        self._wanted = 8
+        self._on_sasl(sasl.decode_sasl(data, at + doff * 4, at + size))
+        return at + size
+
+    def _on_sasl(self, frame: sasl.SaslFrame) -> None:
+        if self.is_server and isinstance(frame, sasl.SaslInit):
+            self._owes_verdict = True
+            self.tell(MechanismChosen(str(frame.mechanism), frame.initial_response, frame.hostname))
+        elif self.is_server and isinstance(frame, sasl.SaslResponse):
+            self._owes_verdict = True
+            self.tell(SaslResponded(frame.response))
+        elif not self.is_server and isinstance(frame, sasl.SaslMechanisms):
+            self.tell(MechanismsOffered(tuple(str(name) for name in frame.sasl_server_mechanisms)))
+        elif not self.is_server and isinstance(frame, sasl.SaslOutcome):
+            self.tell(SaslEnded(frame.code))
+            if frame.code == 0:
+                self._write(AMQP_HEADER)
+                self._expect(Stage.HEADER)
+            else:
+                self._end(ConnectionClosed(None))
+        else:
+            raise ConnectionFault(conditions.ILLEGAL_STATE, f"{type(frame).__name__} is not expected here")
+
+    def _send_sasl(self, frame: sasl.SaslFrame) -> None:
+        body = bytes(sasl.encode_sasl(frame))
+        self._write(_pack_head(8 + len(body), 2, 1, 0) + body)
+
+    # States and bytes out
+
+    def _expect(self, stage: Stage) -> None:
+        self.stage = stage
+        self._wanted = 8
+
+    def _fail(self, fault: ConnectionFault) -> None:
+        """Close with the fault's error; what comes after it is not even read."""
+        error = ErrorCondition(fault.condition, fault.description, fault.info)
+        if self.stage in (Stage.OPEN, Stage.FRAMES):
+            self.close(error)
+        elif self.stage is Stage.OVER:
+            return
+        self._end(ConnectionClosed(error, is_fault=True))
+
+    def _end(self, event: ConnectionClosed) -> None:
+        if self.stage is Stage.OVER:
+            return
+        self.stage = Stage.OVER
+        self._chunks.clear()
+        for session in self._sessions.values():
+            session.on_connection_closed()
+        self.tell(event)
+
+    def _write_body(self, channel: int, performative: bytes, payload: bytes = b"") -> None:
+        size = 8 + len(performative) + len(payload)
+        self._out += (_pack_head(size, 2, 0, channel), performative, payload)
+        self._out_bytes += size
+
+    def _write(self, data: bytes) -> None:
+        self._out.append(data)
+        self._out_bytes += len(data)
+
+    def _take_events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+
+def _bad_head(size: int, doff: int, kind: int, size_max: int, expected: int = 0) -> ConnectionFault:
+    if size > size_max:
+        problem = f"a frame of {size} bytes came, {size_max} are allowed"
+    elif doff < 2 or doff * 4 > size:
+        problem = f"a frame of {size} bytes has a header of {doff} words"
+    else:
+        problem = f"a frame of type {expected} is expected, {kind} given"
+    return ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, problem)

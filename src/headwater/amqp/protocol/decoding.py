@@ -1,0 +1,465 @@
+"""Bytes -> AMQP values (part 1, section 1.6). Import it through `codec`.
+
+Any bytes give a value or a `DecodeError`, in time and memory linear in the buffer. The readers check no bounds: reading
+past the end is an IndexError or struct.error, or leaves a position past it, which whoever called them finds. Positions
+only grow, so no byte is read twice; an array, whose elements need no bytes of their own, has its count checked first.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from .types import (
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
+
+DEPTH_MAX: Final = 32
+"""So many compound, array and described values may lie in one another."""
+
+ARRAY_DESCRIPTORS_MAX: Final = 2
+"""So many descriptors may lie in one another in an array's constructor: each costs an object for each element."""
+
+ZERO_WIDTH_PER_BYTE_MAX: Final = 8
+"""So many elements that take no bytes (null, true, false, 0) may an array have for each of its own bytes.
+
+Empty lists, which cost an object each: one.
+"""
+
+WEAK_KEYS_MAX: Final = 64
+"""So many keys of a map may be uuids or described: a peer can make those collide in a hash table at will."""
+
+Read = tuple[object, int]
+Reader = Callable[[bytes, int, int], Read]
+"""(buffer, position behind the constructor, depth) -> value and the position behind it."""
+
+
+class DecodeError(ValueError):
+    """The bytes are no AMQP value, or not the one that is due here. `at` is the position in the buffer."""
+
+    def __init__(self, problem: str, at: int) -> None:
+        self.problem = problem
+        self.at = at
+        super().__init__(f"{problem} (at byte {at})")
+
+
+def decode(buffer: bytes, at: int, end: int, depth: int = 0) -> Read:
+    """The value that starts at `at`, and the position behind it, which is at most `end`; `end` lies in the buffer.
+
+    `depth` is how many values already enclose this one. Raises DecodeError: the bytes are garbled or cut short,
+    the value is too deep, a map has a key twice or one that is a list, map or array, an array has more elements
+    without width than ZERO_WIDTH_PER_BYTE_MAX allows.
+    """
+    try:
+        value, after = READERS[buffer[at]](buffer, at + 1, depth)
+    except (IndexError, struct.error):
+        raise DecodeError("the value is cut short", at) from None
+    if after > end:
+        raise DecodeError("the value is cut short", at)
+    return value, after
+
+
+def skip(buffer: bytes, at: int, end: int) -> int:
+    """The position behind the value that starts at `at`, at most `end`; nothing is built, what lies inside not checked.
+
+    Raises DecodeError: no such constructor, or the value is cut short.
+    """
+    start, pending = at, 1
+    try:
+        while pending:
+            width = WIDTHS[buffer[at]]
+            if width == SIZE8:
+                at += 2 + buffer[at + 1]
+            elif width == SIZE32:
+                size: int = U32.unpack_from(buffer, at + 1)[0]
+                at += 5 + size
+            elif width >= 0:
+                at += 1 + width
+            elif width == DESCRIBED:
+                at += 1
+                pending += 2  # the descriptor and the value
+            else:
+                raise DecodeError(f"no type has the constructor 0x{buffer[at]:02x}", at)
+            pending -= 1
+    except (IndexError, struct.error):
+        raise DecodeError("the value is cut short", start) from None
+    if at > end:
+        raise DecodeError("the value is cut short", start)
+    return at
+
+
+def read(buffer: bytes, at: int, depth: int) -> Read:
+    """Like `decode`, but without a check of bounds: for a caller that does it as this module's readers do."""
+    return READERS[buffer[at]](buffer, at + 1, depth)
+
+
+U16: Final = struct.Struct(">H")
+I16: Final = struct.Struct(">h")
+U32: Final = struct.Struct(">I")
+I32: Final = struct.Struct(">i")
+U64: Final = struct.Struct(">Q")
+I64: Final = struct.Struct(">q")
+F32: Final = struct.Struct(">f")
+F64: Final = struct.Struct(">d")
+U32_U32: Final = struct.Struct(">II")
+
+
+def _unknown(buffer: bytes, at: int, depth: int) -> Read:
+    raise DecodeError(f"no type has the constructor 0x{buffer[at - 1]:02x}", at - 1)
+
+
+def _null(buffer: bytes, at: int, depth: int) -> Read:
+    return None, at
+
+
+def _true(buffer: bytes, at: int, depth: int) -> Read:
+    return True, at
+
+
+def _false(buffer: bytes, at: int, depth: int) -> Read:
+    return False, at
+
+
+def _boolean(buffer: bytes, at: int, depth: int) -> Read:
+    if buffer[at] > 1:
+        raise DecodeError(f"a boolean is 0 or 1, not {buffer[at]}", at)
+    return buffer[at] == 1, at + 1
+
+
+def _ubyte(buffer: bytes, at: int, depth: int) -> Read:
+    return UByte(buffer[at]), at + 1
+
+
+def _ushort(buffer: bytes, at: int, depth: int) -> Read:
+    return UShort(U16.unpack_from(buffer, at)[0]), at + 2
+
+
+def _uint(buffer: bytes, at: int, depth: int) -> Read:
+    return UInt(U32.unpack_from(buffer, at)[0]), at + 4
+
+
+def _small_uint(buffer: bytes, at: int, depth: int) -> Read:
+    return UInt(buffer[at]), at + 1
+
+
+def _uint_0(buffer: bytes, at: int, depth: int) -> Read:
+    return UInt(0), at
+
+
+def _ulong(buffer: bytes, at: int, depth: int) -> Read:
+    return ULong(U64.unpack_from(buffer, at)[0]), at + 8
+
+
+def _small_ulong(buffer: bytes, at: int, depth: int) -> Read:
+    return ULong(buffer[at]), at + 1
+
+
+def _ulong_0(buffer: bytes, at: int, depth: int) -> Read:
+    return ULong(0), at
+
+
+def _byte(buffer: bytes, at: int, depth: int) -> Read:
+    return Byte(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1
+
+
+def _short(buffer: bytes, at: int, depth: int) -> Read:
+    return Short(I16.unpack_from(buffer, at)[0]), at + 2
+
+
+def _int(buffer: bytes, at: int, depth: int) -> Read:
+    return Int(I32.unpack_from(buffer, at)[0]), at + 4
+
+
+def _small_int(buffer: bytes, at: int, depth: int) -> Read:
+    return Int(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1
+
+
+def _long(buffer: bytes, at: int, depth: int) -> Read:
+    return Long(I64.unpack_from(buffer, at)[0]), at + 8
+
+
+def _small_long(buffer: bytes, at: int, depth: int) -> Read:
+    return Long(buffer[at] - ((buffer[at] & 0x80) << 1)), at + 1
+
+
+def _float(buffer: bytes, at: int, depth: int) -> Read:
+    return Float(F32.unpack_from(buffer, at)[0]), at + 4
+
+
+def _double(buffer: bytes, at: int, depth: int) -> Read:
+    number: float = F64.unpack_from(buffer, at)[0]
+    return number, at + 8
+
+
+def _timestamp(buffer: bytes, at: int, depth: int) -> Read:
+    return Timestamp(I64.unpack_from(buffer, at)[0]), at + 8
+
+
+def _char(buffer: bytes, at: int, depth: int) -> Read:
+    point: int = U32.unpack_from(buffer, at)[0]
+    if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
+        raise DecodeError(f"0x{point:x} is no Unicode character", at)
+    return Char(chr(point)), at + 4
+
+
+def _decimal32(buffer: bytes, at: int, depth: int) -> Read:
+    return Decimal32(buffer[at : at + 4]), at + 4
+
+
+def _decimal64(buffer: bytes, at: int, depth: int) -> Read:
+    return Decimal64(buffer[at : at + 8]), at + 8
+
+
+def _decimal128(buffer: bytes, at: int, depth: int) -> Read:
+    return Decimal128(buffer[at : at + 16]), at + 16
+
+
+def _uuid(buffer: bytes, at: int, depth: int) -> Read:
+    stop = at + 16
+    if stop > len(buffer):
+        raise DecodeError("the value is cut short", at)
+    return uuid.UUID(bytes=buffer[at:stop]), stop
+
+
+def _binary8(buffer: bytes, at: int, depth: int) -> Read:
+    stop = at + 1 + buffer[at]
+    return buffer[at + 1 : stop], stop
+
+
+def _binary32(buffer: bytes, at: int, depth: int) -> Read:
+    stop: int = at + 4 + U32.unpack_from(buffer, at)[0]
+    return buffer[at + 4 : stop], stop
+
+
+def _string8(buffer: bytes, at: int, depth: int) -> Read:
+    stop = at + 1 + buffer[at]
+    try:
+        return buffer[at + 1 : stop].decode(), stop
+    except UnicodeDecodeError:
+        raise DecodeError("a string is not UTF-8", at) from None
+
+
+def _string32(buffer: bytes, at: int, depth: int) -> Read:
+    stop: int = at + 4 + U32.unpack_from(buffer, at)[0]
+    try:
+        return buffer[at + 4 : stop].decode(), stop
+    except UnicodeDecodeError:
+        raise DecodeError("a string is not UTF-8", at) from None
+
+
+def _symbol8(buffer: bytes, at: int, depth: int) -> Read:
+    stop = at + 1 + buffer[at]
+    try:
+        return Symbol(buffer[at + 1 : stop], "ascii"), stop
+    except UnicodeDecodeError:
+        raise DecodeError("a symbol is not ASCII", at) from None
+
+
+def _symbol32(buffer: bytes, at: int, depth: int) -> Read:
+    stop: int = at + 4 + U32.unpack_from(buffer, at)[0]
+    try:
+        return Symbol(buffer[at + 4 : stop], "ascii"), stop
+    except UnicodeDecodeError:
+        raise DecodeError("a symbol is not ASCII", at) from None
+
+
+def _list0(buffer: bytes, at: int, depth: int) -> Read:
+    return [], at
+
+
+def _list8(buffer: bytes, at: int, depth: int) -> Read:
+    return _items(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)
+
+
+def _list32(buffer: bytes, at: int, depth: int) -> Read:
+    size, count = U32_U32.unpack_from(buffer, at)
+    return _items(buffer, at + 8, count, at + 4 + size, depth)
+
+
+def _items(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
+    if depth >= DEPTH_MAX:
+        raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+    start = at
+    items: list[object] = []
+    for _ in range(count):
+        item, at = READERS[buffer[at]](buffer, at + 1, depth + 1)
+        items.append(item)
+    if at != stop:
+        raise DecodeError("a list's size is not that of its elements", start)
+    return items, at
+
+
+def _map8(buffer: bytes, at: int, depth: int) -> Read:
+    return _entries(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)
+
+
+def _map32(buffer: bytes, at: int, depth: int) -> Read:
+    size, count = U32_U32.unpack_from(buffer, at)
+    return _entries(buffer, at + 8, count, at + 4 + size, depth)
+
+
+def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
+    if depth >= DEPTH_MAX:
+        raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+    if count & 1:
+        raise DecodeError(f"a map has a key without a value: {count} elements", at)
+    start = at
+    entries: dict[object, object] = {}
+    weak_keys = 0
+    for _ in range(count >> 1):
+        code = buffer[at]
+        if code == 0x98 or code == 0x00:
+            weak_keys += 1
+            if weak_keys > WEAK_KEYS_MAX:
+                raise DecodeError(f"more than {WEAK_KEYS_MAX} keys of a map are uuids or described", at)
+        key, after = READERS[code](buffer, at + 1, depth + 1)
+        value, after = READERS[buffer[after]](buffer, after + 1, depth + 1)
+        try:
+            entries[key] = value
+        except TypeError:
+            raise DecodeError("a map's key is a list, map or array, or describes one", at) from None
+        at = after
+    if at != stop:
+        raise DecodeError("a map's size is not that of its elements", start)
+    if len(entries) != count >> 1:
+        raise DecodeError("a map has a key twice", start)
+    return entries, at
+
+
+def _array8(buffer: bytes, at: int, depth: int) -> Read:
+    return _elements(buffer, at + 2, buffer[at + 1], at + 1 + buffer[at], depth)
+
+
+def _array32(buffer: bytes, at: int, depth: int) -> Read:
+    size, count = U32_U32.unpack_from(buffer, at)
+    return _elements(buffer, at + 8, count, at + 4 + size, depth)
+
+
+def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
+    if depth >= DEPTH_MAX:
+        raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+    if stop > len(buffer):
+        raise DecodeError("the value is cut short", at)
+    if count == 0 and at == stop:
+        return Array(), at  # without a constructor: against the standard, but harmless
+    start = at
+    descriptors: list[object] = []
+    while buffer[at] == 0x00:
+        if len(descriptors) == ARRAY_DESCRIPTORS_MAX:
+            raise DecodeError(f"more than {ARRAY_DESCRIPTORS_MAX} descriptors of an array lie in one another", at)
+        descriptor, at = READERS[buffer[at + 1]](buffer, at + 2, depth + 1)
+        descriptors.append(descriptor)
+    code = buffer[at]
+    at += 1
+    _check_count(code, count, at, start, stop)
+    width = WIDTHS[code]
+    reader = READERS[code]
+    array = Array()
+    for _ in range(count):
+        element, at = reader(buffer, at, depth + 1)
+        for descriptor in reversed(descriptors):
+            element = Described(descriptor, element)
+        array.append(element)
+        if width == 0 and code != 0x45:
+            array *= count  # they are all the same, and cannot change
+            break
+    if at != stop:
+        raise DecodeError("an array's size is not that of its elements", start)
+    constructor: int | Described = code
+    for descriptor in reversed(descriptors):
+        constructor = Described(descriptor, constructor)
+    array.constructor = constructor
+    return array, at
+
+
+def _check_count(code: int, count: int, at: int, start: int, stop: int) -> None:
+    """May an array whose content is `start` to `stop`, and its elements `at` to `stop`, have so many of them?"""
+    width = WIDTHS[code]
+    if width == UNKNOWN:
+        raise DecodeError(f"no type has the constructor 0x{code:02x}", at - 1)
+    if width == 0:
+        array_bytes = stop - start + 3  # with its constructor, size and count, at the least
+        if count > array_bytes * (1 if code == 0x45 else ZERO_WIDTH_PER_BYTE_MAX):
+            raise DecodeError(f"an array has {count} elements without width", start)
+    elif count * max(width, 1) > stop - at:
+        raise DecodeError("an array's size is not that of its elements", start)
+
+
+def _described(buffer: bytes, at: int, depth: int) -> Read:
+    if depth >= DEPTH_MAX:
+        raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+    descriptor, at = READERS[buffer[at]](buffer, at + 1, depth + 1)
+    value, at = READERS[buffer[at]](buffer, at + 1, depth + 1)
+    return Described(descriptor, value), at
+
+
+SIZE8: Final = -1
+SIZE32: Final = -2
+DESCRIBED: Final = -3
+UNKNOWN: Final = -4
+
+_TYPES: Final[dict[int, tuple[int, Reader]]] = {
+    0x00: (DESCRIBED, _described),
+    0x40: (0, _null),
+    0x41: (0, _true),
+    0x42: (0, _false),
+    0x43: (0, _uint_0),
+    0x44: (0, _ulong_0),
+    0x45: (0, _list0),
+    0x50: (1, _ubyte),
+    0x51: (1, _byte),
+    0x52: (1, _small_uint),
+    0x53: (1, _small_ulong),
+    0x54: (1, _small_int),
+    0x55: (1, _small_long),
+    0x56: (1, _boolean),
+    0x60: (2, _ushort),
+    0x61: (2, _short),
+    0x70: (4, _uint),
+    0x71: (4, _int),
+    0x72: (4, _float),
+    0x73: (4, _char),
+    0x74: (4, _decimal32),
+    0x80: (8, _ulong),
+    0x81: (8, _long),
+    0x82: (8, _double),
+    0x83: (8, _timestamp),
+    0x84: (8, _decimal64),
+    0x94: (16, _decimal128),
+    0x98: (16, _uuid),
+    0xA0: (SIZE8, _binary8),
+    0xA1: (SIZE8, _string8),
+    0xA3: (SIZE8, _symbol8),
+    0xB0: (SIZE32, _binary32),
+    0xB1: (SIZE32, _string32),
+    0xB3: (SIZE32, _symbol32),
+    0xC0: (SIZE8, _list8),
+    0xC1: (SIZE8, _map8),
+    0xD0: (SIZE32, _list32),
+    0xD1: (SIZE32, _map32),
+    0xE0: (SIZE8, _array8),
+    0xF0: (SIZE32, _array32),
+}
+WIDTHS: Final[list[int]] = [_TYPES[code][0] if code in _TYPES else UNKNOWN for code in range(256)]
+"""By the constructor's byte: how many bytes the value takes, or how that is said."""
+
+READERS: Final[list[Reader]] = [_TYPES[code][1] if code in _TYPES else _unknown for code in range(256)]
+"""By the constructor's byte."""

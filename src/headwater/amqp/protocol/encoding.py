@@ -1,0 +1,318 @@
+"""AMQP values -> bytes (part 1, section 1.6), each in its shortest encoding. Import it through `codec`."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from reprlib import repr as shown
+from typing import Any, Final
+
+from .decoding import DEPTH_MAX
+from .types import (
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
+
+Writer = Callable[[bytearray, Any, int], None]
+"""(output, value, depth): append the value, with its constructor or, for an array's element, without."""
+
+CODE_BYTE: Final = struct.Struct(">Bb")
+CODE_UBYTE: Final = struct.Struct(">BB")
+CODE_SHORT: Final = struct.Struct(">Bh")
+CODE_USHORT: Final = struct.Struct(">BH")
+CODE_INT: Final = struct.Struct(">Bi")
+CODE_UINT: Final = struct.Struct(">BI")
+CODE_LONG: Final = struct.Struct(">Bq")
+CODE_ULONG: Final = struct.Struct(">BQ")
+CODE_FLOAT: Final = struct.Struct(">Bf")
+CODE_DOUBLE: Final = struct.Struct(">Bd")
+CODE_SIZE_COUNT8: Final = struct.Struct(">BBB")
+CODE_SIZE_COUNT32: Final = struct.Struct(">BII")
+
+
+class EncodeError(ValueError):
+    """The value has no AMQP encoding, or is out of its type's range."""
+
+
+def encode(value: object) -> bytes:
+    """The value's encoding. Raises EncodeError."""
+    out = bytearray()
+    encode_into(out, value)
+    return bytes(out)
+
+
+def encode_into(out: bytearray, value: object, depth: int = 0) -> None:
+    """Append the value's encoding to `out`. Raises EncodeError, after which `out` may end in a part of a value.
+
+    By type: plain `int` is long, `float` double, `str` string, bytes-like binary, tuple and list are lists; a subclass
+    encodes as what it derives from.
+    """
+    try:
+        writer_of(value)(out, value, depth)
+    except (struct.error, TypeError, OverflowError) as wrong:
+        raise EncodeError(f"{type(value).__name__} {shown(value)} is out of range: {wrong}") from None
+
+
+def writer_of(value: object) -> Writer:
+    """What appends such a value. Raises EncodeError."""
+    writer = WRITERS.get(type(value))
+    if writer is not None:
+        return writer
+    for ancestor in type(value).__mro__:
+        if ancestor in WRITERS:
+            return WRITERS[ancestor]
+    raise EncodeError(f"AMQP has no type for the {type(value).__name__} {shown(value)}")
+
+
+def check_depth(depth: int) -> None:
+    if depth >= DEPTH_MAX:
+        raise EncodeError(f"more than {DEPTH_MAX} values lie in one another")
+
+
+def _null(out: bytearray, value: object, depth: int) -> None:
+    out.append(0x40)
+
+
+def _boolean(out: bytearray, value: bool, depth: int) -> None:
+    out.append(0x41 if value else 0x42)
+
+
+def _ubyte(out: bytearray, value: int, depth: int) -> None:
+    out += CODE_UBYTE.pack(0x50, value)
+
+
+def _ushort(out: bytearray, value: int, depth: int) -> None:
+    out += CODE_USHORT.pack(0x60, value)
+
+
+def write_uint(out: bytearray, value: int, depth: int = 0) -> None:
+    """Append an uint, whatever the int's class."""
+    if 0 < value < 256:
+        out += CODE_UBYTE.pack(0x52, value)
+    elif value == 0:
+        out.append(0x43)
+    else:
+        out += CODE_UINT.pack(0x70, value)
+
+
+def write_ulong(out: bytearray, value: int, depth: int = 0) -> None:
+    """Append an ulong, whatever the int's class."""
+    if 0 < value < 256:
+        out += CODE_UBYTE.pack(0x53, value)
+    elif value == 0:
+        out.append(0x44)
+    else:
+        out += CODE_ULONG.pack(0x80, value)
+
+
+def _byte(out: bytearray, value: int, depth: int) -> None:
+    out += CODE_BYTE.pack(0x51, value)
+
+
+def _short(out: bytearray, value: int, depth: int) -> None:
+    out += CODE_SHORT.pack(0x61, value)
+
+
+def _int(out: bytearray, value: int, depth: int) -> None:
+    if -128 <= value < 128:
+        out += CODE_BYTE.pack(0x54, value)
+    else:
+        out += CODE_INT.pack(0x71, value)
+
+
+def _long(out: bytearray, value: int, depth: int) -> None:
+    if -128 <= value < 128:
+        out += CODE_BYTE.pack(0x55, value)
+    else:
+        out += CODE_LONG.pack(0x81, value)
+
+
+def _float(out: bytearray, value: float, depth: int) -> None:
+    out += CODE_FLOAT.pack(0x72, value)
+
+
+def _double(out: bytearray, value: float, depth: int) -> None:
+    out += CODE_DOUBLE.pack(0x82, value)
+
+
+def _timestamp(out: bytearray, value: int, depth: int) -> None:
+    out += CODE_LONG.pack(0x83, value)
+
+
+def _char(out: bytearray, value: str, depth: int) -> None:
+    out += CODE_UINT.pack(0x73, code_point(value))
+
+
+def _uuid(out: bytearray, value: uuid.UUID, depth: int) -> None:
+    out.append(0x98)
+    out += value.bytes
+
+
+def _decimal32(out: bytearray, value: bytes, depth: int) -> None:
+    out.append(0x74)
+    out += of_length(value, 4)
+
+
+def _decimal64(out: bytearray, value: bytes, depth: int) -> None:
+    out.append(0x84)
+    out += of_length(value, 8)
+
+
+def _decimal128(out: bytearray, value: bytes, depth: int) -> None:
+    out.append(0x94)
+    out += of_length(value, 16)
+
+
+def write_binary(out: bytearray, value: bytes | bytearray | memoryview, depth: int = 0) -> None:
+    """Append a binary."""
+    _write_sized(out, 0xA0, octets(value))
+
+
+def write_string(out: bytearray, value: str, depth: int = 0) -> None:
+    """Append a string, whatever the str's class."""
+    _write_sized(out, 0xA1, utf8(value))
+
+
+def write_symbol(out: bytearray, value: str, depth: int = 0) -> None:
+    """Append a symbol, whatever the str's class."""
+    _write_sized(out, 0xA3, ascii_of(value))
+
+
+def _write_sized(out: bytearray, code: int, content: bytes) -> None:
+    if len(content) < 256:
+        out.append(code)
+        out.append(len(content))
+    else:
+        out += CODE_UINT.pack(code + 0x10, len(content))
+    out += content
+
+
+def _list(out: bytearray, value: Sequence[object], depth: int) -> None:
+    write_list(out, len(value), list_content(value, depth))
+
+
+def write_list(out: bytearray, count: int, content: bytearray) -> None:
+    """Append a list whose elements are encoded already."""
+    if count == 0:
+        out.append(0x45)
+    else:
+        write_compound(out, 0xC0, count, content)
+
+
+def _map(out: bytearray, value: dict[object, object], depth: int) -> None:
+    write_map(out, len(value), map_content(value, depth))
+
+
+def write_map(out: bytearray, count: int, content: bytearray) -> None:
+    """Append a map whose `count` keys and values are encoded already."""
+    write_compound(out, 0xC1, 2 * count, content)
+
+
+def write_compound(out: bytearray, code: int, count: int, content: bytearray) -> None:
+    if len(content) < 255 and count < 256:
+        out += CODE_SIZE_COUNT8.pack(code, len(content) + 1, count)
+    else:
+        out += CODE_SIZE_COUNT32.pack(code + 0x10, len(content) + 4, count)
+    out += content
+
+
+def list_content(value: Sequence[object], depth: int) -> bytearray:
+    check_depth(depth)
+    content = bytearray()
+    for item in value:
+        encode_into(content, item, depth + 1)
+    return content
+
+
+def map_content(value: dict[object, object], depth: int) -> bytearray:
+    check_depth(depth)
+    content = bytearray()
+    for key, item in value.items():
+        encode_into(content, key, depth + 1)
+        encode_into(content, item, depth + 1)
+    return content
+
+
+def _described(out: bytearray, value: Described, depth: int) -> None:
+    check_depth(depth)
+    out.append(0x00)
+    encode_into(out, value.descriptor, depth + 1)
+    encode_into(out, value.value, depth + 1)
+
+
+def octets(value: bytes | bytearray | memoryview) -> bytes:
+    return value if type(value) is bytes else memoryview(value).tobytes()
+
+
+def utf8(value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise EncodeError(f"{shown(value)} has half of a surrogate pair, which UTF-8 does not") from None
+
+
+def ascii_of(value: str) -> bytes:
+    try:
+        return value.encode("ascii")
+    except UnicodeEncodeError:
+        raise EncodeError(f"the symbol {shown(value)} is not ASCII") from None
+
+
+def code_point(value: str) -> int:
+    if len(value) != 1 or 0xD800 <= ord(value) <= 0xDFFF:
+        raise EncodeError(f"a char is one Unicode character, not {shown(value)}")
+    return ord(value)
+
+
+def of_length(value: bytes, length: int) -> bytes:
+    if len(value) != length:
+        raise EncodeError(f"{type(value).__name__} has {length} bytes, not {len(value)}")
+    return value
+
+
+WRITERS: Final[dict[type, Writer]] = {
+    type(None): _null,
+    bool: _boolean,
+    UByte: _ubyte,
+    UShort: _ushort,
+    UInt: write_uint,
+    ULong: write_ulong,
+    Byte: _byte,
+    Short: _short,
+    Int: _int,
+    Long: _long,
+    int: _long,
+    Float: _float,
+    float: _double,
+    Timestamp: _timestamp,
+    Char: _char,
+    uuid.UUID: _uuid,
+    Decimal32: _decimal32,
+    Decimal64: _decimal64,
+    Decimal128: _decimal128,
+    bytes: write_binary,
+    bytearray: write_binary,
+    memoryview: write_binary,
+    Symbol: write_symbol,
+    str: write_string,
+    list: _list,
+    tuple: _list,
+    dict: _map,
+    Described: _described,
+}
+"""By the exact type; `arrays` adds its own."""

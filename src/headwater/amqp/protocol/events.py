@@ -1,0 +1,174 @@
+"""What a connection tells its owner: the result of `Connection.receive_data` and `Connection.tick`, in order.
+
+Deliveries do not come one event each: a link collects them, and one `MessagesReceived` per read tells that there are
+some, so that what came together can be dealt with together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .performatives import DeliveryState, ErrorCondition, Open
+from .types import Described
+
+if TYPE_CHECKING:
+    from .link import Link, Receiver, Sender
+    from .session import Session
+
+
+@dataclass(slots=True)
+class MechanismsOffered:
+    """The server's SASL mechanisms (client only). Answer with `Connection.sasl_init`."""
+
+    mechanisms: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class MechanismChosen:
+    """The client's SASL init (server only). Answer with `sasl_challenge` or `sasl_outcome`."""
+
+    mechanism: str
+    response: bytes | None
+    hostname: str | None
+
+
+@dataclass(slots=True)
+class SaslResponded:
+    """The client's answer to a challenge (server only). Answer with `sasl_challenge` or `sasl_outcome`."""
+
+    response: bytes
+
+
+@dataclass(slots=True)
+class SaslEnded:
+    """The server's verdict (client only); unless the code is 0 the connection is over."""
+
+    code: int
+
+
+@dataclass(slots=True)
+class ConnectionOpened:
+    """The peer's open. If `Connection.open` was not called yet, it must be now (or `close`)."""
+
+    open: Open
+
+
+@dataclass(slots=True)
+class ConnectionClosed:
+    """Nothing comes any more: the peer closed, or broke the protocol (then `is_fault`; the peer was told, if possible).
+
+    Send what `data_to_send` still has, and close the transport.
+    """
+
+    error: ErrorCondition | Described | None
+    is_fault: bool = False
+
+
+@dataclass(slots=True)
+class SessionBegun:
+    """A session that the peer began, or that the peer answered. Its begin is answered already."""
+
+    session: Session
+
+
+@dataclass(slots=True)
+class SessionEnded:
+    """A session that the peer ended or that broke the protocol, with all links that it had."""
+
+    session: Session
+    error: ErrorCondition | Described | None
+    links: tuple[Link, ...]
+
+
+@dataclass(slots=True)
+class LinkAttached:
+    """The peer's attach (`link.remote`). If the link is not attached on this side, answer with `accept` or `refuse`.
+
+    The answer may come at any time later.
+    """
+
+    link: Link
+
+
+@dataclass(slots=True)
+class LinkDetached:
+    """The peer's detach, or the end of a link that broke the protocol or was stolen. It is answered already."""
+
+    link: Link
+    is_closed: bool
+    error: ErrorCondition | Described | None
+    is_by_peer: bool = True
+
+
+@dataclass(slots=True)
+class CreditChanged:
+    """The peer's flow on a link on which this side sends: `link.credit`, `link.is_draining`."""
+
+    link: Sender
+    properties: Mapping[Any, Any] | None
+
+
+@dataclass(slots=True)
+class WindowOpened:
+    """Transfers may go out again on a session whose window was used up."""
+
+    session: Session
+
+
+@dataclass(slots=True)
+class FlowReceived:
+    """The peer's flow on a link on which this side receives: how much is available, or that a drain has ended."""
+
+    link: Receiver
+    available: int | None
+    is_drained: bool
+    properties: Mapping[Any, Any] | None
+
+
+@dataclass(slots=True)
+class MessagesReceived:
+    """Deliveries have come; `link.take()` gives all of them."""
+
+    link: Receiver
+
+
+@dataclass(slots=True)
+class OutcomesReceived:
+    """The receiver's word on deliveries that this side sent: their contexts, in order of sending.
+
+    `state` is terminal, or None (settled without a word). They are settled on both sides when this comes.
+    """
+
+    link: Sender
+    contexts: list[Any]
+    state: DeliveryState | Described | None
+
+
+@dataclass(slots=True)
+class DeliveriesSettled:
+    """The sender settled deliveries that this side had given an outcome (rcv-settle-mode second): their tags."""
+
+    link: Receiver
+    tags: list[bytes]
+
+
+Event = (
+    MechanismsOffered
+    | MechanismChosen
+    | SaslResponded
+    | SaslEnded
+    | ConnectionOpened
+    | ConnectionClosed
+    | SessionBegun
+    | SessionEnded
+    | LinkAttached
+    | LinkDetached
+    | CreditChanged
+    | WindowOpened
+    | FlowReceived
+    | MessagesReceived
+    | OutcomesReceived
+    | DeliveriesSettled
+)

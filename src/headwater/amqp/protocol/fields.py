@@ -1,0 +1,283 @@
+"""The kinds of fields that composite types have: each reads one AMQP type to one plain Python type, and writes it.
+
+A kind's `read(buffer, at)` finds the constructor at `at`, never null, and checks no bounds (see `decoding`); it raises
+DecodeError where the value is of another type. Its `write(out, value)` never gets None.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from reprlib import repr as shown
+from typing import Any, Final
+
+from .codec import DecodeError, EncodeError, encode_into
+from .decoding import U16, U32, U64, read
+from .encoding import (
+    CODE_LONG,
+    CODE_UBYTE,
+    CODE_USHORT,
+    write_binary,
+    write_map,
+    write_string,
+    write_symbol,
+    write_uint,
+    write_ulong,
+)
+from .types import Array, Symbol, ULong
+
+Read = Callable[[bytes, int], tuple[Any, int]]
+Write = Callable[[bytearray, Any], None]
+
+
+class Kind:
+    """How the fields of one AMQP type are read and written."""
+
+    __slots__ = ("name", "read", "write")
+
+    def __init__(self, name: str, read: Read, write: Write) -> None:
+        self.name = name
+        self.read = read
+        self.write = write
+
+
+class Field:
+    """One field of a composite type, with the value that an absent one has."""
+
+    __slots__ = ("default", "is_mandatory", "kind", "name")
+
+    def __init__(self, name: str, kind: Kind, default: object = None, is_mandatory: bool = False) -> None:
+        self.name = name
+        self.kind = kind
+        self.default = default
+        self.is_mandatory = is_mandatory
+
+
+def mandatory(name: str, kind: Kind) -> Field:
+    """A field that may not be null."""
+    return Field(name, kind, None, True)
+
+
+def unexpected(expected: str, buffer: bytes, at: int) -> DecodeError:
+    """The value at `at` is of another type than the one expected."""
+    return DecodeError(f"{expected} expected, constructor 0x{buffer[at]:02x} found", at)
+
+
+def _read_boolean(buffer: bytes, at: int) -> tuple[bool, int]:
+    code = buffer[at]
+    if code == 0x41:
+        return True, at + 1
+    if code == 0x42:
+        return False, at + 1
+    if code == 0x56 and buffer[at + 1] < 2:
+        return buffer[at + 1] == 1, at + 2
+    raise unexpected("boolean", buffer, at)
+
+
+def _write_boolean(out: bytearray, value: bool) -> None:
+    out.append(0x41 if value else 0x42)
+
+
+def _read_ubyte(buffer: bytes, at: int) -> tuple[int, int]:
+    if buffer[at] != 0x50:
+        raise unexpected("ubyte", buffer, at)
+    return buffer[at + 1], at + 2
+
+
+def _write_ubyte(out: bytearray, value: int) -> None:
+    out += CODE_UBYTE.pack(0x50, value)
+
+
+def _read_ushort(buffer: bytes, at: int) -> tuple[int, int]:
+    if buffer[at] != 0x60:
+        raise unexpected("ushort", buffer, at)
+    return U16.unpack_from(buffer, at + 1)[0], at + 3
+
+
+def _write_ushort(out: bytearray, value: int) -> None:
+    out += CODE_USHORT.pack(0x60, value)
+
+
+def _read_uint(buffer: bytes, at: int) -> tuple[int, int]:
+    code = buffer[at]
+    if code == 0x52:
+        return buffer[at + 1], at + 2
+    if code == 0x70:
+        return U32.unpack_from(buffer, at + 1)[0], at + 5
+    if code == 0x43:
+        return 0, at + 1
+    raise unexpected("uint", buffer, at)
+
+
+def _read_ulong(buffer: bytes, at: int) -> tuple[int, int]:
+    code = buffer[at]
+    if code == 0x53:
+        return buffer[at + 1], at + 2
+    if code == 0x80:
+        return U64.unpack_from(buffer, at + 1)[0], at + 9
+    if code == 0x44:
+        return 0, at + 1
+    raise unexpected("ulong", buffer, at)
+
+
+def _read_timestamp(buffer: bytes, at: int) -> tuple[int, int]:
+    if buffer[at] != 0x83:
+        raise unexpected("timestamp", buffer, at)
+    value, at = read(buffer, at, 0)
+    return int(value), at  # type: ignore[call-overload]
+
+
+def _write_timestamp(out: bytearray, value: int) -> None:
+    out += CODE_LONG.pack(0x83, value)
+
+
+def _read_binary(buffer: bytes, at: int) -> tuple[bytes, int]:
+    if buffer[at] not in (0xA0, 0xB0):
+        raise unexpected("binary", buffer, at)
+    return read(buffer, at, 0)  # type: ignore[return-value]
+
+
+def _read_string(buffer: bytes, at: int) -> tuple[str, int]:
+    if buffer[at] not in (0xA1, 0xB1):
+        raise unexpected("string", buffer, at)
+    return read(buffer, at, 0)  # type: ignore[return-value]
+
+
+def _read_symbol(buffer: bytes, at: int) -> tuple[Symbol, int]:
+    if buffer[at] not in (0xA3, 0xB3):
+        raise unexpected("symbol", buffer, at)
+    return read(buffer, at, 0)  # type: ignore[return-value]
+
+
+def _read_symbols(buffer: bytes, at: int) -> tuple[tuple[Symbol, ...], int]:
+    code = buffer[at]
+    if code in (0xA3, 0xB3):
+        symbol, at = _read_symbol(buffer, at)
+        return (symbol,), at
+    if code not in (0xE0, 0xF0):
+        raise unexpected("symbol or array of symbols", buffer, at)
+    array, after = read(buffer, at, 0)
+    assert isinstance(array, Array)
+    if array and array.constructor not in (0xA3, 0xB3):
+        raise DecodeError(f"array of symbols expected, array of {shown(array.constructor)} found", at)
+    return tuple(array), after
+
+
+def _write_symbols(out: bytearray, value: tuple[str, ...]) -> None:
+    if not isinstance(value, (tuple, list)) or not all(isinstance(symbol, str) for symbol in value):
+        raise EncodeError(f"a tuple of symbols is due, not {shown(value)}")
+    if value:
+        encode_into(out, Array(map(Symbol, value)))
+    else:
+        out.append(0x40)
+
+
+def _read_map(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
+    if buffer[at] not in (0xC1, 0xD1):
+        raise unexpected("map", buffer, at)
+    return read(buffer, at, 0)  # type: ignore[return-value]
+
+
+def _read_symbol_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
+    entries, after = _read_map(buffer, at)
+    for key in entries:
+        if type(key) is not Symbol and type(key) is not str:
+            raise DecodeError(f"map with symbols as keys expected, key {shown(key)} found", at)
+    return entries, after
+
+
+def _write_symbol_map(out: bytearray, value: Mapping[str, Any]) -> None:
+    write_entries(out, value, write_symbol)
+
+
+def _read_annotations(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
+    entries, after = _read_map(buffer, at)
+    for key in entries:
+        if type(key) not in (Symbol, str, ULong):
+            raise DecodeError(f"map with symbols or ulongs as keys expected, key {shown(key)} found", at)
+    return entries, after
+
+
+def _write_annotations(out: bytearray, value: Mapping[Any, Any]) -> None:
+    write_entries(out, value, _write_annotation_key)
+
+
+def _write_annotation_key(out: bytearray, key: object) -> None:
+    if isinstance(key, str):
+        write_symbol(out, key)
+    else:
+        write_ulong(out, key)  # type: ignore[arg-type]
+
+
+def _read_string_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
+    entries, after = _read_map(buffer, at)
+    for key in entries:
+        if type(key) is not str:
+            raise DecodeError(f"map with strings as keys expected, key {shown(key)} found", at)
+    return entries, after
+
+
+def _write_string_map(out: bytearray, value: Mapping[str, Any]) -> None:
+    write_entries(out, value, write_string)
+
+
+def write_entries(out: bytearray, entries: Mapping[Any, Any], write_key: Write) -> None:
+    """Append a map whose keys are all of one type, whatever their class."""
+    content = bytearray()
+    for key, value in entries.items():
+        write_key(content, key)
+        encode_into(content, value, 1)
+    write_map(out, len(entries), content)
+
+
+def _read_delivery_map(buffer: bytes, at: int) -> tuple[dict[bytes, Any], int]:
+    entries, after = _read_map(buffer, at)
+    for key in entries:
+        if type(key) is not bytes:
+            raise DecodeError(f"map with delivery tags as keys expected, key {shown(key)} found", at)
+    return entries, after
+
+
+def _write_delivery_map(out: bytearray, value: Mapping[bytes, Any]) -> None:
+    write_entries(out, value, write_binary)
+
+
+def _read_message_id(buffer: bytes, at: int) -> tuple[Any, int]:
+    if buffer[at] not in (0xA1, 0xB1, 0x98, 0x53, 0x80, 0x44, 0xA0, 0xB0):
+        raise unexpected("message id (string, uuid, ulong or binary)", buffer, at)
+    return read(buffer, at, 0)
+
+
+def _write_message_id(out: bytearray, value: object) -> None:
+    if isinstance(value, str):
+        write_string(out, value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        write_ulong(out, value)
+    elif isinstance(value, (bytes, uuid.UUID)):
+        encode_into(out, value)
+    else:
+        raise EncodeError(f"a message id is a str, UUID, int or bytes, not {shown(value)}")
+
+
+BOOLEAN: Final = Kind("boolean", _read_boolean, _write_boolean)
+UBYTE: Final = Kind("ubyte", _read_ubyte, _write_ubyte)
+USHORT: Final = Kind("ushort", _read_ushort, _write_ushort)
+UINT: Final = Kind("uint", _read_uint, write_uint)
+ULONG: Final = Kind("ulong", _read_ulong, write_ulong)
+TIMESTAMP: Final = Kind("timestamp", _read_timestamp, _write_timestamp)
+BINARY: Final = Kind("binary", _read_binary, write_binary)
+STRING: Final = Kind("string", _read_string, write_string)
+SYMBOL: Final = Kind("symbol", _read_symbol, write_symbol)
+SYMBOLS: Final = Kind("symbols", _read_symbols, _write_symbols)
+"""Of a field that may be multiple: a tuple of symbols, read from one symbol too, and always written as an array."""
+
+SYMBOL_MAP: Final = Kind("map", _read_symbol_map, _write_symbol_map)
+"""Keys that are strings are let in as well, as peers send them; a plain `str` key is written as a symbol."""
+
+ANNOTATIONS: Final = Kind("annotations", _read_annotations, _write_annotations)
+"""Like SYMBOL_MAP, but ulongs may be keys too."""
+
+STRING_MAP: Final = Kind("map", _read_string_map, _write_string_map)
+DELIVERY_MAP: Final = Kind("map", _read_delivery_map, _write_delivery_map)
+MESSAGE_ID: Final = Kind("message id", _read_message_id, _write_message_id)
+"""Keeps its type: str, UUID, ULong or bytes; any int is written as an ulong."""

@@ -1,0 +1,36 @@
+"""Frames and protocol headers (part 2, sections 2.2 and 2.3): their names and layout.
+
+Who receives a stream splits it (`connection`); nothing here keeps a state.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
+TLS_HEADER: Final = b"AMQP\x02\x01\x00\x00"
+SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
+PROTOCOL_HEADER_SIZE: Final = 8
+
+FRAME_HEADER: Final = struct.Struct(">IBBH")
+"""Size of the whole frame in bytes, data offset in words of 4 bytes, type, channel (of an AMQP frame)."""
+
+FRAME_HEADER_SIZE: Final = 8
+DATA_OFFSET_MIN: Final = 2
+"""In words of 4 bytes: a frame without an extended header."""
+
+FRAME_MIN: Final = 512
+"""MIN-MAX-FRAME-SIZE: every peer takes frames of so many bytes, and a SASL frame has at most so many."""
+
+AMQP_FRAME: Final = 0
+SASL_FRAME: Final = 1
+
+
+def frame(channel: int, body: bytes | bytearray, type: int = AMQP_FRAME) -> bytes:
+    """One frame around the body: a performative, and behind it a transfer's payload."""
+    return FRAME_HEADER.pack(FRAME_HEADER_SIZE + len(body), DATA_OFFSET_MIN, type, channel) + body
+
+
+EMPTY_FRAME: Final = frame(0, b"")
+"""Does nothing but show that the sender lives (part 2, section 2.4.5)."""

@@ -1,0 +1,376 @@
+"""Links (2.6): the two ends of one, as this side sees them. A `Sender` sends, a `Receiver` receives.
+
+A link is made by the peer's attach or by `Session.attach_sender` and `attach_receiver`; its session feeds it. All
+state of a link changes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import conditions
+from .conditions import LinkFault
+from .events import (
+    CreditChanged,
+    DeliveriesSettled,
+    FlowReceived,
+    LinkAttached,
+    LinkDetached,
+    MessagesReceived,
+)
+from .performatives import Attach, DeliveryState, Detach, ErrorCondition, Flow, Transfer
+from .types import Described, Symbol
+from .wire import TransferFields, TransferHead
+
+if TYPE_CHECKING:
+    from .session import Session
+
+SERIAL = 0xFFFFFFFF
+"""Delivery counts and ids are serial numbers of 32 bits (RFC 1982)."""
+SETTLED, MIXED = 1, 2
+"""snd-settle-mode (2.8.2)."""
+SECOND = 1
+"""rcv-settle-mode (2.8.3)."""
+
+
+class Delivery(NamedTuple):
+    """A message that has come whole."""
+
+    id: int
+    tag: bytes
+    message_format: int
+    is_settled: bool
+    payload: bytes | None
+    """The message's bytes; None if it was larger than the link's max-message-size, and was let go."""
+    bytes: int
+    """How large the message is."""
+    whole: Transfer | None
+    """The first transfer itself, where it has a state, or resumes a delivery."""
+
+
+class Link:
+    """What both ends have in common."""
+
+    is_sender: bool
+
+    def __init__(self, session: Session, name: str, handle: int) -> None:
+        self.session = session
+        self.name = name
+        self.handle = handle
+        """What this side calls it."""
+        self.local: Attach | None = None
+        """This side's attach, once it was sent."""
+        self.remote: Attach | None = None
+        """The peer's attach, once it has come."""
+        self.context: Any = None
+        """Whatever the owner wants to find here."""
+        self.is_detaching = False
+        """This side's detach was sent, and the peer's has not come yet."""
+        self.is_over = False
+        """Nothing can be done with it any more."""
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether both sides have attached, and neither has detached."""
+        return self.local is not None and self.remote is not None and not self.is_detaching and not self.is_over
+
+    def accept(self, **fields: Any) -> None:
+        """Answer the peer's attach: `fields` are those of our own attach; modes are taken from the peer's.
+
+        Raises ValueError if it was answered already, or the peer has gone.
+        """
+        remote = self.remote
+        if remote is None or self.local is not None or self.is_over:
+            raise ValueError(f"link {self.name!r} waits for no answer")
+        fields.setdefault("snd_settle_mode", remote.snd_settle_mode)
+        fields.setdefault("rcv_settle_mode", remote.rcv_settle_mode)
+        if self.is_sender:
+            fields.setdefault("initial_delivery_count", 0)
+        self._send_attach(fields)
+
+    def refuse(self, condition: Symbol, description: str, info: Mapping[Any, Any] | None = None) -> None:
+        """Answer the peer's attach with one that has no terminus, and a closing detach with the error (2.6.3)."""
+        assert self.remote is not None and self.local is None
+        missing: dict[str, Any] = {"source": None} if self.is_sender else {"target": None}
+        kept = {"target": self.remote.target} if self.is_sender else {"source": self.remote.source}
+        self.accept(**missing, **kept)
+        self.detach(ErrorCondition(condition, description, info and dict(info)))
+
+    def detach(self, error: ErrorCondition | Described | None = None, *, is_closed: bool = True) -> None:
+        """Detach, or close, the link from this side; the peer will answer. Nothing happens if it is over already."""
+        if self.is_over or self.is_detaching or self.local is None:
+            return
+        self.is_detaching = True
+        self.session.send(Detach(handle=self.handle, closed=is_closed, error=error))
+        self._stop()
+
+    def fail(self, fault: LinkFault) -> None:
+        """Detach with the fault's error, and tell the owner."""
+        error = ErrorCondition(fault.condition, fault.description, fault.info)
+        if self.local is None:
+            self.refuse(fault.condition, fault.description or "", fault.info)
+        else:
+            self.detach(error)
+        self.session.tell(LinkDetached(self, True, error, is_by_peer=False))
+
+    def on_attach(self, attach: Attach) -> None:
+        """The peer attached: in answer, or of its own accord."""
+        self.remote = attach
+        self.session.tell(LinkAttached(self))
+
+    def on_flow(self, flow: Flow) -> None:
+        """The peer's flow on this link."""
+        raise NotImplementedError
+
+    def on_detach(self, detach: Detach) -> None:
+        """The peer detached; it is answered, unless this is the answer."""
+        was_detaching = self.is_detaching
+        if self.local is None:
+            self._send_attach({"source": None, "target": None, "initial_delivery_count": 0})
+        if not was_detaching:
+            self.detach(is_closed=detach.closed)
+        self.is_over = True
+        if not was_detaching:
+            self.session.tell(LinkDetached(self, detach.closed, detach.error))
+
+    def end(self) -> None:
+        """The session has ended."""
+        self.is_over = True
+        self._stop()
+
+    def _send_attach(self, fields: Mapping[str, Any]) -> None:
+        self.local = Attach(name=self.name, handle=self.handle, role=not self.is_sender, **fields)
+        self.session.send(self.local)
+
+    def _stop(self) -> None:
+        """Let go of what a link that is not attached has no use for."""
+
+
+class Sender(Link):
+    """A link on which this side sends."""
+
+    is_sender = True
+
+    def __init__(self, session: Session, name: str, handle: int) -> None:
+        super().__init__(session, name, handle)
+        self.delivery_count = 0
+        self.credit = 0
+        self.is_draining = False
+        self.unsettled = 0
+        """How many deliveries the receiver has not settled yet."""
+        self._head = TransferHead(session.channel, handle)
+
+    @property
+    def sends_settled(self) -> bool:
+        """Whether every delivery of this link goes out settled."""
+        return self.local is not None and self.local.snd_settle_mode == SETTLED
+
+    @property
+    def sendable(self) -> int:
+        """How many deliveries may go out now, as far as credit and the session's window go."""
+        if self.local is None or self.is_detaching or self.is_over:
+            return 0
+        return min(self.credit, self.session.sendable)
+
+    def send(self, message: bytes, tag: int, context: Any = None, *, is_settled: bool = False) -> int:
+        """Send a message of format 0, if `sendable` is not 0. Answers its delivery id.
+
+        `context` comes back with the outcome, unless the delivery is settled. The tag is unique among the unsettled.
+        """
+        assert self.credit > 0
+        self.credit -= 1
+        self.delivery_count = (self.delivery_count + 1) & SERIAL
+        session = self.session
+        if not is_settled:
+            self.unsettled += 1
+        size = len(message)
+        if size + TransferHead.BYTES <= session.connection.frame_bytes_max:
+            delivery_id = session.take_delivery_id(None if is_settled else (self, context))
+            session.connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), message)
+            return delivery_id
+        delivery_id = session.next_delivery_id(None if is_settled else (self, context))
+        session.send_in_pieces(self, delivery_id, tag.to_bytes(8, "big"), message, is_settled)
+        return delivery_id
+
+    def drained(self) -> None:
+        """Say that there is nothing more to send now: use up the credit that a draining receiver gave (2.6.7)."""
+        self.delivery_count = (self.delivery_count + self.credit) & SERIAL
+        self.credit = 0
+        self.is_draining = False
+        self.session.send_flow(self, drain=True, available=0)
+
+    def on_flow(self, flow: Flow) -> None:
+        """The receiver's credit: counted from what it had received when it wrote this (2.6.7)."""
+        if flow.link_credit is not None:
+            seen = 0 if flow.delivery_count is None else flow.delivery_count
+            if self.local is not None and flow.delivery_count is None:
+                seen = self.local.initial_delivery_count or 0
+            ahead = (self.delivery_count - seen) & SERIAL
+            self.credit = max(0, flow.link_credit - ahead) if ahead < 0x80000000 else flow.link_credit
+        self.is_draining = bool(flow.drain)
+        if flow.echo and self.local is not None:
+            self.session.send_flow(self)
+        self.session.tell(CreditChanged(self, flow.properties))
+
+    def _stop(self) -> None:
+        self.credit = 0
+        self.session.forget(self)
+
+
+class Receiver(Link):
+    """A link on which this side receives."""
+
+    is_sender = False
+
+    def __init__(self, session: Session, name: str, handle: int) -> None:
+        super().__init__(session, name, handle)
+        self.delivery_count = 0
+        self.credit = 0
+        """How many deliveries the peer may still send."""
+        self.message_bytes_max: int | None = None
+        self._received: list[Delivery] = []
+        self._partial: _Partial | None = None
+
+    @property
+    def is_second(self) -> bool:
+        """Whether this side settles after the sender (rcv-settle-mode second)."""
+        return self.local is not None and self.local.rcv_settle_mode == SECOND
+
+    def accept(self, **fields: Any) -> None:
+        """See Link; max-message-size is kept by dropping what is larger (`Delivery.payload`)."""
+        self.message_bytes_max = fields.get("max_message_size") or None
+        super().accept(**fields)
+
+    def grant(self, credit: int, *, drain: bool = False) -> None:
+        """The peer may send so many deliveries from now on, in place of what it could before."""
+        self.credit = credit
+        self.session.send_flow(self, drain=drain)
+
+    def take(self) -> list[Delivery]:
+        """The deliveries that have come since the last call."""
+        received, self._received = self._received, []
+        return received
+
+    def settle(self, first: int, last: int, state: DeliveryState | Described | None) -> None:
+        """Give the deliveries `first` to `last` (all of this link) an outcome.
+
+        They are settled with it, unless the link's mode is second: then the sender settles them (DeliveriesSettled).
+        """
+        self.session.give_outcome(self, first, last, state, is_settled=not self.is_second)
+
+    def on_attach(self, attach: Attach) -> None:
+        """See Link."""
+        self.delivery_count = attach.initial_delivery_count or 0
+        super().on_attach(attach)
+
+    def on_flow(self, flow: Flow) -> None:
+        """The sender's state: what it has available, and whether it used up its credit to end a drain."""
+        is_drained = False
+        if flow.delivery_count is not None:
+            used = (flow.delivery_count - self.delivery_count) & SERIAL
+            if 0 < used <= self.credit:
+                self.delivery_count = flow.delivery_count
+                self.credit -= used
+            is_drained = bool(flow.drain) and self.credit == 0
+        if flow.echo and self.local is not None:
+            self.session.send_flow(self)
+        self.session.tell(FlowReceived(self, flow.available, is_drained, flow.properties))
+
+    def on_transfer(self, fields: TransferFields, buffer: bytes, end: int) -> None:
+        """A transfer: a whole message most often. Raises LinkFault, SessionFault."""
+        if self._partial is None and not fields.has_more and fields.whole is None:
+            payload = buffer[fields.payload_at : end]
+            self._complete(self._begun(fields), len(payload), payload)
+        else:
+            self._take_piece(fields, buffer[fields.payload_at : end])
+
+    def on_settled(self, tags: list[bytes]) -> None:
+        """The sender settled these."""
+        self.session.tell(DeliveriesSettled(self, tags))
+
+    def _begun(self, fields: TransferFields) -> Delivery:
+        """A delivery whose first transfer this is, without its payload."""
+        _, delivery_id, tag, message_format, is_settled, _, _, whole = fields
+        if delivery_id is not None:
+            self.session.expect_delivery_id(delivery_id)
+        if delivery_id is None or tag is None:
+            raise LinkFault(conditions.INVALID_FIELD, "a delivery begins with its delivery-id and delivery-tag")
+        if len(tag) > 32:
+            raise LinkFault(conditions.INVALID_FIELD, f"a delivery-tag has up to 32 bytes, {len(tag)} given")
+        if self.credit <= 0:
+            raise LinkFault(conditions.LINK_TRANSFER_LIMIT_EXCEEDED, "a transfer came without credit")
+        self.credit -= 1
+        self.delivery_count = (self.delivery_count + 1) & SERIAL
+        return Delivery(delivery_id, tag, message_format or 0, bool(is_settled), None, 0, whole)
+
+    def _complete(self, begun: Delivery, size: int, payload: bytes | None) -> None:
+        delivery_id, tag, message_format, is_settled, _, _, whole = begun
+        if self.message_bytes_max is not None and size > self.message_bytes_max:
+            payload = None
+        if not is_settled:
+            self.session.expect_outcome(delivery_id, self, tag)
+        if not self._received:
+            self.session.tell(MessagesReceived(self))
+        self._received.append(Delivery(delivery_id, tag, message_format, is_settled, payload, size, whole))
+
+    def _take_piece(self, fields: TransferFields, payload: bytes) -> None:
+        """One of several transfers of a delivery, the first and the last included (2.6.14)."""
+        whole = fields.whole
+        partial = self._partial
+        if partial is None:
+            partial = self._partial = _Partial(self._begun(fields))
+        elif fields.delivery_id is not None and fields.delivery_id != partial.begun.id:
+            raise LinkFault(
+                conditions.INVALID_FIELD,
+                f"delivery {fields.delivery_id} begins before the last transfer of {partial.begun.id}",
+            )
+        if fields.is_settled:
+            partial.begun = partial.begun._replace(is_settled=True)
+        if whole is not None and whole.aborted:
+            self._abandon()
+            return
+        partial.take(payload, self.session.connection, self.message_bytes_max)
+        if not fields.has_more:
+            self._partial = None
+            self.session.connection.release(partial.held)
+            self._complete(partial.begun, partial.bytes, partial.payload)
+
+    def _abandon(self) -> None:
+        if (partial := self._partial) is not None:
+            self._partial = None
+            self.session.connection.release(partial.held)
+
+    def _stop(self) -> None:
+        self.credit = 0
+        self._abandon()
+        self.session.forget(self)
+
+
+class _Partial:
+    """A delivery whose last transfer has not come yet."""
+
+    __slots__ = ("_pieces", "begun", "bytes", "held")
+
+    def __init__(self, begun: Delivery) -> None:
+        self.begun = begun
+        self.bytes = 0
+        self.held = 0
+        """What of it is kept, and counted by the connection."""
+        self._pieces: list[bytes] = []
+
+    @property
+    def payload(self) -> bytes | None:
+        return b"".join(self._pieces) if self.held == self.bytes else None
+
+    def take(self, payload: bytes, connection: Any, bytes_max: int | None) -> None:
+        """Keep a piece, unless the message is too large already: then let go of all."""
+        self.bytes += len(payload)
+        if self.held + len(payload) < self.bytes or (bytes_max is not None and self.bytes > bytes_max):
+            connection.release(self.held)
+            self.held = 0
+            self._pieces.clear()
+        else:
+            connection.hold(len(payload))
+            self.held += len(payload)
+            self._pieces.append(payload)

@@ -1,0 +1,144 @@
+"""SASL frames (part 5, section 5.3), and the message of the PLAIN mechanism (RFC 4616)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from .codec import DecodeError
+from .composite import Composite, Group, read_fields, write_composite
+from .fields import BINARY, STRING, SYMBOL, SYMBOLS, UBYTE, Field, mandatory
+
+ANONYMOUS: Final = "ANONYMOUS"
+PLAIN: Final = "PLAIN"
+EXTERNAL: Final = "EXTERNAL"
+
+OK: Final = 0
+"""Authenticated."""
+AUTH: Final = 1
+"""Failed: the credentials are wrong."""
+SYS: Final = 2
+"""Failed: a system error."""
+SYS_PERM: Final = 3
+"""Failed: a system error that stays until somebody mends it."""
+SYS_TEMP: Final = 4
+"""Failed: a system error that may pass."""
+
+
+class SaslMechanisms(Composite):
+    """What the server offers (5.3.3.1); sent as an array, even if it is one."""
+
+    __slots__ = ("sasl_server_mechanisms",)
+    NAME = "sasl-mechanisms"
+    CODE = 0x40
+    FIELDS = (mandatory("sasl_server_mechanisms", SYMBOLS),)
+
+    def __init__(self, sasl_server_mechanisms: tuple[str, ...]) -> None:
+        self.sasl_server_mechanisms = sasl_server_mechanisms
+
+
+class SaslInit(Composite):
+    """What the client chose (5.3.3.2)."""
+
+    __slots__ = ("hostname", "initial_response", "mechanism")
+    NAME = "sasl-init"
+    CODE = 0x41
+    FIELDS = (mandatory("mechanism", SYMBOL), Field("initial_response", BINARY), Field("hostname", STRING))
+
+    def __init__(self, mechanism: str, initial_response: bytes | None = None, hostname: str | None = None) -> None:
+        self.mechanism = mechanism
+        self.initial_response = initial_response
+        self.hostname = hostname
+
+    def __repr__(self) -> str:
+        """Without the response, which may be a password."""
+        return f"SaslInit(mechanism={self.mechanism!r}, hostname={self.hostname!r})"
+
+
+class SaslChallenge(Composite):
+    """What the server asks (5.3.3.3)."""
+
+    __slots__ = ("challenge",)
+    NAME = "sasl-challenge"
+    CODE = 0x42
+    FIELDS = (mandatory("challenge", BINARY),)
+
+    def __init__(self, challenge: bytes) -> None:
+        self.challenge = challenge
+
+
+class SaslResponse(Composite):
+    """What the client answers (5.3.3.4)."""
+
+    __slots__ = ("response",)
+    NAME = "sasl-response"
+    CODE = 0x43
+    FIELDS = (mandatory("response", BINARY),)
+
+    def __init__(self, response: bytes) -> None:
+        self.response = response
+
+    def __repr__(self) -> str:
+        """Without the response, which may be a password."""
+        return "SaslResponse()"
+
+
+class SaslOutcome(Composite):
+    """How it ended (5.3.3.5): `code` is OK, AUTH, SYS, SYS_PERM or SYS_TEMP."""
+
+    __slots__ = ("additional_data", "code")
+    NAME = "sasl-outcome"
+    CODE = 0x44
+    FIELDS = (mandatory("code", UBYTE), Field("additional_data", BINARY))
+
+    def __init__(self, code: int, additional_data: bytes | None = None) -> None:
+        self.code = code
+        self.additional_data = additional_data
+
+
+SaslFrame = SaslMechanisms | SaslInit | SaslChallenge | SaslResponse | SaslOutcome
+
+_FRAMES: Final = Group("SASL frame", [SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome])
+
+
+def decode_sasl(buffer: bytes, at: int, end: int) -> SaslFrame:
+    """The body of a SASL frame, which fills `at` to `end`. Raises DecodeError, as `decode_performative` does."""
+    try:
+        layout, body = _FRAMES.find(buffer, at)
+        if layout is None:
+            raise DecodeError("SASL frame expected, another described value found", at)
+        sasl, after = read_fields(layout, buffer, body)
+    except (IndexError, struct.error):
+        raise DecodeError("the SASL frame is cut short", at) from None
+    if after != end:
+        raise DecodeError(f"{layout.name} does not end where its frame ends", after)
+    return sasl  # type: ignore[no-any-return]
+
+
+def encode_sasl(sasl: SaslFrame) -> bytearray:
+    """The body of a SASL frame. Raises EncodeError, which names the frame and the field."""
+    out = bytearray()
+    write_composite(out, sasl)
+    return out
+
+
+def parse_plain(response: bytes) -> tuple[str, str, str]:
+    """Authorization identity (mostly empty), name and password. Raises DecodeError, without showing what was given."""
+    parts = response.split(b"\0")
+    if len(parts) != 3:
+        raise DecodeError(f"a PLAIN response is identity, name and password, but {len(parts)} part(s) were found", 0)
+    try:
+        identity, name, password = parts[0].decode(), parts[1].decode(), parts[2].decode()
+    except UnicodeDecodeError:
+        raise DecodeError("a PLAIN response is not UTF-8", 0) from None
+    if not name or not password:
+        raise DecodeError(f"a PLAIN response has an empty {'password' if name else 'name'}", 0)
+    return identity, name, password
+
+
+def plain(name: str, password: str) -> bytes:
+    """The response of a client that is to act as `name`. Raises ValueError: one is empty, or has a NUL."""
+    for what, text in (("name", name), ("password", password)):
+        if not text or "\0" in text:
+            raise ValueError(f"a {what} for PLAIN is not empty and has no NUL")
+    return b"\0" + name.encode() + b"\0" + password.encode()

@@ -1,0 +1,174 @@
+"""Where the sections of a message are (part 3, section 3.2), found without decoding them. See `message`."""
+
+from __future__ import annotations
+
+import struct
+from reprlib import repr as shown
+from typing import Final
+
+from .codec import DecodeError, skip
+from .decoding import U32, read
+from .types import Symbol, ULong
+
+HEADER: Final = 0x70
+DELIVERY_ANNOTATIONS: Final = 0x71
+MESSAGE_ANNOTATIONS: Final = 0x72
+PROPERTIES: Final = 0x73
+APPLICATION_PROPERTIES: Final = 0x74
+DATA_SECTION: Final = 0x75
+SEQUENCE_SECTION: Final = 0x76
+VALUE_SECTION: Final = 0x77
+FOOTER: Final = 0x78
+
+NONE: Final = 0
+"""No body at all, which the standard does not foresee."""
+DATA: Final = 1
+"""One data section."""
+DATAS: Final = 2
+"""Several data sections."""
+SEQUENCE: Final = 3
+"""One or more amqp-sequence sections."""
+VALUE: Final = 4
+"""An amqp-value section."""
+
+Span = tuple[int, int]
+
+
+class Sections:
+    """Where the sections of a message are: each a span of its bytes, the descriptor included, or None.
+
+    `body` spans all data or sequence sections; `payload` is the content of the data section, if it is the only one.
+    """
+
+    __slots__ = (
+        "application_properties",
+        "body",
+        "body_kind",
+        "delivery_annotations",
+        "footer",
+        "header",
+        "message_annotations",
+        "payload",
+        "properties",
+    )
+
+    def __init__(self, spans: list[Span | None], body_kind: int, payload: Span | None) -> None:
+        self.header = spans[0]
+        self.delivery_annotations = spans[1]
+        self.message_annotations = spans[2]
+        self.properties = spans[3]
+        self.application_properties = spans[4]
+        self.body = spans[5]
+        self.footer = spans[8]
+        self.body_kind = body_kind
+        self.payload = payload
+
+
+def walk(message: bytes) -> Sections:
+    """Finds the sections; what lies in them is not checked.
+
+    Raises DecodeError: an unknown section, one of a wrong type, out of order or repeated, two kinds of body, cut short.
+    """
+    spans: list[Span | None] = [None] * 9
+    end = len(message)
+    at = last = 0
+    body_kind = NONE
+    payload: Span | None = None
+    try:
+        while at < end:
+            start = at
+            if message[at] == 0x00 and message[at + 1] == 0x53:
+                code, at = message[at + 2], at + 3
+            else:
+                code, at = section_code(message, at)
+            if code <= last and not (code == last and DATA_SECTION <= code <= SEQUENCE_SECTION):
+                raise DecodeError(f"a section {_name(code)} after the section {_name(last)}", start)
+            value = at
+            if message[at] == _SHORT_CONSTRUCTORS[code]:
+                at += 2 + message[at + 1]
+            else:
+                at = _behind(code, message, at, end)
+            body = spans[5]
+            if code < DATA_SECTION or code == FOOTER:
+                spans[code - HEADER] = start, at
+            elif body is None:
+                spans[5] = start, at
+                body_kind = _BODY_KINDS[code - DATA_SECTION]
+                payload = (value + (2 if message[value] == 0xA0 else 5), at) if code == DATA_SECTION else None
+            elif code == last:
+                spans[5] = body[0], at
+                body_kind = SEQUENCE if code == SEQUENCE_SECTION else DATAS
+                payload = None
+            else:
+                raise DecodeError(f"a section {_name(code)} after the section {_name(last)}", start)
+            last = code
+    except (IndexError, struct.error):
+        raise DecodeError("the message is cut short", end) from None
+    if at > end:
+        raise DecodeError("the message is cut short", end)
+    return Sections(spans, body_kind, payload)
+
+
+def section_code(message: bytes, at: int) -> tuple[int, int]:
+    """The code of the section that starts at `at`, and where its value begins; bounds are not checked."""
+    if message[at] != 0x00:
+        raise DecodeError(f"section expected, constructor 0x{message[at]:02x} found", at)
+    descriptor, after = read(message, at + 1, 0)
+    if type(descriptor) is ULong and HEADER <= descriptor <= FOOTER:
+        return int(descriptor), after
+    if type(descriptor) is Symbol and descriptor in _CODES:
+        return _CODES[descriptor], after
+    raise DecodeError(f"section expected, a value described by {shown(descriptor)} found", at)
+
+
+def _behind(code: int, message: bytes, at: int, end: int) -> int:
+    """The position behind the section's value, which must be of the section's type."""
+    if code == VALUE_SECTION:
+        return skip(message, at, end)
+    if not HEADER <= code <= FOOTER:
+        raise DecodeError(f"no section has the code 0x{code:x}", at)
+    constructor = message[at]
+    if constructor | 0x10 == _CONSTRUCTORS[code - HEADER]:
+        if constructor & 0x10:
+            at += 5 + U32.unpack_from(message, at + 1)[0]
+        else:
+            at += 2 + message[at + 1]
+    elif constructor == 0x45 and _CONSTRUCTORS[code - HEADER] == 0xD0:
+        at += 1
+    else:
+        raise DecodeError(f"the section {_name(code)} has a value of constructor 0x{constructor:02x}", at)
+    return at
+
+
+def _name(code: int) -> str:
+    return _NAMES[code - HEADER] if HEADER <= code <= FOOTER else f"0x{code:x}"
+
+
+_BODY_KINDS: Final = (DATA, SEQUENCE, VALUE)
+_NAMES: Final = (
+    "header",
+    "delivery-annotations",
+    "message-annotations",
+    "properties",
+    "application-properties",
+    "data",
+    "amqp-sequence",
+    "amqp-value",
+    "footer",
+)
+_CONSTRUCTORS: Final = (0xD0, 0xD1, 0xD1, 0xD0, 0xD1, 0xB0, 0xD0, 0, 0xD1)
+"""By the section: the long one of the constructors that its value may have."""
+
+_SHORT_CONSTRUCTORS: Final[list[int]] = [
+    _CONSTRUCTORS[code - HEADER] - 0x10 if HEADER <= code <= FOOTER and code != VALUE_SECTION else -1
+    for code in range(256)
+]
+"""By the section's code: the short one, with a size of one byte."""
+
+_CODES: Final = {
+    Symbol(f"amqp:{name}:{kind}"): HEADER + index
+    for index, (name, kind) in enumerate(
+        zip(_NAMES, ("list", "map", "map", "list", "map", "binary", "list", "*", "map"), strict=True)
+    )
+}
+"""By the section's other descriptor."""

@@ -1,0 +1,395 @@
+"""Sessions (2.5): windows, handles, delivery ids, and what is unsettled. All state of a session changes here."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from . import conditions
+from .conditions import LinkFault, SessionFault
+from .events import Event, OutcomesReceived, SessionBegun, SessionEnded, WindowOpened
+from .link import SERIAL, Link, Receiver, Sender
+from .performatives import (
+    Attach,
+    Begin,
+    DeliveryState,
+    Detach,
+    Disposition,
+    End,
+    ErrorCondition,
+    Flow,
+    Performative,
+    Received,
+    Transfer,
+    encode_performative,
+)
+from .types import Described
+from .wire import DispositionFields, TransferFields
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+_HALF = 0x80000000
+
+
+class Session:
+    """One session, as this side sees it."""
+
+    def __init__(self, connection: Connection, channel: int) -> None:
+        self.connection = connection
+        self.channel = channel
+        """What this side sends on."""
+        self.context: Any = None
+        """Whatever the owner wants to find here."""
+        self.remote: Begin | None = None
+        self.is_ending = False
+        """This side's end was sent, and the peer's has not come yet."""
+        self.is_over = False
+        self._links: dict[int, Link] = {}
+        """By our handle."""
+        self._by_remote_handle: dict[int, Link] = {}
+        settings = connection.settings
+        self._incoming_window_max = self._incoming_window = settings.incoming_window
+        self._next_incoming_id: int | None = None
+        self._next_outgoing_id = 0
+        self._remote_window = 0
+        """How many transfers the peer takes now."""
+        self._next_delivery_id = 0
+        self._expected_delivery_id: int | None = None
+        self._sent: dict[int, tuple[Sender, Any]] = {}
+        """Deliveries that went out and are unsettled, with their contexts."""
+        self._received: dict[int, tuple[Receiver, bytes]] = {}
+        """Deliveries that came in and are unsettled, with their tags."""
+        self._pieces: deque[tuple[Sender, bytes, bytes]] = deque()
+        """Transfers of large messages that wait for the window."""
+
+    @property
+    def links(self) -> Iterable[Link]:
+        """The links of this session that are not over."""
+        return tuple(self._links.values())
+
+    @property
+    def sendable(self) -> int:
+        """How many transfers the window allows now."""
+        return 0 if self._pieces or self.is_ending or self.is_over else self._remote_window
+
+    def attach_sender(self, name: str, **fields: Any) -> Sender:
+        """Attach a link on which this side sends; the peer's answer comes as LinkAttached."""
+        link = Sender(self, name, self._free_handle())
+        self._links[link.handle] = link
+        fields.setdefault("initial_delivery_count", 0)
+        link._send_attach(fields)
+        return link
+
+    def attach_receiver(self, name: str, **fields: Any) -> Receiver:
+        """Attach a link on which this side receives; the peer's answer comes as LinkAttached."""
+        link = Receiver(self, name, self._free_handle())
+        self._links[link.handle] = link
+        link.message_bytes_max = fields.get("max_message_size") or None
+        link._send_attach(fields)
+        return link
+
+    def end(self, error: ErrorCondition | None = None) -> None:
+        """End the session from this side, with all its links; nothing happens if it is over already."""
+        if self.is_ending or self.is_over:
+            return
+        self.is_ending = True
+        self.connection.send(self.channel, End(error=error))
+        self._close_links()
+
+    def fail(self, fault: SessionFault) -> None:
+        """End with the fault's error, and tell the owner."""
+        links = tuple(self._links.values())
+        error = ErrorCondition(fault.condition, fault.description, fault.info)
+        self.end(error)
+        self.tell(SessionEnded(self, error, links))
+
+    # What links ask of their session
+
+    def tell(self, event: Event) -> None:
+        """Something that the owner is to know."""
+        self.connection.tell(event)
+
+    def send(self, performative: Performative) -> None:
+        """A performative without payload."""
+        if not (self.is_ending or self.is_over):
+            self.connection.send(self.channel, performative)
+
+    def send_flow(self, link: Link | None = None, *, drain: bool = False, available: int | None = None) -> None:
+        """The state of the session, and of the link, if any."""
+        flow = Flow(
+            next_incoming_id=self._next_incoming_id,
+            incoming_window=self._incoming_window,
+            next_outgoing_id=self._next_outgoing_id,
+            outgoing_window=self._incoming_window_max,
+        )
+        if isinstance(link, Sender | Receiver):
+            flow.handle, flow.delivery_count, flow.link_credit = link.handle, link.delivery_count, link.credit
+            flow.drain, flow.available = drain, available
+            if isinstance(link, Receiver) and link.remote is None:
+                flow.delivery_count = None  # not known yet (2.7.4)
+        self.send(flow)
+
+    def take_delivery_id(self, unsettled: tuple[Sender, Any] | None) -> int:
+        """The id of a delivery that goes out in one transfer now."""
+        self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL
+        self._remote_window -= 1
+        return self.next_delivery_id(unsettled)
+
+    def next_delivery_id(self, unsettled: tuple[Sender, Any] | None) -> int:
+        """The id of a new delivery, remembered if it is unsettled."""
+        delivery_id = self._next_delivery_id
+        self._next_delivery_id = (delivery_id + 1) & SERIAL
+        if unsettled is not None:
+            self._sent[delivery_id] = unsettled
+        return delivery_id
+
+    def send_in_pieces(self, link: Sender, delivery_id: int, tag: bytes, payload: bytes, is_settled: bool) -> None:
+        """Send a message that is larger than a frame; what the window does not take waits (2.6.14)."""
+        first = Transfer(
+            handle=link.handle,
+            delivery_id=delivery_id,
+            delivery_tag=tag,
+            message_format=0,
+            settled=is_settled,
+            more=True,
+        )
+        rest = Transfer(handle=link.handle, more=True)
+        last = Transfer(handle=link.handle, more=False)
+        at = 0
+        while at < len(payload):
+            head = encode_performative(first if at == 0 else rest)
+            room = self.connection.frame_bytes_max - 8 - len(head)
+            if at and at + room >= len(payload):
+                head = encode_performative(last)
+            self._pieces.append((link, bytes(head), payload[at : at + room]))
+            at += room
+        self._send_pieces()
+
+    def expect_delivery_id(self, delivery_id: int) -> None:
+        """A new delivery comes: its id must be the next. Raises SessionFault."""
+        if self._expected_delivery_id not in (None, delivery_id):
+            problem = f"delivery-id {self._expected_delivery_id} is the next, {delivery_id} given"
+            raise SessionFault(conditions.INVALID_FIELD, problem)
+        self._expected_delivery_id = (delivery_id + 1) & SERIAL
+
+    def expect_outcome(self, delivery_id: int, link: Receiver, tag: bytes) -> None:
+        """A delivery came that the sender wants to hear of. Raises SessionFault if too many are unsettled."""
+        if len(self._received) >= self.connection.settings.unsettled_max:
+            problem = f"{len(self._received)} deliveries of this session are unsettled, which is all that are allowed"
+            raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+        self._received[delivery_id] = (link, tag)
+
+    def give_outcome(
+        self, link: Receiver, first: int, last: int, state: DeliveryState | Described | None, *, is_settled: bool
+    ) -> None:
+        """Tell the sender what became of deliveries. Those that it settled itself meanwhile do not matter."""
+        if is_settled:
+            delivery_id = first
+            while True:
+                self._received.pop(delivery_id, None)
+                if delivery_id == last:
+                    break
+                delivery_id = (delivery_id + 1) & SERIAL
+        self.send(Disposition(role=True, first=first, last=last, settled=is_settled, state=state))
+
+    def forget(self, link: Link) -> None:
+        """The link is not attached any more: nobody asks about its deliveries."""
+        if isinstance(link, Sender):
+            if link.unsettled:
+                self._sent = {id: sent for id, sent in self._sent.items() if sent[0] is not link}
+                link.unsettled = 0
+            if self._pieces:
+                self._pieces = deque(piece for piece in self._pieces if piece[0] is not link)
+        else:
+            self._received = {id: known for id, known in self._received.items() if known[0] is not link}
+
+    # What comes from the peer
+
+    def on_begin(self, begin: Begin) -> None:
+        """The peer's begin."""
+        self.remote = begin
+        self._next_incoming_id = begin.next_outgoing_id
+        self._remote_window = begin.incoming_window
+        self.tell(SessionBegun(self))
+
+    def on_transfer(self, fields: TransferFields, buffer: bytes, end: int) -> None:
+        """A transfer. Raises SessionFault, LinkFault."""
+        assert self._next_incoming_id is not None
+        self._next_incoming_id = (self._next_incoming_id + 1) & SERIAL
+        self._incoming_window -= 1
+        if self._incoming_window < 0:
+            raise SessionFault(
+                conditions.SESSION_WINDOW_VIOLATION, "a transfer came though the incoming window was used up"
+            )
+        link = self._by_remote_handle.get(fields.handle)
+        if link is None:
+            raise SessionFault(
+                conditions.SESSION_UNATTACHED_HANDLE, f"a transfer on handle {fields.handle}, which is not attached"
+            )
+        if link.__class__ is not Receiver:
+            raise LinkFault(conditions.NOT_ALLOWED, "a transfer came on a link on which its sender receives")
+        if link.is_detaching or link.is_over:
+            if fields.delivery_id is not None:  # it was sent before our detach was seen, and counts
+                self._expected_delivery_id = (fields.delivery_id + 1) & SERIAL
+        else:
+            try:
+                link.on_transfer(fields, buffer, end)
+            except LinkFault as fault:
+                link.fail(fault)
+        if self._incoming_window <= self._incoming_window_max >> 1:
+            self._incoming_window = self._incoming_window_max
+            self.send_flow()
+
+    def on_flow(self, flow: Flow) -> None:
+        """The peer's windows, and a link's credit. Raises SessionFault."""
+        seen = flow.next_incoming_id
+        ahead = 0 if seen is None else (self._next_outgoing_id - seen) & SERIAL
+        if seen is None:
+            ahead = self._next_outgoing_id  # the peer has seen nothing yet: our ids begin at 0
+        if ahead >= _HALF:
+            raise SessionFault(conditions.INVALID_FIELD, f"next-incoming-id {seen} was not sent yet")
+        was_shut = self._remote_window <= 0
+        self._remote_window = flow.incoming_window - ahead
+        self._send_pieces()
+        if flow.handle is None:
+            if flow.echo:
+                self.send_flow()
+        else:
+            link = self._link(flow.handle, "flow")
+            if not link.is_detaching:
+                link.on_flow(flow)
+        if was_shut and self.sendable > 0:
+            self.tell(WindowOpened(self))
+
+    def on_attach(self, attach: Attach) -> None:
+        """The peer attaches a link, or answers our attach. Raises SessionFault, LinkFault."""
+        if attach.handle in self._by_remote_handle:
+            raise SessionFault(conditions.SESSION_HANDLE_IN_USE, f"handle {attach.handle} is attached already")
+        if attach.handle > self.connection.settings.handle_max:
+            problem = f"handle {attach.handle} given, up to {self.connection.settings.handle_max} is allowed"
+            raise self.connection.fault(conditions.CONNECTION_FRAMING_ERROR, problem)
+        link = self._awaited(attach)
+        if link is None:
+            self.connection.steal(attach.name, is_sender=attach.role)
+            handle = self._free_handle()
+            link = Sender(self, attach.name, handle) if attach.role else Receiver(self, attach.name, handle)
+            self._links[handle] = link
+        self._by_remote_handle[attach.handle] = link
+        link.on_attach(attach)
+
+    def on_detach(self, detach: Detach) -> None:
+        """The peer detaches a link. Raises SessionFault."""
+        link = self._link(detach.handle, "detach")
+        del self._by_remote_handle[detach.handle]
+        self._links.pop(link.handle, None)
+        link.on_detach(detach)
+
+    def on_disposition(self, fields: DispositionFields) -> None:
+        """Outcomes of what we sent, or the settlement of what we received (2.6.12)."""
+        first, last = fields.first, fields.last
+        if (last - first) & SERIAL >= _HALF:
+            raise SessionFault(conditions.INVALID_FIELD, f"a disposition of the deliveries {first} to {last}")
+        if fields.is_receiver:
+            self._on_outcomes(fields)
+        elif fields.is_settled:
+            self._on_settled(first, last)
+
+    def on_end(self, end: End) -> None:
+        """The peer ended the session; it is answered, unless this is the answer."""
+        was_ending = self.is_ending
+        links = tuple(self._links.values())
+        self.end()
+        self.is_over = True
+        if not was_ending:
+            self.tell(SessionEnded(self, end.error, links))
+
+    def on_connection_closed(self) -> None:
+        """Nothing can be sent any more."""
+        self.is_over = True
+        self._close_links()
+
+    # How it is done
+
+    def _on_outcomes(self, fields: DispositionFields) -> None:
+        _, first, last, is_settled, state = fields
+        if not is_settled and (state is None or isinstance(state, Received)):
+            return  # no outcome yet
+        by_link: dict[Sender, list[Any]] = {}
+        if first == last:
+            if (sent := self._sent.pop(first, None)) is not None:
+                by_link[sent[0]] = [sent[1]]
+        else:
+            for delivery_id in self._sent_within(first, last):
+                link, context = self._sent.pop(delivery_id)
+                by_link.setdefault(link, []).append(context)
+        for link, contexts in by_link.items():
+            link.unsettled -= len(contexts)
+            self.tell(OutcomesReceived(link, contexts, state))
+        if by_link and not is_settled:
+            self.send(Disposition(role=False, first=first, last=last, settled=True, state=state))
+
+    def _sent_within(self, first: int, last: int) -> list[int]:
+        """The unsettled deliveries of a range that a peer named: its size is no measure of the work."""
+        count = ((last - first) & SERIAL) + 1
+        if count <= 2 * len(self._sent):
+            return [id for id in ((first + n) & SERIAL for n in range(count)) if id in self._sent]
+        return [id for id in self._sent if (id - first) & SERIAL < count]
+
+    def _on_settled(self, first: int, last: int) -> None:
+        count = ((last - first) & SERIAL) + 1
+        known = self._received
+        if count <= 2 * len(known):
+            within = [id for id in ((first + n) & SERIAL for n in range(count)) if id in known]
+        else:
+            within = [id for id in known if (id - first) & SERIAL < count]
+        by_link: dict[Receiver, list[bytes]] = {}
+        for delivery_id in within:
+            link, tag = known.pop(delivery_id)
+            by_link.setdefault(link, []).append(tag)
+        for link, tags in by_link.items():
+            link.on_settled(tags)
+
+    def _send_pieces(self) -> None:
+        while self._pieces and self._remote_window > 0:
+            _, head, payload = self._pieces.popleft()
+            self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL
+            self._remote_window -= 1
+            self.connection.send_body(self.channel, head, payload)
+
+    def _link(self, handle: int, frame: str) -> Link:
+        link = self._by_remote_handle.get(handle)
+        if link is None:
+            raise SessionFault(
+                conditions.SESSION_UNATTACHED_HANDLE, f"a {frame} on handle {handle}, which is not attached"
+            )
+        return link
+
+    def _awaited(self, attach: Attach) -> Link | None:
+        """Our link that this attach answers."""
+        for link in self._links.values():
+            if link.remote is None and link.name == attach.name and link.is_sender == attach.role:
+                return link
+        return None
+
+    def _free_handle(self) -> int:
+        highest = self.connection.settings.handle_max
+        if self.remote is not None:
+            highest = min(highest, self.remote.handle_max)
+        if len(self._links) > highest:
+            raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, f"a session has up to {highest + 1} links")
+        handle = 0
+        while handle in self._links:
+            handle += 1
+        return handle
+
+    def _close_links(self) -> None:
+        links = tuple(self._links.values())
+        self._links.clear()
+        self._by_remote_handle.clear()
+        self._sent.clear()
+        self._received.clear()
+        self._pieces.clear()
+        for link in links:
+            link.end()

@@ -1,0 +1,36 @@
+"""What one side of a connection announces and allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """Limits of everything that the peer controls. What is announced is what is kept."""
+
+    frame_bytes_max: int = 65_536
+    """max-frame-size: what this side takes; at least 512."""
+    channel_max: int = 255
+    """The highest channel number, so one less than the number of sessions."""
+    handle_max: int = 255
+    """The highest handle, so one less than the number of links of a session."""
+    idle_ms: int | None = None
+    """The connection is closed if nothing comes from the peer for so long; half of it is announced (2.4.5)."""
+    incoming_window: int = 5000
+    """Transfers that may be under way to this side, per session."""
+    unsettled_max: int = 20_000
+    """Deliveries from the peer that may be unsettled, per session."""
+    partial_bytes_max: int = 64 * 2**20
+    """What may be kept, over all links, of messages of which more is to come."""
+    sasl_mechanisms: tuple[str, ...] = ()
+    """What a server offers; with none, SASL is refused."""
+    needs_sasl: bool = False
+    """Whether a server refuses a peer that begins without SASL."""
+    open_fields: dict[str, Any] = field(default_factory=dict)
+    """Other fields of our open: hostname, capabilities, properties."""
+
+
+IDLE_MS_MIN = 1000
+"""A peer that wants to hear from us more often than that twice over is refused."""

@@ -1,0 +1,142 @@
+"""The Python types that stand for AMQP's (part 1, section 1.6), so that a decoded value encodes as it came.
+
+`None`, `bool`, `str`, `bytes`, `uuid.UUID`, `list` and `dict` are null, boolean, string, binary, uuid, list and map;
+`float` is double and a plain `int` is long. Every other type has its class here. None checks its range: `codec.encode`
+does. Equality is Python's (`UInt(1) == 1`, `Symbol("a") == "a"`): what depends on the type asks `type(value)`.
+
+Only this file may subclass int, float, str, bytes and list: a compiler of the other ones could not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+class UByte(int):
+    """An unsigned integer of 8 bits."""
+
+    __slots__ = ()
+
+
+class UShort(int):
+    """An unsigned integer of 16 bits."""
+
+    __slots__ = ()
+
+
+class UInt(int):
+    """An unsigned integer of 32 bits."""
+
+    __slots__ = ()
+
+
+class ULong(int):
+    """An unsigned integer of 64 bits."""
+
+    __slots__ = ()
+
+
+class Byte(int):
+    """A signed integer of 8 bits."""
+
+    __slots__ = ()
+
+
+class Short(int):
+    """A signed integer of 16 bits."""
+
+    __slots__ = ()
+
+
+class Int(int):
+    """A signed integer of 32 bits."""
+
+    __slots__ = ()
+
+
+class Long(int):
+    """A signed integer of 64 bits; a plain `int` encodes alike."""
+
+    __slots__ = ()
+
+
+class Timestamp(int):
+    """Milliseconds since 1970-01-01T00:00:00Z, signed, 64 bits."""
+
+    __slots__ = ()
+
+
+class Float(float):
+    """A floating point number of 32 bits; Python's own `float` is AMQP's double."""
+
+    __slots__ = ()
+
+
+class Char(str):
+    """One Unicode character."""
+
+    __slots__ = ()
+
+
+class Symbol(str):
+    """A symbolic value: ASCII text."""
+
+    __slots__ = ()
+
+
+class Decimal32(bytes):
+    """A decimal32 of IEEE 754-2008, as its 4 bytes."""
+
+    __slots__ = ()
+
+
+class Decimal64(bytes):
+    """A decimal64 of IEEE 754-2008, as its 8 bytes."""
+
+    __slots__ = ()
+
+
+class Decimal128(bytes):
+    """A decimal128 of IEEE 754-2008, as its 16 bytes."""
+
+    __slots__ = ()
+
+
+class Described:
+    """A value with a descriptor that says what it means (part 1, section 1.1.2). Not to be changed once made."""
+
+    __slots__ = ("descriptor", "value")
+    __match_args__ = ("descriptor", "value")
+
+    def __init__(self, descriptor: object, value: object) -> None:
+        self.descriptor = descriptor
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Described):
+            return NotImplemented
+        return self.descriptor == other.descriptor and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((self.descriptor, self.value))
+
+    def __repr__(self) -> str:
+        return f"Described({self.descriptor!r}, {self.value!r})"
+
+
+class Array(list[Any]):
+    """Values of one type, which share one constructor (part 1, section 1.6.24).
+
+    `constructor` is the constructor's byte, or `Described(descriptor, constructor)` where the elements are described
+    (then every element is a `Described` too), or None: `codec.encode` then takes the one that fits the elements.
+    """
+
+    __slots__ = ("constructor",)
+
+    def __init__(self, items: Iterable[Any] = (), constructor: int | Described | None = None) -> None:
+        super().__init__(items)
+        self.constructor = constructor
+
+    def __repr__(self) -> str:
+        return f"Array({super().__repr__()}, {self.constructor!r})"

@@ -1,0 +1,66 @@
+"""AMQP over TCP and TLS: accepts connections, keeps them alive, and ends them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Sequence
+
+from .container import Container
+from .protocol import conditions
+from .transport import Transport
+
+_logger = logging.getLogger("headwater.amqp")
+
+FINISH_S = 5.0
+"""How long what producers have sent may take to reach the disk when the server stops."""
+
+
+class AmqpServer:
+    """One container on some bound sockets, from `start` to `stop`."""
+
+    def __init__(self, container: Container, sockets: Sequence[socket.socket], tls: ssl.SSLContext | None) -> None:
+        self._container, self._sockets, self._tls = container, sockets, tls
+        self._servers: list[asyncio.Server] = []
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Accept connections."""
+        loop = asyncio.get_running_loop()
+        timeout_s = self._container.settings.login_ms / 1000 if self._tls else None
+        for bound in self._sockets:
+            server = await loop.create_server(
+                lambda: Transport(self._container), sock=bound, ssl=self._tls, ssl_handshake_timeout=timeout_s
+            )
+            self._servers.append(server)
+        self._ticking = asyncio.create_task(self._tick())
+
+    async def stop(self) -> None:
+        """Accept nothing more, let what producers have sent reach the disk, close every connection, and let go."""
+        for server in self._servers:
+            server.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_S):
+                await self._container.finish()
+        for connection in tuple(self._container.connections):
+            connection.close(conditions.CONNECTION_FORCED, "the server is stopping")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_S):
+                await self._container.empty.wait()
+        for connection in tuple(self._container.connections):
+            connection.abort()
+        if self._ticking is not None:
+            self._ticking.cancel()
+        await self._container.close()
+
+    async def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._container.TICK_S)
+            try:
+                self._container.tick(loop.time())
+            except Exception:  # one connection's trouble must not end the heartbeats of all others
+                _logger.exception("a tick failed")

@@ -1,0 +1,192 @@
+"""A consumer's link: events go out in the log's order, as far as credit, window and the connection's buffer allow.
+
+It holds a cursor, never a queue. What is unsettled, and what the receiver gave back, is in its `Position`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...core.errors import PositionOfOtherIncarnation, PositionTrimmed, StorageCorrupted
+from ...core.event import SequencedEvent
+from ...core.query import ALL
+from ..errors import refusal_of
+from ..filters import SourceFilter
+from ..protocol import conditions
+from ..protocol.link import Sender
+from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
+from ..protocol.types import Described, Symbol
+from ..terminus import Ending, Terminus
+from .fields import EventFields
+from .node import EventLogNode
+from .position import Position
+
+if TYPE_CHECKING:
+    from ..transport import Transport
+
+TURN_EVENTS = 256
+TURN_BYTES = 256 * 1024
+"""What one consumer sends, or looks at, before it is the turn of others."""
+
+
+class Consumer(Terminus):
+    """One consumer's link to one log."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        link: Sender,
+        node: EventLogNode,
+        source_filter: SourceFilter,
+        partition: int | None,
+        position: Position,
+        *,
+        default_outcome: DeliveryState | Described | None,
+        first_retained: int | None,
+        on_ended: Callable[[Ending], None],
+    ) -> None:
+        """`first_retained` is told with the first event: all below it is gone, though the consumer asked for it."""
+        self._transport, self._link, self._node = transport, link, node
+        self._filter, self._partition, self.position = source_filter, partition, position
+        self._default_outcome, self._on_ended = default_outcome, on_ended
+        self._first_retained = first_retained
+        self._associated = range(node.partitions) if partition is None and node.partitions > 1 else None
+        """Partitions to be named with the next event (4.6.5)."""
+        self._is_presettled = link.sends_settled
+        self._is_turn_due = False
+        self._is_over = False
+        self._on_drained: Callable[[], None] | None = None
+        node.consumers.add(self)
+
+    # Terminus
+
+    def on_ready(self) -> None:
+        """See Terminus: go on."""
+        if not self._is_turn_due:
+            self._turn()
+
+    def on_outcomes(self, contexts: Sequence[int], state: DeliveryState | Described | None) -> None:
+        """See Terminus; contexts are sequence numbers."""
+        state = state or self._default_outcome
+        if is_final(state):
+            self.position.finish(contexts)
+        else:
+            self.position.give_back(contexts, has_failed=isinstance(state, Modified) and state.delivery_failed)
+        self._node.is_changed = True
+        if not self._is_turn_due:
+            self._turn()
+
+    def on_detached(self, ending: Ending) -> None:
+        """See Terminus."""
+        self._is_over = True
+        self._node.waiting.discard(self)
+        self._node.consumers.discard(self)
+        self._node.is_changed = True
+        self._on_ended(ending)
+
+    # What the node asks for
+
+    def on_log_closed(self) -> None:
+        """The log was deleted, or the server lets go of it."""
+        self.expel(conditions.RESOURCE_DELETED, f"log {self._node.log.name!r} is closed")
+
+    def expel(self, condition: Symbol, description: str) -> None:
+        """Detach the consumer, with the reason."""
+        self._transport.expel(self._link, condition, description)
+
+    def leave(self, on_drained: Callable[[], None]) -> None:
+        """Send nothing more, and say when nothing waits for its outcome."""
+        self._on_drained = on_drained
+        self._node.loop.call_soon(self._turn)
+
+    # Sending
+
+    def _turn(self) -> None:
+        """Send what there is, up to a turn's worth."""
+        self._is_turn_due = False
+        if self._on_drained is not None:
+            if not self._link.unsettled and not self._is_over:
+                self._on_drained()
+            return
+        room = self._room()
+        if room <= 0:
+            return
+        try:
+            sent, has_more = self._send_again(room), True
+            if sent < room:
+                has_more = self._send_next(room - sent)
+        except (PositionTrimmed, PositionOfOtherIncarnation, StorageCorrupted) as error:
+            refusal = refusal_of(error)
+            self.expel(refusal.condition, refusal.description)
+            return
+        if has_more:
+            self._is_turn_due = True
+            self._node.loop.call_soon(self._turn)
+        else:
+            if self._link.is_draining:
+                self._link.drained()
+            self._node.waiting.add(self)
+        self._transport.flush_soon()
+
+    def _room(self) -> int:
+        """How many events may go out now."""
+        if self._is_over or not self._transport.has_room or self.position.is_full:
+            return 0
+        return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, TURN_EVENTS)
+
+    def _send_again(self, room: int) -> int:
+        """What the receiver gave back comes first; answers how much went out."""
+        sent = 0
+        while sent < room and (again := self.position.next_again()) is not None:
+            number, failures = again
+            page = self._node.log.read_page(ALL, number - 1, upto=number, limit=1)
+            if page.events:
+                self._send(page.events[0], failures)
+                sent += 1
+                self._transport.container.statistics.messages_sent_again += 1
+            else:
+                self.position.finish((number,))  # it was trimmed
+        return sent
+
+    def _send_next(self, room: int) -> bool:
+        """Events after the cursor; answers whether there may be more now."""
+        node, wanted, position = self._node, self._filter, self.position
+        node.log.check_position(position.cursor + 1)
+        limit = room if wanted.matches is None else TURN_EVENTS
+        page = node.log.read_page(
+            wanted.query,
+            position.cursor,
+            upto=wanted.upto,
+            partition=self._partition,
+            limit=limit,
+            bytes_max=TURN_BYTES,
+        )
+        for event in page.events:
+            if wanted.matches is not None and not wanted.matches(EventFields(event, node.source)):
+                continue
+            if not room:
+                position.passed(event.sequence_number - 1)
+                return True
+            room -= 1
+            if self._is_presettled:
+                position.passed(event.sequence_number)
+            else:
+                position.sent(event.sequence_number)
+            self._send(event, 0)
+        position.passed(page.cursor)
+        return not page.is_last
+
+    def _send(self, event: SequencedEvent, failures: int) -> None:
+        message = self._node.outbound.message(event, failures, self._associated, self._first_retained)
+        self._associated = self._first_retained = None
+        self._transport.container.statistics.messages_sent += 1
+        number = event.sequence_number
+        self._link.send(message, number, number, is_settled=self._is_presettled)
+
+
+def is_final(state: DeliveryState | Described | None) -> bool:
+    """Whether a delivery is dealt with; one that was settled without an outcome is."""
+    if isinstance(state, Modified):
+        return state.undeliverable_here
+    return state is None or isinstance(state, Accepted | Rejected)

@@ -1,0 +1,259 @@
+"""Links of consumers: where they begin, what they filter, and what their attach is answered (4.3, 4.5, 5).
+
+A plain link begins where its filter says, or now. One whose terminus is remembered goes on where it was left. A member
+of a consumer group goes on where the group was left in its partition, which the group's rules decide on, perhaps later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...core.errors import PositionTrimmed
+from ..filters import InvalidFilter, SourceFilter, source_filter
+from ..protocol import conditions
+from ..protocol.conditions import LinkFault
+from ..protocol.link import Sender
+from ..protocol.performatives import Attach, Source
+from ..protocol.types import Symbol
+from ..terminus import Ending, Terminus
+from .consumer import Consumer, is_final
+from .links import Binding, binding_of, bound_properties, partition_number
+from .node import EventLogNode
+from .position import Position
+from .positions import Expiry
+from .positions import Terminus as Remembered
+
+if TYPE_CHECKING:
+    from ..transport import Transport
+
+OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
+
+
+class Attaching:
+    """One consumer's attach, on its way to its answer."""
+
+    def __init__(self, transport: Transport, link: Sender, source: Source, node: EventLogNode) -> None:
+        """Raises LinkFault: a filter is invalid; PositionOfOtherIncarnation: its offset is of another log."""
+        assert link.remote is not None
+        self.transport, self.link, self.source, self.node = transport, link, source, node
+        self.remote: Attach = link.remote
+        head = node.log.head()
+        self.filter = _filter(source, node, head)
+        self.start = self.filter.after if self.filter.names_position else head
+        self.first_retained = self._check_start()
+
+    @property
+    def container(self) -> str:
+        """Who remembers a position: a container, of a user."""
+        user = self.transport.user.name if self.transport.user else ""
+        return f"{user}@{self.transport.container_id}" if user else self.transport.container_id
+
+    def answer(
+        self,
+        partition: int | None,
+        position: Position,
+        on_ended: Callable[[Ending], None],
+        properties: dict[Symbol, object],
+    ) -> Consumer:
+        """Attach, and begin to send."""
+        remote, source = self.remote, self.source
+        self.link.accept(
+            source=_answered_source(source, self.filter),
+            target=remote.target,
+            properties=properties or None,
+            snd_settle_mode=remote.snd_settle_mode,
+        )
+        consumer = Consumer(
+            self.transport,
+            self.link,
+            self.node,
+            self.filter,
+            partition,
+            position,
+            default_outcome=source.default_outcome,
+            first_retained=self.first_retained,
+            on_ended=on_ended,
+        )
+        self.transport.adopt(self.link, consumer)
+        consumer.on_ready()
+        return consumer
+
+    def _check_start(self) -> int | None:
+        """The first retained number, if it is above where the filter wants to begin."""
+        if not self.filter.names_position or not self.start:
+            return None
+        try:
+            self.node.log.check_position(self.start + 1)
+        except PositionTrimmed as error:
+            self.start = error.first_retained - 1
+            return error.first_retained
+        return None
+
+
+async def attach_consumer(transport: Transport, link: Sender, source: Source, node: EventLogNode) -> None:
+    """Answer a consumer's attach. Raises LinkFault and EventLogError where it is refused."""
+    attaching = Attaching(transport, link, source, node)
+    binding = binding_of(attaching.remote.properties)
+    partition = bound_partition(binding, node.partitions)
+    if binding.group is not None:
+        member = GroupMember(attaching, binding)
+        transport.adopt(link, member)
+        node.perform(
+            node.groups.attach(binding.group, member, attaching.container, node.now(), partition, binding.epoch)
+        )
+        return
+    positions = node.positions
+    remembered = positions.terminus(attaching.container, link.name)
+    expiry = Expiry.of(source.expiry_policy)
+    if source.durable or expiry > Expiry.SESSION_END or source.timeout or remembered is not None:
+        remembered = positions.attached(
+            attaching.container,
+            link.name,
+            after=attaching.start,
+            expiry=expiry,
+            timeout_s=source.timeout,
+            is_durable=bool(source.durable),
+        )
+        _settle_recovered(remembered.position, attaching.remote)
+        node.is_changed = True
+    position = remembered.position if remembered is not None else Position(attaching.start)
+    keeper = Keeper(attaching, remembered, position)
+    attaching.answer(partition, position, keeper.on_ended, bound_properties(partition))
+
+
+class Keeper:
+    """Keeps the position of a plain link as long as its terminus says."""
+
+    def __init__(self, attaching: Attaching, remembered: Remembered | None, position: Position) -> None:
+        self._attaching, self._remembered, self._position = attaching, remembered, position
+
+    def on_ended(self, ending: Ending) -> None:
+        """The link is over."""
+        node, remembered = self._attaching.node, self._remembered
+        if ending is Ending.CLOSED:
+            if remembered is not None:
+                node.positions.closed(remembered)
+            return
+        if remembered is None and ending is Ending.DETACHED:
+            try:
+                remembered = self._remembered = node.positions.attached(
+                    self._attaching.container,
+                    self._attaching.link.name,
+                    after=self._position.after,
+                    expiry=Expiry.SESSION_END,
+                    timeout_s=0,
+                    is_durable=False,
+                )
+            except LinkFault:
+                return  # too many are remembered; this one asked for no more than that
+            remembered.position = self._position
+        if remembered is not None:
+            node.positions.ended(remembered, Expiry(ending - 1), node.now_ms())
+            if ending < Ending.CONNECTION:
+                self._attaching.transport.linger(self._attaching.link.session, self.on_more_ended)
+
+    def on_more_ended(self, ending: Ending) -> None:
+        """The session, or the connection, of a link that was over before."""
+        node, remembered = self._attaching.node, self._remembered
+        if remembered is None or node.positions.terminus(remembered.container, remembered.link) is not remembered:
+            return
+        if not node.is_attached(remembered):
+            node.positions.ended(remembered, Expiry(ending - 1), node.now_ms())
+
+
+class GroupMember(Terminus):
+    """A receiver that wants, or has, a partition for its consumer group: what `Groups` knows it by."""
+
+    def __init__(self, attaching: Attaching, binding: Binding) -> None:
+        assert binding.group is not None
+        self._attaching, self._group = attaching, binding.group
+        self._consumer: Consumer | None = None
+        self._position: Position | None = None
+
+    # What the group decides
+
+    def assigned(self, partition: int, epoch: int) -> None:
+        """Attach to that partition."""
+        attaching = self._attaching
+        link, node = attaching.link, attaching.node
+        if link.is_over or link.local is not None:
+            return  # it went away meanwhile, which the group is about to hear
+        try:
+            position = node.positions.group_position(
+                self._group, partition, after=attaching.start, is_asked_for=attaching.filter.names_position
+            )
+        except LinkFault as fault:
+            attaching.transport.expel(link, fault.condition, fault.description)
+            return
+        self._position = position
+        node.is_changed = True
+        properties = bound_properties(partition, self._group, epoch)
+        self._consumer = attaching.answer(partition, position, self.on_detached, properties)
+
+    def refused(self, condition: Symbol, description: str) -> None:
+        """There is no partition for it; or it must give up the one that it has."""
+        self._attaching.transport.expel(self._attaching.link, condition, description)
+        self._attaching.transport.flush_soon()
+
+    def drain(self) -> None:
+        """Give the partition up once nothing waits for its outcome."""
+        node = self._attaching.node
+        if self._consumer is not None:
+            self._consumer.leave(lambda: node.perform(node.groups.drained(self, node.now())))
+
+    # Terminus, until it is assigned; then the consumer's end
+
+    def on_detached(self, ending: Ending) -> None:
+        """See Terminus."""
+        if self._position is not None:
+            self._position.detached()
+            self._position = None
+        node = self._attaching.node
+        is_closed = ending is Ending.CLOSED
+        node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=is_closed))
+
+
+def bound_partition(binding: Binding, partitions: int) -> int | None:
+    """The partition that a link asks to be bound to; or None. Raises LinkFault if there is none of that name."""
+    if binding.partition is None:
+        return None
+    partition = partition_number(binding.partition, partitions)
+    if partition is None:
+        problem = f"partition {binding.partition!r} given, 0 to {partitions - 1} are there"
+        raise LinkFault(conditions.NOT_FOUND, problem)
+    return partition
+
+
+def _settle_recovered(position: Position, remote: Attach) -> None:
+    """What the receiver of a recovered link had settled already, and we did not hear of (2.6.13)."""
+    for tag, state in (remote.unsettled or {}).items():
+        if state is not None and is_final(state) and len(tag) == 8:
+            position.finish((int.from_bytes(tag, "big"),))
+
+
+def _filter(source: Source, node: EventLogNode, head: int) -> SourceFilter:
+    """The filter of a source, its times turned into numbers. Raises LinkFault (FILTEX: amqp:invalid-field)."""
+    try:
+        wanted = source_filter(source.filter, latest=head)
+    except InvalidFilter as error:
+        raise LinkFault(conditions.INVALID_FIELD, str(error)) from None
+    if wanted.recorded_from is not None:
+        wanted = replace(wanted, after=max(wanted.after, node.log.sequence_number_at(wanted.recorded_from) - 1))
+    return wanted
+
+
+def _answered_source(source: Source, wanted: SourceFilter) -> Source:
+    """What the consumer gets of the source that it asked for: only filters that are in effect (3.5.3)."""
+    return Source(
+        address=source.address,
+        durable=source.durable,
+        expiry_policy=source.expiry_policy,
+        timeout=source.timeout,
+        distribution_mode=Symbol("copy"),
+        filter=wanted.accepted or None,
+        default_outcome=source.default_outcome,
+        outcomes=source.outcomes or OUTCOMES,
+        capabilities=source.capabilities,
+    )

@@ -1,0 +1,329 @@
+"""Consumer groups: who reads which partition (seed 4.5). State and rules only; time is passed in, in seconds.
+
+Every call answers actions, which the caller performs in their order, before those of any later call. A partition has
+at most one owner at every moment, because the action that ends the old one comes before that which names the new.
+
+- A link that names its partition gets it if nobody has it, or if its epoch is strictly greater than the recorded one
+  (4.5.2). With no owner there, an epoch below the recorded one is refused all the same: it is that of a consumer that
+  was stolen from, and comes back late.
+- A link that names none gets the lowest partition that is free. If none is, its attach waits, for a bounded time, and
+  among so many at most; then it is refused with `amqp:link:detach-forced` (4.5.1).
+- Where an attach waits and another container has at least two links more than the waiting one's, one of those links
+  is asked to leave: it gets nothing more, may settle what it has, and is closed; so partitions are shared evenly.
+  A link that asked for its partition is never asked to leave.
+- Epochs are recorded before an owner is named. They go back to zero only where the receiver closes the link in order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..protocol.conditions import (
+    INVALID_FIELD,
+    LINK_DETACH_FORCED,
+    LINK_STOLEN,
+    RESOURCE_LIMIT_EXCEEDED,
+    RESOURCE_LOCKED,
+)
+from ..protocol.types import Symbol
+
+EPOCH_MAX = 2**64 - 1
+Link = Hashable
+"""Whatever names one attached link, or one attach that waits: never reused for another."""
+
+
+class RecordEpoch(NamedTuple):
+    """Make this epoch durable before the next action."""
+
+    group: str
+    partition: int
+    epoch: int
+
+
+class Assign(NamedTuple):
+    """Complete the attach: the link is bound to the partition, and is told the epoch."""
+
+    link: Link
+    partition: int
+    epoch: int
+
+
+class Refuse(NamedTuple):
+    """Refuse the attach."""
+
+    link: Link
+    condition: Symbol
+    description: str
+
+
+class Drain(NamedTuple):
+    """Send nothing more on the link; call `drained` when nothing that was sent waits for its outcome."""
+
+    link: Link
+
+
+class Close(NamedTuple):
+    """Detach the link, for good. It is no member any more; what it did not settle goes to the next owner."""
+
+    link: Link
+    condition: Symbol
+    description: str
+
+
+Action = RecordEpoch | Assign | Refuse | Drain | Close
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """What the groups of one log may take."""
+
+    groups_max: int = 1000
+    """Groups with a link or a recorded epoch."""
+    waiting_max: int = 100
+    """Attaches that wait, in each group; 0 = they are refused at once."""
+    waiting_s_max: float = 60.0
+    """How long an attach waits."""
+    draining_s_max: float = 10.0
+    """How long a link that is asked to leave may take to settle."""
+
+
+@dataclass(slots=True)
+class _Member:
+    container: str
+    partition: int
+    is_asked_for: bool
+    """Whether the link named its partition."""
+    drained_by: float | None = None
+    """When it is closed at the latest; None if it is not asked to leave."""
+
+
+class _Waiting(NamedTuple):
+    container: str
+    until: float
+    epoch: int | None
+
+
+class Groups:
+    """The consumer groups of one log."""
+
+    def __init__(self, partitions: int, limits: GroupLimits, epochs: Mapping[tuple[str, int], int]) -> None:
+        """`epochs` are those recorded so far, by group and partition."""
+        self._partitions, self._limits = partitions, limits
+        self._groups: dict[str, Group] = {}
+        self._of: dict[Link, Group] = {}
+        for (name, partition), epoch in epochs.items():
+            if partition < partitions and epoch:
+                self._groups.setdefault(name, Group(name, partitions, limits)).epochs[partition] = epoch
+
+    def attach(
+        self, name: str, link: Link, container: str, now: float, partition: int | None = None, epoch: int | None = None
+    ) -> list[Action]:
+        """A receiver wants to join the group, for that partition, or for any."""
+        group = self._groups.get(name)
+        if group is None:
+            if len(self._groups) >= self._limits.groups_max:
+                problem = f"there are {len(self._groups)} consumer groups, and no more are allowed"
+                return [Refuse(link, RESOURCE_LIMIT_EXCEEDED, problem)]
+            group = self._groups[name] = Group(name, self._partitions, self._limits)
+        actions = group.attach(link, container, now, partition, epoch)
+        return self._after(group, actions, link)
+
+    def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
+        """The link is gone, or its attach that waited. `is_closed_by_receiver`: it closed it, for good and in order."""
+        group = self._of.get(link)
+        if group is None:
+            return []
+        actions = group.detached(link, now, is_closed_by_receiver=is_closed_by_receiver)
+        del self._of[link]
+        return self._after(group, actions)
+
+    def drained(self, link: Link, now: float) -> list[Action]:
+        """All that was sent on a link that was asked to leave has its outcome."""
+        group = self._of.get(link)
+        return [] if group is None else self._after(group, group.drained(link, now))
+
+    def tick(self, now: float) -> list[Action]:
+        """What is due at that time."""
+        actions: list[Action] = []
+        for group in list(self._groups.values()):
+            actions += self._after(group, group.tick(now))
+        return actions
+
+    def due(self) -> float | None:
+        """When `tick` has something to do next; None if nothing is under way."""
+        return min((due for group in self._groups.values() if (due := group.due()) is not None), default=None)
+
+    def owners(self, name: str) -> list[Link | None]:
+        """By partition: which link reads it for the group."""
+        group = self._groups.get(name)
+        return [None] * self._partitions if group is None else list(group.owners)
+
+    def _after(self, group: Group, actions: list[Action], link: Link | None = None) -> list[Action]:
+        """Keep track of who belongs to which group, and forget a group of which nothing is left."""
+        if link is not None:
+            self._of[link] = group
+        for action in actions:
+            if isinstance(action, Refuse | Close):
+                self._of.pop(action.link, None)
+        if group.is_empty:
+            self._groups.pop(group.name, None)
+        return actions
+
+
+class Group:
+    """One consumer group: see the module. `Groups` is what others use."""
+
+    def __init__(self, name: str, partitions: int, limits: GroupLimits) -> None:
+        self.name = name
+        self.owners: list[Link | None] = [None] * partitions
+        self.epochs: list[int] = [0] * partitions
+        self._limits = limits
+        self._members: dict[Link, _Member] = {}
+        self._waiting: dict[Link, _Waiting] = {}
+        """In the order of their attaches."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to remember of it."""
+        return not self._members and not self._waiting and not any(self.epochs)
+
+    def attach(self, link: Link, container: str, now: float, partition: int | None, epoch: int | None) -> list[Action]:
+        """See Groups."""
+        if epoch is not None and not 0 <= epoch <= EPOCH_MAX:
+            return [Refuse(link, INVALID_FIELD, f"event-streams-epoch: {epoch} given, 0 to {EPOCH_MAX} is allowed")]
+        if partition is not None:
+            return self._claim(link, container, now, partition, epoch)
+        if None in self.owners:
+            return list(self._bind(link, container, self.owners.index(None), epoch, is_asked_for=False))
+        if len(self._waiting) >= self._limits.waiting_max:
+            problem = f"all {len(self.owners)} partitions have a receiver in the group {self.name!r}"
+            if self._limits.waiting_max:
+                problem += f", and {len(self._waiting)} more wait for one"
+            return [Refuse(link, LINK_DETACH_FORCED, problem)]
+        self._waiting[link] = _Waiting(container, now + self._limits.waiting_s_max, epoch)
+        return self._rebalance(now)
+
+    def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
+        """See Groups."""
+        if self._waiting.pop(link, None) is not None:
+            return []
+        member = self._members.pop(link)
+        self.owners[member.partition] = None
+        actions: list[Action] = []
+        if is_closed_by_receiver and self.epochs[member.partition]:
+            actions.append(self._record(member.partition, 0))
+        actions += self._hand_out()
+        return actions + self._rebalance(now)
+
+    def drained(self, link: Link, now: float) -> list[Action]:
+        """See Groups."""
+        member = self._members.get(link)
+        if member is None or member.drained_by is None:
+            return []
+        return [*self._dismiss(link), *self._hand_out(), *self._rebalance(now)]
+
+    def tick(self, now: float) -> list[Action]:
+        """See Groups."""
+        actions: list[Action] = []
+        for link, member in list(self._members.items()):
+            if member.drained_by is not None and member.drained_by <= now:
+                actions += self._dismiss(link)
+        actions += self._hand_out()
+        for link, waiting in list(self._waiting.items()):
+            if waiting.until <= now:
+                del self._waiting[link]
+                problem = f"no partition became free for the group {self.name!r} in {self._limits.waiting_s_max:g} s"
+                actions.append(Refuse(link, LINK_DETACH_FORCED, problem))
+        return actions + self._rebalance(now)
+
+    def due(self) -> float | None:
+        """See Groups."""
+        times = [waiting.until for waiting in self._waiting.values()]
+        times += [member.drained_by for member in self._members.values() if member.drained_by is not None]
+        return min(times, default=None)
+
+    def _claim(self, link: Link, container: str, now: float, partition: int, epoch: int | None) -> list[Action]:
+        """A link names its partition (4.5.2)."""
+        recorded = self.epochs[partition]
+        owner = self.owners[partition]
+        told = "none" if epoch is None else str(epoch)
+        if owner is not None and (epoch is None or epoch <= recorded):
+            problem = (
+                f"has a receiver in the group {self.name!r}; an epoch above {recorded} takes it over, {told} given"
+            )
+            return [Refuse(link, RESOURCE_LOCKED, f"partition {partition} {problem}")]
+        if epoch is not None and epoch < recorded:
+            problem = f"was taken over in the group {self.name!r} with epoch {recorded}, {told} given"
+            return [Refuse(link, RESOURCE_LOCKED, f"partition {partition} {problem}")]
+        actions: list[Action] = []
+        if owner is not None:
+            problem = f"a receiver of epoch {epoch} took partition {partition} of the group {self.name!r} over"
+            actions.append(Close(owner, LINK_STOLEN, problem))
+            del self._members[owner]
+        actions += self._bind(link, container, partition, epoch, is_asked_for=True)
+        return actions + self._rebalance(now)
+
+    def _bind(
+        self, link: Link, container: str, partition: int, epoch: int | None, *, is_asked_for: bool
+    ) -> Iterator[Action]:
+        self.owners[partition] = link
+        self._members[link] = _Member(container, partition, is_asked_for)
+        if epoch is not None and epoch > self.epochs[partition]:
+            yield self._record(partition, epoch)
+        yield Assign(link, partition, self.epochs[partition])
+
+    def _record(self, partition: int, epoch: int) -> RecordEpoch:
+        self.epochs[partition] = epoch
+        return RecordEpoch(self.name, partition, epoch)
+
+    def _dismiss(self, link: Link) -> Iterator[Action]:
+        """Close a link that was asked to leave: in order, but with a condition that tells its consumer what to do."""
+        member = self._members.pop(link)
+        self.owners[member.partition] = None
+        problem = f"the partitions of the group {self.name!r} are shared anew; attach again"
+        yield Close(link, LINK_DETACH_FORCED, problem)
+
+    def _hand_out(self) -> list[Action]:
+        """Free partitions to attaches that wait."""
+        actions: list[Action] = []
+        while self._waiting and None in self.owners:
+            held = Counter(member.container for member in self._members.values())
+            link = self._next_served(self._waiting, held)
+            waiting = self._waiting.pop(link)
+            partition = self.owners.index(None)
+            actions += self._bind(link, waiting.container, partition, waiting.epoch, is_asked_for=False)
+        return actions
+
+    def _rebalance(self, now: float) -> list[Action]:
+        """Ask links of containers that have more than their share to leave, for those that wait."""
+        if not self._waiting:
+            return []
+        staying = {link: member for link, member in self._members.items() if member.drained_by is None}
+        held = Counter(member.container for member in staying.values())
+        waiting = dict(self._waiting)
+        for _ in range(len(self._members) - len(staying)):  # partitions on their way to somebody already
+            if waiting:
+                served = waiting.pop(self._next_served(waiting, held))
+                held[served.container] += 1
+        actions: list[Action] = []
+        movable = [link for link, member in staying.items() if not member.is_asked_for]
+        while waiting and movable:
+            served = waiting.pop(self._next_served(waiting, held))
+            link = max(movable, key=lambda each: held[staying[each].container])
+            container = staying[link].container
+            if held[container] - held[served.container] < 2:
+                break
+            movable.remove(link)
+            staying[link].drained_by = now + self._limits.draining_s_max
+            held[container] -= 1
+            held[served.container] += 1
+            actions.append(Drain(link))
+        return actions
+
+    @staticmethod
+    def _next_served(waiting: Mapping[Link, _Waiting], held: Mapping[str, int]) -> Link:
+        """Of the container that has the fewest links; of several such, the one that has waited longest."""
+        return min(waiting, key=lambda link: held.get(waiting[link].container, 0))

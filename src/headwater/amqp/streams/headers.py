@@ -1,0 +1,76 @@
+"""The header section of a message (AMQP part 3, 3.2.1): what is kept of it, and how a redelivery is told."""
+
+from __future__ import annotations
+
+from ..errors import MessageFault
+from ..protocol.codec import DecodeError, decode, encode
+from ..protocol.conditions import DECODE_ERROR
+from ..protocol.types import UByte, UInt
+
+HEADER_START = b"\x00\x53\x70"
+FIELDS = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
+_DEFAULTS = (False, 4, None, False, 0)
+_KINDS = (bool, UByte, UInt, bool, UInt)
+_SECTION_BYTES_MAX = 64
+_SECTIONS_MAX = 1024
+_DELIVERY_COUNT_MAX = 2**32 - 1
+
+_kept: dict[bytes, bytes] = {}
+"""Sections by what came: senders use few headers, always anew."""
+
+
+def kept_header(section: bytes) -> bytes:
+    """The section as it is stored: in its plain form, empty where every field has its default.
+
+    Raises MessageFault where it is no header.
+    """
+    kept = _kept.get(section)
+    if kept is None:
+        values = header_values(section)
+        kept = b"" if all(map(_is_default, values, _DEFAULTS)) else HEADER_START + encode(values)
+        if len(section) <= _SECTION_BYTES_MAX:
+            if len(_kept) >= _SECTIONS_MAX:
+                _kept.clear()
+            _kept[section] = kept
+    return kept
+
+
+def header_values(section: bytes) -> list[object]:
+    """The values of a header's fields, as many as it has. Raises MessageFault where it is no header."""
+    try:
+        described, _ = decode(section, 0, len(section))
+    except DecodeError as error:
+        raise MessageFault(DECODE_ERROR, f"the header cannot be decoded: {error}") from None
+    values = described.value  # type: ignore[attr-defined]
+    if not isinstance(values, list) or len(values) > len(FIELDS):
+        raise MessageFault(DECODE_ERROR, f"the header is no list of at most {len(FIELDS)} fields")
+    for name, value, kind in zip(FIELDS, values, _KINDS, strict=False):
+        if value is not None and type(value) is not kind:
+            problem = f"{kind.__name__.lower()} is expected, {type(value).__name__.lower()} given"
+            raise MessageFault(DECODE_ERROR, f"header, {name}: {problem}")
+    return values
+
+
+def header_stop(message: bytes) -> int:
+    """Where the header in its plain form, with which a stored message begins, ends; 0 if it begins with none."""
+    form = message[3:5]
+    if not message.startswith(HEADER_START) or form[:1] != b"\xc0" or len(form) < 2:
+        return 0
+    stop = 5 + form[1]
+    return stop if stop <= len(message) else 0
+
+
+def redelivered(section: bytes, failures: int) -> bytes:
+    """The header of a message (empty if it has none) after so many more failed deliveries."""
+    try:
+        values = header_values(section) if section else []
+    except MessageFault:  # no message that was received: somebody appended these bytes as an envelope
+        values = []
+    values += [None] * (len(FIELDS) - len(values))
+    before = values[-1] or 0
+    values[-1] = UInt(min(before + failures, _DELIVERY_COUNT_MAX))  # type: ignore[operator]
+    return HEADER_START + encode(values)
+
+
+def _is_default(value: object, default: object) -> bool:
+    return value is None or value == default

@@ -1,0 +1,304 @@
+"""From a received message to the event that is stored. Pure, and on the path of every message: written for speed.
+
+What is stored is the message as received without its delivery annotations (and without a header that says nothing):
+`envelope` + `data`, where `data` is the content of the one data section; any other message is whole in `data`, with
+`Encoding.AMQP`. So an AMQP reader gets the bare message back, byte for byte.
+
+What the message says of itself:
+
+- type: that of its CloudEvent, else its subject, else `amqp.message` (also where the subject is no type of a log);
+- group key: the message annotation event-streams-group-key, else the CloudEvent's `partitionkey`;
+- attributes: those of its CloudEvent, else `datacontenttype` (content-type) and `time` (creation-time);
+- partition: the delivery annotation event-streams-target-partition, which is for the caller to judge (4.6.6).
+
+A structured CloudEvent's document stays in `data`, and `datacontenttype` is that of the document: all readers see the
+same bytes, and who renders it as a CloudEvent (`formats.cloudevents`) unpacks it.
+
+Sections are found, not decoded: an unreadable value inside application properties that nobody asked for is stored, as
+it would be carried on by any intermediary, and a filter that cannot read it does not match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
+
+from ...core.errors import InvalidInput
+from ...core.event import NO_ATTRIBUTES, Encoding, Event
+from ...core.limits import (
+    ATTRIBUTE_CHARS_MAX,
+    ATTRIBUTE_NAME,
+    ATTRIBUTES_MAX,
+    GROUP_KEY_CHARS_MAX,
+    ID_CHARS_MAX,
+    SOURCE_CHARS_MAX,
+    TAGS_MAX,
+    check_append,
+    check_tag,
+    check_type,
+    show,
+)
+from ...core.settings import LogSettings
+from ...formats.cloudevents import BATCH, STRUCTURED
+from ..errors import MessageFault
+from ..protocol.codec import DecodeError, decode
+from ..protocol.conditions import DECODE_ERROR, INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED
+from ..protocol.sections import (
+    APPLICATION_PROPERTIES,
+    DATA_SECTION,
+    DELIVERY_ANNOTATIONS,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+)
+from .cloudevent import MARK, binary_event, structured_event, timestamp_text
+from .headers import kept_header
+from .spans import Spans, any_spans, usual_spans
+
+T = TypeVar("T")
+
+DEFAULT_TYPE = "amqp.message"
+TARGET_PARTITION = b"event-streams-target-partition"
+GROUP_KEY = b"event-streams-group-key"
+WHOLE_MESSAGE_TYPE = "application/amqp"
+"""`datacontenttype` where `data` is a whole message: what content-type says is of the payload inside."""
+
+_BARE_DATA = b"\x00\x53\x75\xa0"
+_WIDTHS = tuple((0, 1, 2, 4, 8, 16)[(form >> 4) - 4] if 0x40 <= form < 0xA0 else -1 for form in range(256))
+"""How many bytes a value has after its constructor, where that is fixed (AMQP part 1, 1.2)."""
+_SUBJECT, _CONTENT_TYPE, _CREATION_TIME = 3, 6, 9
+_NULL = b"\x40"
+_REMEMBERED_MAX = 4096
+_REMEMBERED_BYTES_MAX = 512
+
+
+class Incoming(NamedTuple):
+    """What a message is to the log."""
+
+    event: Event
+    """Within all limits of a log of these settings: `core.limits.check_append` takes it."""
+    target_partition: str | None
+    """The partition that the producer names for this message (4.6.6), or None."""
+
+
+class _MediaType(NamedTuple):
+    text: str
+    attributes: Mapping[str, str]
+    """The attributes of an event of which no more is known."""
+    is_structured: bool
+
+
+_NO_MEDIA_TYPE = _MediaType("", NO_ATTRIBUTES, False)
+_WHOLE_MESSAGE: Mapping[str, str] = MappingProxyType({"datacontenttype": WHOLE_MESSAGE_TYPE})
+_ANY = LogSettings()
+
+_types: dict[bytes, str] = {_NULL: DEFAULT_TYPE}
+"""Event types by encoded subject, and media types by encoded content-type: senders use few, always anew."""
+_media_types: dict[bytes, _MediaType] = {_NULL: _NO_MEDIA_TYPE}
+
+
+def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
+    """The event behind a message as it was received, for a log of these settings.
+
+    Raises MessageFault, which is the outcome `rejected` of its delivery.
+    """
+    size = len(message)
+    if message.startswith(_BARE_DATA) and size > 4 and message[4] + 5 == size <= settings.event_bytes_max:
+        return Incoming(Event(DEFAULT_TYPE, message[5:], (), "", "", NO_ATTRIBUTES, "", message[:5]), None)
+    spans = usual_spans(message)
+    if spans is None or spans[DATA_SECTION][1] != size:
+        try:
+            spans = any_spans(message)
+        except DecodeError as error:
+            raise MessageFault(DECODE_ERROR, str(error)) from None
+    envelope, data, encoding = _split(message, spans)
+    if len(envelope) + len(data) > settings.event_bytes_max:
+        problem = f"{len(envelope) + len(data)} bytes given, at most {settings.event_bytes_max} are allowed"
+        raise MessageFault(LINK_MESSAGE_SIZE_EXCEEDED, f"the message is too large: {problem}")
+    target = _target_partition(message, spans) if DELIVERY_ANNOTATIONS in spans else None
+    group_key = _group_key(message, spans) if MESSAGE_ANNOTATIONS in spans else ""
+    type, media_type, created = DEFAULT_TYPE, _NO_MEDIA_TYPE, _NULL
+    if PROPERTIES in spans:
+        type, media_type, created = _properties(message, *spans[PROPERTIES])
+    event = _cloud_event(message, spans, media_type, data, encoding)
+    if event is not None:
+        group_key = group_key or event.group_key
+        event = event._replace(data=data, group_key=group_key, envelope=envelope, encoding=encoding)
+        return Incoming(_checked(event, settings), target)
+    attributes = _WHOLE_MESSAGE if encoding else media_type.attributes
+    if created != _NULL:
+        attributes = _with_time(attributes, created)
+    event = Event(type, data, (), "", "", attributes, group_key, envelope, encoding)
+    if len(group_key) > GROUP_KEY_CHARS_MAX or not group_key.isprintable():
+        _checked(event, settings)
+    return Incoming(event, target)
+
+
+def _split(message: bytes, spans: Spans) -> tuple[bytes, bytes, Encoding]:
+    """Envelope and data: the message without delivery annotations, and without a header that says nothing."""
+    header, rest = b"", 0
+    if HEADER in spans:
+        rest = spans[HEADER][1]
+        header = kept_header(message[:rest])
+    if DELIVERY_ANNOTATIONS in spans:
+        rest = spans[DELIVERY_ANNOTATIONS][1]
+    if DATA_SECTION in spans:
+        content = spans[DATA_SECTION][0]
+        return header + message[rest:content], message[content:], Encoding.DATA
+    data = header + message[rest:]
+    if not data:
+        raise MessageFault(DECODE_ERROR, "the message has neither properties nor a body")
+    return b"", data, Encoding.AMQP
+
+
+def _target_partition(message: bytes, spans: Spans) -> str | None:
+    at, stop = spans[DELIVERY_ANNOTATIONS]
+    return _annotation(message, at, stop, TARGET_PARTITION)
+
+
+def _group_key(message: bytes, spans: Spans) -> str:
+    at, stop = spans[MESSAGE_ANNOTATIONS]
+    return _annotation(message, at, stop, GROUP_KEY) or ""
+
+
+def _annotation(message: bytes, at: int, stop: int, name: bytes) -> str | None:
+    """The text of an annotation, symbol or string, as the sender's library has it; None if it is not there."""
+    if message.find(name, at, stop) < 0:
+        return None
+    try:
+        annotations, _ = decode(message, at, stop)
+    except DecodeError as error:
+        raise MessageFault(DECODE_ERROR, f"the annotations cannot be decoded: {error}") from None
+    value = annotations.get(name.decode())  # type: ignore[attr-defined]
+    if value is None or isinstance(value, str):
+        return None if value is None else str(value)
+    raise MessageFault(INVALID_FIELD, f"{name.decode()}: a symbol or a string is expected, {show(value)} given")
+
+
+def _properties(message: bytes, at: int, stop: int) -> tuple[str, _MediaType, bytes]:
+    """Event type, media type and encoded creation-time of the properties, a list from `at` to `stop`."""
+    form = message[at]
+    if form == 0x45:
+        return DEFAULT_TYPE, _NO_MEDIA_TYPE, _NULL
+    count, at = (message[at + 2], at + 3) if form == 0xC0 else (int.from_bytes(message[at + 5 : at + 9]), at + 9)
+    subject = content_type = created = _NULL
+    try:
+        for index in range(min(count, _CREATION_TIME + 1)):
+            begin = at
+            form = message[at]
+            width = _WIDTHS[form]
+            if width >= 0:
+                at += 1 + width
+            elif form >> 4 == 0xA:
+                at += 2 + message[at + 1]
+            elif form >> 4 == 0xB:
+                at += 5 + int.from_bytes(message[at + 1 : at + 5])
+            else:
+                raise MessageFault(DECODE_ERROR, f"properties: field {index} is neither text, number, nor binary")
+            if index == _SUBJECT:
+                subject = message[begin:at]
+            elif index == _CONTENT_TYPE:
+                content_type = message[begin:at]
+            elif index == _CREATION_TIME:
+                created = message[begin:at]
+    except IndexError:
+        at = stop + 1
+    if at > stop:
+        raise MessageFault(DECODE_ERROR, "the properties end within a field")
+    type = _types.get(subject)
+    if type is None:
+        type = _type_of(subject)
+    media_type = _media_types.get(content_type)
+    if media_type is None:
+        media_type = _media_type_of(content_type)
+    return type, media_type, created
+
+
+def _type_of(subject: bytes) -> str:
+    """The event type that a subject is: itself where a log takes it as type."""
+    text = _text(subject, b"\xa1\xb1", "subject", "string")
+    type = DEFAULT_TYPE if check_type(text) else text
+    _remember(_types, subject, type)
+    return type
+
+
+def _media_type_of(content_type: bytes) -> _MediaType:
+    """Some libraries send content-type as a string; the log takes it if it could be the attribute of an event."""
+    text = _text(content_type, b"\xa3\xb3\xa1\xb1", "content-type", "symbol")
+    media_type = _NO_MEDIA_TYPE
+    if text and len(text) <= ATTRIBUTE_CHARS_MAX and text.isprintable():
+        essence = text.partition(";")[0].strip().lower()
+        if essence == BATCH:
+            problem = f"{BATCH} is not taken: the AMQP binding of CloudEvents has no batches; send each event by itself"
+            raise MessageFault(NOT_IMPLEMENTED, problem)
+        media_type = _MediaType(text, MappingProxyType({"datacontenttype": text}), essence == STRUCTURED)
+    _remember(_media_types, content_type, media_type)
+    return media_type
+
+
+def _text(encoded: bytes, forms: bytes, field: str, kind: str) -> str:
+    if encoded[0] not in forms:
+        raise MessageFault(DECODE_ERROR, f"properties, {field}: a {kind} is expected")
+    try:
+        return encoded[2 if encoded[0] < 0xB0 else 5 :].decode()
+    except UnicodeDecodeError:
+        raise MessageFault(DECODE_ERROR, f"properties, {field}: not UTF-8") from None
+
+
+def _remember(known: dict[bytes, T], key: bytes, value: T) -> None:
+    if len(key) <= _REMEMBERED_BYTES_MAX:
+        if len(known) >= _REMEMBERED_MAX:
+            known.clear()
+        known[key] = value
+
+
+def _with_time(attributes: Mapping[str, str], created: bytes) -> Mapping[str, str]:
+    """With the producer's own time: creation-time is when the message was created, not when the log took it (5.1.2)."""
+    if created[0] != 0x83:
+        raise MessageFault(DECODE_ERROR, "properties, creation-time: a timestamp is expected")
+    text = timestamp_text(int.from_bytes(created[1:], signed=True))
+    return attributes if text is None else {**attributes, "time": text}
+
+
+def _cloud_event(message: bytes, spans: Spans, media_type: _MediaType, data: bytes, encoding: Encoding) -> Event | None:
+    """The message as a CloudEvent, if it is one, or says that it is one."""
+    if media_type.is_structured:
+        if encoding:
+            raise MessageFault(INVALID_FIELD, f"the body of a message of {media_type.text} is one section of data")
+        return structured_event(data, media_type.text)
+    if APPLICATION_PROPERTIES not in spans:
+        return None
+    at, stop = spans[APPLICATION_PROPERTIES]
+    if message.find(MARK, at, stop) < 0:
+        return None
+    return binary_event(message, at, stop, WHOLE_MESSAGE_TYPE if encoding else media_type.text, data)
+
+
+def _checked(event: Event, settings: LogSettings) -> Event:
+    """The event, if the log takes it: one that it does not would take others of the same append down with it."""
+    if not _is_plainly_fit(event):
+        try:
+            check_append((event,), settings)
+        except InvalidInput as error:
+            raise MessageFault(INVALID_FIELD, str(error).removeprefix("events[0].")) from None
+    return event
+
+
+def _is_plainly_fit(event: Event) -> bool:
+    """Whether the log surely takes the event: a look at a third of the cost of the log's own, which comes later."""
+    type, _, tags, id, source, attributes, group_key, _, _ = event
+    texts = (id, source, group_key, *attributes.values())
+    return (
+        len(id) <= ID_CHARS_MAX
+        and len(source) <= SOURCE_CHARS_MAX
+        and len(group_key) <= GROUP_KEY_CHARS_MAX
+        and len(attributes) <= ATTRIBUTES_MAX
+        and len(tags) <= TAGS_MAX
+        and max(map(len, texts)) <= SOURCE_CHARS_MAX < ATTRIBUTE_CHARS_MAX
+        and "".join(texts).isprintable()
+        and all(map(ATTRIBUTE_NAME.fullmatch, attributes))
+        and "data" not in attributes
+        and check_type(type) is None
+        and not any(map(check_tag, tags))
+    )

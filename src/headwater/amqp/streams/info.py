@@ -1,0 +1,63 @@
+"""What a log tells of itself at its address `LOG/$info` (seed 6): partitions, and between which offsets they lie."""
+
+from __future__ import annotations
+
+from ...core.event import SequencedEvent
+from ...core.local import LocalLog
+from ...core.query import ALL
+from ..filters.offsets import format_offset
+from ..protocol.codec import encode
+from ..protocol.types import Symbol, Timestamp, ULong
+
+INFO = "$info"
+_VALUE = b"\x00\x53\x77"
+
+
+def information(log: LocalLog) -> dict[str, object]:
+    """The map of the information message; its keys are strings.
+
+    It takes two short reads for each partition that has events, so that it is for a thread where there are many.
+    """
+    info = log.info()
+    counts = info.partition_events or (info.events,)
+    return {
+        "partitions": [_partition(log, number, count) for number, count in enumerate(counts)],
+        "log": info.name,
+        "incarnation": info.incarnation,
+        "partition-count": ULong(info.settings.partitions),
+        "event-count": ULong(info.events),
+        "first-retained-offset": format_offset(info.first_retained) if info.events else None,
+        "head-offset": format_offset(info.head) if info.head else None,
+        "created-at": Timestamp(info.created_at),
+    }
+
+
+def information_message(log: LocalLog) -> bytes:
+    """The message: its one section is an amqp-value."""
+    return _VALUE + encode(information(log))
+
+
+def _partition(log: LocalLog, number: int, count: int) -> dict[str, object]:
+    """An entry of `partitions`: three reserved keys, and what else may be useful."""
+    first = _outermost(log, number, backwards=False) if count else None
+    last = _outermost(log, number, backwards=True) if count else None
+    return {
+        "partition": Symbol(number),
+        "earliest-offset": format_offset(first.sequence_number) if first else None,
+        "latest-offset": format_offset(last.sequence_number) if last else None,
+        "earliest-timestamp": Timestamp(first.recorded_at) if first else None,
+        "latest-timestamp": Timestamp(last.recorded_at) if last else None,
+        "event-count": ULong(count),
+    }
+
+
+def _outermost(log: LocalLog, partition: int, *, backwards: bool) -> SequencedEvent | None:
+    """The first or last retained event of a partition; a trim in this moment may leave none."""
+    cursor = log.head() + 1 if backwards else 0
+    while True:
+        page = log.read_page(ALL, cursor, backwards=backwards, partition=partition, limit=1)
+        if page.events:
+            return page.events[0]
+        if page.is_last:
+            return None
+        cursor = page.cursor

@@ -1,0 +1,72 @@
+"""A link from `LOG/$info`: one message per credit, with a pause between them (event streams, 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ...core.errors import EventLogError
+from ..errors import refusal_of
+from ..protocol.link import Sender
+from ..protocol.performatives import Source
+from ..terminus import Ending, Terminus
+from .info import information_message
+from .node import EventLogNode
+
+if TYPE_CHECKING:
+    from ..transport import Transport
+
+
+class InfoSource(Terminus):
+    """Tells a receiver what is to be known of the log, each time anew."""
+
+    def __init__(self, transport: Transport, link: Sender, node: EventLogNode) -> None:
+        self._transport, self._link, self._node = transport, link, node
+        self._count = 0
+        self._pause: asyncio.TimerHandle | None = None
+        self._is_busy = False
+
+    @staticmethod
+    def attach(transport: Transport, link: Sender, node: EventLogNode) -> None:
+        """Answer a receiver's attach."""
+        assert link.remote is not None and isinstance(link.remote.source, Source)
+        given = link.remote.source
+        source = Source(address=given.address, outcomes=given.outcomes, capabilities=given.capabilities)
+        link.accept(source=source, target=link.remote.target)
+        terminus = InfoSource(transport, link, node)
+        transport.adopt(link, terminus)
+        terminus.on_ready()
+
+    def on_ready(self) -> None:
+        """See Terminus."""
+        if self._pause is None and not self._is_busy and self._link.sendable > 0:
+            self._is_busy = True
+            self._transport.spawn(self._send())
+        elif self._link.is_draining and not self._is_busy:
+            self._link.drained()
+
+    def on_detached(self, ending: Ending) -> None:
+        """See Terminus."""
+        if self._pause is not None:
+            self._pause.cancel()
+
+    async def _send(self) -> None:
+        try:
+            message = await asyncio.to_thread(information_message, self._node.log)
+        except EventLogError as error:
+            refusal = refusal_of(error)
+            self._transport.expel(self._link, refusal.condition, refusal.description)
+            return
+        finally:
+            self._is_busy = False
+        if self._link.sendable > 0:
+            self._count += 1
+            self._link.send(message, self._count, is_settled=self._link.sends_settled)
+            self._pause = self._node.loop.call_later(self._node.settings.info_pause_ms / 1000, self._resume)
+        if self._link.is_draining:
+            self._link.drained()
+        self._transport.flush_soon()
+
+    def _resume(self) -> None:
+        self._pause = None
+        self.on_ready()

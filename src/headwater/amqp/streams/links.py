@@ -1,0 +1,70 @@
+"""The link properties of event streams (seed 4.6): what an attach asks for, and what the answer says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...core.limits import show
+from ..protocol.conditions import INVALID_FIELD, LinkFault
+from ..protocol.types import Symbol, ULong
+
+PARTITION = Symbol("event-streams-partition")
+CONSUMER_GROUP = Symbol("event-streams-consumer-group")
+EPOCH = Symbol("event-streams-epoch")
+GROUP_CHARS_MAX = 256
+
+
+class Binding(NamedTuple):
+    """What an attach asks for; None for what it leaves open."""
+
+    partition: str | None
+    """As the peer names it; `partition_number` finds it."""
+    group: str | None
+    epoch: int | None
+
+
+def binding_of(properties: Mapping[object, object] | None) -> Binding:
+    """What the properties of an attach ask for. A symbol or a string is taken for either, and any width of integer.
+
+    Raises LinkFault where one of them is of another type, or does not fit with the others.
+    """
+    given = properties or {}
+    partition, group = _text(given, PARTITION), _text(given, CONSUMER_GROUP)
+    epoch = given.get(EPOCH)
+    if group is not None and not (1 <= len(group) <= GROUP_CHARS_MAX and group.isprintable()):
+        problem = f"1 to {GROUP_CHARS_MAX} printable characters are allowed, {show(group)} given"
+        raise LinkFault(INVALID_FIELD, f"{CONSUMER_GROUP}: {problem}")
+    if epoch is None:
+        return Binding(partition, group, None)
+    if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
+        raise LinkFault(INVALID_FIELD, f"{EPOCH}: a whole number from 0 on is expected, {show(epoch)} given")
+    if group is None:
+        raise LinkFault(INVALID_FIELD, f"{EPOCH}: it counts within a consumer group; give {CONSUMER_GROUP} too")
+    return Binding(partition, group, int(epoch))
+
+
+def bound_properties(partition: int | None, group: str | None = None, epoch: int | None = None) -> dict[Symbol, object]:
+    """The properties of the answer: what the link is bound to (4.1, 4.3, 4.5.2); empty for an agnostic one."""
+    found: dict[Symbol, object] = {}
+    if partition is not None:
+        found[PARTITION] = Symbol(partition)
+    if group is not None:
+        found[CONSUMER_GROUP] = group
+    if epoch is not None:
+        found[EPOCH] = ULong(epoch)
+    return found
+
+
+def partition_number(name: str, partitions: int) -> int | None:
+    """The partition of that name in a log of so many; None if there is none. Only the very name that we give counts."""
+    if name.isascii() and name.isdecimal() and len(name) <= 4 and (number := int(name)) < partitions:
+        return number if name == str(number) else None
+    return None
+
+
+def _text(given: Mapping[object, object], name: Symbol) -> str | None:
+    value = given.get(name)
+    if value is None or isinstance(value, str):
+        return None if value is None else str(value)
+    raise LinkFault(INVALID_FIELD, f"{name}: a symbol or a string is expected, {show(value)} given")

@@ -1,0 +1,233 @@
+"""The node of one log: what its producers and consumers share. Appends keep their order, commits wake who waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
+
+from ...core.errors import EventLogError, Overloaded
+from ...core.event import Event
+from ...core.local import LocalLog
+from ...core.log import AppendRequest
+from ...core.state import StateStore
+from ..settings import AmqpSettings
+from .groups import Action, Assign, Close, Drain, GroupLimits, Groups, RecordEpoch, Refuse
+from .outbound import Outbound
+from .positions import PositionLimits, Positions, load, store
+from .positions import Terminus as Remembered
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+    from .consuming import GroupMember
+
+_logger = logging.getLogger("headwater.amqp")
+
+
+class Appending(Protocol):
+    """Who is told what became of an append: the context of its request."""
+
+    def on_appended(self, request: AppendRequest) -> None:
+        """The request has its `result`, or its `error`."""
+
+
+class EventLogNode:
+    """One log on one event loop. Make it with `open`."""
+
+    def __init__(
+        self,
+        log: LocalLog,
+        incarnation: str,
+        state: StateStore,
+        positions: Positions,
+        settings: AmqpSettings,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.log, self.incarnation, self.settings, self.loop = log, incarnation, settings, loop
+        self._state = state
+        self.partitions = log.settings.partitions
+        self.source = f"/logs/{log.name}"
+        """The CloudEvents source of events that have none."""
+        self.outbound = Outbound(self.partitions, self.source)
+        self.positions = positions
+        self.groups = Groups(self.partitions, _group_limits(settings), positions.epochs)
+        self.is_changed = False
+        """Whether positions may differ from what is stored."""
+        self.waiting: set[Consumer] = set()
+        """Consumers that have read all there is, and could send more."""
+        self.consumers: set[Consumer] = set()
+        self._overdue: deque[AppendRequest] = deque()
+        """Appends that the log, which has too much to write, would not take yet."""
+        self._actions: deque[Action] = deque()
+        """What the groups have decided, to be done in this order."""
+        self._performing: asyncio.Task[None] | None = None
+        self._saving = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_woken = False
+        self._stop_watching = log.watch(self._wake_soon)
+
+    @staticmethod
+    async def open(
+        log: LocalLog, state: StateStore, settings: AmqpSettings, loop: asyncio.AbstractEventLoop
+    ) -> EventLogNode:
+        """The node of a log, with what it remembers of its consumers."""
+        limits = PositionLimits(settings.termini_max, settings.termini_max)
+
+        def load_all() -> tuple[str, Positions]:
+            incarnation = log.info().incarnation
+            return incarnation, load(state, incarnation, _now_ms(), limits)
+
+        incarnation, positions = await asyncio.to_thread(load_all)
+        return EventLogNode(log, incarnation, state, positions, settings, loop)
+
+    async def close(self) -> None:
+        """Watch the log no more, and store what is remembered."""
+        self._stop_watching()
+        if self._performing is not None:
+            self._performing.cancel()
+        await self._save()
+
+    def now(self) -> float:
+        """The loop's time, in s."""
+        return self.loop.time()
+
+    @staticmethod
+    def now_ms() -> int:
+        """The wall clock, in ms since 1970."""
+        return _now_ms()
+
+    def is_attached(self, remembered: Remembered) -> bool:
+        """Whether a link has taken the terminus over."""
+        return remembered.expires_at is None and any(
+            consumer.position is remembered.position for consumer in self.consumers
+        )
+
+    def append(self, events: Sequence[Event], partition: int | None, appending: Appending) -> AppendRequest:
+        """Append, in the order of the calls; `appending.on_appended` is called when it is done, on the loop.
+
+        Raises InvalidInput where an event does not fit the log; then nothing was appended.
+        """
+        request = self.log.request(events, None, partition, self._deliver, appending)
+        if self._overdue or not self._is_taken(request):
+            self._overdue.append(request)
+        return request
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        self._retry()
+        if (due := self.groups.due()) is not None and due <= now:
+            self.perform(self.groups.tick(now))
+        expires = self.positions.expires_next()
+        if expires is not None and expires <= _now_ms():
+            self.positions.expire(_now_ms())
+            self.is_changed = True
+        if self.is_changed and not self._saving.locked():
+            task = self.loop.create_task(self._save())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        """Do what the groups have decided: now, unless an epoch must be recorded before."""
+        self._actions += actions
+        while self._actions and self._performing is None:
+            if isinstance(self._actions[0], RecordEpoch):
+                self._performing = self.loop.create_task(self._record_epochs())
+            else:
+                _perform(self._actions.popleft())
+
+    async def _record_epochs(self) -> None:
+        try:
+            while self._actions and isinstance(record := self._actions[0], RecordEpoch):
+                self._actions.popleft()
+                self.positions.record_epoch(record.group, record.partition, record.epoch)
+            await self._save()
+        finally:
+            self._performing = None
+        self.perform(())
+
+    async def _save(self) -> None:
+        async with self._saving:
+            self.is_changed = False
+            if changes := self.positions.changes():
+                try:
+                    await asyncio.to_thread(store, self._state, self.incarnation, changes)
+                except Exception:
+                    self.is_changed = True  # tried again with the next tick
+                    _logger.exception("positions were not stored", extra={"log": self.log.name})
+                else:
+                    self.positions.stored(changes)
+
+    def _is_taken(self, request: AppendRequest) -> bool:
+        try:
+            self.log.submit(request)
+        except Overloaded:
+            return False
+        except EventLogError as error:
+            request.error = error
+            self.loop.call_soon(self._on_appended, [request])
+        return True
+
+    def _retry(self) -> None:
+        while self._overdue and self._is_taken(self._overdue[0]):
+            self._overdue.popleft()
+
+    # From the log's own thread
+
+    def _deliver(self, requests: list[AppendRequest]) -> None:
+        self._call_soon(self._on_appended, requests)
+
+    def _wake_soon(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            self._call_soon(self._wake)
+
+    def _call_soon(self, callback: Callable[..., None], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be told
+            self.loop.call_soon_threadsafe(callback, *arguments)
+
+    # On the loop
+
+    @staticmethod
+    def _on_appended(requests: list[AppendRequest]) -> None:
+        for request in requests:
+            request.context.on_appended(request)  # type: ignore[attr-defined]
+
+    def _wake(self) -> None:
+        self._is_woken = False
+        self._retry()
+        if self.log.is_closed:
+            for consumer in tuple(self.consumers):
+                consumer.on_log_closed()
+            return
+        waiting, self.waiting = self.waiting, set()
+        for consumer in waiting:
+            consumer.on_ready()
+
+
+def _perform(action: Action) -> None:
+    if isinstance(action, Assign):
+        _member(action.link).assigned(action.partition, action.epoch)
+    elif isinstance(action, Refuse | Close):
+        _member(action.link).refused(action.condition, action.description)
+    elif isinstance(action, Drain):
+        _member(action.link).drain()
+
+
+def _member(link: object) -> GroupMember:
+    return cast("GroupMember", link)
+
+
+def _group_limits(settings: AmqpSettings) -> GroupLimits:
+    return GroupLimits(
+        waiting_max=settings.group_pending_max,
+        waiting_s_max=settings.group_pending_ms / 1000,
+        draining_s_max=settings.group_drain_ms / 1000,
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

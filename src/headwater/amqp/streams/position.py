@@ -1,0 +1,93 @@
+"""How far a receiver has come: which deliveries wait for their outcome, and which are to be sent again.
+
+Deliveries are known by the sequence number of their event. The position is below the lowest delivery without a final
+outcome: `accepted`, `rejected` and `modified` with undeliverable-here are final; `released`, and `modified` without it,
+send the event again. What is sent settled is final at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+OPEN_MAX = 65_536
+
+
+class Position:
+    """The deliveries of one receiver, or of one partition of a consumer group. Amortised O(1) for each delivery,
+    O(log n) for each that is sent again."""
+
+    __slots__ = ("_again", "_again_heap", "_failures", "_order", "cursor")
+
+    def __init__(self, after: int) -> None:
+        """Everything up to `after` is done with."""
+        self.cursor = after
+        """Everything up to this number has been sent, or does not match: what is new comes after it."""
+        self._order: deque[int] = deque()
+        """Numbers sent, ascending, from the lowest without a final outcome on; later ones may have theirs."""
+        self._failures: dict[int, int] = {}
+        """By number of each delivery without a final outcome: how often it has failed."""
+        self._again: set[int] = set()
+        """Numbers that wait to be sent again; one whose outcome came meanwhile is passed over."""
+        self._again_heap: list[int] = []
+
+    @property
+    def after(self) -> int:
+        """What is to be kept: a receiver that begins after this number misses nothing."""
+        return self._order[0] - 1 if self._order else self.cursor
+
+    @property
+    def open(self) -> int:
+        """How many deliveries have no final outcome, those included that wait to be sent again."""
+        return len(self._failures)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing new may be sent before an old delivery gets its outcome: what is remembered is bounded."""
+        return len(self._order) >= OPEN_MAX
+
+    def sent(self, number: int) -> None:
+        """A new event, above the cursor, was sent and waits for its outcome."""
+        assert number > self.cursor
+        self.cursor = number
+        self._order.append(number)
+        self._failures[number] = 0
+
+    def passed(self, upto: int) -> None:
+        """New events up to this number do not match, or were sent settled."""
+        if upto > self.cursor:
+            self.cursor = upto
+
+    def finish(self, numbers: Iterable[int]) -> None:
+        """A final outcome of these; numbers that have theirs already change nothing."""
+        failures, order = self._failures, self._order
+        for number in numbers:
+            failures.pop(number, None)
+        while order and order[0] not in failures:
+            order.popleft()
+
+    def give_back(self, numbers: Iterable[int], *, has_failed: bool) -> None:
+        """These are to be sent again; `has_failed` (`modified` with delivery-failed) is told in their headers."""
+        for number in numbers:
+            if number in self._failures and number not in self._again:
+                self._failures[number] += has_failed
+                self._again.add(number)
+                heappush(self._again_heap, number)
+
+    def next_again(self) -> tuple[int, int] | None:
+        """The lowest number that waits to be sent again, and how often it has failed; None if none does.
+
+        It counts as sent. If its event was trimmed meanwhile, `finish` it.
+        """
+        while self._again_heap:
+            number = heappop(self._again_heap)
+            self._again.discard(number)
+            if number in self._failures:
+                return number, self._failures[number]
+        return None
+
+    def detached(self) -> None:
+        """The receiver is gone: everything without a final outcome is to be sent again, to whoever comes next."""
+        self._again_heap = sorted(self._failures)
+        self._again = set(self._again_heap)

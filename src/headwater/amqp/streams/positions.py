@@ -1,0 +1,256 @@
+"""What one log remembers of its receivers: termini that outlive their links, positions of consumer groups, epochs.
+
+It is kept in memory, loaded once from the `StateStore`, and written behind. Nothing here blocks but `load` and `store`,
+which are for a thread: the node takes `changes()` on its event loop, has a thread `store` them, one such call at a
+time, and then says `stored(changes)`; what failed, or changed meanwhile, is among the next changes. Positions are not
+durable before somebody flushes the store; epochs are when `store` returns, and only then may their owner be named.
+
+Entries of the store are of the kind `reader/INCARNATION`, with keys of three lines: `amqp-terminus`, container and link
+name; `amqp-group` or `amqp-epoch`, group and partition.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from ...core.limits import show
+from ...core.state import StateStore, kinds_of_log
+from ..protocol.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, LinkFault
+from .position import Position
+
+NAME_CHARS_MAX = 256
+_TERMINUS, _GROUP, _EPOCH = "amqp-terminus", "amqp-group", "amqp-epoch"
+
+
+class Expiry(IntEnum):
+    """When a terminus that has no link begins to expire (AMQP part 3, 3.5.6), in the order in which things end."""
+
+    LINK_DETACH = 0
+    SESSION_END = 1
+    CONNECTION_CLOSE = 2
+    NEVER = 3
+
+    @property
+    def symbol(self) -> str:
+        """Its name in a source."""
+        return self.name.lower().replace("_", "-")
+
+    @classmethod
+    def of(cls, symbol: str) -> Expiry:
+        """That of a source. Raises LinkFault."""
+        for policy in cls:
+            if policy.symbol == symbol:
+                return policy
+        allowed = ", ".join(policy.symbol for policy in cls)
+        raise LinkFault(INVALID_FIELD, f"expiry-policy: {show(symbol)} given, allowed: {allowed}")
+
+
+@dataclass(slots=True)
+class Terminus:
+    """The source of a receiver, which may outlive its link."""
+
+    container: str
+    link: str
+    position: Position
+    expiry: Expiry
+    timeout_s: int
+    is_durable: bool
+    """Whether it outlives the server too."""
+    expires_at: int | None = None
+    """In ms since 1970; None while it has a link, or something else that keeps it."""
+
+
+class Change(NamedTuple):
+    """An entry of the store that is to be put; or deleted, if `value` is None."""
+
+    key: str
+    value: dict[str, object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PositionLimits:
+    """What is remembered of the receivers of one log."""
+
+    termini_max: int = 10_000
+    group_positions_max: int = 10_000
+    """Each partition that a group has read counts."""
+
+
+class Positions:
+    """What one incarnation of a log remembers of its receivers."""
+
+    def __init__(self, limits: PositionLimits | None = None) -> None:
+        self._limits = limits or PositionLimits()
+        self._termini: dict[tuple[str, str], Terminus] = {}
+        self._groups: dict[tuple[str, int], Position] = {}
+        self._epochs: dict[tuple[str, int], int] = {}
+        self._stored: dict[str, dict[str, object]] = {}
+        """By key, what the store has, as far as it is known."""
+
+    # Termini
+
+    def terminus(self, container: str, link: str) -> Terminus | None:
+        """The terminus of that receiver, if it is remembered."""
+        return self._termini.get((container, link))
+
+    def attached(
+        self, container: str, link: str, *, after: int, expiry: Expiry, timeout_s: int, is_durable: bool
+    ) -> Terminus:
+        """The terminus of a receiver that attaches: the one that is remembered, or one that begins after that number.
+
+        What it asks for (expiry, timeout, durability) is taken anew. Raises LinkFault: names that cannot be kept, too
+        many termini.
+        """
+        terminus = self._termini.get((container, link))
+        if terminus is None:
+            _check_name("container-id", container)
+            _check_name("link name", link)
+            if len(self._termini) >= self._limits.termini_max:
+                problem = f"this log remembers {len(self._termini)} receivers, and no more are allowed"
+                raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
+            terminus = Terminus(container, link, Position(after), expiry, timeout_s, is_durable)
+            self._termini[container, link] = terminus
+        terminus.expiry, terminus.timeout_s, terminus.is_durable = expiry, timeout_s, is_durable
+        terminus.expires_at = None
+        return terminus
+
+    def ended(self, terminus: Terminus, what: Expiry, now_ms: int) -> None:
+        """The link, the session or the connection of a terminus has ended, and the link was not closed.
+
+        To be called for each of the three as it ends, but not after another link has taken the terminus over. The
+        terminus is forgotten when its time comes; if that is now, at once.
+        """
+        terminus.position.detached()
+        if terminus.expires_at is None and terminus.expiry <= what:
+            terminus.expires_at = now_ms + 1000 * terminus.timeout_s
+            if not terminus.timeout_s:
+                self.closed(terminus)
+
+    def closed(self, terminus: Terminus) -> None:
+        """The receiver has closed the link: the terminus is forgotten."""
+        self._termini.pop((terminus.container, terminus.link), None)
+
+    def expire(self, now_ms: int) -> None:
+        """Forget the termini whose time has come."""
+        for key, terminus in list(self._termini.items()):
+            if terminus.expires_at is not None and terminus.expires_at <= now_ms:
+                del self._termini[key]
+
+    def expires_next(self) -> int | None:
+        """When `expire` has something to do next, in ms since 1970."""
+        times = [each.expires_at for each in self._termini.values() if each.expires_at is not None]
+        return min(times, default=None)
+
+    # Groups
+
+    def group_position(self, group: str, partition: int, *, after: int, is_asked_for: bool = False) -> Position:
+        """The position of a consumer group in a partition: where it was left, or one that begins after that number.
+
+        With `is_asked_for`, the consumer itself named the number, and it is begun there in any case. Raises LinkFault:
+        too many.
+        """
+        position = self._groups.get((group, partition))
+        if position is not None and is_asked_for:
+            position = self._groups[group, partition] = Position(after)
+        if position is None:
+            if len(self._groups) >= self._limits.group_positions_max:
+                problem = f"this log remembers {len(self._groups)} positions of groups, and no more are allowed"
+                raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
+            position = self._groups[group, partition] = Position(after)
+        return position
+
+    def groups(self) -> dict[tuple[str, int], int]:
+        """By group and partition: after which number it goes on."""
+        return {key: position.after for key, position in self._groups.items()}
+
+    def forget_group(self, group: str) -> None:
+        """Forget the positions of a consumer group; its next receiver begins as one of a new group."""
+        self._groups = {key: position for key, position in self._groups.items() if key[0] != group}
+
+    @property
+    def epochs(self) -> dict[tuple[str, int], int]:
+        """By group and partition, those that are not zero: what `Groups` begins with."""
+        return dict(self._epochs)
+
+    def record_epoch(self, group: str, partition: int, epoch: int) -> None:
+        """The epoch that `groups.RecordEpoch` names; it is durable when it is stored."""
+        if epoch:
+            self._epochs[group, partition] = epoch
+        else:
+            self._epochs.pop((group, partition), None)
+
+    # The store
+
+    def changes(self) -> list[Change]:
+        """What differs from the store; each time all of it, until `stored` was told."""
+        present = dict(self._entries())
+        stored = self._stored
+        changes = [Change(key, value) for key, value in present.items() if stored.get(key) != value]
+        if len(present) != len(stored) or changes:
+            changes += [Change(key, None) for key in stored if key not in present]
+        return changes
+
+    def stored(self, changes: Sequence[Change]) -> None:
+        """These changes have been stored."""
+        for key, value in changes:
+            if value is None:
+                self._stored.pop(key, None)
+            else:
+                self._stored[key] = value
+
+    def _entries(self) -> Iterator[tuple[str, dict[str, object]]]:
+        for (container, link), terminus in self._termini.items():
+            if terminus.is_durable:
+                value: dict[str, object] = {
+                    "after": terminus.position.after,
+                    "expiry": terminus.expiry.symbol,
+                    "timeout_s": terminus.timeout_s,
+                    "expires_at": terminus.expires_at,
+                }
+                yield f"{_TERMINUS}\n{container}\n{link}", value
+        for (group, partition), position in self._groups.items():
+            yield f"{_GROUP}\n{group}\n{partition}", {"after": position.after}
+        for (group, partition), epoch in self._epochs.items():
+            yield f"{_EPOCH}\n{group}\n{partition}", {"epoch": epoch}
+
+
+def store(state: StateStore, incarnation: str, changes: Sequence[Change]) -> None:
+    """Write changes; blocks. Raises what the store raises: then say nothing of them to `stored`."""
+    _, kind = kinds_of_log(incarnation)
+    for key, value in changes:
+        if value is None:
+            state.delete(kind, key)
+        else:
+            state.put(kind, key, json.dumps(value).encode(), is_durable=key.startswith(_EPOCH))
+
+
+def load(state: StateStore, incarnation: str, now_ms: int, limits: PositionLimits | None = None) -> Positions:
+    """What the store has of one incarnation of a log; blocks. The connections of its receivers have ended by now."""
+    positions = Positions(limits)
+    _, kind = kinds_of_log(incarnation)
+    for key, entry in state.items(kind, "amqp-"):
+        sort, first, second = key.split("\n")
+        value = json.loads(entry.value)
+        positions._stored[key] = value
+        if sort == _TERMINUS:
+            expiry = Expiry.of(value["expiry"])
+            terminus = Terminus(first, second, Position(value["after"]), expiry, value["timeout_s"], True)
+            terminus.expires_at = value["expires_at"]
+            positions._termini[first, second] = terminus
+            positions.ended(terminus, Expiry.CONNECTION_CLOSE, now_ms)
+        elif sort == _GROUP:
+            positions._groups[first, int(second)] = Position(value["after"])
+        elif sort == _EPOCH:
+            positions._epochs[first, int(second)] = value["epoch"]
+    positions.expire(now_ms)
+    return positions
+
+
+def _check_name(what: str, name: str) -> None:
+    if not (1 <= len(name) <= NAME_CHARS_MAX and name.isprintable()):
+        problem = f"1 to {NAME_CHARS_MAX} printable characters are needed where it is to be remembered"
+        raise LinkFault(INVALID_FIELD, f"{what}: {problem}, {show(name)} given")

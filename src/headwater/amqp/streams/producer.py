@@ -1,0 +1,271 @@
+"""A producer's link: messages become events; each delivery gets its outcome once its event is durable, or refused.
+
+What comes in one read goes into the log together, in its order. Credit is given back as outcomes are: a log that falls
+behind slows its producers down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...core.errors import EventLogError, InvalidInput
+from ...core.event import Event
+from ...core.limits import show
+from ...core.log import AppendRequest
+from ..errors import MessageFault, refusal_of
+from ..protocol import conditions
+from ..protocol.conditions import AmqpError
+from ..protocol.link import Delivery, Receiver
+from ..protocol.message import decode_message
+from ..protocol.performatives import Accepted, ErrorCondition, Rejected
+from ..terminus import Ending, Terminus
+from .inbound import read_message
+from .links import partition_number
+from .node import EventLogNode
+
+if TYPE_CHECKING:
+    from ..container import Container
+    from ..transport import Transport
+
+_logger = logging.getLogger("headwater.amqp")
+_ACCEPTED = Accepted()
+
+
+class SuspendedDeliveries(NamedTuple):
+    """What a detached link had accepted and its sender not settled: tags, kept until that time of the loop (2.6.13)."""
+
+    accepted: dict[bytes, None]
+    until: float
+
+
+class _Append:
+    """Deliveries whose events are appended together; the log tells it what became of them."""
+
+    __slots__ = ("_producer", "bytes", "deliveries", "events", "node", "partition")
+
+    def __init__(self, producer: Producer, node: EventLogNode, partition: int | None) -> None:
+        self._producer, self.node, self.partition = producer, node, partition
+        self.deliveries: list[Delivery] = []
+        self.events: list[Event] = []
+        self.bytes = 0
+
+    def add(self, delivery: Delivery, event: Event) -> None:
+        self.deliveries.append(delivery)
+        self.events.append(event)
+        self.bytes += delivery.bytes
+
+    def on_appended(self, request: AppendRequest) -> None:
+        self._producer.on_appended(self, request.error)
+
+
+class Producer(Terminus):
+    """One producer's link, to one log or, without target address, to the log that each message names."""
+
+    def __init__(
+        self,
+        container: Container,
+        transport: Transport,
+        link: Receiver,
+        node: EventLogNode | None,
+        partition: int | None,
+        suspended: SuspendedDeliveries,
+    ) -> None:
+        self._container, self._transport, self._link = container, transport, link
+        self._node, self._partition = node, partition
+        self._window = container.settings.credit
+        self._outstanding = 0
+        """Deliveries that have come and have no outcome yet."""
+        self._unsettled = dict(suspended.accepted)
+        """Tags of deliveries that were accepted, and that their sender has yet to settle (rcv-settle-mode second)."""
+        self._is_over = False
+        self._anonymous: asyncio.Queue[Delivery] | None = None
+
+    def grant(self) -> None:
+        """Give the sender as much credit as there is room for; not for less than half a window."""
+        room = self._window - self._outstanding
+        if room - self._link.credit >= self._window >> 1 and self._link.is_attached:
+            self._link.grant(room)
+
+    def on_messages(self) -> None:
+        """See Terminus."""
+        deliveries = self._link.take()
+        self._container.statistics.messages_received += len(deliveries)
+        self._outstanding += len(deliveries)
+        self._transport.hold(sum([delivery.bytes for delivery in deliveries]))
+        if self._node is None:
+            self._forward(deliveries)
+        else:
+            self._append(deliveries, self._node, self._partition)
+
+    def on_settled(self, tags: Sequence[bytes]) -> None:
+        """See Terminus."""
+        for tag in tags:
+            self._unsettled.pop(tag, None)
+
+    def on_detached(self, ending: Ending) -> None:
+        """See Terminus. Events under way are stored all the same; nobody is left to be told."""
+        self._is_over = True
+        if self._unsettled and ending is not Ending.CLOSED:
+            self._container.suspend(self._transport, self._link, self._unsettled)
+
+    def on_appended(self, append: _Append, error: EventLogError | None) -> None:
+        """What became of an append: its deliveries get their outcome."""
+        if isinstance(error, InvalidInput) and len(append.deliveries) > 1:
+            self._append_each(append)
+            return
+        if error is None:
+            self._accept(append.deliveries)
+        else:
+            refusal = refusal_of(error)
+            for delivery in append.deliveries:
+                self._reject(delivery, AmqpError(refusal.condition, refusal.description, refusal.info or None))
+        self._done(len(append.deliveries), append.bytes)
+
+    # How messages become events
+
+    def _append(self, deliveries: Sequence[Delivery], node: EventLogNode, bound: int | None) -> None:
+        """Append what can be; an event with an id of its own goes alone, so that a known id costs no other event."""
+        append: _Append | None = None
+        for delivery in deliveries:
+            try:
+                event, partition = self._event(delivery, node, bound)
+            except (MessageFault, AmqpError) as fault:
+                self._reject(delivery, fault)
+                self._done(1, delivery.bytes)
+                continue
+            if event is None:
+                self._accept([delivery])
+                self._done(1, delivery.bytes)
+                continue
+            if append is not None and (event.id or partition != append.partition):
+                self._submit(append)
+                append = None
+            if append is None:
+                append = _Append(self, node, partition)
+            append.add(delivery, event)
+            if event.id:
+                self._submit(append)
+                append = None
+        if append is not None:
+            self._submit(append)
+
+    def _submit(self, append: _Append) -> None:
+        try:
+            append.node.append(append.events, append.partition, append)
+        except EventLogError as error:
+            self.on_appended(append, error)
+
+    def _append_each(self, append: _Append) -> None:
+        """The log would not take these together: it says of each why."""
+        for delivery, event in zip(append.deliveries, append.events, strict=True):
+            alone = _Append(self, append.node, append.partition)
+            alone.add(delivery, event)
+            self._submit(alone)
+
+    def _event(self, delivery: Delivery, node: EventLogNode, bound: int | None) -> tuple[Event | None, int | None]:
+        """The event of a delivery, and its partition; None if it is stored already. Raises MessageFault, AmqpError."""
+        if delivery.whole is not None and delivery.whole.resume and self._is_known(delivery):
+            return None, None
+        if delivery.payload is None:
+            problem = f"the message has {delivery.bytes} bytes, {self._link.message_bytes_max} are allowed"
+            raise AmqpError(conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
+        if delivery.message_format:
+            raise AmqpError(
+                conditions.NOT_IMPLEMENTED, f"message-format {delivery.message_format:#x} is not known here"
+            )
+        event, target = read_message(delivery.payload, node.log.settings)
+        if target is None:
+            return event, bound
+        partition = partition_number(target, node.partitions)
+        if partition is None:
+            problem = f"target partition {show(target)} given, 0 to {node.partitions - 1} are there"
+            raise AmqpError(conditions.NOT_FOUND, problem)
+        if bound is not None and partition != bound:
+            raise AmqpError(conditions.NOT_ALLOWED, f"the link is bound to partition {bound}, {target} is the target")
+        return event, partition
+
+    def _is_known(self, delivery: Delivery) -> bool:
+        """Whether a resumed delivery was accepted before (2.6.13)."""
+        assert delivery.whole is not None
+        return isinstance(delivery.whole.state, Accepted) or delivery.tag in self._unsettled
+
+    # Without target address: each message says where to
+
+    def _forward(self, deliveries: Sequence[Delivery]) -> None:
+        """Messages to logs that may have to be opened first, in their order."""
+        if self._anonymous is None:
+            self._anonymous = asyncio.Queue()
+            self._transport.spawn(self._forward_all(self._anonymous))
+        for delivery in deliveries:
+            self._anonymous.put_nowait(delivery)
+
+    async def _forward_all(self, queue: asyncio.Queue[Delivery]) -> None:
+        while True:
+            delivery = await queue.get()
+            try:
+                if delivery.payload is None:
+                    raise AmqpError(conditions.LINK_MESSAGE_SIZE_EXCEEDED, f"the message has {delivery.bytes} bytes")
+                node = await self._container.producers_node(self._transport, destination(delivery.payload))
+            except (AmqpError, MessageFault) as fault:
+                self._reject(delivery, fault)
+                self._done(1, delivery.bytes)
+            except EventLogError as error:
+                refusal = refusal_of(error)
+                self._reject(delivery, AmqpError(refusal.condition, refusal.description, refusal.info or None))
+                self._done(1, delivery.bytes)
+            else:
+                self._append([delivery], node, None)
+            self._transport.flush_soon()
+
+    # Outcomes
+
+    def _accept(self, deliveries: Sequence[Delivery]) -> None:
+        """Accept, with one disposition for each run of deliveries that follow each other."""
+        if self._is_over:
+            return
+        link = self._link
+        if link.is_second:
+            self._unsettled.update((delivery.tag, None) for delivery in deliveries if not delivery.is_settled)
+        first = last = -1
+        for delivery in deliveries:
+            if delivery.is_settled:
+                continue
+            if delivery.id != last + 1 or first < 0:
+                if first >= 0:
+                    link.settle(first, last, _ACCEPTED)
+                first = delivery.id
+            last = delivery.id
+        if first >= 0:
+            link.settle(first, last, _ACCEPTED)
+
+    def _reject(self, delivery: Delivery, fault: AmqpError | MessageFault) -> None:
+        self._container.statistics.messages_rejected += 1
+        if self._is_over:
+            return
+        if delivery.is_settled:
+            _logger.warning(
+                "a settled message was refused, and its sender cannot be told",
+                extra={"peer": self._transport.peer, "link": self._link.name, "problem": str(fault)},
+            )
+            return
+        info = dict(fault.info) if isinstance(fault, AmqpError) and fault.info else None
+        error = ErrorCondition(fault.condition, fault.description, info)
+        self._link.settle(delivery.id, delivery.id, Rejected(error))
+
+    def _done(self, count: int, size: int) -> None:
+        self._outstanding -= count
+        self._transport.release(size)
+        if not self._is_over:
+            self.grant()
+            self._transport.flush_soon()
+
+
+def destination(message: bytes) -> str:
+    """The address in the `to` of a message. Raises MessageFault, AmqpError."""
+    properties = decode_message(message).properties
+    if properties is None or not isinstance(properties.to, str):
+        raise AmqpError(conditions.INVALID_FIELD, "the link has no target address, and the message no `to`")
+    return properties.to

@@ -1,0 +1,41 @@
+"""Links of producers: which log they lead to, bound to a partition or not, and what their attach is answered (4.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.limits import APPEND_BYTES_MAX
+from ..protocol.link import Receiver
+from ..protocol.performatives import Accepted, Target
+from .consuming import bound_partition
+from .links import binding_of, bound_properties
+from .producer import Producer, SuspendedDeliveries
+
+if TYPE_CHECKING:
+    from ..container import Container
+    from ..transport import Transport
+
+
+async def attach_producer(container: Container, transport: Transport, link: Receiver, target: Target) -> None:
+    """Answer a producer's attach, with its first credit. Raises LinkFault and EventLogError where it is refused."""
+    assert link.remote is not None
+    if target.address is None:
+        node, partition, bytes_max = None, None, APPEND_BYTES_MAX
+    else:
+        node = await container.producers_node(transport, target.address)
+        partition = bound_partition(binding_of(link.remote.properties), node.partitions)
+        bytes_max = node.log.settings.event_bytes_max
+    if link.is_over:
+        return
+    key = container.key(transport, link)
+    suspended = container.suspended.pop(key, None) or SuspendedDeliveries({}, 0.0)
+    producer = Producer(container, transport, link, node, partition, suspended)
+    link.accept(
+        source=link.remote.source,
+        target=target,
+        unsettled={tag: Accepted() for tag in suspended.accepted} or None,
+        max_message_size=bytes_max,
+        properties=bound_properties(partition) or None,
+    )
+    transport.adopt(link, producer)
+    producer.grant()

@@ -1,0 +1,83 @@
+"""Where the sections of a message are, found without decoding any of them."""
+
+from __future__ import annotations
+
+from ..protocol.codec import skip
+from ..protocol.sections import (
+    APPLICATION_PROPERTIES,
+    DATA_SECTION,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    walk,
+)
+
+_LISTS, _MAPS, _BINARIES = ((0x45, 0), (0xC0, 1), (0xD0, 4)), ((0xC1, 1), (0xD1, 4)), ((0xA0, 1), (0xB0, 4))
+_FORMS = {
+    bytes((0, 0x53, section, form)): (section, width)
+    for section, forms in (
+        (HEADER, _LISTS), (DELIVERY_ANNOTATIONS, _MAPS), (MESSAGE_ANNOTATIONS, _MAPS), (PROPERTIES, _LISTS),
+        (APPLICATION_PROPERTIES, _MAPS), (DATA_SECTION, _BINARIES),
+    )
+    for form, width in forms
+}  # fmt: skip
+"""How sections usually begin: which one it is, and how many bytes its size has."""
+
+Spans = dict[int, tuple[int, int]]
+"""By section: where its value (list or map; of the data section: its content) begins, and where the section ends."""
+
+
+def usual_spans(message: bytes) -> Spans | None:
+    """The sections up to and with that of data, each found at its plain form; None for a message of another shape.
+
+    Bytes of the last one's content may be missing, so that an envelope can be read alone: the caller compares the end.
+    """
+    spans: Spans = {}
+    at = previous = 0
+    while True:
+        form = _FORMS.get(message[at : at + 4])
+        if form is None:
+            return None
+        section, width = form
+        if section <= previous:
+            return None
+        value = at + 3
+        if width == 1:
+            sized = message[at + 4 : at + 5]
+            if not sized:
+                return None
+            at += 5 + sized[0]
+        elif width == 4:
+            at += 8 + int.from_bytes(message[at + 4 : at + 8])
+        else:
+            at += 4
+        if section == DATA_SECTION:
+            spans[DATA_SECTION] = value + 1 + width, at
+            return spans
+        spans[section] = value, at
+        previous = section
+
+
+def any_spans(message: bytes) -> Spans:
+    """The sections of any message. That of data is named only if it is the whole body, and nothing comes after it.
+
+    Raises DecodeError.
+    """
+    found = walk(message)
+    spans: Spans = {}
+    for section, span in (
+        (HEADER, found.header),
+        (DELIVERY_ANNOTATIONS, found.delivery_annotations),
+        (MESSAGE_ANNOTATIONS, found.message_annotations),
+        (PROPERTIES, found.properties),
+        (APPLICATION_PROPERTIES, found.application_properties),
+        (FOOTER, found.footer),
+    ):
+        if span is not None:
+            start, stop = span
+            spans[section] = skip(message, start + 1, stop), stop
+    if found.payload is not None and found.footer is None:
+        spans[DATA_SECTION] = found.payload
+    return spans

@@ -1,0 +1,40 @@
+"""What stands at this end of a link: what happens on the link is told to it by the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+from .protocol.performatives import DeliveryState
+from .protocol.types import Described
+
+
+class Ending(IntEnum):
+    """What has ended when a link is over, the smaller ones with the greater."""
+
+    CLOSED = 0
+    """The link, closed by the peer for good."""
+    DETACHED = 1
+    """The link; it may be attached again."""
+    SESSION = 2
+    CONNECTION = 3
+
+
+class Terminus:
+    """One end of one link; all calls come on the event loop."""
+
+    def on_messages(self) -> None:
+        """Messages have come: take them from the link."""
+
+    def on_outcomes(self, contexts: Sequence[Any], state: DeliveryState | Described | None) -> None:
+        """The receiver's word on what was sent, by the contexts given to `Sender.send`."""
+
+    def on_ready(self) -> None:
+        """Credit has come, or the session's window or the connection has room again: more may be sent."""
+
+    def on_settled(self, tags: Sequence[bytes]) -> None:
+        """The sender has settled what was given an outcome (rcv-settle-mode second)."""
+
+    def on_detached(self, ending: Ending) -> None:
+        """The link is over. Nothing comes any more."""

@@ -1,0 +1,325 @@
+"""One connection over asyncio: bytes to the engine, events to the termini, bytes back, in one write per read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from ..core.access import User
+from ..core.errors import EventLogError
+from .login import Login
+from .protocol import conditions
+from .protocol.conditions import AmqpError
+from .protocol.connection import Connection
+from .protocol.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    CreditChanged,
+    DeliveriesSettled,
+    Event,
+    LinkAttached,
+    LinkDetached,
+    MechanismChosen,
+    MessagesReceived,
+    OutcomesReceived,
+    SaslResponded,
+    SessionEnded,
+    WindowOpened,
+)
+from .protocol.link import Link
+from .protocol.performatives import ErrorCondition
+from .protocol.session import Session
+from .protocol.types import Symbol
+from .terminus import Ending, Terminus
+
+if TYPE_CHECKING:
+    from .container import Container
+
+_logger = logging.getLogger("headwater.amqp")
+
+WRITE_BYTES_MAX = 256 * 1024
+"""What may wait to be written before consumers of the connection pause."""
+LINGERING_MAX = 1000
+"""Detached links of one connection of which something is remembered until it is over."""
+CLOSE_S = 5.0
+"""How long a peer may take to answer our close, and to read what was written before it."""
+
+
+class Transport(asyncio.Protocol):
+    """One connection of a peer."""
+
+    def __init__(self, container: Container) -> None:
+        self.container = container
+        self._loop = container.loop
+        self.user: User | None = None
+        """Who the peer is, once it is known."""
+        self.peer = ""
+        """The peer's address."""
+        self.has_room = True
+        """Whether more may be written."""
+        self.engine: Connection
+        self._transport: asyncio.Transport
+        self._login: Login
+        self._connected_at = 0.0
+        self._closing_at: float | None = None
+        self.held_bytes = 0
+        """What producers have sent and has not reached the disk."""
+        self._is_reading = True
+        self._is_flushing = False
+        self._is_lost = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._termini: dict[Link, Terminus] = {}
+        self._lingering: list[tuple[Session | None, Callable[[Ending], None]]] = []
+
+    @property
+    def container_id(self) -> str:
+        """What the peer calls itself."""
+        return self.engine.remote.container_id if self.engine.remote else ""
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A peer has connected."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
+        address = transport.get_extra_info("peername")
+        self.peer = str(address[0]) if address else ""
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        self._login = Login(self.container.guard, self.peer, tls)
+        self._connected_at = self._loop.time()
+        self.engine = self.container.engine(self._login, self._connected_at)
+        if not self.container.admit(self):
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """The peer has sent something."""
+        self._handle(self.engine.receive_data(data, self._loop.time()))
+        self.flush()
+
+    def eof_received(self) -> bool:
+        """The peer has closed its side: so does this one."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer has gone."""
+        self._is_lost = True
+        for task in self._tasks:
+            task.cancel()
+        self._abandon()
+        self.container.forget(self)
+
+    def pause_writing(self) -> None:
+        """The peer reads more slowly than its consumers send."""
+        self.has_room = False
+
+    def resume_writing(self) -> None:
+        """What waited is written."""
+        self.has_room = True
+        for terminus in tuple(self._termini.values()):
+            terminus.on_ready()
+
+    # What the container and the termini call
+
+    def flush(self) -> None:
+        """Write what the engine has to say, now."""
+        if self._is_lost:
+            return
+        if data := self.engine.data_to_send():
+            self._transport.write(data)
+        if self.engine.is_over:
+            self._transport.close()
+            self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
+
+    def flush_soon(self) -> None:
+        """Write when all that is to be said now was said."""
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
+    def adopt(self, link: Link, terminus: Terminus) -> None:
+        """The link is attached: from now on its events are told to its terminus."""
+        self.container.statistics.links += 1
+        link.context = terminus
+        self._termini[link] = terminus
+
+    def expel(self, link: Link, condition: Symbol, description: str) -> None:
+        """Detach a link from this side, with the reason."""
+        if link.local is None and not link.is_over:
+            link.refuse(condition, description)
+        else:
+            link.detach(ErrorCondition(condition, description))
+        self._let_go(link, Ending.DETACHED)
+        self.flush_soon()
+
+    def linger(self, session: Session, on_ended: Callable[[Ending], None]) -> None:
+        """A link is over, and somebody wants to know when its session and its connection are."""
+        while len(self._lingering) >= LINGERING_MAX:
+            self._lingering.pop(0)[1](Ending.CONNECTION)
+        self._lingering.append((session, on_ended))
+
+    def stop_reading(self) -> None:
+        """Take nothing more from the peer."""
+        if self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def spawn(self, work: Any) -> None:
+        """Run a coroutine that ends with the connection at the latest."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def hold(self, size: int) -> None:
+        """So many bytes of this peer are on their way to the disk; too many, and nothing more is read."""
+        self.held_bytes += size
+        if self._is_reading and self.held_bytes > self.container.settings.held_bytes_max:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def release(self, size: int) -> None:
+        """So many bytes have arrived."""
+        self.held_bytes -= size
+        if (
+            not self._is_reading
+            and self.held_bytes <= self.container.settings.held_bytes_max // 2
+            and not self._is_lost
+        ):
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def tick(self, now: float) -> None:
+        """Time has passed: keep the connection alive, or give it up."""
+        if self._closing_at is not None:
+            if now >= self._closing_at:
+                self._transport.abort()
+            return
+        if self.engine.remote is None and now - self._connected_at > self.container.settings.login_ms / 1000:
+            _logger.info("peer took too long to open a connection", extra={"peer": self.peer})
+            self._transport.abort()
+            return
+        due = self.engine.next_tick()
+        if due is not None and due <= now + self.container.TICK_S:
+            self._handle(self.engine.tick(now))
+            self.flush()
+
+    def close(self, condition: Symbol, description: str) -> None:
+        """Close in order; the peer is cut off if it does not answer."""
+        self.engine.close(ErrorCondition(condition, description))
+        self._closing_at = self._loop.time() + CLOSE_S
+        self.flush()
+
+    def abort(self) -> None:
+        """Cut the peer off."""
+        self._transport.abort()
+
+    # What the events mean
+
+    def _handle(self, events: list[Event]) -> None:
+        for event in events:
+            kind = event.__class__
+            if kind is MessagesReceived:
+                if (terminus := event.link.context) is not None:  # type: ignore[union-attr]
+                    terminus.on_messages()
+            elif kind is OutcomesReceived:
+                if (terminus := event.link.context) is not None:  # type: ignore[union-attr]
+                    terminus.on_outcomes(event.contexts, event.state)  # type: ignore[union-attr]
+            elif kind is CreditChanged:
+                if (terminus := event.link.context) is not None:  # type: ignore[union-attr]
+                    terminus.on_ready()
+            else:
+                self._handle_rare(event)
+
+    def _handle_rare(self, event: Event) -> None:
+        if isinstance(event, LinkAttached):
+            if event.link.local is None:
+                self.spawn(self._attach(event.link))
+        elif isinstance(event, LinkDetached):
+            self._let_go(event.link, Ending.CLOSED if event.is_closed and event.is_by_peer else Ending.DETACHED)
+        elif isinstance(event, DeliveriesSettled):
+            if event.link.context is not None:
+                event.link.context.on_settled(event.tags)
+        elif isinstance(event, WindowOpened):
+            for link in event.session.links:
+                if link.context is not None:
+                    link.context.on_ready()
+        elif isinstance(event, SessionEnded):
+            for link in event.links:
+                self._let_go(link, Ending.SESSION)
+            self._end_lingering(event.session)
+        elif isinstance(event, ConnectionOpened):
+            self.container.open(self)
+        elif isinstance(event, ConnectionClosed):
+            self._on_closed(event)
+        elif isinstance(event, MechanismChosen):
+            self.spawn(self._authenticate(event.mechanism, event.response))
+        elif isinstance(event, SaslResponded):
+            self.spawn(self._authenticate(self._login.mechanism, event.response))
+
+    async def _attach(self, link: Link) -> None:
+        try:
+            await self.container.attach(self, link)
+        except AmqpError as fault:
+            self._refuse(link, fault)
+        except EventLogError as error:
+            self._refuse(link, self.container.fault_of(error))
+        except Exception:
+            _logger.exception("an attach failed", extra={"peer": self.peer})
+            self._refuse(link, AmqpError(conditions.INTERNAL_ERROR, "the server's log says more"))
+        self.flush()
+
+    def _refuse(self, link: Link, fault: AmqpError) -> None:
+        self.container.statistics.links_refused += 1
+        if link.local is None and not link.is_over:
+            link.refuse(fault.condition, fault.description, fault.info)
+        else:
+            link.detach(ErrorCondition(fault.condition, fault.description, fault.info))
+
+    async def _authenticate(self, mechanism: str, response: bytes | None) -> None:
+        self._transport.pause_reading()  # what comes before the verdict is not looked at anyway
+        try:
+            await self._login.answer(self.engine, mechanism, response)
+        finally:
+            if not self._is_lost:
+                self._transport.resume_reading()
+        self.user = self._login.user
+        self._handle(self.engine.receive_data(b"", self._loop.time()))
+        self.flush()
+
+    def _let_go(self, link: Link, ending: Ending) -> None:
+        terminus = self._termini.pop(link, None)
+        link.context = None
+        self.container.detached(self, link)
+        if terminus is not None:
+            terminus.on_detached(ending)
+
+    def _abandon(self) -> None:
+        for link in tuple(self._termini):
+            self._let_go(link, Ending.CONNECTION)
+        lingering, self._lingering = self._lingering, []
+        for _, on_ended in lingering:
+            on_ended(Ending.CONNECTION)
+
+    def _end_lingering(self, session: Session) -> None:
+        ended = [on_ended for its, on_ended in self._lingering if its is session]
+        self._lingering = [each for each in self._lingering if each[0] is not session]
+        for on_ended in ended:
+            on_ended(Ending.SESSION)
+            self._lingering.append((None, on_ended))
+
+    def _on_closed(self, event: ConnectionClosed) -> None:
+        self._abandon()
+        if event.is_fault and event.error is not None:
+            self.container.statistics.faults += 1
+            _logger.info(
+                "connection closed for a fault of the peer",
+                extra={"peer": self.peer, "problem": str(event.error)},
+            )
+        elif event.error is not None:
+            _logger.info("the peer closed with an error", extra={"peer": self.peer, "problem": str(event.error)})
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        self.flush()

@@ -1,0 +1,73 @@
+"""An AMQP server on an event loop in a thread of its own, over logs in memory: as a process serves them, but at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headwater.amqp import AmqpServer, AmqpSettings, Container
+from headwater.amqp.client import Client
+from headwater.core.access import Guard, OpenGuard
+from headwater.core.local import LocalLog
+from headwater.core.settings import LogSettings
+from headwater.core.store import LogStore
+from headwater.server.listening import listen
+from headwater.storage.memory import MemoryStore
+
+
+class Served:
+    """A container on a free port of loopback; a context manager that stops it."""
+
+    def __init__(
+        self,
+        *,
+        store: LogStore | None = None,
+        guard: Guard | None = None,
+        settings: AmqpSettings | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.store = store or MemoryStore()
+        self._guard, self._settings, self._tls = guard or OpenGuard(), settings or AmqpSettings(), tls
+        self._sockets = listen("127.0.0.1", 0, "--amqp-port")
+        self.port = self._sockets[0].getsockname()[1]
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        self.run(self._start)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    async def _start(self) -> None:
+        self.container = Container(self.store, self._guard, self._settings)
+        self.server = AmqpServer(self.container, self._sockets, self._tls)
+        await self.server.start()
+
+    def stop(self) -> None:
+        """Stop the server; again does nothing."""
+        self.run(self.server.stop)
+
+    def run(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Run something on the server's loop."""
+        return asyncio.run_coroutine_threadsafe(work(), self.loop).result(30)  # type: ignore[arg-type]
+
+    def log(self, name: str = "orders", **settings: Any) -> LocalLog:
+        """The log of that name, made if need be."""
+        return self.store.create(name, LogSettings(**settings) if settings else None)
+
+    def url(self, user: str = "") -> str:
+        """The server's address; `user` is `name:password@`."""
+        return f"amqp{'s' if self._tls else ''}://{user}127.0.0.1:{self.port}"
+
+    def client(self, user: str = "", **options: Any) -> Client:
+        """A client of it."""
+        return Client(self.url(user), **{"timeout_s": 10.0, **options})

@@ -1,0 +1,263 @@
+"""What a log remembers of its receivers, over disconnects and restarts."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.amqp.protocol.conditions import LinkFault
+from headwater.amqp.streams.positions import Expiry, PositionLimits, Positions, Terminus, load, store
+from headwater.core.errors import EventLogError
+from headwater.core.state import StateStore
+from headwater.storage.memory import MemoryState
+from headwater.storage.state import SqliteState
+
+LOG = "0123"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def state(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryState()
+        return
+    sqlite = SqliteState(tmp_path / "state.sqlite")
+    yield sqlite
+    sqlite.close()
+
+
+def attached(positions: Positions, link: str = "l", **given: object) -> Terminus:
+    asked = {"after": 10, "expiry": Expiry.NEVER, "timeout_s": 0, "is_durable": True} | given
+    return positions.attached("c", link, **asked)
+
+
+def write(positions: Positions, state: StateStore, log: str = LOG) -> None:
+    changes = positions.changes()
+    store(state, log, changes)
+    positions.stored(changes)
+
+
+# Termini
+
+
+def test_durable_terminus_goes_on_where_it_was_left_after_a_restart(state):
+    positions = load(state, LOG, 0)
+    terminus = attached(positions)
+    for number in (11, 12, 13):
+        terminus.position.sent(number)
+    terminus.position.finish([11, 13])
+    write(positions, state)
+    again = load(state, LOG, 1)
+    known = attached(again, after=99)
+    assert known.position.after == 11
+    assert load(state, "another incarnation", 1).terminus("c", "l") is None
+
+
+def test_terminus_that_is_not_durable_is_remembered_while_the_server_runs(state):
+    positions = load(state, LOG, 0)
+    terminus = attached(positions, is_durable=False)
+    terminus.position.passed(15)
+    positions.ended(terminus, Expiry.CONNECTION_CLOSE, 5)
+    assert attached(positions).position.after == 15
+    positions.closed(terminus)
+    attached(positions, is_durable=False)
+    assert positions.changes() == []
+
+
+def test_receiver_that_closes_its_link_is_forgotten(state):
+    positions = load(state, LOG, 0)
+    terminus = attached(positions)
+    write(positions, state)
+    positions.closed(terminus)
+    positions.closed(terminus)
+    write(positions, state)
+    assert load(state, LOG, 1).terminus("c", "l") is None
+    assert positions.changes() == []
+
+
+@pytest.mark.parametrize("policy", Expiry)
+@pytest.mark.parametrize("what", [Expiry.LINK_DETACH, Expiry.SESSION_END, Expiry.CONNECTION_CLOSE])
+def test_terminus_expires_after_what_its_policy_names(policy, what):
+    positions = Positions()
+    terminus = attached(positions, expiry=policy, timeout_s=3)
+    positions.ended(terminus, what, 1000)
+    assert (terminus.expires_at == 4000) == (policy <= what)
+    positions.expire(3999)
+    assert positions.terminus("c", "l") is terminus
+    assert positions.expires_next() == (4000 if policy <= what else None)
+    positions.expire(4000)
+    assert (positions.terminus("c", "l") is None) == (policy <= what)
+
+
+def test_time_runs_from_the_first_end_and_stops_at_the_next_attach():
+    positions = Positions()
+    terminus = attached(positions, expiry=Expiry.LINK_DETACH, timeout_s=3)
+    positions.ended(terminus, Expiry.LINK_DETACH, 1000)
+    positions.ended(terminus, Expiry.SESSION_END, 2000)
+    assert terminus.expires_at == 4000
+    assert attached(positions, expiry=Expiry.LINK_DETACH, timeout_s=9) is terminus
+    assert (terminus.expires_at, terminus.timeout_s) == (None, 9)
+
+
+def test_without_a_timeout_it_expires_at_once():
+    positions = Positions()
+    terminus = attached(positions, expiry=Expiry.SESSION_END)
+    positions.ended(terminus, Expiry.LINK_DETACH, 1000)
+    assert positions.terminus("c", "l") is terminus
+    positions.ended(terminus, Expiry.SESSION_END, 1000)
+    assert positions.terminus("c", "l") is None
+
+
+def test_restart_ends_all_connections(state):
+    positions = load(state, LOG, 0)
+    for policy in Expiry:
+        attached(positions, policy.symbol, expiry=policy, timeout_s=3)
+    attached(positions, "no time", expiry=Expiry.SESSION_END)
+    write(positions, state)
+    again = load(state, LOG, 5000)
+    assert again.terminus("c", "no time") is None
+    assert again.expires_next() == 8000
+    write(again, state)
+    late = load(state, LOG, 7000)
+    assert late.expires_next() == 8000, "the time that ran before counts"
+    assert load(state, LOG, 8000).expires_next() is None
+    assert load(state, LOG, 8000).terminus("c", "never") is not None
+
+
+def test_detached_receiver_is_sent_again_what_it_did_not_settle():
+    positions = Positions()
+    terminus = attached(positions)
+    terminus.position.sent(11)
+    positions.ended(terminus, Expiry.LINK_DETACH, 0)
+    assert terminus.position.next_again() == (11, 0)
+
+
+@pytest.mark.parametrize(("container", "link", "said"), [
+    ("", "l", "container-id"), ("c", "", "link name"), ("c\nd", "l", "printable"), ("c", "x" * 257, "1 to 256"),
+])  # fmt: skip
+def test_names_that_cannot_be_kept_are_refused(container, link, said):
+    with pytest.raises(LinkFault, match=said):
+        Positions().attached(container, link, after=0, expiry=Expiry.NEVER, timeout_s=0, is_durable=True)
+
+
+def test_number_of_termini_is_bounded():
+    positions = Positions(PositionLimits(termini_max=2))
+    attached(positions, "a")
+    attached(positions, "b")
+    attached(positions, "a")
+    with pytest.raises(LinkFault) as caught:
+        attached(positions, "d")
+    assert caught.value.condition == "amqp:resource-limit-exceeded"
+
+
+def test_policies_have_the_names_of_the_standard():
+    names = ["link-detach", "session-end", "connection-close", "never"]
+    assert [Expiry.of(name) for name in names] == list(Expiry)
+    with pytest.raises(LinkFault, match="allowed: link-detach, session-end"):
+        Expiry.of("some day")
+
+
+# Groups
+
+
+def test_group_goes_on_where_it_was_left(state):
+    positions = load(state, LOG, 0)
+    position = positions.group_position("g", 3, after=10)
+    position.passed(17)
+    assert positions.group_position("g", 3, after=99) is position
+    assert positions.group_position("h", 3, after=99).after == 99
+    write(positions, state)
+    again = load(state, LOG, 1)
+    assert again.groups() == {("g", 3): 17, ("h", 3): 99}
+    again.forget_group("g")
+    write(again, state)
+    assert load(state, LOG, 2).groups() == {("h", 3): 99}
+
+
+def test_group_begins_where_its_consumer_asks_for():
+    positions = Positions()
+    positions.group_position("g", 3, after=10)
+    assert positions.group_position("g", 3, after=5, is_asked_for=True).after == 5
+    assert positions.group_position("g", 3, after=99).after == 5
+
+
+def test_number_of_group_positions_is_bounded():
+    positions = Positions(PositionLimits(group_positions_max=1))
+    positions.group_position("g", 0, after=0)
+    with pytest.raises(LinkFault) as caught:
+        positions.group_position("g", 1, after=0)
+    assert caught.value.condition == "amqp:resource-limit-exceeded"
+
+
+def test_epochs_are_durable_and_zero_is_none(state):
+    positions = load(state, LOG, 0)
+    positions.record_epoch("g", 0, 2**64 - 1)
+    positions.record_epoch("g", 1, 5)
+    write(positions, state)
+    again = load(state, LOG, 1)
+    assert again.epochs == {("g", 0): 2**64 - 1, ("g", 1): 5}
+    again.record_epoch("g", 1, 0)
+    again.record_epoch("g", 2, 0)
+    write(again, state)
+    assert load(state, LOG, 2).epochs == {("g", 0): 2**64 - 1}
+
+
+class Recording(MemoryState):
+    def __init__(self):
+        super().__init__()
+        self.puts: list[tuple[str, bool]] = []
+
+    def put(self, kind, key, value, expected_version=None, *, is_durable=True):
+        self.puts.append((key.partition("\n")[0], is_durable))
+        return super().put(kind, key, value, expected_version, is_durable=is_durable)
+
+
+def test_only_epochs_are_put_durably():
+    state, positions = Recording(), Positions()
+    attached(positions)
+    positions.group_position("g", 0, after=1)
+    positions.record_epoch("g", 0, 1)
+    write(positions, state)
+    assert state.puts == [("amqp-terminus", False), ("amqp-group", False), ("amqp-epoch", True)]
+
+
+# Changes
+
+
+def test_only_what_changed_is_written():
+    state, positions = Recording(), Positions()
+    for link in "abc":
+        attached(positions, link)
+    write(positions, state)
+    assert positions.changes() == []
+    positions.terminus("c", "b").position.passed(11)
+    assert [change.key for change in positions.changes()] == ["amqp-terminus\nc\nb"]
+
+
+def test_what_could_not_be_stored_is_among_the_next_changes():
+    class Failing(MemoryState):
+        def put(self, *arguments, **more):
+            raise EventLogError("no")
+
+    positions, state = Positions(), MemoryState()
+    terminus = attached(positions)
+    with pytest.raises(EventLogError):
+        store(Failing(), LOG, positions.changes())
+    changes = positions.changes()
+    terminus.position.passed(12)
+    store(state, LOG, changes)
+    positions.stored(changes)
+    assert len(changes) == len(positions.changes()) == 1
+    write(positions, state)
+    assert load(state, LOG, 0).terminus("c", "l").position.after == 12
+
+
+def test_terminus_forgotten_while_it_is_stored_is_deleted_next(state):
+    positions = Positions()
+    terminus = attached(positions)
+    changes = positions.changes()
+    positions.closed(terminus)
+    store(state, LOG, changes)
+    positions.stored(changes)
+    [change] = positions.changes()
+    assert change.value is None
+    write(positions, state)
+    assert load(state, LOG, 0).terminus("c", "l") is None

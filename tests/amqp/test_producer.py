@@ -1,0 +1,219 @@
+"""Producers: what becomes of their messages, and what they are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.amqp.client import Client
+from headwater.amqp.protocol import conditions
+from headwater.amqp.protocol.conditions import AmqpError
+from headwater.amqp.protocol.message import DATA, Message, Properties
+from headwater.amqp.protocol.performatives import Accepted, Coordinator, Rejected
+from headwater.amqp.protocol.types import Described, Symbol
+from headwater.amqp.settings import AmqpSettings
+from headwater.core.event import Encoding
+
+from .served import Served
+
+EARLIEST = {
+    "from the beginning": Described(
+        Symbol("amqp:event-streams-delivery-annotations-filter"), {Symbol("event-streams-offset"): Symbol("@earliest")}
+    )
+}
+
+
+def message(body: bytes = b"{}", subject: str | None = "OrderPlaced", **fields: object) -> Message:
+    return Message([body], DATA, properties=Properties(subject=subject), **fields)  # type: ignore[arg-type]
+
+
+def test_an_accepted_message_is_an_event(served: Served, client: Client) -> None:
+    assert client.sender("orders").send(message(b"payload")) == Accepted()
+    (event,) = served.log("orders").read()
+    assert (event.type, event.data, event.encoding) == ("OrderPlaced", b"payload", Encoding.DATA)
+
+
+@pytest.mark.parametrize("address", ["orders", "/orders", "amqp://elsewhere:1234/orders", "AMQPS://h/orders"])
+def test_an_address_may_be_a_whole_url(served: Served, client: Client, address: str) -> None:
+    assert client.sender(address).send(message()) == Accepted()
+    assert served.log("orders").head() == 1
+
+
+def test_a_burst_is_stored_in_its_order(served: Served, client: Client) -> None:
+    states = client.sender("orders").send_all([message(b"%d" % number) for number in range(2500)])
+    assert states == [Accepted()] * 2500
+    assert [int(event.data) for event in served.log("orders").read()] == list(range(2500))
+
+
+def test_settled_messages_are_stored_too(served: Served, client: Client) -> None:
+    sender = client.sender("orders")
+    sender.send_all([message(b"%d" % number) for number in range(100)], is_settled=True)
+    assert sender.send(message(b"last")) == Accepted()
+    assert served.log("orders").head() == 101
+
+
+def test_a_large_message_comes_in_many_frames(served: Served, client: Client) -> None:
+    body = bytes(range(256)) * 3000
+    assert client.sender("orders").send(message(body)) == Accepted()
+    (event,) = served.log("orders").read()
+    assert event.data == body
+
+
+def test_a_message_over_the_limit_is_rejected_and_costs_no_other(served: Served, client: Client) -> None:
+    served.log("small", event_bytes_max=2048)
+    sender = client.sender("small")
+    assert sender.link.remote is not None and sender.link.remote.max_message_size == 2048
+    states = sender.send_all([message(b"a"), message(bytes(3000)), message(bytes(300_000)), message(b"b")])
+    assert [type(state) for state in states] == [Accepted, Rejected, Rejected, Accepted]
+    assert {states[1].error.condition, states[2].error.condition} == {conditions.LINK_MESSAGE_SIZE_EXCEEDED}
+    assert [event.data for event in served.log("small").read()] == [b"a", b"b"]
+
+
+def test_a_message_that_cannot_be_read_is_rejected_with_the_reason(served: Served, client: Client) -> None:
+    sender = client.sender("orders")
+    states = sender.send_all([message(b"a"), b"\x00\x53\x99\x45", b"", b"\xff", message(b"b")])
+    assert [type(state) for state in states] == [Accepted, Rejected, Rejected, Rejected, Accepted]
+    assert {state.error.condition for state in states[1:4]} == {conditions.DECODE_ERROR}
+    assert served.log("orders").head() == 2
+
+
+def test_a_known_id_is_rejected_and_costs_no_other(served: Served, client: Client) -> None:
+    def event(id: str, data: bytes) -> Message:
+        names = {"cloudEvents:specversion": "1.0", "cloudEvents:type": "T", "cloudEvents:source": "/s"}
+        return Message([data], DATA, application_properties={**names, "cloudEvents:id": id})
+
+    sender = client.sender("orders")
+    states = sender.send_all([event("1", b"a"), event("1", b"other"), event("1", b"a"), event("2", b"b")])
+    assert [type(state) for state in states] == [Accepted, Rejected, Accepted, Accepted]
+    assert states[1].error.condition == conditions.PRECONDITION_FAILED
+    assert [event.data for event in served.log("orders").read()] == [b"a", b"b"]
+
+
+def test_a_link_bound_to_a_partition_writes_there(served: Served, client: Client) -> None:
+    log = served.log("split", partitions=4)
+    sender = client.sender("split", properties={Symbol("event-streams-partition"): Symbol("2")})
+    assert sender.link.remote is not None
+    assert sender.link.remote.properties == {"event-streams-partition": Symbol("2")}
+    sender.send_all([message()] * 5)
+    assert [event.partition for event in log.read()] == [2] * 5
+
+
+def test_a_target_partition_is_kept_and_stripped(served: Served, client: Client) -> None:
+    log = served.log("split", partitions=4)
+    sender = client.sender("split")
+    targets = [{Symbol("event-streams-target-partition"): Symbol(str(number))} for number in (3, 0, 3)]
+    sender.send_all([message(delivery_annotations=target) for target in targets])
+    assert [event.partition for event in log.read()] == [3, 0, 3]
+    (delivery, *_) = client.receiver("split", filter=EARLIEST).take(1)
+    assert "event-streams-target-partition" not in delivery.message.delivery_annotations
+
+
+def test_the_wrong_target_partition_is_rejected(served: Served, client: Client) -> None:
+    log = served.log("split", partitions=4)
+    bound = client.sender("split", properties={Symbol("event-streams-partition"): Symbol("2")})
+    target = {Symbol("event-streams-target-partition"): Symbol("1")}
+    same = {Symbol("event-streams-target-partition"): Symbol("2")}
+    states = bound.send_all([message(delivery_annotations=target), message(delivery_annotations=same)])
+    assert states[0].error.condition == conditions.NOT_ALLOWED and states[1] == Accepted()
+    nowhere = {Symbol("event-streams-target-partition"): Symbol("4")}
+    state = client.sender("split").send(message(delivery_annotations=nowhere))
+    assert state.error.condition == conditions.NOT_FOUND
+    assert log.head() == 1
+
+
+def test_one_group_key_goes_to_one_partition(served: Served, client: Client) -> None:
+    log = served.log("split", partitions=4)
+    sender = client.sender("split")
+    keys = [f"key {number % 8}" for number in range(64)]
+    annotations = [{Symbol("event-streams-group-key"): key} for key in keys]
+    sender.send_all([message(message_annotations=each) for each in annotations])
+    partitions: dict[str, set[int]] = {}
+    for event in log.read():
+        partitions.setdefault(event.group_key, set()).add(event.partition)
+    assert len(partitions) == 8 and all(len(found) == 1 for found in partitions.values())
+    assert len(set.union(*partitions.values())) > 1
+
+
+@pytest.mark.parametrize("partition", [Symbol("4"), Symbol("x"), Symbol("00"), Symbol("-1")])
+def test_an_unknown_partition_is_attached_and_detached_with_the_error(served: Served, partition: Symbol) -> None:
+    served.log("split", partitions=4)
+    with served.client() as client, pytest.raises(AmqpError) as refused:
+        client.sender("split", properties={Symbol("event-streams-partition"): partition})
+    assert refused.value.condition == conditions.NOT_FOUND
+
+
+def test_an_unknown_log_is_refused(client: Client) -> None:
+    for address in ("nowhere", "not a name", "$management", "orders/else", ""):
+        with pytest.raises(AmqpError) as refused:
+            client.sender(address)
+        assert refused.value.condition == conditions.NOT_FOUND
+
+
+def test_information_cannot_be_written(client: Client) -> None:
+    with pytest.raises(AmqpError) as refused:
+        client.sender("orders/$info")
+    assert refused.value.condition == conditions.NOT_ALLOWED
+
+
+def test_without_target_address_each_message_names_its_log(served: Served, client: Client) -> None:
+    served.log("other")
+    sender = client.sender(None)
+    messages = [Message([b"x"], DATA, properties=Properties(to=to)) for to in ("orders", "other", "nowhere", None)]
+    states = sender.send_all(messages)
+    assert [type(state) for state in states] == [Accepted, Accepted, Rejected, Rejected]
+    assert [states[2].error.condition, states[3].error.condition] == [conditions.NOT_FOUND, conditions.INVALID_FIELD]
+    assert served.log("orders").head() == served.log("other").head() == 1
+
+
+def test_transactions_are_refused(served: Served) -> None:
+    with served.client() as client:
+        link = client.session.attach_sender("tx", target=Coordinator())
+        client.wait(lambda: link.remote is not None and link.is_over)
+        assert link.remote is not None and link.remote.target is None
+
+
+def test_an_unknown_message_format_is_rejected(served: Served, client: Client) -> None:
+    sender = client.sender("orders")
+    from headwater.amqp.protocol.performatives import Transfer, encode_performative
+
+    transfer = Transfer(handle=sender.link.handle, delivery_id=0, delivery_tag=b"1", message_format=0x80013700)
+    session = client.session
+    session.next_delivery_id((sender.link, 1))
+    sender.link.unsettled += 1
+    client.engine.send_body(session.channel, bytes(encode_performative(transfer)), b"\x00\x53\x75\xa0\x01x")
+    client.wait(lambda: 1 in sender.states)
+    assert sender.states[1].error.condition == conditions.NOT_IMPLEMENTED
+    assert served.log("orders").head() == 0
+
+
+def test_in_mode_second_the_sender_settles_last(served: Served, client: Client) -> None:
+    sender = client.sender("orders", rcv_settle_mode=1)
+    assert sender.link.local is not None and sender.link.remote is not None
+    assert sender.link.remote.rcv_settle_mode == 1
+    assert sender.send_all([message(), message()]) == [Accepted(), Accepted()]
+
+
+def test_a_recovered_link_is_told_what_was_accepted(served: Served) -> None:
+    """The sender did not hear of the outcome before its connection was lost (2.6.13)."""
+    with served.client(container_id="device") as first:
+        sender = first.sender("orders", name="link", rcv_settle_mode=1)
+        sender.link.send(b"\x00\x53\x75\xa0\x01x", 7, 7)
+        first.flush()
+        while served.log("orders").head() < 1:
+            first.engine.data_to_send()
+        first.drop()
+    with served.client(container_id="device") as second:
+        unsettled = {(7).to_bytes(8, "big"): None}
+        again = second.sender("orders", name="link", rcv_settle_mode=1, unsettled=unsettled)
+        assert again.link.remote is not None
+        assert again.link.remote.unsettled == {(7).to_bytes(8, "big"): Accepted()}
+    assert served.log("orders").head() == 1
+
+
+def test_credit_is_withheld_while_outcomes_are_due() -> None:
+    with Served(settings=AmqpSettings(credit=10)) as served:
+        served.log("orders")
+        with served.client() as client:
+            sender = client.sender("orders")
+            client.wait(lambda: sender.link.credit > 0)
+            assert sender.link.credit == 10
+            assert sender.send_all([message()] * 100) == [Accepted()] * 100
