@@ -50,13 +50,12 @@ class ServerProcess:
                 start_new_session=True,  # Ctrl-C is for the demo, which then stops the server in order
                 env=_environment(),
             )
-        lines = [self._next_line() for _ in range(_PORTS)]
-        found = [_LISTENING.search(line) for line in lines]
-        if not all(found):
+        found = [its for line in self._first_lines() if (its := _LISTENING.search(line))]
+        if len(found) != _PORTS:
             self.kill()
             told = (self.directory / "server.log").read_text().strip().splitlines()
             raise ServerFailed(f"the server did not start: {' / '.join(told[-3:]) or 'it said nothing'}")
-        (self.url, self._port), (self.amqp_url, self._amqp_port) = ((its[1], int(its[2])) for its in found if its)
+        (self.url, self._port), (self.amqp_url, self._amqp_port) = ((its[1], int(its[2])) for its in found)
         return time.perf_counter() - started
 
     def kill(self) -> None:
@@ -83,10 +82,16 @@ class ServerProcess:
         self._process.stdout.close()
         self._process.returncode = 0  # nobody waits for it any more
 
-    def _next_line(self) -> str:
+    def _first_lines(self) -> list[str]:
+        """What it says when it is ready, a line for each port; fewer lines if it ends, or says nothing more."""
         assert self._process is not None and self._process.stdout is not None
-        readable, _, _ = select.select([self._process.stdout], [], [], STARTS_WITHIN_S)
-        return self._process.stdout.readline() if readable else ""
+        told, output = b"", self._process.stdout.fileno()
+        while told.count(b"\n") < _PORTS:
+            readable, _, _ = select.select([output], [], [], STARTS_WITHIN_S)
+            if not readable or not (more := os.read(output, 4096)):
+                break
+            told += more
+        return told.decode().splitlines()
 
     def _forget(self) -> None:
         assert self._process is not None and self._process.stdout is not None
