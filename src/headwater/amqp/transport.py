@@ -89,6 +89,7 @@ class Transport(asyncio.Protocol):
         self.peer = str(address[0]) if address else ""
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         self._login = Login(self.container.guard, self.peer, tls)
+        self.user = self._login.user
         self._connected_at = self._loop.time()
         self.engine = self.container.engine(self._login, self._connected_at)
         if not self.container.admit(self):

@@ -280,8 +280,9 @@ class Receiver(Link):
     def on_transfer(self, fields: TransferFields, buffer: bytes, end: int) -> None:
         """A transfer: a whole message most often. Raises LinkFault, SessionFault."""
         if self._partial is None and not fields.has_more and fields.whole is None:
+            self._admit(fields)
             payload = buffer[fields.payload_at : end]
-            self._complete(self._begun(fields), len(payload), payload)
+            self._complete(fields, bool(fields.is_settled), len(payload), payload)
         else:
             self._take_piece(fields, buffer[fields.payload_at : end])
 
@@ -289,9 +290,9 @@ class Receiver(Link):
         """The sender settled these."""
         self.session.tell(DeliveriesSettled(self, tags))
 
-    def _begun(self, fields: TransferFields) -> Delivery:
-        """A delivery whose first transfer this is, without its payload."""
-        _, delivery_id, tag, message_format, is_settled, _, _, whole = fields
+    def _admit(self, fields: TransferFields) -> None:
+        """Take the first transfer of a delivery. Raises LinkFault, SessionFault."""
+        delivery_id, tag = fields.delivery_id, fields.tag
         if delivery_id is not None:
             self.session.expect_delivery_id(delivery_id)
         if delivery_id is None or tag is None:
@@ -302,31 +303,33 @@ class Receiver(Link):
             raise LinkFault(conditions.LINK_TRANSFER_LIMIT_EXCEEDED, "a transfer came without credit")
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & SERIAL
-        return Delivery(delivery_id, tag, message_format or 0, bool(is_settled), None, 0, whole)
 
-    def _complete(self, begun: Delivery, size: int, payload: bytes | None) -> None:
-        delivery_id, tag, message_format, is_settled, _, _, whole = begun
+    def _complete(self, first: TransferFields, is_settled: bool, size: int, payload: bytes | None) -> None:
+        """A delivery has come whole; `first` is its first transfer."""
+        _, delivery_id, tag, message_format, _, _, _, whole = first
+        assert delivery_id is not None and tag is not None
         if self.message_bytes_max is not None and size > self.message_bytes_max:
             payload = None
         if not is_settled:
             self.session.expect_outcome(delivery_id, self, tag)
         if not self._received:
             self.session.tell(MessagesReceived(self))
-        self._received.append(Delivery(delivery_id, tag, message_format, is_settled, payload, size, whole))
+        self._received.append(Delivery(delivery_id, tag, message_format or 0, is_settled, payload, size, whole))
 
     def _take_piece(self, fields: TransferFields, payload: bytes) -> None:
         """One of several transfers of a delivery, the first and the last included (2.6.14)."""
         whole = fields.whole
         partial = self._partial
         if partial is None:
-            partial = self._partial = _Partial(self._begun(fields))
-        elif fields.delivery_id is not None and fields.delivery_id != partial.begun.id:
+            self._admit(fields)
+            partial = self._partial = _Partial(fields)
+        elif fields.delivery_id is not None and fields.delivery_id != partial.first.delivery_id:
             raise LinkFault(
                 conditions.INVALID_FIELD,
-                f"delivery {fields.delivery_id} begins before the last transfer of {partial.begun.id}",
+                f"delivery {fields.delivery_id} begins before the last transfer of {partial.first.delivery_id}",
             )
         if fields.is_settled:
-            partial.begun = partial.begun._replace(is_settled=True)
+            partial.is_settled = True
         if whole is not None and whole.aborted:
             self._abandon()
             return
@@ -334,7 +337,7 @@ class Receiver(Link):
         if not fields.has_more:
             self._partial = None
             self.session.connection.release(partial.held)
-            self._complete(partial.begun, partial.bytes, partial.payload)
+            self._complete(partial.first, partial.is_settled, partial.bytes, partial.payload)
 
     def _abandon(self) -> None:
         if (partial := self._partial) is not None:
@@ -350,10 +353,11 @@ class Receiver(Link):
 class _Partial:
     """A delivery whose last transfer has not come yet."""
 
-    __slots__ = ("_pieces", "begun", "bytes", "held")
+    __slots__ = ("_pieces", "bytes", "first", "held", "is_settled")
 
-    def __init__(self, begun: Delivery) -> None:
-        self.begun = begun
+    def __init__(self, first: TransferFields) -> None:
+        self.first = first
+        self.is_settled = bool(first.is_settled)
         self.bytes = 0
         self.held = 0
         """What of it is kept, and counted by the connection."""
