@@ -1,4 +1,4 @@
-"""An AMQP server on an event loop in a thread of its own, over logs in memory: as a process serves them, but at hand."""
+"""An AMQP server on an event loop in a thread of its own: as a process would serve, but at hand."""
 
 from __future__ import annotations
 
