@@ -141,7 +141,8 @@ class Keeper:
             if remembered is not None:
                 node.positions.closed(remembered)
             return
-        if remembered is None and ending is Ending.DETACHED:
+        policy = Expiry.of(self._attaching.source.expiry_policy)
+        if remembered is None and ending is Ending.DETACHED and policy is not Expiry.LINK_DETACH:
             try:
                 remembered = self._remembered = node.positions.attached(
                     self._attaching.container,
