@@ -23,6 +23,7 @@ type request struct {
 	CA              string           `json:"ca"`
 	IdleTimeoutMS   int64            `json:"idle_timeout_ms"`
 	MaxFrameSize    uint32           `json:"max_frame_size"`
+	ContainerID     string           `json:"container_id"`
 	TimeoutS        float64          `json:"timeout_s"`
 	HoldS           float64          `json:"hold_s"`
 	Address         string           `json:"address"`
@@ -108,7 +109,7 @@ func connOptions(asked *request) *amqp.ConnOptions {
 	if asked.IdleTimeoutMS != 0 {
 		options.IdleTimeout = time.Duration(asked.IdleTimeoutMS) * time.Millisecond
 	}
-	options.MaxFrameSize = asked.MaxFrameSize
+	options.MaxFrameSize, options.ContainerID = asked.MaxFrameSize, asked.ContainerID
 	if asked.CA != "" {
 		pem, err := os.ReadFile(asked.CA)
 		check(err)

@@ -108,6 +108,7 @@ public final class Client {
             factory.setUsername(request.getString("user"));
             factory.setPassword(request.getString("password"));
         }
+        if (request.has("container_id")) factory.setClientID(request.getString("container_id"));
         if (request.has("ca")) factory.setSslContext(trusting(Path.of(request.getString("ca"))));
         return factory;
     }

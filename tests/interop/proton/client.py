@@ -444,7 +444,10 @@ def main() -> None:
     """See the module."""
     operation, request = sys.argv[1], json.loads(sys.argv[2])
     began = time.monotonic()
-    Container(OPERATIONS[operation](request)).run()
+    container = Container(OPERATIONS[operation](request))
+    if "container_id" in request:
+        container.container_id = request["container_id"]
+    container.run()
     say("done", seconds=round(time.monotonic() - began, 3))
 
 

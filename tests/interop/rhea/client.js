@@ -149,7 +149,7 @@ class Operation {
             Object.assign(options, {transport: 'tls', servername: url.hostname, rejectUnauthorized: true});
             if (request.ca) options.ca = [fs.readFileSync(request.ca)];
         }
-        this.container = rhea.create_container();
+        this.container = rhea.create_container(request.container_id ? {id: request.container_id} : {});
         this.connection = this.container.connect(options);
         this.on('connection_open', () => this.opened());
         for (const scope of ['connection', 'session', 'sender', 'receiver']) {
