@@ -18,7 +18,6 @@ const (
 	heartbeat      = 10 * time.Second
 	modeUnsettled  = uint8(0)
 	modeSettled    = uint8(1)
-	modeMixed      = uint8(2)
 	roleSender     = false
 	roleReceiver   = true
 	mechanismNone  = "ANONYMOUS"
@@ -34,13 +33,14 @@ type connection struct {
 	mutex    sync.Mutex // of what follows: writer and reader share it
 	changed  *sync.Cond
 	failure  error
-	isOpen   bool // our attach was answered
-	credit   uint32
-	sent     uint32 // delivery-count of our sender
+	credit   uint32 // delivery-count of our sender, and the credit on top of it
+	sent     uint32 // delivery-count of the peer's sender, at first
 	window   uint32 // how many transfers the peer's session still takes
 	settled  uint32 // how many of ours have an outcome
 	rejected uint32
 	peerMax  uint32
+
+	proofCredit uint32 // of the second link
 }
 
 func (asked *request) dial() (*connection, error) {
@@ -108,7 +108,7 @@ func (c *connection) login(asked *request) error {
 	})
 }
 
-// until reads frames up to one of a kind; the peer's open is looked at on the way.
+// until reads frames up to one of a kind; the peer's open and flows are looked at on the way.
 func (c *connection) until(wanted uint64, look func(fields) error) error {
 	for {
 		body, err := c.frame()
@@ -129,6 +129,10 @@ func (c *connection) until(wanted uint64, look func(fields) error) error {
 			list.skip(2)
 			if size, isGiven := list.whole(); isGiven && size < frameMax {
 				c.peerMax = uint32(size)
+			}
+		case opFlow:
+			if err := c.outcome(body, nil); err != nil {
+				return err
 			}
 		case opClose, opEnd:
 			return fmt.Errorf("the peer closed: %s", failure(list.raw()))

@@ -6,11 +6,23 @@ import (
 	"time"
 )
 
-// attachSender attaches and waits for the answer; frames are then read by readOutcomes.
-func (c *connection) attachSender(asked *request, address string, mode uint8) error {
+// attachSenders attaches, and waits for the answer; frames are then read by readOutcomes. Where deliveries are settled,
+// a second, unsettled link takes the last one.
+func (c *connection) attachSenders(asked *request) error {
+	if !asked.Settled {
+		return c.attachSender(asked, asked.Address, 0, modeUnsettled)
+	}
+	if err := c.attachSender(asked, asked.Address, 0, modeSettled); err != nil {
+		return err
+	}
+	return c.attachSender(asked, asked.Address, proofHandle, modeUnsettled)
+}
+
+func (c *connection) attachSender(asked *request, address string, handle uint32, mode uint8) error {
 	source := described{code: 0x28, list: []any{"load"}}
 	target := described{code: 0x29, list: []any{address, uint32(0), nil, uint32(0), false, nil, asked.capability()}}
-	attach := performative(opAttach, "load", uint32(0), roleSender, mode, uint8(0), source, target, nil, nil, uint32(0))
+	name := fmt.Sprintf("load-%d", handle)
+	attach := performative(opAttach, name, handle, roleSender, mode, uint8(0), source, target, nil, nil, uint32(0))
 	if err := c.write(attach); err != nil {
 		return err
 	}
@@ -22,6 +34,13 @@ func (c *connection) attachSender(asked *request, address string, mode uint8) er
 		return nil
 	})
 }
+
+// Where a transfer has its list's size and its handle; the handle is 0, encoded in one byte.
+const (
+	listSizeAt  = 12
+	handleAt    = 14
+	proofHandle = 1
+)
 
 // message is encoded once; its message-id is overwritten for each delivery.
 type message struct {
@@ -45,14 +64,7 @@ func newMessage(size int) message {
 	return message{put(data, described{code: 0x75, bare: body}), id}
 }
 
-// transfers encodes deliveries from `first` on into one buffer.
-func (m message) transfers(out []byte, first uint32, count int, settled bool) []byte {
-	for n := 0; n < count; n++ {
-		out = m.transfer(out, first+uint32(n), settled)
-	}
-	return out
-}
-
+// transfer encodes one delivery; a settled one goes over the first link, as an unsettled one does where all are.
 func (m message) transfer(out []byte, delivery uint32, settled bool) []byte {
 	start := len(out)
 	// list8 with: handle 0, delivery-id, delivery-tag, message-format 0, settled.
@@ -72,8 +84,19 @@ func (m message) transfer(out []byte, delivery uint32, settled bool) []byte {
 }
 
 // sendAll sends so many and waits for what proves that all were taken: all outcomes, or, with settled ones, the outcome
-// of an unsettled last one. `sentAt` and `latencies` are kept where they are wanted.
-func (c *connection) sendAll(m message, count uint32, inFlight uint32, settled bool, clock *clock) error {
+// of an unsettled last one.
+func (c *connection) sendAll(m message, count uint32, inFlight uint32, settled bool) error {
+	if !settled {
+		return c.sendMost(m, count, inFlight, false)
+	}
+	if err := c.sendMost(m, count-1, inFlight, true); err != nil {
+		return err
+	}
+	return c.prove(m, count-1)
+}
+
+// sendMost sends over the first link; where deliveries are unsettled, it waits for their outcomes.
+func (c *connection) sendMost(m message, count uint32, inFlight uint32, settled bool) error {
 	buffer := make([]byte, 0, bufferBytes+len(m.data)+64)
 	for next := uint32(0); next < count; {
 		allowed, err := c.room(next, inFlight, settled, count)
@@ -82,21 +105,40 @@ func (c *connection) sendAll(m message, count uint32, inFlight uint32, settled b
 		}
 		buffer = buffer[:0]
 		for ; allowed > 0 && len(buffer) < bufferBytes; allowed-- {
-			buffer = m.transfer(buffer, next, settled && next != count-1)
-			if clock != nil {
-				clock.sent(next)
-			}
+			buffer = m.transfer(buffer, next, settled)
 			next++
 		}
-		c.mutex.Lock()
-		c.sent = next
-		c.mutex.Unlock()
 		c.socket.SetWriteDeadline(time.Now().Add(silenceMax))
 		if err := c.write(buffer); err != nil {
 			return err
 		}
 	}
-	return c.allSettled(count, settled)
+	if settled {
+		return nil
+	}
+	return c.allSettled(count)
+}
+
+// prove sends one message over the second link and waits until it is accepted.
+func (c *connection) prove(m message, next uint32) error {
+	c.mutex.Lock()
+	for c.proofCredit == 0 && c.failure == nil {
+		c.changed.Wait()
+	}
+	err := c.failure
+	c.mutex.Unlock()
+	if err != nil {
+		return err
+	}
+	last := m.transfer(nil, next, false)
+	last[handleAt] = 0x52
+	last = append(last[:handleAt+1], append([]byte{proofHandle}, last[handleAt+1:]...)...)
+	last[listSizeAt]++
+	binary.BigEndian.PutUint32(last, uint32(len(last)))
+	if err := c.write(last); err != nil {
+		return err
+	}
+	return c.allSettled(1)
 }
 
 // room waits until at least one message may be sent; how many may be.
@@ -121,10 +163,7 @@ func (c *connection) room(next, inFlight uint32, settled bool, count uint32) (ui
 	}
 }
 
-func (c *connection) allSettled(count uint32, settled bool) error {
-	if settled {
-		count = 1
-	}
+func (c *connection) allSettled(count uint32) error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for c.settled < count {
@@ -164,14 +203,16 @@ func (c *connection) outcome(body []byte, clock *clock) error {
 		next, isKnown := list.whole()
 		window, _ := list.whole()
 		list.skip(2)
-		_, isOfLink := list.whole()
+		handle, isOfLink := list.whole()
 		count, _ := list.whole()
 		credit, _ := list.whole()
 		c.mutex.Lock()
 		if isKnown {
 			c.window = uint32(next + window)
 		}
-		if isOfLink {
+		if isOfLink && handle == proofHandle {
+			c.proofCredit = uint32(credit)
+		} else if isOfLink {
 			c.credit = uint32(count + credit)
 		}
 		c.changed.Broadcast()

@@ -15,20 +15,16 @@ type work struct {
 
 func sending(asked *request) work {
 	m := newMessage(asked.Size)
-	mode := modeUnsettled
-	if asked.Settled {
-		mode = modeMixed
-	}
 	return work{
 		attach: func(c *connection, number int) error {
-			if err := c.attachSender(asked, asked.Address, mode); err != nil {
+			if err := c.attachSenders(asked); err != nil {
 				return err
 			}
 			go c.readOutcomes(nil)
 			return nil
 		},
 		work: func(c *connection, number int) error {
-			return c.sendAll(m, share(asked.Messages, asked.Connections, number), uint32(asked.InFlight), asked.Settled, nil)
+			return c.sendAll(m, share(asked.Messages, asked.Connections, number), uint32(asked.InFlight), asked.Settled)
 		},
 	}
 }
@@ -55,8 +51,6 @@ type clock struct {
 	took  []time.Duration
 }
 
-func (k *clock) sent(uint32) {}
-
 func (k *clock) settled(first, last uint32) {
 	now := time.Now()
 	k.mutex.Lock()
@@ -73,7 +67,7 @@ func pacing(asked *request) work {
 	interval := time.Duration(float64(time.Second) * float64(asked.Connections) / asked.Rate)
 	return work{
 		attach: func(c *connection, number int) error {
-			if err := c.attachSender(asked, asked.Address, modeUnsettled); err != nil {
+			if err := c.attachSenders(asked); err != nil {
 				return err
 			}
 			clocks[number] = &clock{}
@@ -96,7 +90,7 @@ func pacing(asked *request) work {
 				}
 				due = due.Add(interval)
 			}
-			return c.allSettled(count, false)
+			return c.allSettled(count)
 		},
 		latencies: func() []time.Duration {
 			var all []time.Duration
