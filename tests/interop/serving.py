@@ -26,7 +26,11 @@ class Broker(RunningServer):
         super().__init__(*options, cwd=directory)
         self._numbers = itertools.count(1)
         self._ca = ca
-        self.amqp = self._amqp_url()
+        try:
+            self.amqp = self._amqp_url()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def _amqp_url(self) -> str:
         lines = [self.line]

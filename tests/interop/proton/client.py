@@ -149,9 +149,7 @@ class AnyFilters(ReceiverOption):
         """See LinkOption."""
         entries = {}
         for each in self.filters:
-            value = typed(each["value"])
-            if "map" in each:
-                value = symbolic(each["map"])
+            value = symbolic(each["map"]) if "map" in each else typed(each["value"])
             descriptor = each.get("descriptor")
             if descriptor is not None:
                 descriptor = proton.ulong(descriptor) if isinstance(descriptor, int) else symbol(descriptor)

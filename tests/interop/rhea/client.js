@@ -185,9 +185,8 @@ class Operation {
     }
 
     attachOptions() {
-        const options = {properties: types.wrap_symbolic_map(mapped(this.request.link_properties))};
-        if (!this.request.link_properties) delete options.properties;
-        options.snd_settle_mode = this.request.settled ? 1 : 0;
+        const options = {snd_settle_mode: this.request.settled ? 1 : 0};
+        if (this.request.link_properties) options.properties = mapped(this.request.link_properties);
         if (this.request.rcv_second) options.rcv_settle_mode = 1;
         if (this.request.link_name) options.name = this.request.link_name;
         return options;
