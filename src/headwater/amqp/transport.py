@@ -269,6 +269,9 @@ class Transport(asyncio.Protocol):
         except Exception:
             _logger.exception("an attach failed", extra={"peer": self.peer})
             self._refuse(link, AmqpError(conditions.INTERNAL_ERROR, "the server's log says more"))
+        finally:
+            if link not in self._termini:
+                self.container.detached(self, link)
         self.flush()
 
     def _refuse(self, link: Link, fault: AmqpError) -> None:

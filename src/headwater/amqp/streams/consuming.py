@@ -81,6 +81,7 @@ class Attaching:
         )
         self.transport.adopt(self.link, consumer)
         consumer.on_ready()
+        self.transport.flush_soon()  # the answer of an attach that had to wait
         return consumer
 
     def _skip_trimmed(self, position: Position) -> int | None:
