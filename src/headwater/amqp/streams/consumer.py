@@ -110,8 +110,9 @@ class Consumer(Terminus):
             return
         room = self._room()
         if room <= 0:
-            if self._is_full and self._link.is_draining and self._link.sendable:
-                self._link.drained()  # the outcomes, for which more would wait, may come after the drain
+            # A drain ends where the credit is used up, or where more would wait for outcomes that may come after it.
+            if self._link.is_draining and (self._is_full or not self._link.credit) and not self._is_over:
+                self._link.drained()
                 self._transport.flush_soon()
             return
         try:
