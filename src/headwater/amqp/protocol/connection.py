@@ -432,6 +432,7 @@ class Connection:
             session = self._new_session()
             if session is None:
                 raise ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, "no channel is free")
+            self.open()  # a peer that sent its begin together with its open is answered in order too
             self._send_begin(session, channel)
         self._by_remote_channel[channel] = session
         self._ended_channels.discard(channel)
