@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from headwater.amqp.protocol.frames import AMQP_HEADER
-from headwater.amqp.protocol.performatives import Begin, Open
+import pytest
 
-from .peer import Peer, framed, sending
+from headwater.amqp.protocol import conditions
+from headwater.amqp.protocol.events import LinkDetached
+from headwater.amqp.protocol.frames import AMQP_HEADER
+from headwater.amqp.protocol.performatives import Begin, Detach, Open, Transfer
+
+from .pair import payloads
+from .peer import Peer, framed, receiving, sending
 
 
 def test_a_peer_may_send_all_it_knows_before_it_is_answered() -> None:
@@ -13,3 +18,19 @@ def test_a_peer_may_send_all_it_knows_before_it_is_answered() -> None:
     peer.give(AMQP_HEADER + framed(Open("peer")) + framed(Begin(None, 0, 10, 10)) + framed(sending()))
     peer.engine.open()
     assert [type(each) for each in peer.got()] == [Open, Begin]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_transfer_to_a_sender_detaches_that_link_and_costs_no_other(is_answered: bool) -> None:
+    peer = Peer().begun()
+    link = peer.attached(receiving()) if is_answered else peer.pending(receiving())
+    other = peer.attached(sending("other", 1))
+    other.grant(10)
+    peer.got()
+    (event,) = peer.send(Transfer(0, 0, b"tag", 0), b"message")
+    assert isinstance(event, LinkDetached) and event.link is link and not event.is_by_peer
+    detach = peer.got()[-1]
+    assert isinstance(detach, Detach) and detach.error is not None and detach.error.condition == conditions.NOT_ALLOWED
+    peer.send(Transfer(0, 1, b"tag", 0), b"message")
+    peer.send(Transfer(1, 2, b"tag", 0), b"message")
+    assert payloads(other.take()) == [b"message"]
