@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headwater.amqp.protocol import conditions
-from headwater.amqp.protocol.events import LinkDetached
-from headwater.amqp.protocol.frames import AMQP_HEADER
-from headwater.amqp.protocol.performatives import Begin, Detach, Open, Transfer
+from headwater.amqp.protocol.codec import decode, encode
+from headwater.amqp.protocol.events import LinkAttached, LinkDetached
+from headwater.amqp.protocol.frames import AMQP_HEADER, frame
+from headwater.amqp.protocol.performatives import Attach, Begin, Detach, Open, Source, Transfer, encode_performative
 
 from .pair import payloads
 from .peer import Peer, framed, receiving, sending
@@ -34,3 +35,16 @@ def test_a_transfer_to_a_sender_detaches_that_link_and_costs_no_other(is_answere
     peer.send(Transfer(0, 1, b"tag", 0), b"message")
     peer.send(Transfer(1, 2, b"tag", 0), b"message")
     assert payloads(other.take()) == [b"message"]
+
+
+@pytest.mark.parametrize("key", ["name", "é", "\N{SNOWMAN}" * 300])
+def test_a_map_with_any_string_as_key_is_echoed(key: str) -> None:
+    peer = Peer().begun()
+    attach, _ = decode(body := bytes(encode_performative(sending())), 0, len(body))
+    attach.value[5].value[5] = {key: 1}  # the source's dynamic-node-properties
+    (event,) = peer.give(frame(0, encode(attach)))
+    assert isinstance(event, LinkAttached) and event.link.remote is not None
+    event.link.refuse(conditions.NOT_FOUND, "")
+    answer, _ = peer.got()
+    assert isinstance(answer, Attach) and isinstance(answer.source, Source)
+    assert answer.source.dynamic_node_properties == {key: 1}
