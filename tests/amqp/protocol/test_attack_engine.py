@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.codec import decode, encode
-from headwater.amqp.protocol.events import LinkAttached, LinkDetached
+from headwater.amqp.protocol.events import ConnectionClosed, LinkAttached, LinkDetached
 from headwater.amqp.protocol.frames import AMQP_HEADER, frame
-from headwater.amqp.protocol.performatives import Attach, Begin, Detach, Open, Source, Transfer, encode_performative
+from headwater.amqp.protocol.performatives import (
+    Attach,
+    Begin,
+    Detach,
+    Disposition,
+    Open,
+    Source,
+    Transfer,
+    encode_performative,
+)
 
 from .pair import payloads
 from .peer import Peer, framed, receiving, sending
@@ -48,3 +59,19 @@ def test_a_map_with_any_string_as_key_is_echoed(key: str) -> None:
     answer, _ = peer.got()
     assert isinstance(answer, Attach) and isinstance(answer.source, Source)
     assert answer.source.dynamic_node_properties == {key: 1}
+
+
+@pytest.mark.parametrize("performative", [Transfer(0, 0, b"tag", 0), Disposition(True, 0, 5, True)])
+@pytest.mark.parametrize("descriptor", ["symbol", "ulong"])
+def test_a_descriptor_may_be_written_in_any_way(performative: Any, descriptor: str) -> None:
+    peer = Peer().begun()
+    link = peer.attached(sending())
+    link.grant(10)
+    peer.got()
+    body = bytes(encode_performative(performative))
+    name = b"amqp:%s:list" % type(performative).__name__.lower().encode()
+    start = b"\x00\xa3%c%b" % (len(name), name) if descriptor == "symbol" else b"\x00\x80" + body[2].to_bytes(8)
+    payload = b"message" if isinstance(performative, Transfer) else b""
+    events = peer.give(frame(0, start + body[3:] + payload))
+    assert not any(isinstance(event, ConnectionClosed) for event in events)
+    assert payloads(link.take()) == ([b"message"] if payload else [])

@@ -30,11 +30,13 @@ from .performatives import (
     Begin,
     Close,
     Detach,
+    Disposition,
     End,
     ErrorCondition,
     Flow,
     Open,
     Performative,
+    Transfer,
     decode_performative,
     encode_performative,
 )
@@ -318,26 +320,37 @@ class Connection:
         if at == end:
             return  # a heartbeat
         if data.startswith(TRANSFER, at):
-            session = self._session(channel)
-            if session is not None:
-                try:
-                    session.on_transfer(read_transfer(data, at, end), data, end)
-                except SessionFault as fault:
-                    session.fail(fault)
+            self._on_transfer(data, at, end, channel)
         elif data.startswith(DISPOSITION, at):
-            session = self._session(channel)
-            if session is not None:
-                try:
-                    session.on_disposition(read_disposition(data, at, end))
-                except SessionFault as fault:
-                    session.fail(fault)
+            self._on_disposition(data, at, end, channel)
         else:
             performative, payload_at = decode_performative(data, at, end)
-            if payload_at != end:
+            if isinstance(performative, Transfer):  # its descriptor was written in another way
+                self._on_transfer(data, at, end, channel)
+            elif payload_at != end:
                 raise DecodeError(
                     f"{end - payload_at} bytes follow a {type(performative).__name__.lower()}", payload_at
                 )
-            self._on_performative(performative, channel)
+            elif isinstance(performative, Disposition):
+                self._on_disposition(data, at, end, channel)
+            else:
+                self._on_performative(performative, channel)
+
+    def _on_transfer(self, data: bytes, at: int, end: int, channel: int) -> None:
+        session = self._session(channel)
+        if session is not None:
+            try:
+                session.on_transfer(read_transfer(data, at, end), data, end)
+            except SessionFault as fault:
+                session.fail(fault)
+
+    def _on_disposition(self, data: bytes, at: int, end: int, channel: int) -> None:
+        session = self._session(channel)
+        if session is not None:
+            try:
+                session.on_disposition(read_disposition(data, at, end))
+            except SessionFault as fault:
+                session.fail(fault)
 
     def _on_performative(self, performative: Performative, channel: int) -> None:
         if isinstance(performative, Open):
@@ -364,10 +377,9 @@ class Connection:
             session.on_flow(performative)
         elif isinstance(performative, Attach):
             session.on_attach(performative)
-        elif isinstance(performative, Detach):
-            session.on_detach(performative)
         else:
-            raise DecodeError(f"a {type(performative).__name__} is no frame of its own", 0)
+            assert isinstance(performative, Detach)
+            session.on_detach(performative)
 
     def _session(self, channel: int, *, is_detach: bool = False) -> Session | None:
         """The session of a frame; None if the frame means nothing any more. Raises ConnectionFault."""
