@@ -20,8 +20,9 @@ from headwater.amqp.protocol.performatives import (
     Transfer,
     encode_performative,
 )
+from headwater.amqp.protocol.settings import ConnectionSettings
 
-from .pair import payloads
+from .pair import Pair, payloads
 from .peer import Peer, framed, receiving, sending
 
 
@@ -75,3 +76,13 @@ def test_a_descriptor_may_be_written_in_any_way(performative: Any, descriptor: s
     events = peer.give(frame(0, start + body[3:] + payload))
     assert not any(isinstance(event, ConnectionClosed) for event in events)
     assert payloads(link.take()) == ([b"message"] if payload else [])
+
+
+def test_a_message_of_any_size_near_that_of_a_frame_arrives_whole() -> None:
+    for size in range(440, 560):
+        pair = Pair(server=ConnectionSettings(frame_bytes_max=512)).opened()
+        sender, receiver = pair.sender()
+        sender.send(bytes(size), 1)
+        sender.send(b"next", 2)
+        pair.pump()
+        assert payloads(receiver.take()) == [bytes(size), b"next"], size

@@ -156,15 +156,15 @@ class Session:
             more=True,
         )
         rest = Transfer(handle=link.handle, more=True)
-        last = Transfer(handle=link.handle, more=False)
+        head, next_head = bytes(encode_performative(first)), bytes(encode_performative(rest))
         at = 0
-        while at < len(payload):
-            head = encode_performative(first if at == 0 else rest)
-            room = self.connection.frame_bytes_max - 8 - len(head)
-            if at and at + room >= len(payload):
-                head = encode_performative(last)
-            self._pieces.append((link, bytes(head), payload[at : at + room]))
+        while at + (room := self.connection.frame_bytes_max - 8 - len(head)) < len(payload):
+            self._pieces.append((link, head, payload[at : at + room]))
             at += room
+            head = next_head
+        last = rest if at else first
+        last.more = False
+        self._pieces.append((link, bytes(encode_performative(last)), payload[at:]))
         self._send_pieces()
 
     def expect_delivery_id(self, delivery_id: int) -> None:
