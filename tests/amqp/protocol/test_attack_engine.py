@@ -15,6 +15,7 @@ from headwater.amqp.protocol.performatives import (
     Begin,
     Detach,
     Disposition,
+    Flow,
     Open,
     Source,
     Transfer,
@@ -23,7 +24,7 @@ from headwater.amqp.protocol.performatives import (
 from headwater.amqp.protocol.settings import ConnectionSettings
 
 from .pair import Pair, payloads
-from .peer import Peer, framed, receiving, sending
+from .peer import Peer, credit, framed, receiving, sending
 
 
 def test_a_peer_may_send_all_it_knows_before_it_is_answered() -> None:
@@ -86,3 +87,31 @@ def test_a_message_of_any_size_near_that_of_a_frame_arrives_whole() -> None:
         sender.send(b"next", 2)
         pair.pump()
         assert payloads(receiver.take()) == [bytes(size), b"next"], size
+
+
+def test_a_drain_without_credit_is_answered() -> None:
+    peer = Peer().begun()
+    peer.attached(receiving())
+    peer.send(credit(0, drain=True))
+    flows = [each for each in peer.got() if isinstance(each, Flow)]
+    assert [(flow.handle, flow.drain, flow.link_credit) for flow in flows] == [(0, True, 0)]
+
+
+@pytest.mark.parametrize("size", [7, 200_000])
+def test_a_drain_whose_credit_messages_used_up_is_answered_behind_them(size: int) -> None:
+    peer = Peer().begun()
+    link = peer.attached(receiving())
+    peer.send(credit(1, drain=True))
+    peer.got()
+    link.send(bytes(size), 1)
+    *transfers, flow = peer.got()
+    assert transfers and all(isinstance(each, Transfer) for each in transfers) and isinstance(flow, Flow)
+    assert (flow.drain, flow.delivery_count, flow.link_credit) == (True, 1, 0)
+
+
+def test_a_sender_that_is_detached_drains_no_more() -> None:
+    peer = Peer().begun()
+    link = peer.attached(receiving())
+    peer.send(credit(5, drain=True))
+    peer.send(Detach(0, True))
+    assert not link.is_draining
