@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -115,3 +116,23 @@ def test_a_sender_that_is_detached_drains_no_more() -> None:
     peer.send(credit(5, drain=True))
     peer.send(Detach(0, True))
     assert not link.is_draining
+
+
+def test_tiny_pieces_of_a_message_cost_no_more_than_their_bytes() -> None:
+    peer = Peer().begun()
+    link = peer.attached(sending())
+    link.grant(10)
+    peer.got()
+    peer.send(Transfer(0, 0, b"tag", 0, more=True))
+    pieces = framed(Transfer(0, more=True), b"ab") * 1000 + framed(Transfer(0, more=True)) * 1000
+    tracemalloc.start()
+    try:
+        for _ in range(30):
+            peer.give(pieces)
+            peer.engine.data_to_send()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 4 * 60_000
+    peer.send(Transfer(0))
+    assert payloads(link.take()) == [b"ab" * 30_000]

@@ -362,7 +362,7 @@ class Receiver(Link):
 class _Partial:
     """A delivery whose last transfer has not come yet."""
 
-    __slots__ = ("_pieces", "bytes", "first", "held", "is_settled")
+    __slots__ = ("_kept", "bytes", "first", "held", "is_settled")
 
     def __init__(self, first: TransferFields) -> None:
         self.first = first
@@ -370,11 +370,12 @@ class _Partial:
         self.bytes = 0
         self.held = 0
         """What of it is kept, and counted by the connection."""
-        self._pieces: list[bytes] = []
+        self._kept = bytearray()
+        """Joined at once: a list of tiny pieces would take many times their bytes."""
 
     @property
     def payload(self) -> bytes | None:
-        return b"".join(self._pieces) if self.held == self.bytes else None
+        return bytes(self._kept) if self.held == self.bytes else None
 
     def take(self, payload: bytes, connection: Any, bytes_max: int | None) -> None:
         """Keep a piece, unless the message is too large already: then let go of all."""
@@ -382,8 +383,8 @@ class _Partial:
         if self.held + len(payload) < self.bytes or (bytes_max is not None and self.bytes > bytes_max):
             connection.release(self.held)
             self.held = 0
-            self._pieces.clear()
+            self._kept = bytearray()
         else:
             connection.hold(len(payload))
             self.held += len(payload)
-            self._pieces.append(payload)
+            self._kept += payload
