@@ -12,20 +12,25 @@ from headwater.amqp.protocol.codec import decode, encode
 from headwater.amqp.protocol.events import ConnectionClosed, LinkAttached, LinkDetached
 from headwater.amqp.protocol.frames import AMQP_HEADER, frame
 from headwater.amqp.protocol.performatives import (
+    Accepted,
     Attach,
     Begin,
+    Close,
     Detach,
     Disposition,
+    ErrorCondition,
     Flow,
     Open,
+    Rejected,
     Source,
     Transfer,
     encode_performative,
 )
 from headwater.amqp.protocol.settings import ConnectionSettings
+from headwater.amqp.protocol.types import Symbol
 
 from .pair import Pair, payloads
-from .peer import Peer, credit, framed, receiving, sending
+from .peer import SOURCE, TARGET, Peer, credit, framed, receiving, sending
 
 
 def test_a_peer_may_send_all_it_knows_before_it_is_answered() -> None:
@@ -136,3 +141,52 @@ def test_tiny_pieces_of_a_message_cost_no_more_than_their_bytes() -> None:
     assert kept < 4 * 60_000
     peer.send(Transfer(0))
     assert payloads(link.take()) == [b"ab" * 30_000]
+
+
+def test_an_answer_that_the_peer_cannot_take_closes_the_connection_with_the_reason() -> None:
+    peer = Peer(open=Open("peer", max_frame_size=512)).begun()
+    link = peer.pending(sending(source=Source(address="x" * 600)))
+    link.accept(source=link.remote.source, target=TARGET)
+    (close,) = peer.got()
+    assert isinstance(close, Close) and isinstance(close.error, ErrorCondition)
+    assert close.error.condition == conditions.FRAME_SIZE_TOO_SMALL
+    peer.send(Close())
+    assert peer.engine.is_over
+
+
+def test_a_reason_is_shortened_to_what_the_peer_takes() -> None:
+    peer = Peer(open=Open("peer", max_frame_size=512)).begun()
+    link = peer.pending(sending())
+    link.refuse(conditions.NOT_FOUND, "\N{SNOWMAN}" * 1000, {Symbol("info"): "more"})
+    *_, detach = peer.got()
+    assert isinstance(detach, Detach) and isinstance(detach.error, ErrorCondition)
+    assert detach.error.condition == conditions.NOT_FOUND
+    assert detach.error.description is not None and set(detach.error.description) == {"\N{SNOWMAN}"}
+
+
+def test_a_rejection_is_shortened_to_what_the_peer_takes() -> None:
+    peer = Peer(open=Open("peer", max_frame_size=512)).begun()
+    link = peer.attached(sending())
+    link.grant(1)
+    peer.send(Transfer(0, 0, b"tag", 0), b"message")
+    peer.got()
+    link.settle(0, 0, Rejected(ErrorCondition(conditions.INVALID_FIELD, "why " * 200)))
+    (disposition,) = peer.got()
+    assert isinstance(disposition, Disposition) and isinstance(disposition.state, Rejected)
+
+
+def test_of_many_unsettled_deliveries_those_are_named_that_fit() -> None:
+    peer = Peer(open=Open("peer", max_frame_size=1024)).begun()
+    link = peer.pending(sending())
+    link.accept(source=SOURCE, target=TARGET, unsettled={b"%032d" % number: Accepted() for number in range(1000)})
+    (attach,) = peer.got()
+    assert isinstance(attach, Attach) and attach.unsettled and attach.incomplete_unsettled
+
+
+def test_a_link_with_a_long_name_can_be_stolen() -> None:
+    peer = Peer(open=Open("peer", max_frame_size=1024)).begun()
+    peer.attached(sending("n" * 700))
+    peer.send(sending("n" * 700, 1))
+    (detach,) = peer.got()
+    assert isinstance(detach, Detach) and isinstance(detach.error, ErrorCondition)
+    assert detach.error.condition == conditions.LINK_STOLEN

@@ -24,6 +24,7 @@ from .events import (
     SaslEnded,
     SaslResponded,
 )
+from .fitting import fitted
 from .frames import AMQP_HEADER, EMPTY_FRAME, FRAME_MIN, SASL_HEADER
 from .performatives import (
     Attach,
@@ -241,9 +242,17 @@ class Connection:
         self._events.append(event)
 
     def send(self, channel: int, performative: Performative) -> None:
-        """A frame without payload."""
-        if not self._is_close_sent or isinstance(performative, Close):
-            self._write_body(channel, bytes(encode_performative(performative)))
+        """A frame without payload. One that the peer cannot take, however much is left out, closes the connection."""
+        if self._is_close_sent and not isinstance(performative, Close):
+            return
+        body = encode_performative(performative)
+        fits = len(body) + 8 <= self.frame_bytes_max or self.remote is None
+        if fits or (body := fitted(performative, self.frame_bytes_max - 8)):
+            self._write_body(channel, bytes(body))
+        else:
+            name = type(performative).__name__.lower()
+            problem = f"this {name} does not fit into a frame of {self.frame_bytes_max} bytes"
+            self.close(ErrorCondition(conditions.FRAME_SIZE_TOO_SMALL, problem))
 
     def send_frame(self, head: bytes, payload: bytes) -> None:
         """A frame whose head is made already, and its payload."""
