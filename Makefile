@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # The variable makes old versions of pip build as new ones do; those know it no more, and ignore it.
 INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test setup fmt lint types bench docs check
+.PHONY: demo test setup fmt lint types interop interop-clients bench bench-amqp docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -28,14 +28,23 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+interop: interop-clients  ## AMQP clients of four libraries against a server; builds them first
+	$(BIN)/python -m pytest -n 2 --dist loadscope tests/interop
+
+interop-clients: $(STAMP)
+	@$(BIN)/python -m tests.interop.install
+
 bench: $(STAMP)         ## benchmarks against SQLite, UmaDB and the bare disk; some minutes
 	@$(INSTALL) --editable '.[bench]'
 	$(BIN)/python -m benchmarks --markdown
 
+bench-amqp: $(STAMP)    ## the same AMQP load on Headwater, Artemis, Broker-J and RabbitMQ; about half an hour
+	$(BIN)/python -m benchmarks.amqp --markdown
+
 docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
 	$(BIN)/python -m pytest -q tests/docs
 
-check: lint types test  ## what CI runs
+check: lint types interop-clients test  ## what CI runs
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing what Headwater needs into $(VENV): a minute or two, once"

@@ -159,6 +159,8 @@ class Container:
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
             address = parse_address(remote.source.address or "")
             node = await self.node(transport, address.log, Right.READ)
+            if link.is_over:
+                return  # it went away while the log was opened
             self._steal(transport, link)
             if address.is_info:
                 InfoSource.attach(transport, link, node)

@@ -89,6 +89,7 @@ class Transport(asyncio.Protocol):
         self.peer = str(address[0]) if address else ""
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         self._login = Login(self.container.guard, self.peer, tls)
+        self.user = self._login.user
         self._connected_at = self._loop.time()
         self.engine = self.container.engine(self._login, self._connected_at)
         if not self.container.admit(self):
@@ -268,6 +269,9 @@ class Transport(asyncio.Protocol):
         except Exception:
             _logger.exception("an attach failed", extra={"peer": self.peer})
             self._refuse(link, AmqpError(conditions.INTERNAL_ERROR, "the server's log says more"))
+        finally:
+            if link not in self._termini:
+                self.container.detached(self, link)
         self.flush()
 
     def _refuse(self, link: Link, fault: AmqpError) -> None:

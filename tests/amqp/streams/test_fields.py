@@ -20,9 +20,9 @@ from tests.strategies import stored_events
 from headwater.amqp.errors import MessageFault
 from headwater.amqp.protocol.codec import decode
 from headwater.amqp.protocol.message import walk
-from headwater.amqp.protocol.types import Symbol, Timestamp, UByte
+from headwater.amqp.protocol.types import Symbol, Timestamp, UByte, UInt
 from headwater.amqp.streams.fields import PROPERTY_FIELDS, EventFields
-from headwater.amqp.streams.headers import FIELDS
+from headwater.amqp.streams.headers import FIELDS, HEADER_DEFAULTS
 from headwater.amqp.streams.inbound import read_message
 from headwater.amqp.streams.outbound import Outbound
 from headwater.core import Encoding, Event
@@ -44,7 +44,7 @@ def assert_as_delivered(event):
     def named(span, names):
         return {name: each for name, each in zip(names, content(span), strict=False) if each is not None}
 
-    assert fields.header() == named(found.header, FIELDS)
+    assert fields.header() == {**HEADER_DEFAULTS, **named(found.header, FIELDS)}
     assert fields.properties() == named(found.properties, PROPERTY_FIELDS)
     assert fields.delivery_annotations() == dict(content(found.delivery_annotations))
     assert fields.message_annotations() == dict(content(found.message_annotations))
@@ -71,7 +71,7 @@ def test_every_section_is_found():
         header(True, UByte(7)) + message_annotations(x_opt_a=1) + properties(subject="S", to="q")
         + application_properties({"k": 5}) + data(b"x") + section(0x78, {Symbol("x-sum"): 3})
     )  # fmt: skip
-    assert fields.header() == {"durable": True, "priority": 7}
+    assert fields.header() == {"durable": True, "priority": 7, "first-acquirer": False, "delivery-count": 0}
     assert fields.properties() == {"subject": "S", "to": "q"}
     assert fields.message_annotations() == {"x-opt-a": 1}
     assert fields.application_properties() == {"k": 5}
@@ -83,9 +83,15 @@ def test_every_section_is_found():
     assert [type(each) for each in fields.delivery_annotations().values()] == [Symbol, Timestamp, Symbol]
 
 
+def test_absent_header_has_the_defaults_of_the_standard():
+    found = fields_of(value("x")).header()
+    assert found == {"durable": False, "priority": 4, "first-acquirer": False, "delivery-count": 0}
+    assert [type(each) for each in found.values()] == [bool, UByte, bool, UInt]
+
+
 def test_absent_sections_are_empty():
     fields = fields_of(value("x"))
-    assert not fields.header() and not fields.properties() and not fields.message_annotations()
+    assert not fields.properties() and not fields.message_annotations()
     assert not fields.application_properties() and not fields.footer()
 
 
@@ -101,5 +107,6 @@ def test_unreadable_section_is_empty():
 ])  # fmt: skip
 def test_bytes_that_are_no_message_have_no_fields(event):
     fields = EventFields(stored(event), LOG)
-    assert not fields.properties() and not fields.application_properties() and not fields.header()
+    assert not fields.properties() and not fields.application_properties()
+    assert fields.header() == HEADER_DEFAULTS
     assert fields.delivery_annotations()

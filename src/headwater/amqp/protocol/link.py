@@ -188,13 +188,18 @@ class Sender(Link):
         if size + TransferHead.BYTES <= session.connection.frame_bytes_max:
             delivery_id = session.take_delivery_id(None if is_settled else (self, context))
             session.connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), message)
-            return delivery_id
-        delivery_id = session.next_delivery_id(None if is_settled else (self, context))
-        session.send_in_pieces(self, delivery_id, tag.to_bytes(8, "big"), message, is_settled)
+        else:
+            delivery_id = session.next_delivery_id(None if is_settled else (self, context))
+            session.send_in_pieces(self, delivery_id, tag.to_bytes(8, "big"), message, is_settled)
+        if self.is_draining and not self.credit:
+            self.drained()
         return delivery_id
 
     def drained(self) -> None:
-        """Say that there is nothing more to send now: use up the credit that a draining receiver gave (2.6.7)."""
+        """Say that there is nothing more to send now: use up the credit that a draining receiver gave (2.6.7).
+
+        Where messages use it up, this is said without being asked for: a receiver may wait for it.
+        """
         self.delivery_count = (self.delivery_count + self.credit) & SERIAL
         self.credit = 0
         self.is_draining = False
@@ -209,12 +214,16 @@ class Sender(Link):
             ahead = (self.delivery_count - seen) & SERIAL
             self.credit = max(0, flow.link_credit - ahead) if ahead < 0x80000000 else flow.link_credit
         self.is_draining = bool(flow.drain)
-        if flow.echo and self.local is not None:
-            self.session.send_flow(self)
+        if self.local is not None:
+            if self.is_draining and not self.credit:
+                self.drained()
+            elif flow.echo:
+                self.session.send_flow(self)
         self.session.tell(CreditChanged(self, flow.properties))
 
     def _stop(self) -> None:
         self.credit = 0
+        self.is_draining = False
         self.session.forget(self)
 
 
@@ -280,8 +289,9 @@ class Receiver(Link):
     def on_transfer(self, fields: TransferFields, buffer: bytes, end: int) -> None:
         """A transfer: a whole message most often. Raises LinkFault, SessionFault."""
         if self._partial is None and not fields.has_more and fields.whole is None:
+            self._admit(fields)
             payload = buffer[fields.payload_at : end]
-            self._complete(self._begun(fields), len(payload), payload)
+            self._complete(fields, bool(fields.is_settled), len(payload), payload)
         else:
             self._take_piece(fields, buffer[fields.payload_at : end])
 
@@ -289,9 +299,9 @@ class Receiver(Link):
         """The sender settled these."""
         self.session.tell(DeliveriesSettled(self, tags))
 
-    def _begun(self, fields: TransferFields) -> Delivery:
-        """A delivery whose first transfer this is, without its payload."""
-        _, delivery_id, tag, message_format, is_settled, _, _, whole = fields
+    def _admit(self, fields: TransferFields) -> None:
+        """Take the first transfer of a delivery. Raises LinkFault, SessionFault."""
+        delivery_id, tag = fields.delivery_id, fields.tag
         if delivery_id is not None:
             self.session.expect_delivery_id(delivery_id)
         if delivery_id is None or tag is None:
@@ -302,31 +312,33 @@ class Receiver(Link):
             raise LinkFault(conditions.LINK_TRANSFER_LIMIT_EXCEEDED, "a transfer came without credit")
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & SERIAL
-        return Delivery(delivery_id, tag, message_format or 0, bool(is_settled), None, 0, whole)
 
-    def _complete(self, begun: Delivery, size: int, payload: bytes | None) -> None:
-        delivery_id, tag, message_format, is_settled, _, _, whole = begun
+    def _complete(self, first: TransferFields, is_settled: bool, size: int, payload: bytes | None) -> None:
+        """A delivery has come whole; `first` is its first transfer."""
+        _, delivery_id, tag, message_format, _, _, _, whole = first
+        assert delivery_id is not None and tag is not None
         if self.message_bytes_max is not None and size > self.message_bytes_max:
             payload = None
         if not is_settled:
             self.session.expect_outcome(delivery_id, self, tag)
         if not self._received:
             self.session.tell(MessagesReceived(self))
-        self._received.append(Delivery(delivery_id, tag, message_format, is_settled, payload, size, whole))
+        self._received.append(Delivery(delivery_id, tag, message_format or 0, is_settled, payload, size, whole))
 
     def _take_piece(self, fields: TransferFields, payload: bytes) -> None:
         """One of several transfers of a delivery, the first and the last included (2.6.14)."""
         whole = fields.whole
         partial = self._partial
         if partial is None:
-            partial = self._partial = _Partial(self._begun(fields))
-        elif fields.delivery_id is not None and fields.delivery_id != partial.begun.id:
+            self._admit(fields)
+            partial = self._partial = _Partial(fields)
+        elif fields.delivery_id is not None and fields.delivery_id != partial.first.delivery_id:
             raise LinkFault(
                 conditions.INVALID_FIELD,
-                f"delivery {fields.delivery_id} begins before the last transfer of {partial.begun.id}",
+                f"delivery {fields.delivery_id} begins before the last transfer of {partial.first.delivery_id}",
             )
         if fields.is_settled:
-            partial.begun = partial.begun._replace(is_settled=True)
+            partial.is_settled = True
         if whole is not None and whole.aborted:
             self._abandon()
             return
@@ -334,7 +346,7 @@ class Receiver(Link):
         if not fields.has_more:
             self._partial = None
             self.session.connection.release(partial.held)
-            self._complete(partial.begun, partial.bytes, partial.payload)
+            self._complete(partial.first, partial.is_settled, partial.bytes, partial.payload)
 
     def _abandon(self) -> None:
         if (partial := self._partial) is not None:
@@ -350,18 +362,20 @@ class Receiver(Link):
 class _Partial:
     """A delivery whose last transfer has not come yet."""
 
-    __slots__ = ("_pieces", "begun", "bytes", "held")
+    __slots__ = ("_kept", "bytes", "first", "held", "is_settled")
 
-    def __init__(self, begun: Delivery) -> None:
-        self.begun = begun
+    def __init__(self, first: TransferFields) -> None:
+        self.first = first
+        self.is_settled = bool(first.is_settled)
         self.bytes = 0
         self.held = 0
         """What of it is kept, and counted by the connection."""
-        self._pieces: list[bytes] = []
+        self._kept = bytearray()
+        """Joined at once: a list of tiny pieces would take many times their bytes."""
 
     @property
     def payload(self) -> bytes | None:
-        return b"".join(self._pieces) if self.held == self.bytes else None
+        return bytes(self._kept) if self.held == self.bytes else None
 
     def take(self, payload: bytes, connection: Any, bytes_max: int | None) -> None:
         """Keep a piece, unless the message is too large already: then let go of all."""
@@ -369,8 +383,8 @@ class _Partial:
         if self.held + len(payload) < self.bytes or (bytes_max is not None and self.bytes > bytes_max):
             connection.release(self.held)
             self.held = 0
-            self._pieces.clear()
+            self._kept = bytearray()
         else:
             connection.hold(len(payload))
             self.held += len(payload)
-            self._pieces.append(payload)
+            self._kept += payload

@@ -7,7 +7,7 @@ everything that is read here in the same way.
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from .codec import DecodeError
 from .performatives import (
@@ -171,7 +171,7 @@ class TransferHead:
     """
 
     __slots__ = ("_ids",)
-    BYTES = 42
+    BYTES: ClassVar[int] = 42
 
     def __init__(self, channel: int, handle: int) -> None:
         fields = (

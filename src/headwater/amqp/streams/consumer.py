@@ -74,8 +74,7 @@ class Consumer(Terminus):
         else:
             self.position.give_back(contexts, has_failed=isinstance(state, Modified) and state.delivery_failed)
         self._node.is_changed = True
-        if not self._is_turn_due:
-            self._turn()
+        self._take_turn_soon()  # after all outcomes of this read: what is to be sent again goes first
 
     def on_detached(self, ending: Ending) -> None:
         """See Terminus."""
@@ -111,6 +110,10 @@ class Consumer(Terminus):
             return
         room = self._room()
         if room <= 0:
+            # A drain ends where the credit is used up, or where more would wait for outcomes that may come after it.
+            if self._link.is_draining and (self._is_full or not self._link.credit) and not self._is_over:
+                self._link.drained()
+                self._transport.flush_soon()
             return
         try:
             sent, has_more = self._send_again(room), True
@@ -121,13 +124,22 @@ class Consumer(Terminus):
             self.expel(refusal.condition, refusal.description)
             return
         if has_more:
-            self._is_turn_due = True
-            self._node.loop.call_soon(self._turn)
+            self._take_turn_soon()
         else:
             if self._link.is_draining:
                 self._link.drained()
             self._node.waiting.add(self)
         self._transport.flush_soon()
+
+    def _take_turn_soon(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._node.loop.call_soon(self._turn)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether nothing more may be sent before there are outcomes."""
+        return self.position.is_full or self._link.unsettled >= self._node.settings.unsettled_max
 
     def _room(self) -> int:
         """How many events may go out now."""

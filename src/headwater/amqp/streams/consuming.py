@@ -7,6 +7,7 @@ of a consumer group goes on where the group was left in its partition, which the
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,8 @@ class Attaching:
         head = node.log.head()
         self.filter = _filter(source, node, head)
         self.start = self.filter.after if self.filter.names_position else head
-        self.first_retained = self._check_start()
+        with suppress(PositionTrimmed):  # told to the consumer when it is attached
+            node.log.check_position(self.start + 1)
 
     @property
     def container(self) -> str:
@@ -59,6 +61,7 @@ class Attaching:
     ) -> Consumer:
         """Attach, and begin to send."""
         remote, source = self.remote, self.source
+        first_retained = self._skip_trimmed(position)
         self.link.accept(
             source=_answered_source(source, self.filter),
             target=remote.target,
@@ -73,22 +76,25 @@ class Attaching:
             partition,
             position,
             default_outcome=source.default_outcome,
-            first_retained=self.first_retained,
+            first_retained=first_retained,
             on_ended=on_ended,
         )
         self.transport.adopt(self.link, consumer)
         consumer.on_ready()
+        self.transport.flush_soon()  # the answer of an attach that had to wait
         return consumer
 
-    def _check_start(self) -> int | None:
-        """The first retained number, if it is above where the filter wants to begin."""
-        if not self.filter.names_position or not self.start:
-            return None
+    def _skip_trimmed(self, position: Position) -> int | None:
+        """Go on with the first retained event, which is answered, where the position lies below it.
+
+        None where nothing is missed, or the consumer asked for the earliest event, whichever that is.
+        """
         try:
-            self.node.log.check_position(self.start + 1)
+            self.node.log.check_position(position.cursor + 1)
         except PositionTrimmed as error:
-            self.start = error.first_retained - 1
-            return error.first_retained
+            is_missed = position.cursor > 0 or not self.filter.names_position
+            position.passed(error.first_retained - 1)
+            return error.first_retained if is_missed else None
         return None
 
 
@@ -136,7 +142,8 @@ class Keeper:
             if remembered is not None:
                 node.positions.closed(remembered)
             return
-        if remembered is None and ending is Ending.DETACHED:
+        policy = Expiry.of(self._attaching.source.expiry_policy)
+        if remembered is None and ending is Ending.DETACHED and policy is not Expiry.LINK_DETACH:
             try:
                 remembered = self._remembered = node.positions.attached(
                     self._attaching.container,

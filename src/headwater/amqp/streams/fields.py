@@ -12,6 +12,7 @@ from ..protocol.codec import DecodeError, decode
 from ..protocol.sections import APPLICATION_PROPERTIES, FOOTER, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
 from ..protocol.types import Symbol, Timestamp
 from .headers import FIELDS as HEADER_FIELDS
+from .headers import HEADER_DEFAULTS
 from .outbound import SOURCE_PARTITION
 from .rendering import envelope_of
 from .spans import Spans, any_spans, usual_spans
@@ -37,7 +38,7 @@ class EventFields:
 
     def header(self) -> Mapping[str, object]:
         """By the names of the standard; what is absent has the standard's default."""
-        return self._named(HEADER, HEADER_FIELDS)
+        return {**HEADER_DEFAULTS, **self._named(HEADER, HEADER_FIELDS)}
 
     def properties(self) -> Mapping[str, object]:
         """By the names of the standard (`message-id`); null ones are left out."""

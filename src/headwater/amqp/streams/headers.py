@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..errors import MessageFault
 from ..protocol.codec import DecodeError, decode, encode
 from ..protocol.conditions import DECODE_ERROR
@@ -11,6 +13,10 @@ HEADER_START = b"\x00\x53\x70"
 FIELDS = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
 _DEFAULTS = (False, 4, None, False, 0)
 _KINDS = (bool, UByte, UInt, bool, UInt)
+HEADER_DEFAULTS: Mapping[str, object] = {
+    name: kind(default) for name, default, kind in zip(FIELDS, _DEFAULTS, _KINDS, strict=True) if default is not None
+}
+"""What an absent field is; `ttl` has no default."""
 _SECTION_BYTES_MAX = 64
 _SECTIONS_MAX = 1024
 _DELIVERY_COUNT_MAX = 2**32 - 1

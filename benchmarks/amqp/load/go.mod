@@ -1,0 +1,3 @@
+module headwater/load
+
+go 1.22

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// work is an operation: what each connection does before and after the clock starts.
+type work struct {
+	attach    func(c *connection, number int) error
+	work      func(c *connection, number int) error
+	latencies func() []time.Duration
+}
+
+func sending(asked *request) work {
+	m := newMessage(asked.Size)
+	return work{
+		attach: func(c *connection, number int) error {
+			if err := c.attachSenders(asked); err != nil {
+				return err
+			}
+			go c.readOutcomes(nil)
+			return nil
+		},
+		work: func(c *connection, number int) error {
+			return c.sendAll(m, share(asked.Messages, asked.Connections, number), uint32(asked.InFlight), asked.Settled)
+		},
+	}
+}
+
+func receiving(asked *request) work {
+	return work{
+		attach: func(c *connection, number int) error {
+			offset := ""
+			if asked.Offsets {
+				offset = fmt.Sprintf("%020d", asked.Messages*number/asked.Connections)
+			}
+			return c.attachReceiver(asked, asked.Address, offset)
+		},
+		work: func(c *connection, number int) error {
+			return c.receiveAll(share(asked.Messages, asked.Connections, number), uint32(asked.Credit), asked.Size, asked.Settled)
+		},
+	}
+}
+
+// clock keeps when deliveries were due, and how long their outcomes took from then.
+type clock struct {
+	mutex sync.Mutex
+	due   []time.Time
+	took  []time.Duration
+}
+
+func (k *clock) settled(first, last uint32) {
+	now := time.Now()
+	k.mutex.Lock()
+	for n := first; n <= last && int(n) < len(k.due); n++ {
+		k.took = append(k.took, now.Sub(k.due[n]))
+	}
+	k.mutex.Unlock()
+}
+
+// pacing sends at a fixed rate, whatever the answers do, and measures from when a message was due.
+func pacing(asked *request) work {
+	m := newMessage(asked.Size)
+	clocks := make([]*clock, asked.Connections)
+	interval := time.Duration(float64(time.Second) * float64(asked.Connections) / asked.Rate)
+	return work{
+		attach: func(c *connection, number int) error {
+			if err := c.attachSenders(asked); err != nil {
+				return err
+			}
+			clocks[number] = &clock{}
+			go c.readOutcomes(clocks[number])
+			return nil
+		},
+		work: func(c *connection, number int) error {
+			count := share(asked.Messages, asked.Connections, number)
+			due := time.Now().Add(interval * time.Duration(number) / time.Duration(asked.Connections))
+			for next := uint32(0); next < count; next++ {
+				time.Sleep(time.Until(due))
+				clocks[number].mutex.Lock()
+				clocks[number].due = append(clocks[number].due, due)
+				clocks[number].mutex.Unlock()
+				if _, err := c.room(next, count, false, count); err != nil {
+					return err
+				}
+				if err := c.write(m.transfer(nil, next, false)); err != nil {
+					return err
+				}
+				due = due.Add(interval)
+			}
+			return c.allSettled(count)
+		},
+		latencies: func() []time.Duration {
+			var all []time.Duration
+			for _, k := range clocks {
+				all = append(all, k.took...)
+			}
+			return all
+		},
+	}
+}
+
+// idling is connected, with an empty session, and says nothing but heartbeats.
+func idling(*request) work {
+	return work{attach: func(c *connection, number int) error { go c.beat(); return nil }, work: nothing}
+}
+
+// creditless is attached to a log and never gives credit.
+func creditless(asked *request) work {
+	return work{
+		attach: func(c *connection, number int) error {
+			if err := c.attachReceiver(asked, asked.Address, offsetOfAll(asked)); err != nil {
+				return err
+			}
+			go c.beat()
+			return nil
+		},
+		work: nothing,
+	}
+}
+
+// stalling gives credit for everything and never reads again.
+func stalling(asked *request) work {
+	return work{
+		attach: func(c *connection, number int) error {
+			if err := c.attachReceiver(asked, asked.Address, offsetOfAll(asked)); err != nil {
+				return err
+			}
+			return c.giveCredit(0, 0, 1<<30)
+		},
+		work: nothing,
+	}
+}
+
+func offsetOfAll(asked *request) string {
+	if asked.Offsets {
+		return "@earliest"
+	}
+	return ""
+}
+
+func nothing(*connection, int) error { return nil }
+
+// beat sends empty frames and reads whatever comes, until the connection ends.
+func (c *connection) beat() {
+	go func() {
+		for c.write(frame(0, 0, nil)) == nil {
+			time.Sleep(heartbeat)
+		}
+	}()
+	c.socket.SetReadDeadline(time.Time{})
+	for {
+		if _, err := c.frame(); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,332 @@
+"""Termini that outlive their links: positions over detaches, lost connections and restarts of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.amqp.client import Client, Receiver
+from headwater.amqp.filters.offsets import format_offset
+from headwater.amqp.protocol import conditions
+from headwater.amqp.protocol.conditions import AmqpError
+from headwater.amqp.protocol.performatives import Accepted, Modified, Rejected, Released
+from headwater.amqp.protocol.types import Symbol
+from headwater.amqp.settings import AmqpSettings
+from headwater.core.local import LocalLog
+from headwater.storage import Engine
+
+from .asking import DURABLE, EARLIEST, annotation, drained, numbers, put
+from .served import Served
+
+LINK_DETACH = {"expiry_policy": Symbol("link-detach")}
+SESSION_END = {"expiry_policy": Symbol("session-end")}
+CONNECTION_CLOSE = {"expiry_policy": Symbol("connection-close")}
+
+
+@pytest.fixture
+def log(served: Served) -> LocalLog:
+    log = served.log("orders")
+    put(log, *range(1, 21))
+    return log
+
+
+@pytest.fixture(params=["the link", "the session", "the connection", "no word"])
+def ended(request: pytest.FixtureRequest) -> Any:
+    """How a receiver goes away, without closing its link."""
+
+    def end(client: Client, receiver: Receiver) -> None:
+        client.flush()
+        if request.param == "the link":
+            receiver.close(is_closed=False)
+            client.close()
+        elif request.param == "the session":
+            client.session.end()
+            client.close()
+        elif request.param == "the connection":
+            client.close()
+        else:
+            client.drop()
+
+    return end
+
+
+def subscribe(client: Client, source: dict[str, Any], name: str = "subscription", **fields: Any) -> Receiver:
+    return client.receiver("orders", credit=0, name=name, filter=EARLIEST, source=source, **fields)
+
+
+def forgotten(served: Served) -> bool:
+    """Whether nothing is remembered of any receiver of the log."""
+
+    async def count() -> int:
+        return len(served.container._nodes["orders"].positions._termini)
+
+    return served.run(count) == 0
+
+
+def test_durable_receiver_goes_on_where_it_was_left(served: Served, log: LocalLog, ended: Any) -> None:
+    with served.client(container_id="shop") as first:
+        receiver = subscribe(first, DURABLE)
+        answered = receiver.link.remote.source
+        assert (answered.durable, answered.expiry_policy) == (2, "never")
+        receiver.link.grant(5)
+        for delivery in receiver.take(5):
+            delivery.settle()
+        ended(first, receiver)
+    with served.client(container_id="shop") as second:
+        assert numbers(drained(second, subscribe(second, DURABLE), 3)) == [6, 7, 8]
+
+
+def test_what_was_sent_and_not_settled_comes_again(served: Served, log: LocalLog, ended: Any) -> None:
+    with served.client(container_id="shop") as first:
+        receiver = subscribe(first, DURABLE)
+        receiver.link.grant(6)
+        deliveries = receiver.take(6)
+        for place in (0, 1, 3):
+            deliveries[place].settle()
+        ended(first, receiver)
+    with served.client(container_id="shop") as second:
+        assert numbers(drained(second, subscribe(second, DURABLE), 4)) == [3, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (Accepted(), [2, 3]),
+        (Rejected(), [2, 3]),
+        (Modified(undeliverable_here=True), [2, 3]),
+        (Released(), [1, 2]),
+        (Modified(delivery_failed=True), [1, 2]),
+    ],
+    ids=str,
+)
+def test_only_final_outcomes_move_the_position(served: Served, log: LocalLog, state: Any, expected: list[int]) -> None:
+    with served.client(container_id="shop") as first:
+        receiver = subscribe(first, DURABLE)
+        receiver.link.grant(1)
+        receiver.take(1)[0].settle(state)
+        receiver.close(is_closed=False)
+        assert numbers(drained(first, subscribe(first, DURABLE), 2)) == expected
+
+
+def test_what_is_sent_settled_moves_the_position(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as first:
+        receiver = subscribe(first, DURABLE, snd_settle_mode=1)
+        receiver.link.grant(4)
+        assert numbers(receiver.take(4)) == [1, 2, 3, 4]
+    with served.client(container_id="shop") as second:
+        assert numbers(drained(second, subscribe(second, DURABLE), 2)) == [5, 6]
+
+
+def test_a_closed_link_is_forgotten(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as client:
+        receiver = subscribe(client, DURABLE)
+        assert len(drained(client, receiver, 5)) == 5
+        receiver.close()
+        assert forgotten(served)
+        assert numbers(drained(client, subscribe(client, DURABLE), 2)) == [1, 2]
+
+
+def test_others_have_their_own_position(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as shop, served.client(container_id="office") as office:
+        drained(shop, subscribe(shop, DURABLE, snd_settle_mode=1), 5)
+        assert numbers(drained(shop, subscribe(shop, DURABLE, "another"), 1)) == [1]
+        assert numbers(drained(office, subscribe(office, DURABLE), 1)) == [1]
+
+
+# Over a restart
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    with Engine(tmp_path) as store:
+        put(store.create("orders"), *range(1, 21))
+    yield tmp_path
+
+
+def serve_once(directory: Path, source: dict[str, Any], take: int, **fields: Any) -> list[int]:
+    """Start a server, receive so many and accept them, drop the connection and stop."""
+    with Engine(directory) as store, Served(store=store) as served:
+        with served.client(container_id="shop") as client:
+            receiver = subscribe(client, source, **fields)
+            deliveries = drained(client, receiver, take)
+            for delivery in deliveries:
+                delivery.settle()
+            client.close()
+        return numbers(deliveries)
+
+
+@pytest.mark.parametrize("durable", [1, 2])
+def test_a_durable_terminus_outlives_the_server(directory: Path, durable: int) -> None:
+    source = {**DURABLE, "durable": durable}
+    assert serve_once(directory, source, 4) == [1, 2, 3, 4]
+    assert serve_once(directory, source, 4) == [5, 6, 7, 8]
+    assert serve_once(directory, source, 4, name="another") == [1, 2, 3, 4]
+
+
+def test_one_that_is_not_durable_does_not(directory: Path) -> None:
+    assert serve_once(directory, {"expiry_policy": Symbol("never")}, 4) == [1, 2, 3, 4]
+    assert serve_once(directory, {"expiry_policy": Symbol("never")}, 4) == [1, 2, 3, 4]
+
+
+def test_a_restart_ends_connections_and_not_what_outlives_them(directory: Path) -> None:
+    closing = {"durable": 2, **CONNECTION_CLOSE}
+    lasting = {**closing, "timeout": 3600}
+    assert serve_once(directory, closing, 4) == [1, 2, 3, 4]
+    assert serve_once(directory, closing, 4) == [1, 2, 3, 4]
+    assert serve_once(directory, lasting, 4, name="lasting") == [1, 2, 3, 4]
+    assert serve_once(directory, lasting, 4, name="lasting") == [5, 6, 7, 8]
+
+
+def test_a_position_is_stored_while_the_server_runs(directory: Path) -> None:
+    """So that what a crash loses is what happened in the last moment."""
+    with Engine(directory) as store, Served(store=store) as served, served.client(container_id="shop") as client:
+        receiver = subscribe(client, DURABLE)
+        for delivery in drained(client, receiver, 7):
+            delivery.settle()
+        kind = f"reader/{store.open('orders').info().incarnation}"
+
+        def is_stored() -> bool:
+            return any(b'"after": 7' in entry.value for _, entry in store.state.items(kind))
+
+        client.wait(is_stored)
+
+
+# Expiry
+
+
+@pytest.mark.parametrize(
+    ("source", "survives_link", "survives_session", "survives_connection"),
+    [
+        (LINK_DETACH, False, False, False),
+        (SESSION_END, True, False, False),
+        (CONNECTION_CLOSE, True, True, False),
+        (DURABLE, True, True, True),
+    ],
+    ids=["link-detach", "session-end", "connection-close", "never"],
+)
+def test_a_terminus_expires_with_what_its_policy_names(
+    served: Served,
+    log: LocalLog,
+    source: dict[str, Any],
+    survives_link: bool,
+    survives_session: bool,
+    survives_connection: bool,
+) -> None:
+    def position(client: Client) -> int:
+        receiver = subscribe(client, source)
+        (delivery,) = drained(client, receiver, 1)
+        delivery.settle()
+        receiver.close(is_closed=False)
+        return numbers([delivery])[0]
+
+    with served.client(container_id="shop") as client:
+        assert position(client) == 1
+        assert position(client) == (2 if survives_link else 1)
+        client.session.end()
+        client._session = client.engine.begin()
+        client.wait(lambda: client.session.remote is not None)
+        assert (position(client) > 1) == survives_session
+    with served.client(container_id="shop") as client:
+        assert (position(client) > 1) == survives_connection
+
+
+def test_a_timeout_gives_time_to_come_back(served: Served, log: LocalLog) -> None:
+    source = {**LINK_DETACH, "timeout": 3600}
+    with served.client(container_id="shop") as client:
+        drained(client, subscribe(client, source, snd_settle_mode=1), 3)
+    with served.client(container_id="shop") as client:
+        receiver = subscribe(client, source)
+        assert receiver.link.remote.source.timeout == 3600
+        assert numbers(drained(client, receiver, 1)) == [4]
+
+
+def test_a_terminus_whose_time_has_come_is_forgotten(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as client:
+        subscribe(client, {**LINK_DETACH, "timeout": 1}).close(is_closed=False)
+        client.wait(lambda: client.pump(0.1) or forgotten(served))
+
+
+def test_a_policy_that_is_none_is_refused(served: Served, log: LocalLog, client: Client) -> None:
+    with pytest.raises(AmqpError) as refused:
+        subscribe(client, {"expiry_policy": Symbol("whenever")})
+    assert refused.value.condition == conditions.INVALID_FIELD
+
+
+# Stealing, trimming, limits
+
+
+def test_a_link_of_the_same_name_takes_over(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as first, served.client(container_id="shop") as second:
+        old = subscribe(first, DURABLE)
+        for delivery in drained(first, old, 5)[:3]:
+            delivery.settle()
+        drained(first, first.receiver("orders", credit=0))  # the outcomes have arrived
+        new = subscribe(second, DURABLE)
+        with pytest.raises(AmqpError) as stolen:
+            old.take(1)
+        assert stolen.value.condition == conditions.LINK_STOLEN
+        assert numbers(drained(second, new, 4)) == [4, 5, 6, 7]
+        first.close()
+        new.link.grant(2)
+        assert numbers(new.take(2)) == [8, 9]
+
+
+def test_a_link_of_the_same_name_of_another_container_does_not(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as first, served.client(container_id="office") as second:
+        old, new = subscribe(first, DURABLE), subscribe(second, DURABLE)
+        assert numbers(drained(first, old, 2)) == numbers(drained(second, new, 2)) == [1, 2]
+
+
+def test_a_durable_link_holds_no_trimming_back(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as client:
+        drained(client, subscribe(client, DURABLE, snd_settle_mode=1), 3)
+    assert log.trim(11) == 11
+    with served.client(container_id="shop") as client:
+        first, second = drained(client, subscribe(client, DURABLE), 2)
+    assert numbers([first, second]) == [11, 12]
+    gap = "x-opt-headwater-first-retained-offset"
+    assert (annotation(first, gap), annotation(second, gap)) == (format_offset(11), None)
+
+
+def test_a_given_back_event_that_was_trimmed_is_passed_over(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as client:
+        receiver = subscribe(client, DURABLE)
+        deliveries = drained(client, receiver, 12)
+        log.trim(11)
+        for delivery in deliveries:
+            delivery.settle(Released())
+        assert numbers(drained(client, receiver, 3)) == [11, 12, 13]
+
+
+def test_only_so_many_termini_are_remembered() -> None:
+    with Served(settings=AmqpSettings(termini_max=3)) as served, served.client() as client:
+        put(served.log("orders"), 1)
+        receivers = [subscribe(client, DURABLE, f"link {number}") for number in range(3)]
+        with pytest.raises(AmqpError) as refused:
+            subscribe(client, DURABLE, "one too many")
+        assert refused.value.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+        assert numbers(drained(client, subscribe(client, {}, "not durable"))) == [1]
+        receivers[0].close()
+        assert numbers(drained(client, subscribe(client, DURABLE, "one more"))) == [1]
+
+
+def test_a_recovered_link_may_say_what_it_had_settled(served: Served, log: LocalLog) -> None:
+    """The outcomes did not arrive before the connection was lost (2.6.13)."""
+    with served.client(container_id="shop") as first:
+        tags = [delivery.received.tag for delivery in drained(first, subscribe(first, DURABLE), 4)]
+        first.drop()
+    with served.client(container_id="shop") as second:
+        unsettled = {tags[0]: Accepted(), tags[1]: None, tags[2]: Accepted()}
+        receiver = subscribe(second, DURABLE, unsettled=unsettled)
+        assert numbers(drained(second, receiver, 3)) == [2, 4, 5]
+
+
+def test_positions_go_with_their_log(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as client:
+        drained(client, subscribe(client, DURABLE, snd_settle_mode=1), 20)
+        served.store.delete("orders")
+        put(served.log("orders"), 100, 101)
+        assert numbers(drained(client, subscribe(client, DURABLE), 2)) == [100, 101]

@@ -1,0 +1,1 @@
+"""Real AMQP clients against a real server; see README.md."""

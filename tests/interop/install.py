@@ -1,0 +1,60 @@
+"""`python -m tests.interop.install`: build the clients that are not built yet, into `.interop/`.
+
+Where CI is set, a client that cannot be built is an error; and Debian's packages of what is missing are installed, if
+that is possible. Elsewhere the reason is printed, and the tests of that client are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+from .runtimes import RUNTIMES, Runtime, Unavailable
+
+
+def main() -> int:
+    """See the module."""
+    failures = 0
+    for kind in RUNTIMES:
+        runtime = kind()
+        began = time.monotonic()
+        try:
+            was_built = _installed(runtime)
+        except Unavailable as error:
+            print(f"interop: {error}", file=sys.stderr)
+            failures += 1
+        else:
+            if was_built:
+                print(f"interop: built the client {runtime.name} in {time.monotonic() - began:.0f} s")
+    return 1 if failures and is_ci() else 0
+
+
+def is_ci() -> bool:
+    """Whether this is CI, where every client must be there."""
+    return os.environ.get("CI", "") not in ("", "false", "0")
+
+
+def _installed(runtime: Runtime) -> bool:
+    try:
+        return runtime.install()
+    except Unavailable:
+        if not (is_ci() and _apt_installed(runtime.debian)):
+            raise
+    return runtime.install()
+
+
+def _apt_installed(packages: tuple[str, ...]) -> bool:
+    """Whether Debian's packages could be installed."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return False
+    for command in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *packages]):
+        if subprocess.run(["apt-get", *command], check=False, stdout=subprocess.DEVNULL).returncode:
+            return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""The clients: what each needs, how it is built, and how it is run.
+
+Everything that is built goes to `.interop/` of the checkout. It is built again when its sources have changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+HERE = Path(__file__).parent
+BUILT = HERE.parents[1] / ".interop"
+BUILD_S_MAX = 900
+
+
+class Unavailable(Exception):
+    """A client cannot be built or run here; the message says what is missing."""
+
+
+class Runtime(ABC):
+    """One client library in the language it is for."""
+
+    name: ClassVar[str]
+    """Of the folder with the sources."""
+    programs: ClassVar[tuple[str, ...]]
+    """What must be on the path."""
+    debian: ClassVar[tuple[str, ...]]
+    """The packages that bring it on Debian 12."""
+
+    def __init__(self, built: Path = BUILT) -> None:
+        self.sources = HERE / self.name
+        self.built = built / self.name
+
+    @abstractmethod
+    def build(self) -> None:
+        """Put what `command` needs into `built`. Raises Unavailable or CalledProcessError."""
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """The command line; an operation and a request are added."""
+
+    def missing(self) -> str | None:
+        """Why it cannot run as it is, or None."""
+        stamp = self.built / "stamp"
+        if not stamp.exists():
+            return f"the client {self.name} is not built: `make interop` does that"
+        if stamp.read_text() != self._digest():
+            return f"the client {self.name} is older than its sources: `make interop` builds it"
+        return None
+
+    def install(self) -> bool:
+        """Build it if it is not there; whether that was necessary. Raises Unavailable, saying what is missing."""
+        if self.missing() is None:
+            return False
+        self._check_programs()
+        self.built.mkdir(parents=True, exist_ok=True)
+        (self.built / "stamp").unlink(missing_ok=True)
+        try:
+            self.build()
+        except subprocess.CalledProcessError as error:
+            output = ((error.stdout or "") + (error.stderr or "")).strip()[-2000:]
+            raise Unavailable(f"{self.name}: {' '.join(map(str, error.cmd))} failed:\n{output}") from None
+        (self.built / "stamp").write_text(self._digest())
+        return True
+
+    def _check_programs(self) -> None:
+        lacking = [program for program in self.programs if shutil.which(program) is None]
+        if lacking:
+            packages = " ".join(self.debian)
+            raise Unavailable(f"{self.name}: no {', '.join(lacking)} here; on Debian: apt-get install {packages}")
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256(sys.version.encode())
+        for path in sorted(path for path in self.sources.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+            digest.update(path.relative_to(self.sources).as_posix().encode() + path.read_bytes())
+        return digest.hexdigest()
+
+
+class Proton(Runtime):
+    """python-qpid-proton has no wheels for Linux: pip compiles the C engine that comes with it, in half a minute."""
+
+    name = "proton"
+    programs = ("gcc", "pkg-config")
+    debian = ("gcc", "pkg-config", "libssl-dev", "python3-dev", "python3-venv")
+
+    def build(self) -> None:
+        """See Runtime."""
+        venv = self.built / "venv"
+        _run(sys.executable, "-m", "venv", "--clear", str(venv))
+        pip = [str(venv / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+        _run(*pip, "--requirement", str(self.sources / "requirements.txt"))
+        has_tls = "import proton, sys; sys.exit(not proton.SSL.present())"
+        if subprocess.run([venv / "bin" / "python", "-c", has_tls], check=False).returncode:
+            raise Unavailable("proton: it was built without TLS; on Debian: apt-get install libssl-dev, then again")
+
+    def command(self) -> list[str]:
+        """See Runtime."""
+        return [str(self.built / "venv" / "bin" / "python"), str(self.sources / "client.py")]
+
+
+class Rhea(Runtime):
+    """npm puts the packages beside a copy of the client."""
+
+    name = "rhea"
+    programs = ("node", "npm")
+    debian = ("nodejs", "npm")
+
+    def build(self) -> None:
+        """See Runtime."""
+        for file in ("package.json", "client.js"):
+            shutil.copy(self.sources / file, self.built)
+        quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
+        _run("npm", "install", *quiet, cwd=self.built)
+        given = json.loads((self.sources / "package.json").read_text())["dependencies"]["rhea"]
+        got = json.loads((self.built / "node_modules" / "rhea" / "package.json").read_text())["version"]
+        assert given == got, (given, got)
+
+    def command(self) -> list[str]:
+        """See Runtime."""
+        return ["node", str(self.built / "client.js")]
+
+
+class Jms(Runtime):
+    """Maven puts the jar and what it depends on into one folder."""
+
+    name = "jms"
+    programs = ("java", "javac", "mvn")
+    debian = ("openjdk-17-jdk-headless", "maven")
+
+    def build(self) -> None:
+        """See Runtime."""
+        _run("mvn", "-q", "-B", f"-Dinterop.build={self.built / 'target'}", "package", cwd=self.sources)
+
+    def command(self) -> list[str]:
+        """See Runtime."""
+        target = self.built / "target"
+        small = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
+        return ["java", *small, "-cp", f"{target / 'client.jar'}:{target / 'lib'}/*", "Client"]
+
+
+class GoAmqp(Runtime):
+    """Go of the version that go.mod names, or newer; Debian 12 has an older one."""
+
+    name = "go-amqp"
+    programs = ("go",)
+    debian = ("golang-go (of a newer Debian)",)
+
+    def build(self) -> None:
+        """See Runtime."""
+        _run("go", "build", "-o", str(self.built / "client"), ".", cwd=self.sources)
+
+    def command(self) -> list[str]:
+        """See Runtime."""
+        return [str(self.built / "client")]
+
+
+RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, Jms, GoAmqp)
+
+
+def _run(*command: str, cwd: Path | None = None) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    subprocess.run(command, cwd=cwd, env=environment, check=True, capture_output=True, text=True, timeout=BUILD_S_MAX)

@@ -1,0 +1,13 @@
+"""Azure's go-amqp: everything but what it does not show (the peer's capabilities)."""
+
+from __future__ import annotations
+
+from .basics import Basics, Security
+from .extensions import Extensions, SecondSettling
+from .runtimes import GoAmqp
+
+
+class TestGoAmqp(Extensions, SecondSettling, Basics, Security):
+    """See the classes that it derives from."""
+
+    RUNTIME = GoAmqp
