@@ -37,6 +37,7 @@ from .terminus import Ending, Terminus
 
 if TYPE_CHECKING:
     from .container import Container
+    from .streams.node import EventLogNode
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -68,6 +69,7 @@ class Transport(asyncio.Protocol):
         self.held_bytes = 0
         """What producers have sent and has not reached the disk."""
         self._is_reading = True
+        self._is_finishing = False
         self._is_flushing = False
         self._is_lost = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,6 +157,12 @@ class Transport(asyncio.Protocol):
         self._let_go(link, Ending.DETACHED)
         self.flush_soon()
 
+    def expel_all(self, node: EventLogNode, condition: Symbol, description: str) -> None:
+        """Detach every link that depends on a log."""
+        for link, terminus in tuple(self._termini.items()):
+            if terminus.node is node:
+                self.expel(link, condition, description)
+
     def linger(self, session: Session, on_ended: Callable[[Ending], None]) -> None:
         """A link is over, and somebody wants to know when its session and its connection are."""
         while len(self._lingering) >= LINGERING_MAX:
@@ -162,8 +170,9 @@ class Transport(asyncio.Protocol):
         self._lingering.append((session, on_ended))
 
     def stop_reading(self) -> None:
-        """Take nothing more from the peer."""
-        if self._is_reading:
+        """Take nothing more from the peer, until it is to answer our close."""
+        self._is_finishing = True
+        if self._is_reading and not self._transport.is_closing():
             self._is_reading = False
             self._transport.pause_reading()
 
@@ -183,13 +192,8 @@ class Transport(asyncio.Protocol):
     def release(self, size: int) -> None:
         """So many bytes have arrived."""
         self.held_bytes -= size
-        if (
-            not self._is_reading
-            and self.held_bytes <= self.container.settings.held_bytes_max // 2
-            and not self._is_lost
-        ):
-            self._is_reading = True
-            self._transport.resume_reading()
+        if not self._is_finishing and self.held_bytes <= self.container.settings.held_bytes_max // 2:
+            self._go_on_reading()
 
     def tick(self, now: float) -> None:
         """Time has passed: keep the connection alive, or give it up."""
@@ -210,6 +214,7 @@ class Transport(asyncio.Protocol):
         """Close in order; the peer is cut off if it does not answer."""
         self.engine.close(ErrorCondition(condition, description))
         self._closing_at = self._loop.time() + CLOSE_S
+        self._go_on_reading()  # what comes before its own close means nothing any more
         self.flush()
 
     def abort(self) -> None:
@@ -323,6 +328,11 @@ class Transport(asyncio.Protocol):
             )
         elif event.error is not None:
             _logger.info("the peer closed with an error", extra={"peer": self.peer, "problem": str(event.error)})
+
+    def _go_on_reading(self) -> None:
+        if not self._is_reading and not self._is_lost and not self._transport.is_closing():
+            self._is_reading = True
+            self._transport.resume_reading()
 
     def _flush(self) -> None:
         self._is_flushing = False
