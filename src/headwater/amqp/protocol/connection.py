@@ -24,17 +24,20 @@ from .events import (
     SaslEnded,
     SaslResponded,
 )
+from .fitting import fitted
 from .frames import AMQP_HEADER, EMPTY_FRAME, FRAME_MIN, SASL_HEADER
 from .performatives import (
     Attach,
     Begin,
     Close,
     Detach,
+    Disposition,
     End,
     ErrorCondition,
     Flow,
     Open,
     Performative,
+    Transfer,
     decode_performative,
     encode_performative,
 )
@@ -239,9 +242,17 @@ class Connection:
         self._events.append(event)
 
     def send(self, channel: int, performative: Performative) -> None:
-        """A frame without payload."""
-        if not self._is_close_sent or isinstance(performative, Close):
-            self._write_body(channel, bytes(encode_performative(performative)))
+        """A frame without payload. One that the peer cannot take, however much is left out, closes the connection."""
+        if self._is_close_sent and not isinstance(performative, Close):
+            return
+        body = encode_performative(performative)
+        fits = len(body) + 8 <= self.frame_bytes_max or self.remote is None
+        if fits or (body := fitted(performative, self.frame_bytes_max - 8)):
+            self._write_body(channel, bytes(body))
+        else:
+            name = type(performative).__name__.lower()
+            problem = f"this {name} does not fit into a frame of {self.frame_bytes_max} bytes"
+            self.close(ErrorCondition(conditions.FRAME_SIZE_TOO_SMALL, problem))
 
     def send_frame(self, head: bytes, payload: bytes) -> None:
         """A frame whose head is made already, and its payload."""
@@ -318,26 +329,37 @@ class Connection:
         if at == end:
             return  # a heartbeat
         if data.startswith(TRANSFER, at):
-            session = self._session(channel)
-            if session is not None:
-                try:
-                    session.on_transfer(read_transfer(data, at, end), data, end)
-                except SessionFault as fault:
-                    session.fail(fault)
+            self._on_transfer(data, at, end, channel)
         elif data.startswith(DISPOSITION, at):
-            session = self._session(channel)
-            if session is not None:
-                try:
-                    session.on_disposition(read_disposition(data, at, end))
-                except SessionFault as fault:
-                    session.fail(fault)
+            self._on_disposition(data, at, end, channel)
         else:
             performative, payload_at = decode_performative(data, at, end)
-            if payload_at != end:
+            if isinstance(performative, Transfer):  # its descriptor was written in another way
+                self._on_transfer(data, at, end, channel)
+            elif payload_at != end:
                 raise DecodeError(
                     f"{end - payload_at} bytes follow a {type(performative).__name__.lower()}", payload_at
                 )
-            self._on_performative(performative, channel)
+            elif isinstance(performative, Disposition):
+                self._on_disposition(data, at, end, channel)
+            else:
+                self._on_performative(performative, channel)
+
+    def _on_transfer(self, data: bytes, at: int, end: int, channel: int) -> None:
+        session = self._session(channel)
+        if session is not None:
+            try:
+                session.on_transfer(read_transfer(data, at, end), data, end)
+            except SessionFault as fault:
+                session.fail(fault)
+
+    def _on_disposition(self, data: bytes, at: int, end: int, channel: int) -> None:
+        session = self._session(channel)
+        if session is not None:
+            try:
+                session.on_disposition(read_disposition(data, at, end))
+            except SessionFault as fault:
+                session.fail(fault)
 
     def _on_performative(self, performative: Performative, channel: int) -> None:
         if isinstance(performative, Open):
@@ -364,10 +386,9 @@ class Connection:
             session.on_flow(performative)
         elif isinstance(performative, Attach):
             session.on_attach(performative)
-        elif isinstance(performative, Detach):
-            session.on_detach(performative)
         else:
-            raise DecodeError(f"a {type(performative).__name__} is no frame of its own", 0)
+            assert isinstance(performative, Detach)
+            session.on_detach(performative)
 
     def _session(self, channel: int, *, is_detach: bool = False) -> Session | None:
         """The session of a frame; None if the frame means nothing any more. Raises ConnectionFault."""
@@ -432,6 +453,7 @@ class Connection:
             session = self._new_session()
             if session is None:
                 raise ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, "no channel is free")
+            self.open()  # a peer that sent its begin together with its open is answered in order too
             self._send_begin(session, channel)
         self._by_remote_channel[channel] = session
         self._ended_channels.discard(channel)

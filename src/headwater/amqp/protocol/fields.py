@@ -187,7 +187,15 @@ def _read_symbol_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
 
 
 def _write_symbol_map(out: bytearray, value: Mapping[str, Any]) -> None:
-    write_entries(out, value, write_symbol)
+    write_entries(out, value, _write_name)
+
+
+def _write_name(out: bytearray, key: str) -> None:
+    """A symbol, unless it came as a string that cannot be one."""
+    if key.isascii():
+        write_symbol(out, key)
+    else:
+        write_string(out, key)
 
 
 def _read_annotations(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
@@ -204,7 +212,7 @@ def _write_annotations(out: bytearray, value: Mapping[Any, Any]) -> None:
 
 def _write_annotation_key(out: bytearray, key: object) -> None:
     if isinstance(key, str):
-        write_symbol(out, key)
+        _write_name(out, key)
     else:
         write_ulong(out, key)  # type: ignore[arg-type]
 
@@ -272,7 +280,8 @@ SYMBOLS: Final = Kind("symbols", _read_symbols, _write_symbols)
 """Of a field that may be multiple: a tuple of symbols, read from one symbol too, and always written as an array."""
 
 SYMBOL_MAP: Final = Kind("map", _read_symbol_map, _write_symbol_map)
-"""Keys that are strings are let in as well, as peers send them; a plain `str` key is written as a symbol."""
+"""Keys that are strings are let in as well, as peers send them; a plain `str` key is written as a symbol
+if it can be one."""
 
 ANNOTATIONS: Final = Kind("annotations", _read_annotations, _write_annotations)
 """Like SYMBOL_MAP, but ulongs may be keys too."""

@@ -188,13 +188,18 @@ class Sender(Link):
         if size + TransferHead.BYTES <= session.connection.frame_bytes_max:
             delivery_id = session.take_delivery_id(None if is_settled else (self, context))
             session.connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), message)
-            return delivery_id
-        delivery_id = session.next_delivery_id(None if is_settled else (self, context))
-        session.send_in_pieces(self, delivery_id, tag.to_bytes(8, "big"), message, is_settled)
+        else:
+            delivery_id = session.next_delivery_id(None if is_settled else (self, context))
+            session.send_in_pieces(self, delivery_id, tag.to_bytes(8, "big"), message, is_settled)
+        if self.is_draining and not self.credit:
+            self.drained()
         return delivery_id
 
     def drained(self) -> None:
-        """Say that there is nothing more to send now: use up the credit that a draining receiver gave (2.6.7)."""
+        """Say that there is nothing more to send now: use up the credit that a draining receiver gave (2.6.7).
+
+        Where messages use it up, this is said without being asked for: a receiver may wait for it.
+        """
         self.delivery_count = (self.delivery_count + self.credit) & SERIAL
         self.credit = 0
         self.is_draining = False
@@ -209,12 +214,16 @@ class Sender(Link):
             ahead = (self.delivery_count - seen) & SERIAL
             self.credit = max(0, flow.link_credit - ahead) if ahead < 0x80000000 else flow.link_credit
         self.is_draining = bool(flow.drain)
-        if flow.echo and self.local is not None:
-            self.session.send_flow(self)
+        if self.local is not None:
+            if self.is_draining and not self.credit:
+                self.drained()
+            elif flow.echo:
+                self.session.send_flow(self)
         self.session.tell(CreditChanged(self, flow.properties))
 
     def _stop(self) -> None:
         self.credit = 0
+        self.is_draining = False
         self.session.forget(self)
 
 
@@ -353,7 +362,7 @@ class Receiver(Link):
 class _Partial:
     """A delivery whose last transfer has not come yet."""
 
-    __slots__ = ("_pieces", "bytes", "first", "held", "is_settled")
+    __slots__ = ("_kept", "bytes", "first", "held", "is_settled")
 
     def __init__(self, first: TransferFields) -> None:
         self.first = first
@@ -361,11 +370,12 @@ class _Partial:
         self.bytes = 0
         self.held = 0
         """What of it is kept, and counted by the connection."""
-        self._pieces: list[bytes] = []
+        self._kept = bytearray()
+        """Joined at once: a list of tiny pieces would take many times their bytes."""
 
     @property
     def payload(self) -> bytes | None:
-        return b"".join(self._pieces) if self.held == self.bytes else None
+        return bytes(self._kept) if self.held == self.bytes else None
 
     def take(self, payload: bytes, connection: Any, bytes_max: int | None) -> None:
         """Keep a piece, unless the message is too large already: then let go of all."""
@@ -373,8 +383,8 @@ class _Partial:
         if self.held + len(payload) < self.bytes or (bytes_max is not None and self.bytes > bytes_max):
             connection.release(self.held)
             self.held = 0
-            self._pieces.clear()
+            self._kept = bytearray()
         else:
             connection.hold(len(payload))
             self.held += len(payload)
-            self._pieces.append(payload)
+            self._kept += payload

@@ -156,15 +156,15 @@ class Session:
             more=True,
         )
         rest = Transfer(handle=link.handle, more=True)
-        last = Transfer(handle=link.handle, more=False)
+        head, next_head = bytes(encode_performative(first)), bytes(encode_performative(rest))
         at = 0
-        while at < len(payload):
-            head = encode_performative(first if at == 0 else rest)
-            room = self.connection.frame_bytes_max - 8 - len(head)
-            if at and at + room >= len(payload):
-                head = encode_performative(last)
-            self._pieces.append((link, bytes(head), payload[at : at + room]))
+        while at + (room := self.connection.frame_bytes_max - 8 - len(head)) < len(payload):
+            self._pieces.append((link, head, payload[at : at + room]))
             at += room
+            head = next_head
+        last = rest if at else first
+        last.more = False
+        self._pieces.append((link, bytes(encode_performative(last)), payload[at:]))
         self._send_pieces()
 
     def expect_delivery_id(self, delivery_id: int) -> None:
@@ -215,7 +215,7 @@ class Session:
         self.tell(SessionBegun(self))
 
     def on_transfer(self, fields: TransferFields, buffer: bytes, end: int) -> None:
-        """A transfer. Raises SessionFault, LinkFault."""
+        """A transfer. Raises SessionFault."""
         assert self._next_incoming_id is not None
         self._next_incoming_id = (self._next_incoming_id + 1) & SERIAL
         self._incoming_window -= 1
@@ -228,11 +228,11 @@ class Session:
             raise SessionFault(
                 conditions.SESSION_UNATTACHED_HANDLE, f"a transfer on handle {fields.handle}, which is not attached"
             )
-        if link.__class__ is not Receiver:
-            raise LinkFault(conditions.NOT_ALLOWED, "a transfer came on a link on which its sender receives")
-        if link.is_detaching or link.is_over:
+        if link.is_detaching or link.is_over or not isinstance(link, Receiver):
             if fields.delivery_id is not None:  # it was sent before our detach was seen, and counts
                 self._expected_delivery_id = (fields.delivery_id + 1) & SERIAL
+            if not (link.is_detaching or link.is_over):
+                link.fail(LinkFault(conditions.NOT_ALLOWED, "a transfer came on a link on which its sender receives"))
         else:
             try:
                 link.on_transfer(fields, buffer, end)
@@ -264,7 +264,7 @@ class Session:
             self.tell(WindowOpened(self))
 
     def on_attach(self, attach: Attach) -> None:
-        """The peer attaches a link, or answers our attach. Raises SessionFault, LinkFault."""
+        """The peer attaches a link, or answers our attach. Raises SessionFault, ConnectionFault."""
         if attach.handle in self._by_remote_handle:
             raise SessionFault(conditions.SESSION_HANDLE_IN_USE, f"handle {attach.handle} is attached already")
         if attach.handle > self.connection.settings.handle_max:

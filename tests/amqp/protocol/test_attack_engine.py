@@ -1,0 +1,192 @@
+"""What a hostile, careless or merely unusual peer does to an engine, and what it must get for it."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from headwater.amqp.protocol import conditions
+from headwater.amqp.protocol.codec import decode, encode
+from headwater.amqp.protocol.events import ConnectionClosed, LinkAttached, LinkDetached
+from headwater.amqp.protocol.frames import AMQP_HEADER, frame
+from headwater.amqp.protocol.performatives import (
+    Accepted,
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    ErrorCondition,
+    Flow,
+    Open,
+    Rejected,
+    Source,
+    Transfer,
+    encode_performative,
+)
+from headwater.amqp.protocol.settings import ConnectionSettings
+from headwater.amqp.protocol.types import Symbol
+
+from .pair import Pair, payloads
+from .peer import SOURCE, TARGET, Peer, credit, framed, receiving, sending
+
+
+def test_a_peer_may_send_all_it_knows_before_it_is_answered() -> None:
+    peer = Peer(is_open=False)
+    peer.give(AMQP_HEADER + framed(Open("peer")) + framed(Begin(None, 0, 10, 10)) + framed(sending()))
+    peer.engine.open()
+    assert [type(each) for each in peer.got()] == [Open, Begin]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_transfer_to_a_sender_detaches_that_link_and_costs_no_other(is_answered: bool) -> None:
+    peer = Peer().begun()
+    link = peer.attached(receiving()) if is_answered else peer.pending(receiving())
+    other = peer.attached(sending("other", 1))
+    other.grant(10)
+    peer.got()
+    (event,) = peer.send(Transfer(0, 0, b"tag", 0), b"message")
+    assert isinstance(event, LinkDetached) and event.link is link and not event.is_by_peer
+    detach = peer.got()[-1]
+    assert isinstance(detach, Detach) and detach.error is not None and detach.error.condition == conditions.NOT_ALLOWED
+    peer.send(Transfer(0, 1, b"tag", 0), b"message")
+    peer.send(Transfer(1, 2, b"tag", 0), b"message")
+    assert payloads(other.take()) == [b"message"]
+
+
+@pytest.mark.parametrize("key", ["name", "é", "\N{SNOWMAN}" * 300])
+def test_a_map_with_any_string_as_key_is_echoed(key: str) -> None:
+    peer = Peer().begun()
+    attach, _ = decode(body := bytes(encode_performative(sending())), 0, len(body))
+    attach.value[5].value[5] = {key: 1}  # the source's dynamic-node-properties
+    (event,) = peer.give(frame(0, encode(attach)))
+    assert isinstance(event, LinkAttached) and event.link.remote is not None
+    event.link.refuse(conditions.NOT_FOUND, "")
+    answer, _ = peer.got()
+    assert isinstance(answer, Attach) and isinstance(answer.source, Source)
+    assert answer.source.dynamic_node_properties == {key: 1}
+
+
+@pytest.mark.parametrize("performative", [Transfer(0, 0, b"tag", 0), Disposition(True, 0, 5, True)])
+@pytest.mark.parametrize("descriptor", ["symbol", "ulong"])
+def test_a_descriptor_may_be_written_in_any_way(performative: Any, descriptor: str) -> None:
+    peer = Peer().begun()
+    link = peer.attached(sending())
+    link.grant(10)
+    peer.got()
+    body = bytes(encode_performative(performative))
+    name = b"amqp:%s:list" % type(performative).__name__.lower().encode()
+    start = b"\x00\xa3%c%b" % (len(name), name) if descriptor == "symbol" else b"\x00\x80" + body[2].to_bytes(8)
+    payload = b"message" if isinstance(performative, Transfer) else b""
+    events = peer.give(frame(0, start + body[3:] + payload))
+    assert not any(isinstance(event, ConnectionClosed) for event in events)
+    assert payloads(link.take()) == ([b"message"] if payload else [])
+
+
+def test_a_message_of_any_size_near_that_of_a_frame_arrives_whole() -> None:
+    for size in range(440, 560):
+        pair = Pair(server=ConnectionSettings(frame_bytes_max=512)).opened()
+        sender, receiver = pair.sender()
+        sender.send(bytes(size), 1)
+        sender.send(b"next", 2)
+        pair.pump()
+        assert payloads(receiver.take()) == [bytes(size), b"next"], size
+
+
+def test_a_drain_without_credit_is_answered() -> None:
+    peer = Peer().begun()
+    peer.attached(receiving())
+    peer.send(credit(0, drain=True))
+    flows = [each for each in peer.got() if isinstance(each, Flow)]
+    assert [(flow.handle, flow.drain, flow.link_credit) for flow in flows] == [(0, True, 0)]
+
+
+@pytest.mark.parametrize("size", [7, 200_000])
+def test_a_drain_whose_credit_messages_used_up_is_answered_behind_them(size: int) -> None:
+    peer = Peer().begun()
+    link = peer.attached(receiving())
+    peer.send(credit(1, drain=True))
+    peer.got()
+    link.send(bytes(size), 1)
+    *transfers, flow = peer.got()
+    assert transfers and all(isinstance(each, Transfer) for each in transfers) and isinstance(flow, Flow)
+    assert (flow.drain, flow.delivery_count, flow.link_credit) == (True, 1, 0)
+
+
+def test_a_sender_that_is_detached_drains_no_more() -> None:
+    peer = Peer().begun()
+    link = peer.attached(receiving())
+    peer.send(credit(5, drain=True))
+    peer.send(Detach(0, True))
+    assert not link.is_draining
+
+
+def test_tiny_pieces_of_a_message_cost_no_more_than_their_bytes() -> None:
+    peer = Peer().begun()
+    link = peer.attached(sending())
+    link.grant(10)
+    peer.got()
+    peer.send(Transfer(0, 0, b"tag", 0, more=True))
+    pieces = framed(Transfer(0, more=True), b"ab") * 1000 + framed(Transfer(0, more=True)) * 1000
+    tracemalloc.start()
+    try:
+        for _ in range(30):
+            peer.give(pieces)
+            peer.engine.data_to_send()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 4 * 60_000
+    peer.send(Transfer(0))
+    assert payloads(link.take()) == [b"ab" * 30_000]
+
+
+def test_an_answer_that_the_peer_cannot_take_closes_the_connection_with_the_reason() -> None:
+    peer = Peer(open=Open("peer", max_frame_size=512)).begun()
+    link = peer.pending(sending(source=Source(address="x" * 600)))
+    link.accept(source=link.remote.source, target=TARGET)
+    (close,) = peer.got()
+    assert isinstance(close, Close) and isinstance(close.error, ErrorCondition)
+    assert close.error.condition == conditions.FRAME_SIZE_TOO_SMALL
+    peer.send(Close())
+    assert peer.engine.is_over
+
+
+def test_a_reason_is_shortened_to_what_the_peer_takes() -> None:
+    peer = Peer(open=Open("peer", max_frame_size=512)).begun()
+    link = peer.pending(sending())
+    link.refuse(conditions.NOT_FOUND, "\N{SNOWMAN}" * 1000, {Symbol("info"): "more"})
+    *_, detach = peer.got()
+    assert isinstance(detach, Detach) and isinstance(detach.error, ErrorCondition)
+    assert detach.error.condition == conditions.NOT_FOUND
+    assert detach.error.description is not None and set(detach.error.description) == {"\N{SNOWMAN}"}
+
+
+def test_a_rejection_is_shortened_to_what_the_peer_takes() -> None:
+    peer = Peer(open=Open("peer", max_frame_size=512)).begun()
+    link = peer.attached(sending())
+    link.grant(1)
+    peer.send(Transfer(0, 0, b"tag", 0), b"message")
+    peer.got()
+    link.settle(0, 0, Rejected(ErrorCondition(conditions.INVALID_FIELD, "why " * 200)))
+    (disposition,) = peer.got()
+    assert isinstance(disposition, Disposition) and isinstance(disposition.state, Rejected)
+
+
+def test_of_many_unsettled_deliveries_those_are_named_that_fit() -> None:
+    peer = Peer(open=Open("peer", max_frame_size=1024)).begun()
+    link = peer.pending(sending())
+    link.accept(source=SOURCE, target=TARGET, unsettled={b"%032d" % number: Accepted() for number in range(1000)})
+    (attach,) = peer.got()
+    assert isinstance(attach, Attach) and attach.unsettled and attach.incomplete_unsettled
+
+
+def test_a_link_with_a_long_name_can_be_stolen() -> None:
+    peer = Peer(open=Open("peer", max_frame_size=1024)).begun()
+    peer.attached(sending("n" * 700))
+    peer.send(sending("n" * 700, 1))
+    (detach,) = peer.got()
+    assert isinstance(detach, Detach) and isinstance(detach.error, ErrorCondition)
+    assert detach.error.condition == conditions.LINK_STOLEN
