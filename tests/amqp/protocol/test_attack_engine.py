@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from typing import Any
 
@@ -18,6 +19,7 @@ from headwater.amqp.protocol.performatives import (
     Close,
     Detach,
     Disposition,
+    End,
     ErrorCondition,
     Flow,
     Open,
@@ -190,3 +192,36 @@ def test_a_link_with_a_long_name_can_be_stolen() -> None:
     (detach,) = peer.got()
     assert isinstance(detach, Detach) and isinstance(detach.error, ErrorCondition)
     assert detach.error.condition == conditions.LINK_STOLEN
+
+
+def test_an_attach_costs_the_same_however_many_links_there_are() -> None:
+    peer = Peer(channel_max=63)
+    for channel in range(64):
+        peer.begun(channel)
+        peer.give(b"".join(framed(sending(f"{channel}-{n}", n), channel=channel) for n in range(200)))
+    last = b"".join(framed(sending(f"63-{n}", n), channel=63) for n in range(200, 256))
+    steps, before = 0, sys.gettrace()
+
+    def count(*_: object) -> Any:
+        nonlocal steps
+        steps += 1
+        return count
+
+    sys.settrace(count)
+    try:
+        peer.give(last)
+    finally:
+        sys.settrace(before)
+    assert steps < 56 * 5000
+
+
+@pytest.mark.parametrize("ending", [Detach(0, True), End()])
+def test_a_name_is_free_again_when_its_link_is_over(ending: Any) -> None:
+    peer = Peer().begun()
+    for _ in range(3):
+        link = peer.attached(sending())
+        peer.send(ending)
+        assert link.is_over
+        if isinstance(ending, End):
+            peer.begun()
+        assert not any(isinstance(event, LinkDetached) and not event.is_by_peer for event in peer.events)

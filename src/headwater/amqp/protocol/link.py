@@ -131,12 +131,14 @@ class Link:
         if not was_detaching:
             self.detach(is_closed=detach.closed)
         self.is_over = True
+        self.session.connection.detached(self)
         if not was_detaching:
             self.session.tell(LinkDetached(self, detach.closed, detach.error))
 
     def end(self) -> None:
         """The session has ended."""
         self.is_over = True
+        self.session.connection.detached(self)
         self._stop()
 
     def _send_attach(self, fields: Mapping[str, Any]) -> None:

@@ -272,11 +272,11 @@ class Session:
             raise self.connection.fault(conditions.CONNECTION_FRAMING_ERROR, problem)
         link = self._awaited(attach)
         if link is None:
-            self.connection.steal(attach.name, is_sender=attach.role)
             handle = self._free_handle()
             link = Sender(self, attach.name, handle) if attach.role else Receiver(self, attach.name, handle)
             self._links[handle] = link
         self._by_remote_handle[attach.handle] = link
+        self.connection.attached(link)
         link.on_attach(attach)
 
     def on_detach(self, detach: Detach) -> None:
