@@ -149,7 +149,6 @@ class Container:
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not served here")
             if remote.target.dynamic:
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
-            self._steal(transport, link)
             await attach_producer(self, transport, link, remote.target)
         else:
             assert isinstance(link, Sender)
@@ -159,7 +158,9 @@ class Container:
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
             address = parse_address(remote.source.address or "")
             node = await self.node(transport, address.log, Right.READ)
-            self._steal(transport, link)
+            if link.is_over:
+                return  # the peer has changed its mind meanwhile, or has gone
+            self.steal(transport, link)
             if address.is_info:
                 InfoSource.attach(transport, link, node)
             else:
@@ -204,8 +205,11 @@ class Container:
         refusal = refusal_of(error)
         return LinkFault(refusal.condition, refusal.description, refusal.info or None)
 
-    def _steal(self, transport: Transport, link: Link) -> None:
-        """One link of a name: an older one, on another connection, is detached (2.6.1)."""
+    def steal(self, transport: Transport, link: Link) -> None:
+        """One link of a name: an older one, on another connection, is detached (2.6.1).
+
+        From now on `detached` must be called when this link is over, also if it is refused.
+        """
         key = self.key(transport, link)
         old = self._links.get(key)
         self._links[key] = transport, link

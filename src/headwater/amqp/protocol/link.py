@@ -142,8 +142,9 @@ class Link:
         self._stop()
 
     def _send_attach(self, fields: Mapping[str, Any]) -> None:
-        self.local = Attach(name=self.name, handle=self.handle, role=not self.is_sender, **fields)
-        self.session.send(self.local)
+        attach = Attach(name=self.name, handle=self.handle, role=not self.is_sender, **fields)
+        self.session.send(attach)
+        self.local = attach
 
     def _stop(self) -> None:
         """Let go of what a link that is not attached has no use for."""
