@@ -11,7 +11,7 @@ import pytest
 from headwater.amqp.client import Client
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, Message, Properties
-from headwater.amqp.protocol.performatives import Source, Target
+from headwater.amqp.protocol.performatives import Accepted, Rejected, Source, Target
 from headwater.amqp.protocol.types import Described, Symbol
 
 from .served import Served
@@ -57,3 +57,27 @@ def test_an_attach_whose_session_ended_with_it_leaves_nothing_behind(served: Ser
         client.wait(lambda session=session: session.is_over)
     assert client.receiver("orders", properties=properties).link.is_attached
     assert len(served.container._links) == 1
+
+
+def test_an_anonymous_link_leaves_no_task_behind(served: Served, client: Client) -> None:
+    for _ in range(3):
+        sender = client.sender(None)
+        assert sender.send(message(to="orders")) == Accepted()
+        sender.close()
+    (transport,) = served.container.connections
+    eventually(lambda: not transport._tasks and not served.container._tasks)
+
+
+def test_garbage_without_address_is_rejected_and_costs_no_other(served: Served, client: Client) -> None:
+    sender = client.sender(None)
+    states = sender.send_all([b"\xff\xff", message(to="orders"), b"", message()])
+    assert [type(state) for state in states] == [Rejected, Accepted, Rejected, Rejected]
+
+
+def test_settled_messages_without_address_outlive_an_orderly_close(served: Served) -> None:
+    with served.client() as client:
+        sender = client.sender(None)
+        sender.send_all([message(to="orders")] * 50, is_settled=True)
+        client.engine.close()
+        client.flush()
+    eventually(lambda: served.log("orders").head() == 50)

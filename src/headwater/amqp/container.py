@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.access import Guard, Right
@@ -75,6 +76,7 @@ class Container:
         self.suspended: dict[LinkKey, SuspendedDeliveries] = {}
         """What detached producers' links have left behind, the oldest first."""
         self._is_stopping = False
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # Connections
 
@@ -122,6 +124,12 @@ class Container:
         while self.suspended and next(iter(self.suspended.values())).until < now:
             del self.suspended[next(iter(self.suspended))]
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that may outlive the connection that it is for."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def finish(self) -> None:
         """Take nothing more, and wait until what was taken is on disk and answered."""
         self._is_stopping = True
@@ -132,6 +140,8 @@ class Container:
 
     async def close(self) -> None:
         """Let go of the logs, which stay open."""
+        for task in tuple(self._tasks):
+            task.cancel()
         for node in self._nodes.values():
             await node.close()
         self._nodes.clear()
