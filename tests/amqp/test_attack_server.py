@@ -11,7 +11,7 @@ import pytest
 from headwater.amqp.client import Client
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, Message, Properties
-from headwater.amqp.protocol.performatives import Accepted, Rejected, Source, Target
+from headwater.amqp.protocol.performatives import Accepted, Rejected, Source, Target, Transfer
 from headwater.amqp.protocol.types import Described, Symbol
 
 from .served import Served
@@ -81,3 +81,16 @@ def test_settled_messages_without_address_outlive_an_orderly_close(served: Serve
         client.engine.close()
         client.flush()
     eventually(lambda: served.log("orders").head() == 50)
+
+
+def test_aborted_messages_use_no_credit_up(served: Served, client: Client) -> None:
+    sender = client.sender("orders")
+    client.wait(lambda: sender.link.credit > 0)
+    session, link = client.session, sender.link
+    for number in range(link.credit):
+        delivery_id = session.take_delivery_id(None)
+        link.credit -= 1
+        link.delivery_count += 1
+        session.send(Transfer(0, delivery_id, b"%d" % number, 0, more=True))
+        session.send(Transfer(0, aborted=True))
+    assert sender.send(message()) == Accepted()

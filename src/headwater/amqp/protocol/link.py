@@ -345,6 +345,8 @@ class Receiver(Link):
             self.session.settled_by_sender(partial.delivery_id)
         if is_aborted:
             self._abandon()
+            if not self._received:
+                self.session.tell(MessagesReceived(self))  # it used up credit, of which the owner is to know
             return
         partial.take(payload, self.session.connection, self.message_bytes_max)
         if not fields.has_more:

@@ -94,6 +94,9 @@ class Producer(Terminus):
     def on_messages(self) -> None:
         """See Terminus."""
         deliveries = self._link.take()
+        if not deliveries:
+            self.grant()  # the sender aborted one, which used up credit
+            return
         self._container.statistics.messages_received += len(deliveries)
         self._outstanding += len(deliveries)
         self._transport.hold(sum([delivery.bytes for delivery in deliveries]))
