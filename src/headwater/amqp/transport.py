@@ -285,6 +285,7 @@ class Transport(asyncio.Protocol):
             link.refuse(fault.condition, fault.description, fault.info)
         else:
             link.detach(ErrorCondition(fault.condition, fault.description, fault.info))
+        self._let_go(link, Ending.DETACHED)
 
     async def _authenticate(self, mechanism: str, response: bytes | None) -> None:
         self._transport.pause_reading()  # what comes before the verdict is not looked at anyway

@@ -1,0 +1,96 @@
+"""What a hostile, careless or merely unusual peer does to a server, and that nobody else pays for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headwater.amqp.client import Client
+from headwater.amqp.protocol.conditions import AmqpError
+from headwater.amqp.protocol.message import DATA, Message, Properties
+from headwater.amqp.protocol.performatives import Accepted, Rejected, Source, Target, Transfer
+from headwater.amqp.protocol.types import Described, Symbol
+
+from .served import Served
+
+EARLIEST = {
+    "start": Described(
+        Symbol("amqp:event-streams-delivery-annotations-filter"), {Symbol("event-streams-offset"): Symbol("@earliest")}
+    )
+}
+GROUP = Symbol("event-streams-consumer-group")
+
+
+def message(body: bytes = b"{}", **properties: Any) -> Message:
+    return Message([body], DATA, properties=Properties(subject="T", **properties))
+
+
+def eventually(is_so: Callable[[], bool], seconds: float = 5.0) -> None:
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_refused_link_leaves_nothing_behind(served: Served, client: Client) -> None:
+    bad = {"f": Described(Symbol("apache.org:selector-filter:string"), "a =")}
+    for number in range(3):
+        with pytest.raises(AmqpError):
+            client.sender(f"nowhere-{number}")
+        with pytest.raises(AmqpError):
+            client.receiver("orders", filter=bad)
+    assert not served.container._links
+
+
+def test_an_attach_whose_session_ended_with_it_leaves_nothing_behind(served: Served, client: Client) -> None:
+    properties = {GROUP: "g"}
+    for number in range(3):
+        session = client.engine.begin()
+        session.attach_sender(f"s{number}", source=Source(), target=Target(address="orders"))
+        session.attach_receiver(f"r{number}", source=Source(address="orders"), target=Target())
+        session.attach_receiver(f"g{number}", source=Source(address="orders"), target=Target(), properties=properties)
+        session.end()
+        client.flush()
+        client.wait(lambda session=session: session.is_over)
+    assert client.receiver("orders", properties=properties).link.is_attached
+    assert len(served.container._links) == 1
+
+
+def test_an_anonymous_link_leaves_no_task_behind(served: Served, client: Client) -> None:
+    for _ in range(3):
+        sender = client.sender(None)
+        assert sender.send(message(to="orders")) == Accepted()
+        sender.close()
+    (transport,) = served.container.connections
+    eventually(lambda: not transport._tasks and not served.container._tasks)
+
+
+def test_garbage_without_address_is_rejected_and_costs_no_other(served: Served, client: Client) -> None:
+    sender = client.sender(None)
+    states = sender.send_all([b"\xff\xff", message(to="orders"), b"", message()])
+    assert [type(state) for state in states] == [Rejected, Accepted, Rejected, Rejected]
+
+
+def test_settled_messages_without_address_outlive_an_orderly_close(served: Served) -> None:
+    with served.client() as client:
+        sender = client.sender(None)
+        sender.send_all([message(to="orders")] * 50, is_settled=True)
+        client.engine.close()
+        client.flush()
+    eventually(lambda: served.log("orders").head() == 50)
+
+
+def test_aborted_messages_use_no_credit_up(served: Served, client: Client) -> None:
+    sender = client.sender("orders")
+    client.wait(lambda: sender.link.credit > 0)
+    session, link = client.session, sender.link
+    for number in range(link.credit):
+        delivery_id = session.take_delivery_id(None)
+        link.credit -= 1
+        link.delivery_count += 1
+        session.send(Transfer(0, delivery_id, b"%d" % number, 0, more=True))
+        session.send(Transfer(0, aborted=True))
+    assert sender.send(message()) == Accepted()
