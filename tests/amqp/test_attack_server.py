@@ -11,7 +11,8 @@ import pytest
 from headwater.amqp.client import Client
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, Message, Properties
-from headwater.amqp.protocol.performatives import Accepted, Rejected, Source, Target, Transfer
+from headwater.amqp.protocol.performatives import Accepted, Rejected, Released, Source, Target, Transfer
+from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol
 
 from .served import Served
@@ -93,4 +94,18 @@ def test_aborted_messages_use_no_credit_up(served: Served, client: Client) -> No
         link.delivery_count += 1
         session.send(Transfer(0, delivery_id, b"%d" % number, 0, more=True))
         session.send(Transfer(0, aborted=True))
+        session._next_outgoing_id += 1
     assert sender.send(message()) == Accepted()
+
+
+def test_large_messages_wait_for_a_small_window(served: Served, client: Client) -> None:
+    bodies = [bytes([number]) * (10 if number % 2 else 200_000) for number in range(8)]
+    client.sender("orders").send_all([message(body) for body in bodies])
+    client.engine.settings = ConnectionSettings(incoming_window=3)
+    client._session = client.engine.begin()
+    receiver = client.receiver("orders", filter=EARLIEST)
+    got = receiver.take(8)
+    assert [each.message.body[0] for each in got] == bodies
+    got[3].settle(Released())
+    got[2].settle(Released())
+    assert [each.message.body[0][0] for each in receiver.take(2)] in ([2, 3], [3, 2])
