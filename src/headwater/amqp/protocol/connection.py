@@ -163,6 +163,10 @@ class Connection:
             self._write(EMPTY_FRAME)
         return self._take_events()
 
+    def not_listening(self, now: float) -> None:
+        """Nothing is read from the peer at present, so that its silence means nothing."""
+        self._heard_at = now
+
     def next_tick(self) -> float | None:
         """When `tick` is to be called at the latest; None if never."""
         times = []
