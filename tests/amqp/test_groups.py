@@ -421,3 +421,15 @@ def test_members_that_are_killed_under_load_cost_no_event_and_give_no_partition_
         member.join(20)
     assert [member.problem for member in members] == [None] * MEMBERS
     assert not seconds and len(killed) == KILLED
+
+
+def test_links_of_a_deleted_log_are_detached_those_that_wait_too(
+    served: Served, log: LocalLog, client: Client
+) -> None:
+    links = [join(client), join(client), join(client), join(client, waits=False)]
+    sender = client.sender("split")
+    served.store.delete("split")
+    client.wait(lambda: sender.error is not None and all(link.error is not None for link in links))
+    assert {link.error.condition for link in (sender, *links)} == {conditions.RESOURCE_DELETED}
+    served.log("split", partitions=3)
+    assert partition_of(join(client)) == "0"
