@@ -32,6 +32,11 @@ class AsyncLog:
         self._stop()
         self._wake()
 
+    @property
+    def next_commit(self) -> asyncio.Future[None]:
+        """Done at the next commit, and when the log or this face of it closes. Take it before reading what is there."""
+        return self._advance
+
     async def append(
         self,
         events: Sequence[Event],

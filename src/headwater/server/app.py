@@ -13,16 +13,17 @@ import logging
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import Protocol
 
-from .. import __version__, dcb
+from .. import __version__, dcb, futoin
 from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from .accounts import AccountDirectory
-from .config import Config, InvalidConfiguration
+from .config import Config, Futoin, InvalidConfiguration
 from .gate import Application, Gate, Receive, Scope, Send, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_server import HttpServer
@@ -91,6 +92,16 @@ def _impose(store: LogStore, name: str, given: Mapping[str, object]) -> None:
         raise InvalidConfiguration(error.problem, f"logs.{name}.{error.where}") from None
 
 
+class FrontEnd(Protocol):
+    """A room that the server starts and stops."""
+
+    def stop(self) -> None:
+        """End its streams, and refuse what is new."""
+
+    def close(self) -> None:
+        """Let go of the logs."""
+
+
 class Server:
     """One run of the server."""
 
@@ -104,21 +115,22 @@ class Server:
         stop = _on_signals()
         tls = tls_context(config.tls)
         sockets = listen(config.host, config.http.port, "--http-port")
-        lines = [f"headwater: listening on {url('https' if tls else 'http', its)} (dcb)" for its in sockets]
+        lines = [f"headwater: listening on {url('https' if tls else 'http', its)} (dcb, futoin)" for its in sockets]
         async with AsyncExitStack() as ending:
             http = HttpServer(self._gate, sockets, config.http, tls)
             await http.start()
             ending.push_async_callback(http.stop)
             store = await asyncio.to_thread(open_store, config)
             ending.push_async_callback(asyncio.to_thread, store.close)
-            data = self._open(store, has_tls=tls is not None)
-            ending.callback(data.close)
+            front_ends = self._open(store, has_tls=tls is not None)
+            for front_end in front_ends:
+                ending.callback(front_end.close)
             _tune_interpreter()
             for line in lines:
                 self._announce(line)
             logger.info("started", extra=fields(version=__version__, data=config.data, logs=len(store.names())))
             await stop.wait()
-            await self._drain(http, data)
+            await self._drain(http, front_ends)
         logger.info("stopped")
 
     def unready(self) -> str | None:
@@ -130,21 +142,23 @@ class Server:
             return f"the disk is full: {free} bytes are free, {reserve} are kept in reserve"
         return None
 
-    def _open(self, store: LogStore, *, has_tls: bool) -> dcb.Application:
+    def _open(self, store: LogStore, *, has_tls: bool) -> Sequence[FrontEnd]:
         """Let requests in, once the configured logs are there and it is settled who may do what."""
         create_logs(store, self._config.logs)
         guard = self._guard(store, has_tls=has_tls)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes)
         data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
-        self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector)}, data))
-        return data
+        events = futoin.application(store, guard, _futoin_settings(self._config.futoin))
+        self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), "futoin": events}, data))
+        return data, events
 
-    async def _drain(self, http: HttpServer, data: dcb.Application) -> None:
+    async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:
         """Refuse what is new, end subscriptions, and let what runs finish."""
         logger.info("stopping", extra=fields(requests=self._gate.requests, streams=self._gate.streams))
         self._gate.stop()
         http.refuse_connections()
-        data.stop()
+        for front_end in front_ends:
+            front_end.stop()
         if not await self._gate.requests_finished(self._config.limits.stop_ms / 1000):
             logger.warning("requests cut off", extra=fields(requests=self._gate.requests))
         await self._gate.streams_finished(STREAMS_END_S)
@@ -185,6 +199,10 @@ def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Applica
             await rooms.get(room, otherwise)(scope, receive, send)
 
     return dispatch
+
+
+def _futoin_settings(given: Futoin) -> futoin.Settings:
+    return futoin.Settings(tuple(map(futoin.read_alias, given.aliases)), given.without_other)
 
 
 def _on_signals() -> asyncio.Event:
