@@ -67,6 +67,8 @@ class Push(ABC):
         self.settings = settings
         self._function = f"futoin.evt.receiver:{version[0]}.{version[1]}:onEvents"
         self._bytes_max = MESSAGE_BYTES_MAX - ENVELOPE_BYTES if version == (1, 0) else GROUP_BYTES_MAX
+        self._begin = hosted.log.head()
+        """Where a live push begins."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -143,7 +145,7 @@ class ReliablePush(Push):
         return consumer
 
     async def _next_group(self, start: int) -> Group:
-        """The next events; none if somebody moved the consumer meanwhile, or the log is closed."""
+        """The next events; none if the consumer's position moved meanwhile, or the log is closed."""
         loop = asyncio.get_running_loop()
         log, cursor = self.hosted.log, start
         stored_at = loop.time()
@@ -153,17 +155,15 @@ class ReliablePush(Push):
             if page.events:
                 return group_of(page, JSON, self.hosted.naming, self._bytes_max)
             cursor = max(cursor, page.cursor)
-            if loop.time() - stored_at >= PASSED_OVER_S:
-                await self._acknowledge(cursor)
-                return Group([], cursor, 0)
+            has_time_passed = loop.time() - stored_at >= PASSED_OVER_S
             if not page.is_last:
                 await asyncio.sleep(0)
-            elif log.is_closed:
+            elif not log.is_closed and not has_time_passed:
+                has_time_passed = not await self._wait(next_commit)
+            if self._consumer().acknowledged != start or log.is_closed:
                 return Group([], cursor, 0)
-            elif not await self._wait(next_commit):
+            if has_time_passed:
                 await self._acknowledge(cursor)  # also tells that the consumer is alive
-                return Group([], cursor, 0)
-            if self._consumer().acknowledged != start:
                 return Group([], cursor, 0)
 
     async def _wait(self, next_commit: asyncio.Future[None]) -> bool:
@@ -191,7 +191,7 @@ class LivePush(Push):
 
     async def _push(self) -> None:
         log = self.hosted.log
-        cursor, seq = log.head(), 0
+        cursor, seq = self._begin, 0
         on_the_way: set[asyncio.Task[bool]] = set()
         try:
             while not log.is_closed:
