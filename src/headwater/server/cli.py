@@ -40,7 +40,7 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
     },
     "Logs (on a server)": {
         "logs": Entry("logs", "logs", "List, create, change, trim and delete logs."),
-        "consumers": Entry("logs", "consumers", "List and move the registered consumers of a log."),
+        "consumers": Entry("consumers", "consumers", "List, register and move the reliable consumers of a log."),
         "bench": Entry("bench", "bench", "Put load on a log, and measure."),
     },
     "Server": {
