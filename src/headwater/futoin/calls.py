@@ -113,20 +113,32 @@ async def answer(
         if host.stopping.done():
             raise STOPPING
         caller = await identify(host.guard, message, channel.authorization, channel.peer)
-        function = _function(message, caller, channel)
+        call = checked(host, log_name, channel, message, caller)
+        result = await handlers[call.function.key](call)
         assert caller is not None
-        parameters = function.check(message.parameters(function.any_parameters))
-        call = Call(host, log_name, channel, message, caller, function, parameters)
-        result = await handlers[function.key](call)
         return Reply(_signed(message, caller, [("r", result)]), message.coder, call.afterwards)
-    except FutoInError as error:
+    except Exception as error:
+        return failed(message, log_name, caller, error)
+
+
+def checked(host: Host, log_name: str, channel: Channel, message: Message, caller: Caller | None) -> Call:
+    """The call, found to be in order but for the caller's rights. Raises FutoInError."""
+    function = _function(message, caller, channel)
+    assert caller is not None
+    parameters = function.check(message.parameters(function.any_parameters))
+    return Call(host, log_name, channel, message, caller, function, parameters)
+
+
+def failed(message: Message, log_name: str, caller: Caller | None, error: BaseException) -> Reply:
+    """The reply to a call that failed; what is a fault of ours is logged."""
+    if isinstance(error, FutoInError):
         failure = error
-    except EventLogError as error:
+    elif isinstance(error, EventLogError):
         failure = futoin_error_of(error)
-        if failure.name == INTERNAL.name and failure is not STOPPING:
+        if failure.name == INTERNAL.name:
             _logger.error("%s: %s", log_name, error)
-    except Exception:
-        _logger.exception("a call failed")
+    else:
+        _logger.error("a call failed", exc_info=error)
         failure = INTERNAL
     return Reply(_signed(message, caller, _failure(message.coder, failure)), message.coder)
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from ..core.access import Right
+from ..core.errors import EventLogError
 from ..core.event import Event
-from .calls import Call
+from ..core.log import AppendResult
+from .calls import Call, Channel, checked
+from .errors import FutoInError
+from .host import Host
+from .identity import recall
+from .message import Message
 from .plain import json_text
 
 
@@ -21,6 +28,27 @@ async def add_event(call: Call) -> bytes:
     given = call.parameters
     result = await hosted.asynchronous.append([_event(call, given["type"], given["data"], given.get("key"))])
     return call.coder.value(str(result.first))
+
+
+def begin_add_event(
+    host: Host, log_name: str, channel: Channel, message: Message
+) -> asyncio.Future[AppendResult] | None:
+    """The append of an addEvent, if nothing needs to be waited for before it can begin; None says nothing.
+
+    Most messages are such, and come one by one: so they need no task of their own.
+    """
+    try:
+        caller = recall(host.guard, message, channel.authorization)
+        if caller is None or host.stopping.done():
+            return None
+        call = checked(host, log_name, channel, message, caller)
+        hosted = host.opened(log_name, caller, Right.APPEND)
+        if hosted is None:
+            return None
+        given = call.parameters
+        return hosted.asynchronous.submit([_event(call, given["type"], given["data"], given.get("key"))])
+    except (FutoInError, EventLogError):
+        return None  # found, and told, again
 
 
 async def add_events(call: Call) -> bytes:

@@ -67,14 +67,18 @@ class Host:
 
     async def log(self, name: str, caller: Caller, right: Right) -> HostedLog:
         """The log of that name, for a caller who has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""
-        if not self.guard.is_open:
-            self.guard.authorize(caller.user, right, name)
-        hosted = self._hosted.get(name)
-        if hosted is not None and not hosted.log.is_closed:
+        if (hosted := self.opened(name, caller, right)) is not None:
             return hosted
         if not LOG_NAME.fullmatch(name):
             raise LogNotFound(name)
         return await self._open(name)
+
+    def opened(self, name: str, caller: Caller, right: Right) -> HostedLog | None:
+        """The same, if the log is open; None says nothing. Raises Forbidden."""
+        if not self.guard.is_open:
+            self.guard.authorize(caller.user, right, name)
+        hosted = self._hosted.get(name)
+        return None if hosted is None or hosted.log.is_closed else hosted
 
     def stop(self) -> None:
         """End the connections and refuse what comes; the logs stay open for their owner to close."""

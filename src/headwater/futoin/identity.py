@@ -46,8 +46,7 @@ async def identify(guard: Guard, message: Message, authorization: bytes | None, 
     if isinstance(shown, _Signed):
         return await _identify_signed(guard, message, shown, peer)
     if guard.is_open:
-        claimed = shown.name if shown is not None and _NAME.fullmatch(shown.name) else ANYBODY_NAME
-        return Caller(ANYBODY, claimed)
+        return _anybody(shown)
     if shown is None:
         return None
     try:
@@ -55,6 +54,23 @@ async def identify(guard: Guard, message: Message, authorization: bytes | None, 
     except Unauthenticated:
         raise security(_BASIC_REFUSED) from None
     return Caller(user, user.name or ANYBODY_NAME)
+
+
+def recall(guard: Guard, message: Message, authorization: bytes | None) -> Caller | None:
+    """Who the message is from, where that needs no waiting; None says nothing. Raises FutoInError as `identify`."""
+    shown = _shown(message.sec) if message.sec is not None else _of_header(authorization)
+    if isinstance(shown, _Signed):
+        return None
+    if guard.is_open:
+        return _anybody(shown)
+    user = guard.recall(shown) if shown is not None else None
+    return None if user is None else Caller(user, user.name or ANYBODY_NAME)
+
+
+def _anybody(shown: Credentials | None) -> Caller:
+    """No user is configured: a name is not checked, and only tells one peer's consumers from another's."""
+    claimed = shown.name if shown is not None and _NAME.fullmatch(shown.name) else ANYBODY_NAME
+    return Caller(ANYBODY, claimed)
 
 
 async def _identify_signed(guard: Guard, message: Message, shown: _Signed, peer: str) -> Caller:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .calls import Handler, Reply, answer, refusal
+from ..core.log import AppendResult
+from .calls import Handler, Reply, answer, failed, refusal
 from .coders import JSON, coder_of
 from .errors import FutoInError, invalid
+from .generating import begin_add_event
 from .host import Host
 from .message import Message
 
@@ -58,7 +61,10 @@ class Connection:
         """By owner and component."""
         self._slots = asyncio.Semaphore(REQUESTS_MAX)
         self._large_slots = asyncio.Semaphore(LARGE_REPLIES_MAX)
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Future[Any]] = set()
+        self._replies: deque[bytes] = deque()
+        """Of additions, still to be sent."""
+        self._has_replies: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._calls: dict[str, asyncio.Future[str | None]] = {}
         """Our calls that wait for an answer, by rid."""
         self._calls_made = 0
@@ -73,20 +79,23 @@ class Connection:
         """Serve it until the peer leaves, or it is to be closed."""
         await self._receive()  # websocket.connect
         await self._send({"type": "websocket.accept"})
-        reading = asyncio.create_task(self._read())
+        reading, writing = asyncio.create_task(self._read()), asyncio.create_task(self._write_replies())
         try:
-            await asyncio.wait((reading, self._closing, self._host.stopping), return_when=asyncio.FIRST_COMPLETED)
-            if reading.done():
-                reading.result()
+            await asyncio.wait(
+                (reading, writing, self._closing, self._host.stopping), return_when=asyncio.FIRST_COMPLETED
+            )
+            if reading.done() or writing.done():
+                (reading if reading.done() else writing).result()
                 return
             await self._say_goodbye()
         finally:
             reading.cancel()
+            writing.cancel()
             for push in list(self.pushes.values()):
                 push.stop()
             for task in self._running:
                 task.cancel()
-            await asyncio.gather(reading, *self._running, return_exceptions=True)
+            await asyncio.gather(reading, writing, *self._running, return_exceptions=True)
 
     async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:
         """Call a function of the peer, in JSON; the future is the name of the error that answers, or None.
@@ -135,9 +144,45 @@ class Connection:
             await self._transmit(refusal(invalid("Missing or invalid req.rid"), message.coder).body)
         else:
             await self._slots.acquire()
-            task = asyncio.create_task(self._answer(message))
+            name = message.f.rpartition(":")[2] if isinstance(message.f, str) else ""
+            if name == "addEvent" and self._begin_adding(message):
+                return
+            task = asyncio.create_task(self._answer(message, is_large=name in LARGE_FUNCTIONS))
             self._running.add(task)
             task.add_done_callback(self._answered)
+
+    def _begin_adding(self, message: Message) -> bool:
+        """Begin an addition without a task of its own; whether that was possible."""
+        append = begin_add_event(self._host, self._log_name, self, message)
+        if append is None:
+            return False
+        self._running.add(append)
+        append.add_done_callback(lambda append: self._added(message, append))
+        return True
+
+    def _added(self, message: Message, append: asyncio.Future[AppendResult]) -> None:
+        self._running.discard(append)
+        if append.cancelled():
+            self._slots.release()
+            return
+        if (error := append.exception()) is not None:
+            reply = failed(message, self._log_name, None, error).body
+        else:
+            coder = message.coder
+            id, rid = coder.value(str(append.result().first)), coder.value(message.rid)
+            reply = coder.message([("r", id), ("rid", rid)])
+        self._replies.append(reply)
+        if not self._has_replies.done():
+            self._has_replies.set_result(None)
+
+    async def _write_replies(self) -> None:
+        """Send the replies of additions, as fast as the peer takes them; a request runs until its reply is sent."""
+        while True:
+            await self._has_replies
+            self._has_replies = asyncio.get_running_loop().create_future()
+            while self._replies:
+                await self._transmit(self._replies.popleft())
+                self._slots.release()
 
     def _take_answer(self, message: Message) -> None:
         """An answer to a call that nobody waits for any more is nothing to us."""
@@ -145,9 +190,9 @@ class Connection:
         if answered is not None and not answered.done():
             answered.set_result(None if message.error is None else str(message.error))
 
-    async def _answer(self, message: Message) -> None:
+    async def _answer(self, message: Message, *, is_large: bool) -> None:
         with suppress(OSError):  # the peer has left
-            if isinstance(message.f, str) and message.f.rpartition(":")[2] in LARGE_FUNCTIONS:
+            if is_large:
                 async with self._large_slots:
                     await self._reply(message)
             else:
@@ -174,4 +219,6 @@ class Connection:
             await asyncio.wait(list(self._running), timeout=GOODBYE_S)
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
+                while self._replies:
+                    await asyncio.sleep(0)
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})

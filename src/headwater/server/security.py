@@ -82,6 +82,10 @@ class AccountGuard:
             raise self._refusal("wrong", credentials.name, peer)
         return user
 
+    def recall(self, credentials: Credentials) -> User | None:
+        """See Guard."""
+        return self._logins.get(self._logins.digest(credentials), self._directory.current())
+
     def authorize(self, user: User, right: Right, log: str) -> None:
         """See Guard."""
         if not user.may(right, log):
