@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "query": Entry("events", "query", "Count what matches: how many, of which types, since when."),
         "import": Entry("importing", "import_", "Load a file of events into a log."),
         "export": Entry("exporting", "export", "Write the events of a log into a file."),
+        "relay": Entry("relay", "relay", "Append what an outbox table holds, exactly once."),
     },
     "Logs (on a server)": {
         "logs": Entry("logs", "logs", "List, create, change, trim and delete logs."),
