@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # The variable makes old versions of pip build as new ones do; those know it no more, and ignore it.
 INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test setup fmt lint types bench docs check
+.PHONY: demo test setup fmt lint types bench docs check interop soak
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -34,6 +34,13 @@ bench: $(STAMP)         ## benchmarks against SQLite, UmaDB and the bare disk; s
 
 docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
 	$(BIN)/python -m pytest -q tests/docs
+
+interop: $(STAMP)       ## other people's clients against the server; needs node
+	npm install --prefix tests/interop/futoin --no-audit --no-fund --silent
+	$(BIN)/python -m pytest tests/interop
+
+soak: $(STAMP)          ## adds and pushes while the server is killed again and again; SECONDS=60
+	$(BIN)/python -m tests.soak.futoin $(or $(SECONDS),60)
 
 check: lint types test  ## what CI runs
 
