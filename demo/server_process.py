@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 STARTS_WITHIN_S = 60.0
+ALIASES = "*:FlightDeparted=FLIGHT_DEPARTED,*:FlightArrived=FLIGHT_ARRIVED"
+"""What FutoIn clients call the types of the flights."""
 _LISTENING = re.compile(r"listening on (http://\S+:(\d+))")
 
 
@@ -36,7 +38,7 @@ class ServerProcess:
     def start(self) -> float:
         """Start it; answers how many seconds went by until it was ready. Raises ServerFailed."""
         command = [sys.executable, "-m", "headwater.server.cli", "serve", "--data", str(self.directory / "data")]
-        command += ["--http-port", str(self._port), "--log", self._log]
+        command += ["--http-port", str(self._port), "--log", self._log, "--futoin-aliases", ALIASES]
         started = time.perf_counter()
         with (self.directory / "server.log").open("a") as diary:
             self._process = subprocess.Popen(

@@ -27,6 +27,7 @@ ADDERS = 8
 COMPONENT = "Soak"
 LOST = (OSError, WebSocketException, EOFError, TimeoutError)
 """How a connection ends whose server is killed."""
+KILLS_MIN = 2
 QUIET_S = 60.0
 """How long the consumer may take to catch up at the end."""
 
@@ -57,7 +58,7 @@ class Soak:
             for thread in threads:
                 thread.start()
             until = time.monotonic() + self._seconds
-            while time.monotonic() < until:
+            while time.monotonic() < until or self.kills < KILLS_MIN:
                 time.sleep(self._chance.uniform(0.5, 2.5))
                 with server:  # SIGKILL
                     self.kills += 1
@@ -127,8 +128,8 @@ class Soak:
         while self._is_receiving:
             try:
                 with self._connect() as connection:
-                    for function in ("registerConsumer", "readyToReceive"):
-                        connection.send(_message(f"futoin.evt.push:1.1:{function}", {"component": COMPONENT}))
+                    _ask(connection, "futoin.evt.push:1.1:registerConsumer", {"component": COMPONENT})
+                    connection.send(_message("futoin.evt.push:1.1:readyToReceive", {"component": COMPONENT}))
                     expected = 0
                     while self._is_receiving:
                         expected = self._take(connection, expected)
