@@ -18,12 +18,13 @@ from urllib.parse import urlsplit
 import msgspec
 import uvloop
 
-SECURITY = "alice:secret1"
+SECURITY = "alice:alices-secret"
 DATA = {"id": 7, "sum": "10.50", "note": "x" * 100}
 """About 150 bytes as JSON."""
-ADD, POLL, PUSH = "futoin.evt.gen:1.1:addEvent", "futoin.evt.push:1.1:pollEvents", "futoin.evt.push:1.1"
+ADD, PUSH = "futoin.evt.gen:1.1:addEvent", "futoin.evt.push:1.1"
 FILL_AT_ONCE = 64
 PATIENCE_S = 60.0
+LATE_S = 10.0
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -165,14 +166,14 @@ async def fill(url: str, events: int) -> dict[str, float]:
     return {"events": events // FILL_AT_ONCE * FILL_AT_ONCE}
 
 
-async def poll(url: str, component: str, events: int) -> dict[str, float]:
+async def poll(url: str, component: str, events: int, interface: str) -> dict[str, float]:
     """A reliable consumer polls until it has so many events."""
     peer = await Peer.connect(url)
     await peer.result(f"{PUSH}:registerConsumer", {"component": component})
     received, last_id = 0, None
     started = time.perf_counter()
     while received < events:
-        page = await peer.result(POLL, {"component": component, "last_id": last_id})
+        page = await peer.result(f"{interface}:pollEvents", {"component": component, "last_id": last_id})
         assert page, "the log has ended too early"
         received += len(page)
         last_id = page[-1]["id"]
@@ -221,7 +222,7 @@ async def latency(url: str, component: str, per_s: float, seconds: float) -> dic
         sent[number] = time.perf_counter()
         await adder.result(ADD, {"type": "ORDER_NEW", "data": {"n": number}})
         await asyncio.sleep(1 / per_s)
-    until = time.perf_counter() + PATIENCE_S
+    until = time.perf_counter() + LATE_S
     while len(latencies) < count and time.perf_counter() < until:
         await asyncio.sleep(0.05)
     return {**_summary(latencies, seconds), "received": len(latencies), "added": count}
@@ -230,6 +231,7 @@ async def latency(url: str, component: str, per_s: float, seconds: float) -> dic
 def _summary(latencies: list[float], seconds: float) -> dict[str, float]:
     ms = sorted(1000 * each for each in latencies)
     return {
+        "count": len(ms),
         "per_s": len(ms) / seconds,
         "p50_ms": statistics.median(ms),
         "p95_ms": ms[int(0.95 * (len(ms) - 1))],

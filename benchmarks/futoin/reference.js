@@ -49,7 +49,7 @@ $as().add((as) => {
     as.add((as) => {
         const security = new LegacySecurityProvider(as, ccm);
         as.add((as) => {
-            security.addUser('alice', 'secret1', {});
+            security.addUser('alice', 'alices-secret', {});
             const [ws_port, http_port] = [Number(process.env.WS_PORT), Number(process.env.HTTP_PORT)];
             for (const [port, Service] of [[ws_port, DBPushService], [http_port, DBPollService]]) {
                 const its = executor(ccm, port, security);
