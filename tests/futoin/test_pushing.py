@@ -11,6 +11,7 @@ import pytest
 
 from headwater.core import Event
 from headwater.futoin import Settings
+from headwater.futoin.websocket import Connection
 
 PUSH = "futoin.evt.push:1.1"
 READY, REGISTER = f"{PUSH}:readyToReceive", f"{PUSH}:registerConsumer"
@@ -147,6 +148,25 @@ class TestReliable:
             socket.say({"r": True, "rid": "S2"})
             await acknowledges(socket, peer, 1)
             assert await socket.is_silent()
+
+        peer.run(scenario())
+
+    def test_calls_without_an_answer_are_not_remembered(self, peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls: list[dict[str, Any]] = []
+        call = Connection.call
+
+        async def noted(connection: Connection, *args: Any) -> Any:
+            calls.append(connection._calls)
+            return await call(connection, *args)
+
+        monkeypatch.setattr(Connection, "call", noted)
+
+        async def scenario() -> None:
+            socket = await ready(peer)
+            append(peer, "A")
+            for _ in range(3):
+                await pushed(socket)
+            assert list(calls[-1]) == ["S3"]
 
         peer.run(scenario())
 

@@ -96,6 +96,20 @@ def test_requests_side_by_side_are_all_answered_and_added_in_order(peer: Any) ->
     assert [json.loads(event.data) for event in peer.log.read()] == list(range(1, 501))
 
 
+def test_a_consumer_may_be_ready_before_its_registration_is_answered(peer: Any) -> None:
+    peer.add("A")
+
+    async def scenario() -> None:
+        socket = await peer.connected()
+        for number, function in enumerate(("registerConsumer", "readyToReceive")):
+            f = f"futoin.evt.push:1.1:{function}"
+            socket.say({"f": f, "p": {"component": "C"}, "rid": f"C{number}"})
+        assert [(await socket.next())["r"] for _ in range(2)] == [True, True]
+        assert (await socket.next())["p"]["events"][0]["id"] == "1"
+
+    peer.run(scenario())
+
+
 def test_a_slow_request_holds_up_no_other(peer: Any) -> None:
     async def scenario() -> None:
         socket = await peer.connected()

@@ -10,7 +10,7 @@ from ..core.access import Right
 from ..core.errors import EventLogError
 from . import interface
 from .coders import JSON, Coder, coder_of
-from .errors import INTERNAL, STOPPING, FutoInError, futoin_error_of, invalid, security, unknown_interface
+from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, security, stopping, unknown_interface
 from .host import Host, HostedLog
 from .identity import Caller, identify
 from .interface import Function
@@ -111,7 +111,7 @@ async def answer(
     caller: Caller | None = None
     try:
         if host.stopping.done():
-            raise STOPPING
+            raise stopping()
         caller = await identify(host.guard, message, channel.authorization, channel.peer)
         call = checked(host, log_name, channel, message, caller)
         result = await handlers[call.function.key](call)
@@ -135,7 +135,7 @@ def failed(message: Message, log_name: str, caller: Caller | None, error: BaseEx
         failure = error
     elif isinstance(error, EventLogError):
         failure = futoin_error_of(error)
-        if failure.name == INTERNAL.name:
+        if is_fault(error):
             _logger.error("%s: %s", log_name, error)
     else:
         _logger.error("a call failed", exc_info=error)

@@ -56,7 +56,12 @@ def security(description: str) -> FutoInError:
 
 
 INTERNAL = FutoInError(INTERNAL_ERROR, "the server has a fault; its log says more")
-STOPPING = FutoInError(INTERNAL_ERROR, "the server is stopping; try again")
+_STOPPING = "the server is stopping; try again"
+
+
+def stopping() -> FutoInError:
+    """InternalError: the server takes no new requests."""
+    return FutoInError(INTERNAL_ERROR, _STOPPING)
 
 
 def futoin_error_of(error: core.EventLogError) -> FutoInError:
@@ -66,6 +71,12 @@ def futoin_error_of(error: core.EventLogError) -> FutoInError:
             row = _TABLE[kind]
             return FutoInError(row.name, row.description(error))
     raise AssertionError(f"{type(error).__name__} is not in the table")
+
+
+def is_fault(error: core.EventLogError) -> bool:
+    """Whether somebody who runs the server should hear of it."""
+    is_known = isinstance(error, core.Closed | core.DiskFull | core.SequenceExhausted)
+    return futoin_error_of(error).name == INTERNAL_ERROR and not is_known
 
 
 class _Row(NamedTuple):
@@ -91,7 +102,7 @@ _TABLE: dict[type, _Row] = {
     access.Unauthenticated: _Row(SECURITY_ERROR),
     access.Forbidden: _Row(UNAUTHORIZED),
     core.Overloaded: _Row(DEFENSE_REJECTED),
-    core.Closed: _Row(INTERNAL_ERROR, lambda e: STOPPING.description),
+    core.Closed: _Row(INTERNAL_ERROR, _say(_STOPPING)),
     core.StateConflict: _Row(INTERNAL_ERROR),
     core.StorageUnavailable: _Row(INTERNAL_ERROR, _say("the log cannot be opened at present")),
     core.StorageCorrupted: _Row(INTERNAL_ERROR, _say("the stored log is hurt; the server's operator must look at it")),

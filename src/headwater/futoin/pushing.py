@@ -110,7 +110,10 @@ class Push(ABC):
     async def _is_taken(self, answer: asyncio.Future[str | None]) -> bool:
         """Whether the group was answered with success, in time."""
         done, _ = await asyncio.wait((answer,), timeout=self.settings.answer_s)
-        return bool(done) and answer.result() is None
+        if not done:
+            answer.cancel()  # nobody waits for it any more
+            return False
+        return answer.result() is None
 
 
 class ReliablePush(Push):

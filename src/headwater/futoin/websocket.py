@@ -36,7 +36,6 @@ LARGE_REPLIES_MAX = 4
 GOODBYE_S = 1.0
 """How long requests that run may take when the connection is to be closed."""
 CLOSE_NORMAL, CLOSE_AWAY, CLOSE_FAULT, CLOSE_RESTART = 1000, 1001, 1011, 1012
-LARGE_FUNCTIONS = frozenset({"pollEvents"})
 
 
 class Connection:
@@ -60,7 +59,13 @@ class Connection:
         self.pushes: dict[tuple[str, str], Push] = {}
         """By owner and component."""
         self._slots = asyncio.Semaphore(REQUESTS_MAX)
-        self._large_slots = asyncio.Semaphore(LARGE_REPLIES_MAX)
+        one_at_a_time = asyncio.Semaphore(1)
+        self._turns = {
+            "pollEvents": asyncio.Semaphore(LARGE_REPLIES_MAX),
+            "registerConsumer": one_at_a_time,
+            "readyToReceive": one_at_a_time,  # so that it finds what was registered just before
+        }
+        """Functions of which so many run at once, in the order in which they were called."""
         self._running: set[asyncio.Future[Any]] = set()
         self._replies: deque[bytes] = deque()
         """Of additions, still to be sent."""
@@ -147,7 +152,7 @@ class Connection:
             name = message.f.rpartition(":")[2] if isinstance(message.f, str) else ""
             if name == "addEvent" and self._begin_adding(message):
                 return
-            task = asyncio.create_task(self._answer(message, is_large=name in LARGE_FUNCTIONS))
+            task = asyncio.create_task(self._answer(message, self._turns.get(name)))
             self._running.add(task)
             task.add_done_callback(self._answered)
 
@@ -190,13 +195,13 @@ class Connection:
         if answered is not None and not answered.done():
             answered.set_result(None if message.error is None else str(message.error))
 
-    async def _answer(self, message: Message, *, is_large: bool) -> None:
+    async def _answer(self, message: Message, turn: asyncio.Semaphore | None) -> None:
         with suppress(OSError):  # the peer has left
-            if is_large:
-                async with self._large_slots:
-                    await self._reply(message)
-            else:
+            if turn is None:
                 await self._reply(message)
+            else:
+                async with turn:
+                    await self._reply(message)
 
     async def _reply(self, message: Message) -> None:
         reply: Reply = await answer(self._host, self._handlers, self._log_name, self, message)
