@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # The variable makes old versions of pip build as new ones do; those know it no more, and ignore it.
 INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test setup fmt lint types interop interop-clients bench bench-amqp docs check
+.PHONY: demo test setup fmt lint types interop interop-clients soak bench bench-amqp docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -43,6 +43,9 @@ bench-amqp: $(STAMP)    ## the same AMQP load on Headwater, Artemis, Broker-J an
 
 docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
 	$(BIN)/python -m pytest -q tests/docs
+
+soak: $(STAMP)          ## adds and pushes while the server is killed again and again; SECONDS=60
+	$(BIN)/python -m tests.soak.futoin $(or $(SECONDS),60)
 
 check: lint types interop-clients test  ## what CI runs
 

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from . import machine
 from .bench import Bench
+from .futoin import servers as futoin
 from .measure import Case, Outcome, WrongAnswer, run_case
 from .report import Answer, json_text, terminal_view, write_markdown
 from .workload import Workload
@@ -37,6 +38,9 @@ QUESTIONS = (
     "http_read_tag",
     "http_read_type",
     "http_scan",
+    "futoin_add",
+    "futoin_receive",
+    "futoin_latency",
 )
 """In the order in which they run: `trim` leaves less behind."""
 QUICK_SCALE = 0.2
@@ -81,7 +85,11 @@ def main(
     if events < EVENTS_MIN or events % 1000:
         problem = f"{events} given, a multiple of 1000 from {EVENTS_MIN} on is needed"
         raise click.BadParameter(problem, param_hint="--events")
-    chosen = sorted(set(questions) or QUESTIONS, key=QUESTIONS.index)
+    has_futoin = futoin.is_installed()
+    available = [name for name in QUESTIONS if has_futoin or not name.startswith("futoin_")]
+    chosen = sorted(set(questions) or available, key=QUESTIONS.index)
+    if not set(chosen) <= set(available):
+        raise click.UsageError("the questions about FutoIn need its library: make interop, or FUTOIN_NODE_MODULES")
     if any(name.startswith("http_") for name in chosen) and find_spec("umadb") is None:
         raise click.UsageError("the questions over HTTP need the package umadb: pip install 'headwater[bench]'")
     parent = directory or Path("build")

@@ -14,6 +14,8 @@ STARTS_WITHIN_S = 60.0
 _LISTENING = re.compile(r"listening on ((?:http|amqp)://\S+:(\d+))")
 _PORTS = 2
 """HTTP first, then AMQP."""
+ALIASES = "*:FlightDeparted=FLIGHT_DEPARTED,*:FlightArrived=FLIGHT_ARRIVED"
+"""What FutoIn clients call the types of the flights."""
 
 
 class ServerFailed(Exception):
@@ -38,7 +40,8 @@ class ServerProcess:
     def start(self) -> float:
         """Start it; answers how many seconds went by until it was ready. Raises ServerFailed."""
         command = [sys.executable, "-m", "headwater.server.cli", "serve", "--data", str(self.directory / "data")]
-        command += ["--http-port", str(self._port), "--amqp-port", str(self._amqp_port), "--log", self._log]
+        command += ["--http-port", str(self._port), "--amqp-port", str(self._amqp_port)]
+        command += ["--log", self._log, "--futoin-aliases", ALIASES]
         started = time.perf_counter()
         with (self.directory / "server.log").open("a") as diary:
             self._process = subprocess.Popen(

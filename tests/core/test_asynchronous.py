@@ -63,6 +63,23 @@ def test_an_append_raises_what_the_log_refuses_with() -> None:
     run(test)
 
 
+def test_a_commit_is_awaited_by_what_was_taken_before_looking() -> None:
+    async def test() -> None:
+        memory = MemoryLog()
+        log = AsyncLog(memory)
+        before = log.next_commit
+        assert not before.done()
+        threading.Thread(target=memory.append, args=([event()],)).start()
+        await before
+        assert memory.head() == 1
+        assert not log.next_commit.done()
+        last = log.next_commit
+        log.close()
+        assert last.done()
+
+    run(test)
+
+
 def test_a_cancelled_append_leaves_its_events_and_disturbs_no_other() -> None:
     async def test() -> None:
         held = HeldLog()

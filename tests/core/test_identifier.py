@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from headwater.core import identifier
 from headwater.core.identifier import uuid7s
 
 
@@ -47,3 +52,20 @@ def test_all_bits_but_time_version_and_variant_are_random() -> None:
     random_bits = ((1 << 80) - 1) & ~(0xF << 76) & ~(0b11 << 62)
     assert ones & random_bits == random_bits
     assert zeros & random_bits == random_bits
+
+
+def test_single_ones_are_distinct_in_every_thread_and_after_a_fork() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        ids = [id for ids in pool.map(lambda _: [uuid7s(1)[0] for _ in range(2000)], range(8)) for id in ids]
+    assert len({id[15:] for id in ids}) == len(ids)
+    uuid7s(1)
+    assert identifier._spare
+    script = (
+        "import os; from headwater.core import identifier as i; i.uuid7s(1); child = os.fork()\n"
+        "if child: os.waitpid(child, 0)\n"
+        "print(i.uuid7s(1)[0][15:])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    child, parent = done.stdout.split()
+    assert child != parent

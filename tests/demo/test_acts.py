@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from demo.acts import crash, decide, messages, results, start
+from demo.acts import crash, decide, messages, push, results, start
 from demo.flights import ARRIVED, DEPARTED
 from demo.server_process import ServerFailed, ServerProcess
 from demo.stage import Stage
@@ -17,6 +17,7 @@ from headwater.storage.memory import MemoryLog
 def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(decide, "ROUNDS", 5)
     monkeypatch.setattr(messages, "BURST", 100)
+    monkeypatch.setattr(push, "LIVE_EVENTS", 3)
     monkeypatch.setattr(crash, "ROUNDS", 2)
     monkeypatch.setattr(crash, "APPEND_S", 0.2)
     monkeypatch.setattr(crash, "APPENDS_MIN", 10)
@@ -26,6 +27,7 @@ def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         stage.log().append([Event(DEPARTED, tags=tags), Event(DEPARTED, tags=tags), Event(ARRIVED, tags=tags)])
         decide.play(stage)
         messages.play(stage)
+        push.play(stage)
         crash.play(stage)
         results.play(stage)
         pid = stage.server.pid
@@ -34,6 +36,7 @@ def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "refused by the log" in told
     assert "never both, never none" in told
     assert "one number everywhere" in told
+    assert "each at its place" in told
     assert "acknowledged events are there" in told
     assert not stage.directory.exists()
     with pytest.raises(ProcessLookupError):
@@ -64,3 +67,10 @@ def test_a_lost_event_would_be_noticed() -> None:
         crash._check({}, {"1-a-2-0": 1, "1-a-1-0": 2})
     with pytest.raises(AssertionError, match="in half"):
         crash._check({}, {"1-a-1-0": 1})
+
+
+def test_a_departure_that_was_not_pushed_would_be_noticed() -> None:
+    push._check([1, 2, 3], [1, 2, 2, 3])
+    for received in ([1, 3], [1, 3, 2], [1, 2, 3, 4]):
+        with pytest.raises(AssertionError, match="departures were received first"):
+            push._check([1, 2, 3], received)

@@ -14,6 +14,10 @@ ann: refused, ann has a seat in chess
 cleo: refused, chess is full
 """,
     "follow.py": "customer:ann: 2\ncustomer:bob: 1\n",
+    "outbox.py": """\
+hat: 2 wanted, 1 are there
+1 ARTICLE_SOLD {"article":"hat","pieces":2}
+""",
     "load.py": """\
 4 appended, 0 were there already
 0 appended, 4 were there already

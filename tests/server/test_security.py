@@ -320,3 +320,41 @@ def test_keys_are_given_for_signing_protocols() -> None:
     its = Setting([Account("bob", (), key=b"k" * 32)])
     assert its.guard.key("bob") == b"k" * 32
     assert its.guard.key("nobody") is None
+
+
+def test_a_signature_is_judged_by_the_users_key_and_refusals_are_counted() -> None:
+    key = b"k" * 32
+    setting = Setting([ALICE, Account("robot", ALL, key=key)])
+    judged: list[bytes] = []
+
+    def judge(its: bytes) -> bool:
+        judged.append(its)
+        return its == key
+
+    async def test() -> None:
+        guard = setting.guard
+        assert (await guard.authenticate_signature("robot", judge, "10.0.0.1")).name == "robot"
+        for name in ("alice", "nobody"):
+            with pytest.raises(Unauthenticated):
+                await guard.authenticate_signature(name, lambda its: judge(its) or True, "10.0.0.1")
+        with pytest.raises(Unauthenticated):
+            await guard.authenticate_signature("robot", lambda its: False, "10.0.0.1")
+
+    asyncio.run(test())
+    assert judged[0] == key
+    assert len(judged) == 3, "who has no key costs the same"
+    assert setting.guard.refusals["wrong"] == 3
+
+
+def test_a_login_is_recalled_without_waiting_only_after_it_was_right() -> None:
+    setting = Setting()
+
+    async def test() -> None:
+        assert setting.guard.recall(RIGHT) is None
+        assert await setting.is_in(RIGHT)
+        assert setting.guard.recall(RIGHT) == ALICE.user
+        assert setting.guard.recall(WRONG) is None
+        setting.clock.pass_(61)
+        assert setting.guard.recall(RIGHT) is None
+
+    asyncio.run(test())

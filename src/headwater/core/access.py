@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -87,8 +88,17 @@ class Guard(Protocol):
         ANYBODY where the guard is open. Raises Unauthenticated: there is no such user.
         """
 
+    def recall(self, credentials: Credentials) -> User | None:
+        """The user behind credentials that were found right a short while ago; None says nothing."""
+
     def authorize(self, user: User, right: Right, log: str) -> None:
         """Raises Forbidden if the user lacks the right on that log (`*` = the server itself)."""
+
+    async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
+        """The user of that name whose secret key, as `is_right` says, signed a message.
+
+        `is_right` is called once, in constant time, also where there is no such user or key. Raises Unauthenticated.
+        """
 
     def key(self, name: str) -> bytes | None:
         """The user's secret key for protocols that sign messages (FutoIn HMAC), or None."""
@@ -107,8 +117,16 @@ class OpenGuard:
         """See Guard."""
         return ANYBODY
 
+    def recall(self, credentials: Credentials) -> User | None:
+        """See Guard."""
+        return ANYBODY
+
     def authorize(self, user: User, right: Right, log: str) -> None:
         """See Guard."""
+
+    async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
+        """See Guard. Nobody has a key here."""
+        raise Unauthenticated("signed, but no user is configured, whose key it could be")
 
     def key(self, name: str) -> bytes | None:
         """See Guard."""

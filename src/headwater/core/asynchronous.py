@@ -32,6 +32,11 @@ class AsyncLog:
         self._stop()
         self._wake()
 
+    @property
+    def next_commit(self) -> asyncio.Future[None]:
+        """Done at the next commit, and when the log or this face of it closes. Take it before reading what is there."""
+        return self._advance
+
     async def append(
         self,
         events: Sequence[Event],
@@ -40,9 +45,19 @@ class AsyncLog:
         partition: int | None = None,
     ) -> AppendResult:
         """See EventLog. Raises Overloaded instead of waiting."""
+        return await self.submit(events, condition, partition=partition)
+
+    def submit(
+        self,
+        events: Sequence[Event],
+        condition: AppendCondition | None = None,
+        *,
+        partition: int | None = None,
+    ) -> asyncio.Future[AppendResult]:
+        """Begin an append; the future is its end. Raises what is wrong with it at once, and Overloaded."""
         future: asyncio.Future[AppendResult] = self._loop.create_future()
         self.log.submit(self.log.request(events, condition, partition, self._deliver, future))
-        return await future
+        return future
 
     async def pages(self, query: Query, selection: Selection) -> AsyncGenerator[Page, None]:
         """The pages of a read; the loop runs between them."""

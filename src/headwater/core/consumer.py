@@ -85,6 +85,10 @@ class ConsumerRegistry:
             self._state.delete(self._kind, _key(owner, component))
             del self._consumers[owner, component]
 
+    def get(self, owner: str, component: str) -> Consumer | None:
+        """That consumer, or None. Takes no lock, which somebody may hold who waits for the disk."""
+        return self._consumers.get((owner, component))
+
     def all(self) -> list[Consumer]:
         """By owner and component."""
         with self._lock:

@@ -126,6 +126,10 @@ class LocalLog(ABC):
         """See EventLog."""
         return self.registry.all()
 
+    def consumer(self, owner: str, component: str) -> Consumer | None:
+        """One registered consumer, or None; does not block."""
+        return self.registry.get(owner, component)
+
     @abstractmethod
     def trim(self, below: int) -> int:
         """See EventLog."""

@@ -13,16 +13,17 @@ import logging
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
+from typing import Protocol
 
-from .. import __version__, amqp, dcb
+from .. import __version__, amqp, dcb, futoin
 from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from .accounts import AccountDirectory
-from .config import Config, InvalidConfiguration
+from .config import Config, Futoin, InvalidConfiguration
 from .gate import Application, Gate, Receive, Scope, Send, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_server import HttpServer
@@ -91,6 +92,16 @@ def _impose(store: LogStore, name: str, given: Mapping[str, object]) -> None:
         raise InvalidConfiguration(error.problem, f"logs.{name}.{error.where}") from None
 
 
+class FrontEnd(Protocol):
+    """A room that the server starts and stops."""
+
+    def stop(self) -> None:
+        """End its streams, and refuse what is new."""
+
+    def close(self) -> None:
+        """Let go of the logs."""
+
+
 class Server:
     """One run of the server."""
 
@@ -109,7 +120,7 @@ class Server:
         except CannotListen:
             close_all(sockets)
             raise
-        lines = [f"headwater: listening on {url('https' if tls else 'http', its)} (dcb)" for its in sockets]
+        lines = [f"headwater: listening on {url('https' if tls else 'http', its)} (dcb, futoin)" for its in sockets]
         lines += [f"headwater: listening on {url('amqps' if tls else 'amqp', its)}" for its in amqp_sockets]
         async with AsyncExitStack() as ending:
             http = HttpServer(self._gate, sockets, config.http, tls)
@@ -120,8 +131,9 @@ class Server:
             create_logs(store, config.logs)
             guard = self._guard(store, has_tls=tls is not None)
             container = self._container(store, guard)
-            data = self._open(store, guard, container)
-            ending.callback(data.close)
+            front_ends = self._open(store, guard, container)
+            for front_end in front_ends:
+                ending.callback(front_end.close)
             messages = amqp.AmqpServer(container, amqp_sockets, tls)
             await messages.start()
             ending.push_async_callback(messages.stop)
@@ -130,7 +142,7 @@ class Server:
                 self._announce(line)
             logger.info("started", extra=fields(version=__version__, data=config.data, logs=len(store.names())))
             await stop.wait()
-            await asyncio.gather(self._drain(http, data), messages.stop())
+            await asyncio.gather(self._drain(http, front_ends), messages.stop())
         logger.info("stopped")
 
     def unready(self) -> str | None:
@@ -142,24 +154,26 @@ class Server:
             return f"the disk is full: {free} bytes are free, {reserve} are kept in reserve"
         return None
 
-    def _open(self, store: LogStore, guard: AccountGuard, container: amqp.Container) -> dcb.Application:
+    def _open(self, store: LogStore, guard: AccountGuard, container: amqp.Container) -> Sequence[FrontEnd]:
         """Let requests in, once the configured logs are there and it is settled who may do what."""
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, container)
         data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
-        self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector)}, data))
-        return data
+        events = futoin.application(store, guard, _futoin_settings(self._config.futoin))
+        self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), "futoin": events}, data))
+        return data, events
 
     def _container(self, store: LogStore, guard: AccountGuard) -> amqp.Container:
         given = asdict(self._config.amqp)
         del given["port"]
         return amqp.Container(store, guard, amqp.AmqpSettings(**given))
 
-    async def _drain(self, http: HttpServer, data: dcb.Application) -> None:
+    async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:
         """Refuse what is new, end subscriptions, and let what runs finish."""
         logger.info("stopping", extra=fields(requests=self._gate.requests, streams=self._gate.streams))
         self._gate.stop()
         http.refuse_connections()
-        data.stop()
+        for front_end in front_ends:
+            front_end.stop()
         if not await self._gate.requests_finished(self._config.limits.stop_ms / 1000):
             logger.warning("requests cut off", extra=fields(requests=self._gate.requests))
         await self._gate.streams_finished(STREAMS_END_S)
@@ -200,6 +214,10 @@ def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Applica
             await rooms.get(room, otherwise)(scope, receive, send)
 
     return dispatch
+
+
+def _futoin_settings(given: Futoin) -> futoin.Settings:
+    return futoin.Settings(tuple(map(futoin.read_alias, given.aliases)), given.without_other)
 
 
 def _on_signals() -> asyncio.Event:

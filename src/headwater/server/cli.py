@@ -37,10 +37,11 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "query": Entry("events", "query", "Count what matches: how many, of which types, since when."),
         "import": Entry("importing", "import_", "Load a file of events into a log."),
         "export": Entry("exporting", "export", "Write the events of a log into a file."),
+        "relay": Entry("relay", "relay", "Append what an outbox table holds, exactly once."),
     },
     "Logs (on a server)": {
         "logs": Entry("logs", "logs", "List, create, change, trim and delete logs."),
-        "consumers": Entry("logs", "consumers", "List and move the registered consumers of a log."),
+        "consumers": Entry("consumers", "consumers", "List, register and move the reliable consumers of a log."),
         "bench": Entry("bench", "bench", "Put load on a log, and measure."),
     },
     "Server": {

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 from ..core.errors import InvalidInput
 from ..core.limits import APPEND_BYTES_MAX
 from ..core.settings import LogSettings
+from ..futoin import read_alias
 from .accounts import Account
 from .values import Reader, boolean, byte_count, duration_ms, one_of, path, text, texts, whole_number
 
@@ -45,6 +46,31 @@ class Http:
     trusted_proxies: Annotated[
         tuple[str, ...],
         Described(texts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"),
+    ] = ()
+
+
+def _type_aliases(value: object) -> tuple[str, ...]:
+    """Reads a list of LOGS:TYPE=ALIAS."""
+    given = texts(value)
+    for its in given:
+        try:
+            read_alias(its)
+        except InvalidInput as error:
+            raise ValueError(error.problem) from None
+    return given
+
+
+@dataclass(frozen=True, slots=True)
+class Futoin:
+    """What FutoIn clients see of event types that are none of theirs."""
+
+    aliases: Annotated[
+        tuple[str, ...],
+        Described(_type_aliases, "event types by another name, as LOGS:TYPE=ALIAS; LOGS is a pattern of log names"),
+    ] = ()
+    without_other: Annotated[
+        tuple[str, ...],
+        Described(texts, "patterns of logs whose events are left out where their type neither fits nor has an alias"),
     ] = ()
 
 
@@ -135,6 +161,7 @@ class Config:
     log_level: Annotated[str, Described(one_of("debug", "info", "warning", "error"), "what is told on stderr")] = "info"
     http: Http = field(default_factory=Http)
     amqp: Amqp = field(default_factory=Amqp)
+    futoin: Futoin = field(default_factory=Futoin)
     tls: Tls = field(default_factory=Tls)
     limits: Limits = field(default_factory=Limits)
     logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})

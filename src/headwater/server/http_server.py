@@ -13,6 +13,7 @@ import uvicorn
 from .bounded_requests import BoundedHttpProtocol
 from .config import Http
 from .gate import Application
+from .websocket_protocol import MESSAGE_BYTES_MAX, PING_INTERVAL_S, PING_TIMEOUT_S, BoundedWebSocketProtocol
 
 KEEP_ALIVE_S = 75
 """Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
@@ -31,7 +32,11 @@ class HttpServer:
             uvicorn.Config(
                 application,
                 http=BoundedHttpProtocol,
-                ws="none",
+                ws=BoundedWebSocketProtocol,
+                ws_max_size=MESSAGE_BYTES_MAX,
+                ws_ping_interval=PING_INTERVAL_S,
+                ws_ping_timeout=PING_TIMEOUT_S,
+                ws_per_message_deflate=False,
                 lifespan="off",
                 log_config=None,
                 access_log=False,

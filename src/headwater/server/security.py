@@ -53,6 +53,8 @@ class AccountGuard:
         """Checks under way: the connections that a client opens at once with one password cost one scrypt."""
         self._threads = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="password")
         self._waiting = 0
+        self._no_key = secrets.token_bytes(32)
+        """What a message is checked with that claims to be signed by a user without a key."""
         self.refusals: Counter[str] = Counter(missing=0, wrong=0, hasty=0, forbidden=0)
         """Refusals by reason: no credentials, wrong ones, too many attempts, a right that the user lacks."""
 
@@ -89,12 +91,24 @@ class AccountGuard:
             raise self._refusal("wrong", name, peer)
         return account.user
 
+    def recall(self, credentials: Credentials) -> User | None:
+        """See Guard."""
+        return self._logins.get(self._logins.digest(credentials), self._directory.current())
+
     def authorize(self, user: User, right: Right, log: str) -> None:
         """See Guard."""
         if not user.may(right, log):
             self.refusals["forbidden"] += 1
             logger.warning("access refused", extra=fields(user=user.name, right=right.value, log=log))
             raise Forbidden(user.name, right, log)
+
+    async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
+        """See Guard. Keys are random and long, so that a wrong signature need not make the next one wait."""
+        account = self._directory.current().by_name.get(name)
+        key = account.key if account else None
+        if not is_right(key or self._no_key) or account is None or key is None:
+            raise self._refusal("wrong", name, peer)
+        return account.user
 
     def key(self, name: str) -> bytes | None:
         """See Guard."""

@@ -15,7 +15,19 @@ from typing import Any
 from ..core.errors import InvalidInput
 from ..core.settings import LogSettings, check_log_name
 from .accounts import Account
-from .config import DEFAULT_LOG, LOG_READERS, SETTINGS, Amqp, Config, Http, InvalidConfiguration, Limits, Setting, Tls
+from .config import (
+    DEFAULT_LOG,
+    LOG_READERS,
+    SETTINGS,
+    Amqp,
+    Config,
+    Futoin,
+    Http,
+    InvalidConfiguration,
+    Limits,
+    Setting,
+    Tls,
+)
 
 FILE_NAME = "headwater.toml"
 CONFIG_VARIABLE, LOGS_VARIABLE = "HEADWATER_CONFIG", "HEADWATER_LOGS"
@@ -177,6 +189,7 @@ def _build(given: _Given) -> Config:
         **section(""),
         http=Http(**section("http")),
         amqp=Amqp(**section("amqp")),
+        futoin=Futoin(**section("futoin")),
         tls=Tls(**section("tls")),
         limits=Limits(**section("limits")),
         logs=given.logs or {DEFAULT_LOG: {}},

@@ -1,4 +1,4 @@
-"""`headwater logs` and `headwater consumers`: the logs of a server, and who is registered to read them."""
+"""`headwater logs`: the logs of a server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...client import Server
-    from ...core.consumer import Consumer
     from ...core.log import LogInfo
 
     F = TypeVar("F", bound=Callable[..., Any])
@@ -125,54 +124,6 @@ def delete(server: Server, log: str, yes: bool) -> None:
     click.echo(f"{log} is deleted")
 
 
-@click.group(
-    epilog=examples("headwater consumers list orders", "headwater consumers reset orders spark archiver --after 0")
-)
-def consumers() -> None:
-    """List and move the registered consumers of a log.
-
-    They hold trimming back: what one of them has not acknowledged is kept.
-    """
-
-
-@consumers.command("list", epilog=examples("headwater consumers list orders"))
-@click.argument("log")
-@json_option
-@server_options
-def list_consumers(server: Server, log: str, as_json: bool) -> None:
-    """List the consumers of LOG, and how far behind its end they are."""
-    its = server.log(log)
-    found, head = its.consumers(), its.head()
-    if as_json:
-        show_json([asdict(consumer) | {"behind": head - consumer.acknowledged} for consumer in found])
-    else:
-        rows = [_consumer_row(consumer, head) for consumer in found]
-        show_table(["owner", "component", "acknowledged", "behind", "epoch", "last heard of"], rows)
-
-
-@consumers.command(epilog=examples("headwater consumers reset orders spark archiver --after 0"))
-@click.argument("log")
-@click.argument("owner")
-@click.argument("component")
-@click.option("--after", type=click.IntRange(min=0), required=True, help="Everything up to that number is done with.")
-@server_options
-def reset(server: Server, log: str, owner: str, component: str, after: int) -> None:
-    """Set a consumer's position, back or forth."""
-    server.log(log).reset_consumer(owner, component, after)
-    click.echo(f"{owner} {component} goes on after {after:,}")
-
-
-@consumers.command(epilog=examples("headwater consumers unregister orders spark archiver"))
-@click.argument("log")
-@click.argument("owner")
-@click.argument("component")
-@server_options
-def unregister(server: Server, log: str, owner: str, component: str) -> None:
-    """Forget a consumer: it holds trimming back no more."""
-    server.log(log).unregister_consumer(owner, component)
-    click.echo(f"{owner} {component} is unregistered")
-
-
 def _show(info: LogInfo, as_json: bool) -> None:
     if as_json:
         show_json(asdict(info))
@@ -188,12 +139,6 @@ def _readable(value: object) -> object:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else value
-
-
-def _consumer_row(consumer: Consumer, head: int) -> tuple[object, ...]:
-    behind = head - consumer.acknowledged
-    seen = show_time(consumer.seen_at)
-    return (consumer.owner, consumer.component, consumer.acknowledged, behind, consumer.epoch, seen)
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,185 @@
+"""One call from its message to its reply: who asks, which function, may they, do the parameters fit, and then do it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..core.access import Right
+from ..core.errors import EventLogError
+from . import interface
+from .coders import JSON, Coder, coder_of
+from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, security, stopping, unknown_interface
+from .host import Host, HostedLog
+from .identity import Caller, identify
+from .interface import Function
+from .message import Message
+
+if TYPE_CHECKING:
+    from .websocket import Connection
+
+_logger = logging.getLogger("headwater.futoin")
+
+ENVELOPE_BYTES = 1024
+"""Room in a reply for what is around its result: rid, signature."""
+
+
+class Channel(Protocol):
+    """What a message came through."""
+
+    @property
+    def peer(self) -> str:
+        """The peer's address, for the log."""
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether nobody between can have read or changed the message (FTN3, SecureChannel)."""
+
+    @property
+    def authorization(self) -> bytes | None:
+        """The Authorization header of the HTTP request, if there is one."""
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection on which the peer can be called back (FTN3, BiDirectChannel), if it is one."""
+
+
+class Call:
+    """A call that was found to be in order."""
+
+    __slots__ = ("afterwards", "caller", "channel", "function", "host", "log_name", "message", "parameters")
+
+    def __init__(
+        self,
+        host: Host,
+        log_name: str,
+        channel: Channel,
+        message: Message,
+        caller: Caller,
+        function: Function,
+        parameters: Mapping[str, Any],
+    ) -> None:
+        self.host, self.log_name, self.channel, self.message = host, log_name, channel, message
+        self.caller, self.function, self.parameters = caller, function, parameters
+        self.afterwards: Callable[[], None] | None = None
+        """What is to be begun when the reply is on its way."""
+
+    @property
+    def coder(self) -> Coder:
+        """The coder of the reply: that of the request."""
+        return self.message.coder
+
+    @property
+    def result_bytes_max(self) -> int:
+        """How large the result may be, encoded."""
+        return self.function.reply_bytes_max - ENVELOPE_BYTES
+
+    async def log(self, right: Right) -> HostedLog:
+        """The log that the path names, if the caller has the right."""
+        return await self.host.log(self.log_name, self.caller, right)
+
+
+Handler = Callable[[Call], Awaitable[bytes]]
+"""Does what the function is for; answers its result, encoded. Raises FutoInError, EventLogError."""
+
+
+class Reply:
+    """What goes back, and what begins then."""
+
+    __slots__ = ("afterwards", "body", "coder")
+
+    def __init__(self, body: bytes, coder: Coder, afterwards: Callable[[], None] | None = None) -> None:
+        self.body, self.coder, self.afterwards = body, coder, afterwards
+
+
+async def reply_to(
+    host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, channel: Channel, body: bytes
+) -> Reply:
+    """The reply to a request, whatever its bytes are."""
+    try:
+        message = coder_of(body).decode(body)
+    except FutoInError as error:
+        return refusal(error)
+    return await answer(host, handlers, log_name, channel, message)
+
+
+async def answer(
+    host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, channel: Channel, message: Message
+) -> Reply:
+    """The reply to a request."""
+    caller: Caller | None = None
+    try:
+        if host.stopping.done():
+            raise stopping()
+        caller = await identify(host.guard, message, channel.authorization, channel.peer)
+        call = checked(host, log_name, channel, message, caller)
+        result = await handlers[call.function.key](call)
+        assert caller is not None
+        return Reply(_signed(message, caller, [("r", result)]), message.coder, call.afterwards)
+    except Exception as error:
+        return failed(message, log_name, caller, error)
+
+
+def checked(host: Host, log_name: str, channel: Channel, message: Message, caller: Caller | None) -> Call:
+    """The call, found to be in order but for the caller's rights. Raises FutoInError."""
+    function = _function(message, caller, channel)
+    assert caller is not None
+    parameters = function.check(message.parameters(function.any_parameters))
+    return Call(host, log_name, channel, message, caller, function, parameters)
+
+
+def failed(message: Message, log_name: str, caller: Caller | None, error: BaseException) -> Reply:
+    """The reply to a call that failed; what is a fault of ours is logged."""
+    if isinstance(error, FutoInError):
+        failure = error
+    elif isinstance(error, EventLogError):
+        failure = futoin_error_of(error)
+        if is_fault(error):
+            _logger.error("%s: %s", log_name, error)
+    else:
+        _logger.error("a call failed", exc_info=error)
+        failure = INTERNAL
+    return Reply(_signed(message, caller, _failure(message.coder, failure)), message.coder)
+
+
+def refusal(error: FutoInError, coder: Coder = JSON, rid: str | None = None) -> Reply:
+    """The reply to what is no request at all."""
+    members = _failure(coder, error)
+    return Reply(coder.message([*members, ("rid", coder.value(rid))] if rid else members), coder)
+
+
+def _function(message: Message, caller: Caller | None, channel: Channel) -> Function:
+    """The function that is called, if it may be called this way. Raises FutoInError."""
+    name = message.function_name()
+    try:
+        function = interface.find(name)
+    except FutoInError:
+        if caller is None:  # nobody learns what there is who has not said who they are
+            raise unknown_interface(name.partition(":")[0]) from None
+        raise
+    if "SecureChannel" in function.requires and not channel.is_secure:
+        raise security("Insecure channel")
+    if caller is None:
+        raise security("Anonymous not allowed")
+    if "BiDirectChannel" in function.requires and channel.connection is None:
+        raise invalid("Bi-Direct Channel is required")
+    if message.size > function.request_bytes_max:
+        raise invalid(f"Request message too long: {message.size} bytes, at most {function.request_bytes_max} are taken")
+    return function
+
+
+def _failure(coder: Coder, error: FutoInError) -> list[tuple[str, bytes]]:
+    members = [("e", coder.value(error.name))]
+    return [*members, ("edesc", coder.value(error.description))] if error.description else members
+
+
+def _signed(message: Message, caller: Caller | None, members: list[tuple[str, bytes]]) -> bytes:
+    """The reply: with the request's rid, and signed as the request was."""
+    coder = message.coder
+    if message.rid is not None:
+        members.append(("rid", coder.value(message.rid)))
+    if caller is not None and caller.signature is not None:
+        code = caller.signature.of(coder.tree(coder.message(members)))
+        members.append(("sec", coder.value(code)))
+    return coder.message(members)

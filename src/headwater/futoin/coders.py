@@ -1,0 +1,291 @@
+"""The three coders of FutoIn messages: JSON, MessagePack (`MPCK`) and CBOR, told apart by a message's first bytes.
+
+A reply is put together from encoded pieces, so that a page of a thousand events is never built as a tree of values.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any, Protocol
+
+import cbor2
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from .errors import FutoInError, invalid
+from .message import Message
+from .plain import checked_json, json_text, portable
+
+CBOR_BYTES_MAX = 64 * 1024
+"""CBOR is decoded as a whole before it is known who sent it, so that it is taken in the default size only."""
+_MAGIC_BYTES = 4
+
+
+class Coder(Protocol):
+    """One encoding of messages."""
+
+    media_type: bytes
+    """Behind `application/` or `application/vnd.`."""
+
+    def decode(self, body: bytes) -> Message:
+        """The message in those bytes. Raises FutoInError (InvalidRequest)."""
+
+    def value(self, value: object) -> bytes:
+        """A plain value, encoded."""
+
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
+        """An event (FTN18, 3.1), encoded; its data is JSON."""
+
+    def array(self, elements: Sequence[bytes]) -> bytes:
+        """An array of encoded values."""
+
+    def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
+        """A whole message: the names and the encoded values of its members."""
+
+    def tree(self, body: bytes) -> Any:
+        """A message of ours as plain values."""
+
+
+def coder_of(body: bytes) -> Coder:
+    """The coder of a message. Raises FutoInError (InvalidRequest) where no coder's message begins so."""
+    magic = body[:_MAGIC_BYTES]
+    if magic == MPCK.magic:
+        return MPCK
+    if magic == CBOR.magic:
+        return CBOR
+    if body[:1] == b"{" or body.lstrip()[:1] == b"{":
+        return JSON
+    raise invalid("Missing req.f")
+
+
+class _Envelope(Struct):
+    f: Any = UNSET
+    p: Raw = Raw()
+    rid: Any = None
+    sec: Any = None
+    r: Raw = Raw()
+    e: Any = None
+
+
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def _message(coder: Coder, size: int, envelope: _Envelope, parameters: Any, tree: Callable[[], object]) -> Message:
+    return Message(
+        coder,
+        size,
+        f=envelope.f,
+        rid=envelope.rid,
+        sec=envelope.sec,
+        error=envelope.e,
+        is_reply=envelope.f is UNSET and (bool(bytes(envelope.r)) or envelope.e is not None),
+        parameters=parameters,
+        tree=tree,
+    )
+
+
+def _malformed(coder: str) -> FutoInError:
+    return invalid(f"the message is not well-formed {coder}")
+
+
+class JsonCoder:
+    """Text; data of events passes as it is written."""
+
+    media_type = b"futoin+json"
+
+    def __init__(self) -> None:
+        self._envelope = msgspec.json.Decoder(_Envelope)
+        self._raw_parameters = msgspec.json.Decoder(dict[str, Raw])
+        self._encoder = msgspec.json.Encoder()
+
+    def decode(self, body: bytes) -> Message:
+        """See Coder."""
+        try:
+            if not body.isascii():
+                body.decode()  # the decoder skips over what it keeps raw
+            envelope = self._envelope.decode(body)
+        except _MALFORMED:
+            raise _malformed("JSON") from None
+        size = len(body)
+
+        def parameters(as_json: Container[str]) -> dict[str, Any]:
+            try:
+                given = self._raw_parameters.decode(envelope.p) if bytes(envelope.p) else {}
+                return {
+                    name: checked_json(bytes(raw)) if name in as_json else msgspec.json.decode(raw)
+                    for name, raw in given.items()
+                }
+            except _MALFORMED:
+                raise invalid("Invalid req.p") from None
+
+        return _message(self, size, envelope, parameters, lambda: self.tree(body))
+
+    def value(self, value: object) -> bytes:
+        """See Coder."""
+        return self._encoder.encode(value)
+
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
+        """See Coder."""
+        return b'{"id":"%d","type":"%b","data":%b,"ts":"%b"}' % (id, type, data, ts)
+
+    def array(self, elements: Sequence[bytes]) -> bytes:
+        """See Coder."""
+        return b"[%b]" % b",".join(elements)
+
+    def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
+        """See Coder."""
+        return b"{%b}" % b",".join([b'"%b":%b' % (name.encode(), value) for name, value in members])
+
+    def tree(self, body: bytes) -> Any:
+        """See Coder."""
+        try:
+            return msgspec.json.decode(body)
+        except _MALFORMED:
+            raise _malformed("JSON") from None
+
+
+class MessagePackCoder:
+    """`MPCK`, then MessagePack."""
+
+    media_type = b"futoin+msgpack"
+    magic = b"MPCK"
+
+    def __init__(self) -> None:
+        self._envelope = msgspec.msgpack.Decoder(_Envelope)
+        self._parameters = msgspec.msgpack.Decoder(dict[str, Any])
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def decode(self, body: bytes) -> Message:
+        """See Coder."""
+        content = body[_MAGIC_BYTES:]
+        try:
+            envelope = self._envelope.decode(content)
+        except _MALFORMED:
+            raise _malformed("MessagePack") from None
+        size = len(body)
+
+        def parameters(as_json: Container[str]) -> dict[str, Any]:
+            try:
+                given = self._parameters.decode(envelope.p) if bytes(envelope.p) else {}
+            except (*_MALFORMED, OverflowError, ValueError):
+                raise invalid("Invalid req.p") from None
+            return _with_json(given, as_json, size)
+
+        return _message(self, size, envelope, parameters, lambda: self.tree(body))
+
+    def value(self, value: object) -> bytes:
+        """See Coder."""
+        try:
+            return self._encoder.encode(value)
+        except OverflowError:
+            return self._encoder.encode(portable(value))
+
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
+        """See Coder."""
+        return self.value(_event(id, type, data, ts))
+
+    def array(self, elements: Sequence[bytes]) -> bytes:
+        """See Coder."""
+        return _length(len(elements), 0x90, 0xDC) + b"".join(elements)
+
+    def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
+        """See Coder."""
+        pieces = [self._encoder.encode(name) + value for name, value in members]
+        return self.magic + _length(len(pieces), 0x80, 0xDE) + b"".join(pieces)
+
+    def tree(self, body: bytes) -> Any:
+        """See Coder."""
+        try:
+            return msgspec.msgpack.decode(body[_MAGIC_BYTES:])
+        except (*_MALFORMED, OverflowError, ValueError):
+            raise _malformed("MessagePack") from None
+
+
+class CborCoder:
+    """`CBOR`, then CBOR."""
+
+    media_type = b"futoin+cbor"
+    magic = b"CBOR"
+
+    def decode(self, body: bytes) -> Message:
+        """See Coder."""
+        if len(body) > CBOR_BYTES_MAX:
+            raise invalid(f"{len(body)} bytes of CBOR given, at most {CBOR_BYTES_MAX} are taken; use JSON or MPCK")
+        given = self.tree(body)
+        if not isinstance(given, dict):
+            raise _malformed("CBOR")
+
+        def parameters(as_json: Container[str]) -> dict[str, Any]:
+            taken = given.get("p", {})
+            if not isinstance(taken, dict) or not all(isinstance(name, str) for name in taken):
+                raise invalid("Invalid req.p")
+            return _with_json(taken, as_json, len(body))
+
+        return Message(
+            self,
+            len(body),
+            f=given.get("f", UNSET),
+            rid=given.get("rid"),
+            sec=given.get("sec"),
+            error=given.get("e"),
+            is_reply="f" not in given and ("r" in given or "e" in given),
+            parameters=parameters,
+            tree=lambda: given,
+        )
+
+    def value(self, value: object) -> bytes:
+        """See Coder."""
+        return cbor2.dumps(portable(value))
+
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
+        """See Coder."""
+        return self.value(_event(id, type, data, ts))
+
+    def array(self, elements: Sequence[bytes]) -> bytes:
+        """See Coder."""
+        return _cbor_length(len(elements), 0x80) + b"".join(elements)
+
+    def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
+        """See Coder."""
+        pieces = [cbor2.dumps(name) + value for name, value in members]
+        return self.magic + _cbor_length(len(pieces), 0xA0) + b"".join(pieces)
+
+    def tree(self, body: bytes) -> Any:
+        """See Coder."""
+        try:
+            return cbor2.loads(
+                body[_MAGIC_BYTES:], semantic_decoders=_NO_TAGS, strict_hashable_types=True, max_depth=200
+            )
+        except Exception:  # the library documents CBORDecodeError, and raises others besides
+            raise _malformed("CBOR") from None
+
+
+def _with_json(given: dict[str, Any], as_json: Container[str], size: int) -> dict[str, Any]:
+    return {name: json_text(value, size) if name in as_json else value for name, value in given.items()}
+
+
+def _event(id: int, type: bytes, data: bytes, ts: bytes) -> dict[str, object]:
+    return {"id": str(id), "type": type.decode(), "data": msgspec.json.decode(data), "ts": ts.decode()}
+
+
+def _length(count: int, fixed: int, long: int) -> bytes:
+    return bytes([fixed | count]) if count < 16 else struct.pack(">BH", long, count)
+
+
+def _cbor_length(count: int, kind: int) -> bytes:
+    if count < 24:
+        return bytes([kind | count])
+    return struct.pack(">BB", kind | 24, count) if count < 256 else struct.pack(">BH", kind | 25, count)
+
+
+def _refuse_tag(decoder: object) -> object:
+    raise ValueError("tags stand for what JSON has no value for")
+
+
+_NO_TAGS: dict[int, Any] = {
+    number: _refuse_tag for number in (0, 1, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004)
+}
+"""What the library gives a meaning: some of them cost far more than their bytes."""
+
+JSON, MPCK, CBOR = JsonCoder(), MessagePackCoder(), CborCoder()

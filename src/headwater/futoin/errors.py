@@ -1,0 +1,112 @@
+"""What can go wrong on the FutoIn wire, and the one table that turns core errors into it (FTN3 1.9, 1.5).
+
+FutoInError      what a reply says: the name of the error and a description
+
+A peer's library knows the standard errors, and those that the function's definition lists under `throws`; any other
+name would reach its caller as InternalError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..core import access
+from ..core import errors as core
+from ..core.limits import show
+
+UNKNOWN_INTERFACE = "UnknownInterface"
+NOT_SUPPORTED_VERSION = "NotSupportedVersion"
+UNAUTHORIZED = "Unauthorized"
+INTERNAL_ERROR = "InternalError"
+INVALID_REQUEST = "InvalidRequest"
+DEFENSE_REJECTED = "DefenseRejected"
+SECURITY_ERROR = "SecurityError"
+NOT_REGISTERED = "NotRegistered"
+LIVE_NOT_ALLOWED = "LiveNotAllowed"
+KEY_REUSED = "KeyReused"
+
+
+class FutoInError(Exception):
+    """The reply `{"e": name, "edesc": description}`."""
+
+    def __init__(self, name: str, description: str = "") -> None:
+        self.name, self.description = name, description
+        super().__init__(f"{name}: {description}" if description else name)
+
+
+def invalid(description: str) -> FutoInError:
+    """InvalidRequest: what was asked is malformed."""
+    return FutoInError(INVALID_REQUEST, description)
+
+
+def unknown_interface(name: str) -> FutoInError:
+    """UnknownInterface: also what a peer gets that has not said who it is, whatever it asks for in vain."""
+    return FutoInError(UNKNOWN_INTERFACE, f"Unknown interface: {show(name)}")
+
+
+def not_supported(description: str) -> FutoInError:
+    """NotSupportedVersion."""
+    return FutoInError(NOT_SUPPORTED_VERSION, description)
+
+
+def security(description: str) -> FutoInError:
+    """SecurityError: the peer is not who it says, says nothing, or the channel is not fit for it."""
+    return FutoInError(SECURITY_ERROR, description)
+
+
+INTERNAL = FutoInError(INTERNAL_ERROR, "the server has a fault; its log says more")
+_STOPPING = "the server is stopping; try again"
+
+
+def stopping() -> FutoInError:
+    """InternalError: the server takes no new requests."""
+    return FutoInError(INTERNAL_ERROR, _STOPPING)
+
+
+def futoin_error_of(error: core.EventLogError) -> FutoInError:
+    """The reply of a core error."""
+    for kind in type(error).__mro__:
+        if kind in _TABLE:
+            row = _TABLE[kind]
+            return FutoInError(row.name, row.description(error))
+    raise AssertionError(f"{type(error).__name__} is not in the table")
+
+
+def is_fault(error: core.EventLogError) -> bool:
+    """Whether somebody who runs the server should hear of it."""
+    is_known = isinstance(error, core.Closed | core.DiskFull | core.SequenceExhausted)
+    return futoin_error_of(error).name == INTERNAL_ERROR and not is_known
+
+
+class _Row(NamedTuple):
+    name: str
+    description: Callable[[Any], str] = str
+
+
+def _say(text: str) -> Callable[[Any], str]:
+    return lambda error: text
+
+
+_TABLE: dict[type, _Row] = {
+    core.InvalidInput: _Row(INVALID_REQUEST),
+    core.LogNotFound: _Row(INVALID_REQUEST),
+    core.LogExists: _Row(INVALID_REQUEST),
+    core.AppendConditionFailed: _Row(INVALID_REQUEST),
+    core.ConditionNeedsTrimmedEvents: _Row(INVALID_REQUEST),
+    core.PositionTrimmed: _Row(INVALID_REQUEST),
+    core.PositionOfOtherIncarnation: _Row(INVALID_REQUEST),
+    core.DuplicateEventId: _Row(KEY_REUSED, lambda e: f"key {show(e.id)} was used for another event"),
+    core.ConsumerNotFound: _Row(NOT_REGISTERED, lambda e: f"component {show(e.component)} is not registered"),
+    core.ConsumerFenced: _Row(INVALID_REQUEST),
+    access.Unauthenticated: _Row(SECURITY_ERROR),
+    access.Forbidden: _Row(UNAUTHORIZED),
+    core.Overloaded: _Row(DEFENSE_REJECTED),
+    core.Closed: _Row(INTERNAL_ERROR, _say(_STOPPING)),
+    core.StateConflict: _Row(INTERNAL_ERROR),
+    core.StorageUnavailable: _Row(INTERNAL_ERROR, _say("the log cannot be opened at present")),
+    core.StorageCorrupted: _Row(INTERNAL_ERROR, _say("the stored log is hurt; the server's operator must look at it")),
+    core.DiskFull: _Row(INTERNAL_ERROR, _say("the disk is full; reads go on")),
+    core.SequenceExhausted: _Row(INTERNAL_ERROR),
+    core.EventLogError: _Row(INTERNAL_ERROR, _say("the server has a fault; its log says more")),
+}

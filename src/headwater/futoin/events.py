@@ -1,0 +1,84 @@
+"""Stored events as FutoIn events, in pages that fit a message."""
+
+from __future__ import annotations
+
+import base64
+import time
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from ..core.event import Encoding, SequencedEvent
+from ..core.local import LocalLog
+from ..core.log import Page
+from .coders import Coder
+from .naming import OTHER, Naming, Selected
+from .plain import is_json
+
+PAGE_EVENTS = 1000
+"""Of one page (FTN18, 3.1: EventList)."""
+_BETWEEN_BYTES = 1
+"""What a coder puts between two events."""
+
+
+class Group(NamedTuple):
+    """Some events, encoded, and how far they reach in the log."""
+
+    events: list[bytes]
+    upto: int
+    """Everything up to this number is in the group, or in an earlier one, or not wanted."""
+    last: int
+    """The number of the last event; 0 if there is none."""
+
+
+def read(log: LocalLog, selected: Selected, after: int, bytes_max: int, limit: int = PAGE_EVENTS) -> Page:
+    """The wanted events after that number, of one bounded step through the log."""
+    if selected.is_nothing:
+        head = log.head()
+        return Page((), max(after, head), head, True)
+    page = log.read_page(selected.query, after, limit=limit, bytes_max=bytes_max)
+    if selected.accepts is None:
+        return page
+    return page._replace(events=[event for event in page.events if selected.accepts(event.type)])
+
+
+def group_of(page: Page, coder: Coder, naming: Naming, bytes_max: int) -> Group:
+    """The events of a page, as many as fit into so many bytes, one at least (if need be as a stub)."""
+    encoded: list[bytes] = []
+    size = 0
+    for event in page.events:
+        one = encode_event(event, coder, naming, bytes_max)
+        size += len(one) + _BETWEEN_BYTES
+        if size > bytes_max and encoded:
+            last = page.events[len(encoded) - 1].sequence_number
+            return Group(encoded, last, last)
+        encoded.append(one)
+    return Group(encoded, page.cursor, page.events[-1].sequence_number if encoded else 0)
+
+
+def encode_event(event: SequencedEvent, coder: Coder, naming: Naming, bytes_max: int) -> bytes:
+    """One event; one that is larger than that is a stub, so that it stalls nobody."""
+    ts = timestamp(event.recorded_at // 1000)
+    name = naming.name(event.type)
+    data = data_of(event)
+    if name == OTHER and event.type != OTHER:
+        data = b'{"type":%b,"data":%b}' % (msgspec.json.encode(event.type), data)
+    one = coder.event(event.sequence_number, name.encode(), data, ts)
+    if len(one) <= bytes_max:
+        return one
+    stub = msgspec.json.encode({"too_large": {"bytes": len(event.data), "allowed": bytes_max, "type": event.type}})
+    return coder.event(event.sequence_number, name.encode(), stub, ts)
+
+
+def data_of(event: SequencedEvent) -> bytes:
+    """The event's data as JSON: as it is, or {"data_base64": ...}."""
+    if event.encoding is Encoding.DATA and is_json(event.data):
+        return event.data
+    return b'{"data_base64":"%b"}' % base64.b64encode(event.data)
+
+
+@lru_cache(maxsize=1024)
+def timestamp(seconds: int) -> bytes:
+    """Whole seconds since 1970 UTC as an EventTimestamp."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)).encode()

@@ -1,0 +1,68 @@
+"""Adding events: futoin.evt.gen (FTN18, 3.2), and headwater.evt.gen with idempotency keys and batches."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ..core.access import Right
+from ..core.errors import EventLogError
+from ..core.event import Event
+from ..core.log import AppendResult
+from .calls import Call, Channel, checked
+from .errors import FutoInError
+from .host import Host
+from .identity import recall
+from .message import Message
+from .plain import json_text
+
+
+async def ping(call: Call) -> bytes:
+    """futoin.ping: the number that was given (FTN4)."""
+    return call.coder.value({"echo": int(call.parameters["echo"])})
+
+
+async def add_event(call: Call) -> bytes:
+    """addEvent: durable when it is answered, with its number as EventID."""
+    hosted = await call.log(Right.APPEND)
+    given = call.parameters
+    result = await hosted.asynchronous.append([_event(call, given["type"], given["data"], given.get("key"))])
+    return call.coder.value(str(result.first))
+
+
+def begin_add_event(
+    host: Host, log_name: str, channel: Channel, message: Message
+) -> asyncio.Future[AppendResult] | None:
+    """The append of an addEvent, if nothing needs to be waited for before it can begin; None says nothing.
+
+    Most messages are such, and come one by one: so they need no task of their own.
+    """
+    try:
+        caller = recall(host.guard, message, channel.authorization)
+        if caller is None or host.stopping.done():
+            return None
+        call = checked(host, log_name, channel, message, caller)
+        hosted = host.opened(log_name, caller, Right.APPEND)
+        if hosted is None:
+            return None
+        given = call.parameters
+        return hosted.asynchronous.submit([_event(call, given["type"], given["data"], given.get("key"))])
+    except (FutoInError, EventLogError):
+        return None  # found, and told, again
+
+
+async def add_events(call: Call) -> bytes:
+    """addEvents: all of them, under consecutive numbers, or none."""
+    hosted = await call.log(Right.APPEND)
+    given: list[dict[str, Any]] = call.parameters["events"]
+    size = call.message.size
+    events = [_event(call, its["type"], json_text(its["data"], size), its.get("key")) for its in given]
+    result = await hosted.asynchronous.append(events)
+    return call.coder.value([str(number) for number in range(result.first, result.last + 1)])
+
+
+def _event(call: Call, type: str, data: bytes, key: str | None) -> Event:
+    """A key is the event's id, among the ids of its user: so a repeated call is recognised."""
+    if key is None:
+        return Event(type, data)
+    return Event(type, data, id=key, source=f"/futoin/{call.caller.owner}")

@@ -1,0 +1,147 @@
+"""Who a message is from: its `sec` field, or the Authorization header of its HTTP request (FTN3 1.9; FTN8.1)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..core.access import ANYBODY, Credentials, Guard, Unauthenticated, User
+from .errors import invalid, security
+from .message import Message
+from .signing import ALGORITHMS, LEGACY_ALGORITHMS, Mac, Signature
+
+ANYBODY_NAME = "anybody"
+"""Whose consumers those are of a peer that names nobody, where no user is configured."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_BASIC_REFUSED = "Basic Auth Verification Failed"
+_MAC_REFUSED = "Signature Verification Failed"
+
+
+class Caller(NamedTuple):
+    """Who asks."""
+
+    user: User
+    owner: str
+    """The local user id (FTN8): the first half of a consumer's identity."""
+    signature: Signature | None = None
+    """Where the request was signed: its reply must be."""
+
+
+class _Signed(NamedTuple):
+    """A `sec` that holds a message authentication code."""
+
+    name: str
+    mac: Mac
+    code: bytes
+
+
+async def identify(guard: Guard, message: Message, authorization: bytes | None, peer: str) -> Caller | None:
+    """Who the message is from; None if it does not say so, but must. Raises FutoInError (SecurityError)."""
+    shown = _shown(message.sec) if message.sec is not None else _of_header(authorization)
+    if isinstance(shown, _Signed):
+        return await _identify_signed(guard, message, shown, peer)
+    if guard.is_open:
+        return _anybody(shown)
+    if shown is None:
+        return None
+    try:
+        user = await guard.authenticate(shown, peer)
+    except Unauthenticated:
+        raise security(_BASIC_REFUSED) from None
+    return Caller(user, user.name or ANYBODY_NAME)
+
+
+def recall(guard: Guard, message: Message, authorization: bytes | None) -> Caller | None:
+    """Who the message is from, where that needs no waiting; None says nothing. Raises FutoInError as `identify`."""
+    shown = _shown(message.sec) if message.sec is not None else _of_header(authorization)
+    if isinstance(shown, _Signed):
+        return None
+    if guard.is_open:
+        return _anybody(shown)
+    user = guard.recall(shown) if shown is not None else None
+    return None if user is None else Caller(user, user.name or ANYBODY_NAME)
+
+
+def _anybody(shown: Credentials | None) -> Caller:
+    """No user is configured: a name is not checked, and only tells one peer's consumers from another's."""
+    claimed = shown.name if shown is not None and _NAME.fullmatch(shown.name) else ANYBODY_NAME
+    return Caller(ANYBODY, claimed)
+
+
+async def _identify_signed(guard: Guard, message: Message, shown: _Signed, peer: str) -> Caller:
+    tree = message.tree()
+    key_found = b""
+
+    def is_right(key: bytes) -> bool:
+        nonlocal key_found
+        key_found = key
+        try:
+            code = base64.b64decode(Signature(shown.mac, key).of(tree))
+        except (ValueError, AssertionError):
+            return False
+        return hmac.compare_digest(code, shown.code)
+
+    try:
+        user = await guard.authenticate_signature(shown.name, is_right, peer)
+    except Unauthenticated:
+        raise security(_MAC_REFUSED) from None
+    return Caller(user, user.name, Signature(shown.mac, key_found))
+
+
+def _shown(sec: object) -> Credentials | _Signed | None:
+    """What `sec` shows, as a string or as a structure."""
+    if isinstance(sec, dict):
+        return _of_structure(sec)
+    if not isinstance(sec, str):
+        raise invalid("Invalid req.sec")
+    if not sec.startswith("-"):
+        name, colon, secret = sec.partition(":")
+        if not colon or _CONTROL.search(sec):
+            raise security(_BASIC_REFUSED)
+        return Credentials(name, secret)
+    parts = sec.split(":")
+    if len(parts) == 4 and parts[0] in ("-hmac", "-smac"):
+        return _signed(parts[1], parts[2], parts[3], LEGACY_ALGORITHMS if parts[0] == "-hmac" else ALGORITHMS)
+    raise security("Not supported security: user:secret, -hmac and -smac are")
+
+
+def _of_structure(sec: dict[object, object]) -> Credentials | _Signed:
+    values = {key: value for key, value in sec.items() if isinstance(value, str)}
+    if values.keys() == sec.keys() == {"user", "secret"}:
+        if _CONTROL.search(values["secret"]):
+            raise security(_BASIC_REFUSED)
+        return Credentials(values["user"], values["secret"])
+    if values.keys() == sec.keys() == {"user", "algo", "sig"}:
+        return _signed(values["user"], values["algo"], values["sig"], ALGORITHMS)
+    raise security("Not supported security: user and secret, or user, algo and sig are")
+
+
+def _signed(name: str, algorithm: str, code: str, algorithms: Mapping[str, Mac]) -> _Signed:
+    if algorithm not in algorithms:
+        raise invalid(f"Not supported MAC algo; supported are {', '.join(algorithms)}")
+    try:
+        return _Signed(name, algorithms[algorithm], base64.b64decode(code, validate=True))
+    except (binascii.Error, ValueError):
+        raise security(_MAC_REFUSED) from None
+
+
+def _of_header(header: bytes | None) -> Credentials | None:
+    """Basic (RFC 7617, UTF-8) or Bearer (RFC 6750)."""
+    if header is None:
+        return None
+    scheme, _, value = header.partition(b" ")
+    try:
+        if scheme.lower() == b"bearer":
+            return Credentials("", value.strip().decode("ascii"))
+        if scheme.lower() == b"basic":
+            name, colon, secret = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+            if colon and not _CONTROL.search(secret):
+                return Credentials(name, secret)
+    except (binascii.Error, UnicodeDecodeError):
+        pass  # as every other header that cannot be used
+    raise security(_BASIC_REFUSED)

@@ -1,0 +1,220 @@
+"""Pushing events over a connection that the consumer opened (FTN18, 3.3.2 and 3.3.3): reliable, and live.
+
+A push is a cursor and at most two groups on their way, never a queue of events: what waits, waits in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from ..core.access import Right
+from ..core.consumer import Consumer
+from ..core.errors import ConsumerNotFound
+from .calls import ENVELOPE_BYTES, Call
+from .coders import JSON
+from .errors import DEFENSE_REJECTED, FutoInError
+from .events import PAGE_EVENTS, Group, group_of, read
+from .host import HostedLog, Settings
+from .interface import MESSAGE_BYTES_MAX
+from .naming import Selected
+from .polling import LIVE
+
+if TYPE_CHECKING:
+    from .websocket import Connection
+
+GROUP_BYTES_MAX = 8 * 2**20 - ENVELOPE_BYTES
+"""futoin.evt.receiver:1.1 takes messages of 8M; version 1.0 of it names no size."""
+LIVE_GROUPS_MAX = 2
+"""Groups of a live push that may be on their way at once."""
+PUSHES_MAX = 64
+"""Of one connection."""
+PASSED_OVER_S = 1.0
+"""How often at most it is stored that a consumer passed over events that it does not want."""
+
+
+async def ready_to_receive(call: Call) -> bytes:
+    """readyToReceive: from its reply on, events are pushed. A newer call of the same consumer takes over."""
+    component, connection = call.parameters["component"], call.channel.connection
+    assert connection is not None, "a constraint of the interface"
+    hosted = await call.log(Right.READ)
+    key = (call.caller.owner, component)
+    if component != LIVE and hosted.log.consumer(*key) is None:
+        raise ConsumerNotFound(*key)
+    if key not in connection.pushes and len(connection.pushes) >= PUSHES_MAX:
+        raise FutoInError(DEFENSE_REJECTED, f"{PUSHES_MAX} consumers are pushed to on this connection already")
+    selected = hosted.naming.select(call.parameters["want"])
+    kind = LivePush if component == LIVE else ReliablePush
+    push = kind(connection, hosted, key, selected, call.function.version, call.host.settings)
+    call.afterwards = push.start
+    return call.coder.value(True)
+
+
+class Push(ABC):
+    """The push to one consumer over one connection."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        hosted: HostedLog,
+        key: tuple[str, str],
+        selected: Selected,
+        version: tuple[int, int],
+        settings: Settings,
+    ) -> None:
+        self.connection, self.hosted, self.key, self.selected = connection, hosted, key, selected
+        self.settings = settings
+        self._function = f"futoin.evt.receiver:{version[0]}.{version[1]}:onEvents"
+        self._bytes_max = MESSAGE_BYTES_MAX - ENVELOPE_BYTES if version == (1, 0) else GROUP_BYTES_MAX
+        self._begin = hosted.log.head()
+        """Where a live push begins."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, in place of an older push of the same consumer on this connection."""
+        if (older := self.connection.pushes.get(self.key)) is not None:
+            older.stop()
+        self.connection.pushes[self.key] = self
+        self._task = asyncio.create_task(self._run())
+
+    def stop(self) -> None:
+        """End, wherever it is; what was not acknowledged will be pushed again."""
+        if self._task is not None:
+            self._task.cancel()
+        if self.connection.pushes.get(self.key) is self:
+            del self.connection.pushes[self.key]
+
+    async def _run(self) -> None:
+        """Push, until it cannot go on; then the connection is closed, so that the consumer comes to know of it."""
+        try:
+            await self._push()
+        except ConsumerNotFound:
+            self.connection.close(f"consumer {self.key[1]} is not registered any more")
+        except OSError:  # the peer has left
+            self.connection.close("")
+        except Exception:
+            self.connection.fail()
+        else:
+            self.connection.close("the log is closed")
+
+    @abstractmethod
+    async def _push(self) -> None:
+        """Push, until the log is closed."""
+
+    async def _send(self, seq: int, group: Group) -> asyncio.Future[str | None]:
+        """Send a group; the future is the name of the error that answers it, or None for success."""
+        parameters = JSON.message([("seq", JSON.value(seq)), ("events", JSON.array(group.events))])
+        return await self.connection.call(self._function, parameters)
+
+    async def _is_taken(self, answer: asyncio.Future[str | None]) -> bool:
+        """Whether the group was answered with success, in time."""
+        done, _ = await asyncio.wait((answer,), timeout=self.settings.answer_s)
+        if not done:
+            answer.cancel()  # nobody waits for it any more
+            return False
+        return answer.result() is None
+
+
+class ReliablePush(Push):
+    """One group at a time, until it is acknowledged; a failed one again, under the same `seq`."""
+
+    def start(self) -> None:
+        """See Push. It also ends a push of the consumer on another connection."""
+        if (older := self.hosted.pushes.get(self.key)) is not None:
+            older.stop()
+        self.hosted.pushes[self.key] = self
+        super().start()
+
+    def stop(self) -> None:
+        """See Push."""
+        super().stop()
+        if self.hosted.pushes.get(self.key) is self:
+            del self.hosted.pushes[self.key]
+
+    async def _push(self) -> None:
+        seq = 0
+        while not self.hosted.log.is_closed:
+            start = self._consumer().acknowledged
+            group = await self._next_group(start)
+            if group.events and await self._deliver(seq, group):
+                seq += 1
+
+    def _consumer(self) -> Consumer:
+        """The consumer as it stands: polls and operators move it too. Raises ConsumerNotFound."""
+        consumer = self.hosted.log.consumer(*self.key)
+        if consumer is None:
+            raise ConsumerNotFound(*self.key)
+        return consumer
+
+    async def _next_group(self, start: int) -> Group:
+        """The next events; none if the consumer's position moved meanwhile, or the log is closed."""
+        loop = asyncio.get_running_loop()
+        log, cursor = self.hosted.log, start
+        stored_at = loop.time()
+        while True:
+            next_commit = self.hosted.asynchronous.next_commit
+            page = read(log, self.selected, cursor, GROUP_BYTES_MAX, PAGE_EVENTS)
+            if page.events:
+                return group_of(page, JSON, self.hosted.naming, self._bytes_max)
+            cursor = max(cursor, page.cursor)
+            has_time_passed = loop.time() - stored_at >= PASSED_OVER_S
+            if not page.is_last:
+                await asyncio.sleep(0)
+            elif not log.is_closed and not has_time_passed:
+                has_time_passed = not await self._wait(next_commit)
+            if self._consumer().acknowledged != start or log.is_closed:
+                return Group([], cursor, 0)
+            if has_time_passed:
+                await self._acknowledge(cursor)  # also tells that the consumer is alive
+                return Group([], cursor, 0)
+
+    async def _wait(self, next_commit: asyncio.Future[None]) -> bool:
+        done, _ = await asyncio.wait((next_commit,), timeout=self.settings.seen_interval_s)
+        return bool(done)
+
+    async def _deliver(self, seq: int, group: Group) -> bool:
+        """Send the group until it is acknowledged; False if somebody moved the consumer before that."""
+        start = self._consumer().acknowledged
+        pause_s = self.settings.retry_s
+        while not await self._is_taken(await self._send(seq, group)):
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, self.settings.answer_s)
+            if self._consumer().acknowledged != start:
+                return False
+        await self._acknowledge(group.upto)
+        return True
+
+    async def _acknowledge(self, position: int) -> None:
+        await asyncio.to_thread(self.hosted.log.acknowledge, *self.key, position)
+
+
+class LivePush(Push):
+    """From now on, two groups on their way at most; who is too slow misses the oldest, and sees a gap in `seq`."""
+
+    async def _push(self) -> None:
+        log = self.hosted.log
+        cursor, seq = self._begin, 0
+        on_the_way: set[asyncio.Task[bool]] = set()
+        try:
+            while not log.is_closed:
+                if len(on_the_way) >= LIVE_GROUPS_MAX:
+                    _, on_the_way = await asyncio.wait(on_the_way, return_when=asyncio.FIRST_COMPLETED)
+                next_commit = self.hosted.asynchronous.next_commit
+                if log.head() - cursor > self.settings.live_behind_max:
+                    cursor = log.head() - self.settings.live_behind_max
+                    seq += 1
+                page = read(log, self.selected, cursor, GROUP_BYTES_MAX)
+                group = group_of(page, JSON, self.hosted.naming, self._bytes_max)
+                cursor = max(cursor, group.upto)
+                if group.events:
+                    answer = await self._send(seq, group)
+                    on_the_way.add(asyncio.create_task(self._is_taken(answer)))  # an error is as good as success
+                    seq += 1
+                elif page.is_last:
+                    await asyncio.wait((next_commit,))
+                else:
+                    await asyncio.sleep(0)
+        finally:
+            for task in on_the_way:
+                task.cancel()

@@ -1,0 +1,229 @@
+"""One WebSocket connection: requests of the peer are answered side by side, and the peer is called back (FTN5, FTN3).
+
+All that a peer can make it hold is bounded: requests that run, large replies among them, calls that wait for an answer,
+and the size of a message, which the server's WebSocket protocol checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..core.log import AppendResult
+from .calls import Handler, Reply, answer, failed, refusal
+from .coders import JSON, coder_of
+from .errors import FutoInError, invalid
+from .generating import begin_add_event
+from .host import Host
+from .message import Message
+
+if TYPE_CHECKING:
+    from .pushing import Push
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_logger = logging.getLogger("headwater.futoin")
+
+REQUESTS_MAX = 128
+"""Requests of one connection that run at once; the next is read when one of them is answered."""
+LARGE_REPLIES_MAX = 4
+"""Of those, the ones whose reply may have 8M."""
+GOODBYE_S = 1.0
+"""How long requests that run may take when the connection is to be closed."""
+CLOSE_NORMAL, CLOSE_AWAY, CLOSE_FAULT, CLOSE_RESTART = 1000, 1001, 1011, 1012
+
+
+class Connection:
+    """A connection of one peer to one log's endpoint."""
+
+    def __init__(
+        self,
+        host: Host,
+        handlers: Mapping[tuple[str, str], Handler],
+        log_name: str,
+        receive: Receive,
+        send: Send,
+        *,
+        peer: str,
+        is_secure: bool,
+        authorization: bytes | None,
+    ) -> None:
+        self._host, self._handlers, self._log_name = host, handlers, log_name
+        self._receive, self._send = receive, send
+        self.peer, self.is_secure, self.authorization = peer, is_secure, authorization
+        self.pushes: dict[tuple[str, str], Push] = {}
+        """By owner and component."""
+        self._slots = asyncio.Semaphore(REQUESTS_MAX)
+        one_at_a_time = asyncio.Semaphore(1)
+        self._turns = {
+            "pollEvents": asyncio.Semaphore(LARGE_REPLIES_MAX),
+            "registerConsumer": one_at_a_time,
+            "readyToReceive": one_at_a_time,  # so that it finds what was registered just before
+        }
+        """Functions of which so many run at once, in the order in which they were called."""
+        self._running: set[asyncio.Future[Any]] = set()
+        self._replies: deque[bytes] = deque()
+        """Of additions, still to be sent."""
+        self._has_replies: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._calls: dict[str, asyncio.Future[str | None]] = {}
+        """Our calls that wait for an answer, by rid."""
+        self._calls_made = 0
+        self._closing: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
+
+    @property
+    def connection(self) -> Connection:
+        """See calls.Channel: the peer can be called back."""
+        return self
+
+    async def serve(self) -> None:
+        """Serve it until the peer leaves, or it is to be closed."""
+        await self._receive()  # websocket.connect
+        await self._send({"type": "websocket.accept"})
+        reading, writing = asyncio.create_task(self._read()), asyncio.create_task(self._write_replies())
+        try:
+            await asyncio.wait(
+                (reading, writing, self._closing, self._host.stopping), return_when=asyncio.FIRST_COMPLETED
+            )
+            if reading.done() or writing.done():
+                (reading if reading.done() else writing).result()
+                return
+            await self._say_goodbye()
+        finally:
+            reading.cancel()
+            writing.cancel()
+            for push in list(self.pushes.values()):
+                push.stop()
+            for task in self._running:
+                task.cancel()
+            await asyncio.gather(reading, writing, *self._running, return_exceptions=True)
+
+    async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:
+        """Call a function of the peer, in JSON; the future is the name of the error that answers, or None.
+
+        It is for the caller to give up waiting. Raises OSError if the peer has left.
+        """
+        self._calls_made += 1
+        rid = f"S{self._calls_made}"
+        answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._calls[rid] = answered
+        answered.add_done_callback(lambda _: self._calls.pop(rid, None))
+        await self._transmit(JSON.message([("f", JSON.value(function)), ("p", parameters), ("rid", JSON.value(rid))]))
+        return answered
+
+    def close(self, reason: str) -> None:
+        """Close it in order, soon."""
+        if not self._closing.done():
+            self._closing.set_result((CLOSE_NORMAL, reason))
+
+    def fail(self) -> None:
+        """Close it because of a fault of ours, which is logged; to be called while that is handled."""
+        if not self._closing.done():
+            _logger.exception("a push failed")
+            self._closing.set_result((CLOSE_FAULT, "the server has a fault"))
+
+    async def _read(self) -> None:
+        while True:
+            received = await self._receive()
+            if received["type"] == "websocket.disconnect":
+                return
+            body = received.get("bytes")
+            if body is None:
+                body = received["text"].encode("utf-8", "surrogatepass")
+            await self._take(body)
+
+    async def _take(self, body: bytes) -> None:
+        """A message came in: an answer to one of our calls, or a request, which is answered beside others."""
+        try:
+            message = coder_of(body).decode(body)
+        except FutoInError as error:
+            await self._transmit(refusal(error).body)
+            return
+        if message.is_reply:
+            self._take_answer(message)
+        elif message.rid is None:
+            await self._transmit(refusal(invalid("Missing or invalid req.rid"), message.coder).body)
+        else:
+            await self._slots.acquire()
+            name = message.f.rpartition(":")[2] if isinstance(message.f, str) else ""
+            if name == "addEvent" and self._begin_adding(message):
+                return
+            task = asyncio.create_task(self._answer(message, self._turns.get(name)))
+            self._running.add(task)
+            task.add_done_callback(self._answered)
+
+    def _begin_adding(self, message: Message) -> bool:
+        """Begin an addition without a task of its own; whether that was possible."""
+        append = begin_add_event(self._host, self._log_name, self, message)
+        if append is None:
+            return False
+        self._running.add(append)
+        append.add_done_callback(lambda append: self._added(message, append))
+        return True
+
+    def _added(self, message: Message, append: asyncio.Future[AppendResult]) -> None:
+        self._running.discard(append)
+        if append.cancelled():
+            self._slots.release()
+            return
+        if (error := append.exception()) is not None:
+            reply = failed(message, self._log_name, None, error).body
+        else:
+            coder = message.coder
+            id, rid = coder.value(str(append.result().first)), coder.value(message.rid)
+            reply = coder.message([("r", id), ("rid", rid)])
+        self._replies.append(reply)
+        if not self._has_replies.done():
+            self._has_replies.set_result(None)
+
+    async def _write_replies(self) -> None:
+        """Send the replies of additions, as fast as the peer takes them; a request runs until its reply is sent."""
+        while True:
+            await self._has_replies
+            self._has_replies = asyncio.get_running_loop().create_future()
+            while self._replies:
+                await self._transmit(self._replies.popleft())
+                self._slots.release()
+
+    def _take_answer(self, message: Message) -> None:
+        """An answer to a call that nobody waits for any more is nothing to us."""
+        answered = self._calls.get(message.rid or "")
+        if answered is not None and not answered.done():
+            answered.set_result(None if message.error is None else str(message.error))
+
+    async def _answer(self, message: Message, turn: asyncio.Semaphore | None) -> None:
+        with suppress(OSError):  # the peer has left
+            if turn is None:
+                await self._reply(message)
+            else:
+                async with turn:
+                    await self._reply(message)
+
+    async def _reply(self, message: Message) -> None:
+        reply: Reply = await answer(self._host, self._handlers, self._log_name, self, message)
+        await self._transmit(reply.body)
+        if reply.afterwards is not None:
+            reply.afterwards()
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._slots.release()
+
+    async def _transmit(self, body: bytes) -> None:
+        """Binary, as every FutoIn peer sends (and takes) it; waits while the peer does not read."""
+        await self._send({"type": "websocket.send", "bytes": body})
+
+    async def _say_goodbye(self) -> None:
+        """Let what runs finish, then close."""
+        code, reason = self._closing.result() if self._closing.done() else (CLOSE_RESTART, "the server is stopping")
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=GOODBYE_S)
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                while self._replies:
+                    await asyncio.sleep(0)
+                await self._send({"type": "websocket.close", "code": code, "reason": reason})

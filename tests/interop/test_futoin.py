@@ -1,0 +1,243 @@
+"""FutoIn's own client library, as npm has it, against the server: adding, polling, pushing, all coders, signatures.
+
+`make interop` installs the library beside this file; FUTOIN_NODE_MODULES names another place.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import queue
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.client import connect
+from headwater.core import Event
+from headwater.server.accounts import hash_password
+from tests.server.running import RunningServer
+
+HERE = Path(__file__).parent / "futoin"
+MODULES = Path(os.environ.get("FUTOIN_NODE_MODULES", HERE / "node_modules"))
+PATIENCE_S = 30
+KEY = base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
+DATA = {"id": 7, "sum": "10.50", "list": [1, 2.5, None, True], "text": "\u00e9\U0001f600"}
+
+pytestmark = [
+    pytest.mark.skipif(
+        shutil.which("node") is None or not (MODULES / "futoin-eventstream").is_dir(),
+        reason="needs node and FutoIn's library: make interop",
+    ),
+    pytest.mark.timeout(120),
+]
+
+
+class Node:
+    """The client program."""
+
+    def __init__(self, url: str, **config: Any) -> None:
+        self._process = subprocess.Popen(
+            ["node", str(HERE / "client.js"), json.dumps({"url": url, "credentials": "alice:alices-secret", **config})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "FUTOIN_NODE_MODULES": str(MODULES)},
+            text=True,
+        )
+        self._lines: queue.Queue[Any] = queue.Queue()
+        self.pushed: queue.Queue[Any] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        assert self.next() == {"started": True}
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line)
+            if "pushed" in told:
+                self.pushed.put(told["pushed"])
+            elif "worker_error" not in told:
+                self._lines.put(told)
+
+    def next(self) -> Any:
+        return self._lines.get(timeout=PATIENCE_S)
+
+    def do(self, what: str, **arguments: Any) -> Any:
+        """The result of a command; an error fails."""
+        outcome = self.try_to(what, **arguments)
+        assert "result" in outcome, outcome
+        return outcome["result"]
+
+    def try_to(self, what: str, **arguments: Any) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": what, **arguments}) + "\n")
+        self._process.stdin.flush()
+        return self.next()
+
+    def receive(self, component: str, **arguments: Any) -> None:
+        """Begin to receive."""
+        self.do("receive", component=component, **arguments)
+        assert self.next() == {"ready": component}
+
+    def push(self) -> list[Any]:
+        """The next group that was pushed."""
+        return self.pushed.get(timeout=PATIENCE_S)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    secret = hash_password("alices-secret")
+    (tmp_path / "headwater.toml").write_text(
+        f'[users.alice]\npassword = "{secret}"\nkey = "{KEY}"\ngrants = ["all:*"]\n'
+    )
+    with RunningServer("--data", "data", cwd=tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def node(server: RunningServer) -> Iterator[Callable[..., Node]]:
+    """Starts clients of the server."""
+    made: list[Node] = []
+
+    def start(scheme: str = "ws", **config: Any) -> Node:
+        made.append(Node(f"secure+{scheme}{server.url.removeprefix('http')}/futoin/default", **config))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+def bare(events: list[Any]) -> list[tuple[str, Any]]:
+    return [(event["id"], event["data"]) for event in events]
+
+
+@pytest.mark.parametrize("coder", ["JSON", "MPCK", "CBOR"])
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+def test_adding_and_polling_in_every_coder(node: Callable[..., Node], scheme: str, coder: str) -> None:
+    client = node(scheme, coder=coder)
+    assert client.do("add", type="ORDER_NEW", data=DATA) == "1"
+    assert client.do("add", type="ORDER_PAID", data=None) == "2"
+    assert client.do("register", component="Billing") is True
+    assert bare(client.do("poll", component="Billing")) == [("1", DATA), ("2", None)]
+    assert bare(client.do("poll", component="Billing", last_id="1", want=["ORDER_PAID"])) == [("2", None)]
+    assert client.do("ping", echo=5) == 5
+
+
+@pytest.mark.parametrize("coder", ["JSON", "MPCK", "CBOR"])
+def test_reliable_pushes_in_every_coder(node: Callable[..., Node], coder: str) -> None:
+    client = node(coder=coder)
+    client.do("add", type="A", data=1)
+    client.do("add", type="B", data=DATA)
+    client.receive("Billing", want=["B"])
+    assert bare(client.push()) == [("2", DATA)]
+    client.do("add", type="B", data="more")
+    assert bare(client.push()) == [("3", "more")]
+
+
+def test_a_refused_push_comes_again(node: Callable[..., Node]) -> None:
+    client = node(coder="JSON")
+    client.receive("Billing", fail=2)
+    client.do("add", type="A", data=1)
+    assert [bare(client.push()) for _ in range(3)] == [[("1", 1)]] * 3
+    client.do("add", type="A", data=2)
+    assert bare(client.push()) == [("2", 2)]
+
+
+def test_what_was_not_acknowledged_comes_again_after_a_reconnect(node: Callable[..., Node]) -> None:
+    first = node(coder="JSON")
+    first.receive("Billing", fail=1000)
+    first.do("add", type="A", data=1)
+    assert bare(first.push()) == [("1", 1)]
+    first.close()
+    second = node(coder="JSON")
+    second.receive("Billing")
+    assert bare(second.push()) == [("1", 1)]
+    second.do("add", type="A", data=2)
+    assert bare(second.push()) == [("2", 2)]
+
+
+def test_the_stock_receiver_comes_back_after_the_server_was_killed(
+    server: RunningServer, node: Callable[..., Node], tmp_path: Path
+) -> None:
+    client = node(coder="JSON")
+    client.receive("Billing")
+    client.do("add", type="A", data=1)
+    assert bare(client.push()) == [("1", 1)]
+    server.process.kill()
+    server.process.wait()
+    port = server.url.rpartition(":")[2]
+    with RunningServer("--data", "data", "--http-port", port, cwd=tmp_path):
+        assert client.next() == {"ready": "Billing"}
+        adder = node(coder="JSON")
+        adder.do("add", type="A", data=2)
+        received = client.push()
+        while received[-1]["id"] != "2":  # the first one again, if its answer came too late
+            received += client.push()
+        assert bare(received)[-1] == ("2", 2)
+
+
+def test_live_pushes_survive_the_answers_of_the_stock_receiver(node: Callable[..., Node]) -> None:
+    """It answers each push with an InternalError, because it sets no result."""
+    client, adder = node(coder="JSON"), node("http", coder="JSON")
+    adder.do("add", type="A", data="before")
+    client.receive("LIVE")
+    received: list[Any] = []
+    for number in range(300):
+        adder.do("add", type="A", data=number)
+    while len(received) < 300:
+        received += client.push()
+    assert [event["data"] for event in received] == list(range(300))
+
+
+@pytest.mark.parametrize(
+    ("credentials", "options"),
+    [
+        ("-hmac:alice", {"hmacKey": KEY, "hmacAlgo": "MD5"}),
+        ("-hmac:alice", {"hmacKey": KEY, "hmacAlgo": "SHA256"}),
+        ("-hmac:alice", {"hmacKey": KEY, "hmacAlgo": "SHA512"}),
+        ("-smac:alice", {"macKey": KEY, "macAlgo": "HMD5"}),
+        ("-smac:alice", {"macKey": KEY, "macAlgo": "HS256"}),
+        ("-smac:alice", {"macKey": KEY, "macAlgo": "HS384"}),
+    ],
+)
+@pytest.mark.parametrize(("scheme", "coder"), [("http", "JSON"), ("ws", "MPCK"), ("ws", "CBOR")])
+def test_signed_messages_and_replies(
+    node: Callable[..., Node], scheme: str, coder: str, credentials: str, options: dict[str, Any]
+) -> None:
+    client = node(scheme, coder=coder, credentials=credentials, options=options)
+    assert client.do("add", type="A", data=DATA) == "1"
+    client.do("register", component="Billing")
+    assert bare(client.do("poll", component="Billing")) == [("1", DATA)]
+    assert client.try_to("poll", component="Nobody")["error"] == "NotRegistered"
+
+
+def test_errors_reach_the_caller_by_their_names(node: Callable[..., Node]) -> None:
+    client = node("http", coder="JSON")
+    assert client.try_to("poll", component="Nobody")["error"] == "NotRegistered"
+    assert client.try_to("register", component="LIVE")["error"] == "LiveNotAllowed"
+    stranger = node("http", coder="JSON", credentials="alice:wrong")
+    assert stranger.try_to("add", type="A", data=1)["error"] == "SecurityError"
+
+
+def test_pages_of_poll_1_1_are_large_and_of_poll_1_0_fit_64_kib(
+    server: RunningServer, node: Callable[..., Node]
+) -> None:
+    with connect(server.url, user="alice", password="alices-secret") as its:
+        its.log("default").append([Event("BIG", b'"%b"' % (b"x" * 20_000)) for _ in range(100)])
+    for scheme in ("http", "ws"):
+        assert len(node(scheme, coder="JSON").do("poll", component="LIVE")) == 100
+        assert len(node(scheme, coder="JSON", poll={"version": "1.0"}).do("poll", component="LIVE")) == 3

@@ -1,0 +1,115 @@
+"""WebSockets through the server as it runs: upgrade, bounds, silent peers, stopping."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from .running import RunningServer
+
+PATH = "/futoin/default"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    with RunningServer("--storage", "memory", cwd=tmp_path) as running:
+        yield running
+
+
+def opened(server: RunningServer, path: str = PATH, **more: Any) -> ClientConnection:
+    return connect(f"ws{server.url.removeprefix('http')}{path}", compression=None, **more)
+
+
+def ask(connection: ClientConnection, f: str, **p: Any) -> Any:
+    connection.send(json.dumps({"f": f, "p": p, "rid": "C1"}).encode())
+    return json.loads(connection.recv(timeout=10))
+
+
+def test_a_session_over_a_real_socket(server: RunningServer) -> None:
+    with opened(server) as connection:
+        assert ask(connection, "futoin.evt.push:1.1:registerConsumer", component="C") == {"r": True, "rid": "C1"}
+        assert ask(connection, "futoin.evt.push:1.1:readyToReceive", component="C")["r"] is True
+        body = b'{"f":"futoin.evt.gen:1.1:addEvent","p":{"type":"A","data":[1]}}'
+        assert server.ask(PATH, body) == (200, '{"r":"1"}')
+        pushed = connection.recv(timeout=10)
+        assert isinstance(pushed, bytes)
+        assert json.loads(pushed)["p"]["events"][0]["data"] == [1]
+        connection.send(b'{"r":true,"rid":"S1"}')
+
+
+def test_no_websocket_elsewhere(server: RunningServer) -> None:
+    for path in ("/", "/logs", "/metrics", "/futoin/default/deeper", "/health/live"):
+        with pytest.raises(InvalidStatus), opened(server, path):
+            pass
+    assert server.ask("/health/live")[0] == 200
+
+
+def test_a_message_over_the_limit_ends_its_connection_only(server: RunningServer) -> None:
+    with opened(server) as other, opened(server, max_size=None) as connection:
+        with pytest.raises(ConnectionClosed):
+            connection.send(b"x" * (9 * 2**20))
+            connection.recv(timeout=10)
+        assert ask(other, "futoin.evt.gen:1.1:ping", echo=1)["r"] == {"echo": 1}
+
+
+def test_a_peer_that_breaks_the_protocol_ends_its_connection_only(server: RunningServer) -> None:
+    with opened(server) as other:
+        for garbage in (
+            b"\xff" * 100,
+            b"\x81\x05hello",
+            b"\x80\x80\x00\x00\x00\x00",
+            b"\x81\x82\x00\x00\x00\x00\xff\xff",
+        ):
+            with raw(server) as broken:
+                broken.sendall(garbage)
+                broken.shutdown(socket.SHUT_WR)
+                while broken.recv(4096):
+                    pass
+        assert ask(other, "futoin.evt.gen:1.1:ping", echo=1)["r"] == {"echo": 1}
+    assert "Traceback" not in server.errors
+
+
+def raw(server: RunningServer) -> socket.socket:
+    """A socket with an open WebSocket on it, to be misused."""
+    address = urlsplit(server.url)
+    assert address.hostname is not None
+    made = socket.create_connection((address.hostname, address.port or 0), timeout=10)
+    made.sendall(
+        b"GET %b HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+        b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" % PATH.encode()
+    )
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += made.recv(4096)
+    assert head.startswith(b"HTTP/1.1 101 ")
+    return made
+
+
+def test_a_stopping_server_says_goodbye(server: RunningServer) -> None:
+    with opened(server) as connection:
+        ask(connection, "futoin.evt.gen:1.1:ping", echo=1)
+        server.process.send_signal(signal.SIGTERM)
+        with pytest.raises(ConnectionClosed) as closed:
+            connection.recv(timeout=10)
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
+    assert server.process.wait(20) == 0
+
+
+def test_connections_are_counted_as_streams(server: RunningServer) -> None:
+    with opened(server) as connection:
+        ask(connection, "futoin.evt.gen:1.1:ping", echo=1)
+        assert "headwater_http_streams 1.0" in server.ask("/metrics")[1]
+    deadline = time.monotonic() + 10
+    counted = 'headwater_http_requests_total{method="WEBSOCKET",route="/futoin/{log}",status="101"} 1.0'
+    while counted not in (metrics := server.ask("/metrics")[1]):
+        assert time.monotonic() < deadline, metrics
