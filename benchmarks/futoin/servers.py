@@ -20,11 +20,11 @@ LOG = "bench"
 STOP_TIMEOUT_S = 60
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
-MODULES = Path(os.environ.get("FUTOIN_NODE_MODULES", _ROOT / "tests/interop/futoin/node_modules"))
+MODULES = Path(os.environ.get("FUTOIN_NODE_MODULES", _ROOT / "benchmarks/futoin/node_modules"))
 
 
 def is_installed() -> bool:
-    """Whether the reference is there: `npm install` in tests/interop/futoin, or FUTOIN_NODE_MODULES."""
+    """Whether the reference is there: `npm install` in benchmarks/futoin, or FUTOIN_NODE_MODULES."""
     return (MODULES / "futoin-eventstream").is_dir()
 
 

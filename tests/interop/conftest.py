@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NoReturn
 
 import pytest
 
 from headwater.server.accounts import hash_password
 
 from .driving import Client
-from .install import is_ci
+from .install import unavailable
 from .runtimes import Runtime
 from .serving import PASSWORD, USER, Broker, Certificates
 
@@ -28,7 +27,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     try:
         return Certificates(tmp_path_factory.mktemp("tls"))
     except FileNotFoundError:
-        _unavailable("the program openssl makes the certificates, and is not here")
+        unavailable("the program openssl makes the certificates, and is not here")
 
 
 @pytest.fixture(scope="session")
@@ -57,12 +56,5 @@ def stranger(request: pytest.FixtureRequest, secured: Broker) -> Client:
 def _runtime(request: pytest.FixtureRequest) -> Runtime:
     runtime: Runtime = request.cls.RUNTIME()
     if reason := runtime.missing():
-        _unavailable(reason)
+        unavailable(reason)
     return runtime
-
-
-def _unavailable(reason: str) -> NoReturn:
-    """Skip, saying why; in CI nothing may be missing."""
-    if is_ci():
-        pytest.fail(f"in CI everything must be there: {reason}")
-    pytest.skip(reason)

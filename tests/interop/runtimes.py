@@ -127,6 +127,24 @@ class Rhea(Runtime):
         return ["node", str(self.built / "client.js")]
 
 
+class FutoIn(Runtime):
+    """npm puts FutoIn's own library beside a copy of what names it; nothing is compiled."""
+
+    name = "futoin"
+    programs = ("node", "npm")
+    debian = ("nodejs", "npm")
+
+    def build(self) -> None:
+        """See Runtime."""
+        shutil.copy(self.sources / "package.json", self.built)
+        quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        _run("npm", "install", *quiet, cwd=self.built)
+
+    def command(self) -> list[str]:
+        """See Runtime; the test gives one request after the other."""
+        return ["node", str(self.sources / "client.js")]
+
+
 class Jms(Runtime):
     """Maven puts the jar and what it depends on into one folder."""
 
@@ -161,7 +179,7 @@ class GoAmqp(Runtime):
         return [str(self.built / "client")]
 
 
-RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, Jms, GoAmqp)
+RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, FutoIn, Jms, GoAmqp)
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:

@@ -1,6 +1,6 @@
 """FutoIn's own client library, as npm has it, against the server: adding, polling, pushing, all coders, signatures.
 
-`make interop` installs the library beside this file; FUTOIN_NODE_MODULES names another place.
+`make interop` installs the library.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import queue
-import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -23,19 +22,22 @@ from headwater.core import Event
 from headwater.server.accounts import hash_password
 from tests.server.running import RunningServer
 
-HERE = Path(__file__).parent / "futoin"
-MODULES = Path(os.environ.get("FUTOIN_NODE_MODULES", HERE / "node_modules"))
+from .install import unavailable
+from .runtimes import FutoIn
+
+RUNTIME = FutoIn()
 PATIENCE_S = 30
 KEY = base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 DATA = {"id": 7, "sum": "10.50", "list": [1, 2.5, None, True], "text": "\u00e9\U0001f600"}
 
-pytestmark = [
-    pytest.mark.skipif(
-        shutil.which("node") is None or not (MODULES / "futoin-eventstream").is_dir(),
-        reason="needs node and FutoIn's library: make interop",
-    ),
-    pytest.mark.timeout(120),
-]
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def library() -> None:
+    """The library; without it the tests are skipped, or fail where everything must be there."""
+    if reason := RUNTIME.missing():
+        unavailable(reason)
 
 
 class Node:
@@ -43,10 +45,10 @@ class Node:
 
     def __init__(self, url: str, **config: Any) -> None:
         self._process = subprocess.Popen(
-            ["node", str(HERE / "client.js"), json.dumps({"url": url, "credentials": "alice:alices-secret", **config})],
+            [*RUNTIME.command(), json.dumps({"url": url, "credentials": "alice:alices-secret", **config})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "FUTOIN_NODE_MODULES": str(MODULES)},
+            env={**os.environ, "FUTOIN_NODE_MODULES": str(RUNTIME.built / "node_modules")},
             text=True,
         )
         self._lines: queue.Queue[Any] = queue.Queue()
