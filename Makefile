@@ -39,8 +39,8 @@ interop: $(STAMP)       ## other people's clients against the server; needs node
 	npm install --prefix tests/interop/futoin --no-audit --no-fund --silent
 	$(BIN)/python -m pytest tests/interop
 
-soak: $(STAMP)          ## adds and pushes while the server is killed again and again; SECONDS=60
-	$(BIN)/python -m tests.soak.futoin $(or $(SECONDS),60)
+soak: $(STAMP)          ## adds and pushes while the server is killed again and again; SOAK_S=60
+	$(BIN)/python -m tests.soak.futoin $(or $(SOAK_S),60)
 
 check: lint types test  ## what CI runs
 
