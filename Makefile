@@ -44,8 +44,8 @@ bench-amqp: $(STAMP)    ## the same AMQP load on Headwater, Artemis, Broker-J an
 docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
 	$(BIN)/python -m pytest -q tests/docs
 
-soak: $(STAMP)          ## adds and pushes while the server is killed again and again; SECONDS=60
-	$(BIN)/python -m tests.soak.futoin $(or $(SECONDS),60)
+soak: $(STAMP)          ## adds and pushes while the server is killed again and again; SOAK_S=60
+	$(BIN)/python -m tests.soak.futoin $(or $(SOAK_S),60)
 
 check: lint types interop-clients test  ## what CI runs
 

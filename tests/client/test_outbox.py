@@ -228,7 +228,8 @@ def test_kill_9_of_the_relay_and_of_the_server_loses_and_repeats_nothing(databas
 
     def relay() -> subprocess.Popen[bytes]:
         command = [*PROGRAM, "relay", database, "default", "--interval-s", "0.01", "--url", url]
-        return subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)
+        with (tmp_path / "relay.txt").open("ab") as told:
+            return subprocess.Popen(command, env=environment(), stderr=told)
 
     writer = threading.Thread(target=transact)
     writer.start()
@@ -247,7 +248,8 @@ def test_kill_9_of_the_relay_and_of_the_server_loses_and_repeats_nothing(databas
         is_over.set()
         writer.join()
         running.send_signal(signal.SIGTERM)
-        assert running.wait(60) in (0, -signal.SIGTERM), "in order, or before it could listen to signals"
+        code = running.wait(60)  # in order, or before it could listen to signals
+        assert code in (0, -signal.SIGTERM), (tmp_path / "relay.txt").read_text()
         once = [*PROGRAM, "relay", database, "default", "--once", "--url", url]
         subprocess.run(once, env=environment(), timeout=60, check=True)
         with connect(url) as client:

@@ -93,3 +93,8 @@ def test_invalid_input_is_of_the_kind_that_its_path_tells(
 )
 def test_anything_else_is_an_unexpected_answer(body: bytes) -> None:
     assert isinstance(error_of(502, body, None, "orders"), UnexpectedAnswer)
+
+
+@pytest.mark.parametrize("body", [b"<html>bad day", b'{"type": "about:blank", "detail": "the server is starting"}'])
+def test_a_503_of_whomever_is_worth_another_attempt(body: bytes) -> None:
+    assert isinstance(error_of(503, body, None, "orders"), errors.Closed)

@@ -21,7 +21,7 @@ def test_there_are_as_many_as_asked_for_and_no_two_are_the_same(count: int) -> N
 
 
 def test_each_is_a_uuid_of_version_7_and_the_rfcs_variant() -> None:
-    for text in uuid7s(500):
+    for text in [*uuid7s(500), *(uuid7s(1)[0] for _ in range(600))]:
         parsed = uuid.UUID(text)
         assert str(parsed) == text
         assert (parsed.version, parsed.variant) == (7, uuid.RFC_4122)

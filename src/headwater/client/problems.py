@@ -57,6 +57,9 @@ class ServerUnreachable(EventLogError):
         super().__init__(f"no answer from {url}: {problem}")
 
 
+SERVICE_UNAVAILABLE = 503
+
+
 class UnexpectedAnswer(EventLogError):
     """The server answered what this client does not know: another server, or another version."""
 
@@ -66,19 +69,31 @@ class UnexpectedAnswer(EventLogError):
 
 
 def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) -> EventLogError:
-    """The exception that an answer of 400 or above stands for, in the server's words; `log` is the log asked."""
+    """The exception that an answer of 400 or above stands for, in the server's words; `log` is the log asked.
+
+    A 503 without a code of ours is one of a server that starts or stops, or of a proxy before it: Closed, so that the
+    request is repeated.
+    """
     try:
         members = msgspec.json.decode(body, type=_Members)
     except msgspec.MsgspecError:
-        return UnexpectedAnswer(status, body[:200].decode(errors="replace").strip() or "no body")
+        return _uncoded(status, body[:200].decode(errors="replace").strip() or "no body", log)
     detail = str(members.get("detail") or members.get("title") or "no detail")
     build = _TABLE.get(str(members.get("type", "")).removeprefix(TYPE_PREFIX))
     if build is None:
-        return UnexpectedAnswer(status, detail)
+        return _uncoded(status, detail, log)
     try:
         error = build({"log": log, "retry_after_s": retry_after_s, "detail": detail} | members)
     except (KeyError, TypeError, ValueError):  # of another version: the code is known, and its members are not
         return UnexpectedAnswer(status, detail)
+    error.args = (detail,)
+    return error
+
+
+def _uncoded(status: int, detail: str, log: str) -> EventLogError:
+    if status != SERVICE_UNAVAILABLE:
+        return UnexpectedAnswer(status, detail)
+    error = Closed(log)
     error.args = (detail,)
     return error
 

@@ -12,7 +12,7 @@ def uuid7s(count: int) -> list[str]:
     head = f"{prefix[:8]}-{prefix[8:]}-7"
     if count == 1:
         bits = _noise()
-        return [f"{head}{bits[:3]}-{_VARIANT[bits[3]]}{bits[4:7]}-{bits[7:]}"]
+        return [f"{head}{bits[:3]}-{_VARIANT[bits[3]]}{bits[4:7]}-{bits[7:19]}"]
     noise = os.urandom(10 * count).hex()
     return [
         f"{head}{bits[:3]}-{_VARIANT[bits[3]]}{bits[4:7]}-{bits[7:19]}"
