@@ -15,9 +15,9 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from .. import __version__, dcb
+from .. import __version__, cne, dcb
 from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.settings import LogSettings
 from ..core.store import LogStore
@@ -111,13 +111,18 @@ class Server:
             ending.push_async_callback(http.stop)
             store = await asyncio.to_thread(open_store, config)
             ending.push_async_callback(asyncio.to_thread, store.close)
-            data = self._open(store, has_tls=tls is not None)
+            guard = self._prepare(store, has_tls=tls is not None)
+            clouds = cne.application(store, guard, dcb.authenticate, cne.Settings(**asdict(config.cne)))
+            ending.push_async_callback(clouds.close)
+            await clouds.start()
+            data = self._open(store, guard, dict.fromkeys(cne.ROOMS, clouds))
             ending.callback(data.close)
             _tune_interpreter()
             for line in lines:
                 self._announce(line)
             logger.info("started", extra=fields(version=__version__, data=config.data, logs=len(store.names())))
             await stop.wait()
+            clouds.stop()
             await self._drain(http, data)
         logger.info("stopped")
 
@@ -130,13 +135,16 @@ class Server:
             return f"the disk is full: {free} bytes are free, {reserve} are kept in reserve"
         return None
 
-    def _open(self, store: LogStore, *, has_tls: bool) -> dcb.Application:
-        """Let requests in, once the configured logs are there and it is settled who may do what."""
+    def _prepare(self, store: LogStore, *, has_tls: bool) -> AccountGuard:
+        """Make the configured logs, and settle who may do what."""
         create_logs(store, self._config.logs)
-        guard = self._guard(store, has_tls=has_tls)
+        return self._guard(store, has_tls=has_tls)
+
+    def _open(self, store: LogStore, guard: AccountGuard, rooms: Mapping[str, Application]) -> dcb.Application:
+        """Let requests in."""
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes)
         data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
-        self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector)}, data))
+        self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), **rooms}, data))
         return data
 
     async def _drain(self, http: HttpServer, data: dcb.Application) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from ..core.errors import InvalidInput
 from ..core.settings import LogSettings, check_log_name
 from .accounts import Account
-from .config import DEFAULT_LOG, LOG_READERS, SETTINGS, Config, Http, InvalidConfiguration, Limits, Setting, Tls
+from .config import DEFAULT_LOG, LOG_READERS, SETTINGS, Cne, Config, Http, InvalidConfiguration, Limits, Setting, Tls
 
 FILE_NAME = "headwater.toml"
 CONFIG_VARIABLE, LOGS_VARIABLE = "HEADWATER_CONFIG", "HEADWATER_LOGS"
@@ -178,6 +178,7 @@ def _build(given: _Given) -> Config:
         http=Http(**section("http")),
         tls=Tls(**section("tls")),
         limits=Limits(**section("limits")),
+        cne=Cne(**section("cne")),
         logs=given.logs or {DEFAULT_LOG: {}},
         users=given.users,
         origins=given.origins,

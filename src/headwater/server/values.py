@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..core.errors import InvalidLogName
 from ..core.limits import show
+from ..core.settings import check_log_name
 
 T = TypeVar("T")
 Reader = Callable[[object], T]
@@ -74,6 +76,21 @@ def text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{show(value)} given, a string that is not empty is allowed")
     return value.strip()
+
+
+def name(value: object) -> str:
+    """Reads a name of one segment of a path, or nothing."""
+    if not isinstance(value, str) or "/" in value:
+        raise ValueError(f"{show(value)} given, a string without a slash is allowed")
+    return value.strip()
+
+
+def log_name(value: object) -> str:
+    """Reads the name of a log."""
+    try:
+        return check_log_name(text(value))
+    except InvalidLogName as error:
+        raise ValueError(error.problem) from None
 
 
 def path(value: object) -> Path:
