@@ -100,14 +100,14 @@ class Service:
 
     async def feed(self) -> Feed:
         """The feed, of a log that is made where it is missing. Raises EventLogError."""
-        if self._feed is not None:
+        if self._feed is not None and not self._feed.log.is_closed:
             return self._feed
         await asyncio.to_thread(self._store.create, self.settings.log)
         return await self._started()
 
     async def feed_if_there(self) -> Feed | None:
         """The feed, or None where there is no log yet."""
-        if self._feed is not None:
+        if self._feed is not None and not self._feed.log.is_closed:
             return self._feed
         if self.settings.log not in await asyncio.to_thread(self._store.names):
             return None
@@ -269,7 +269,7 @@ class Service:
         self._wanted.set()
         try:
             async with asyncio.timeout(READY_S):
-                while self._feed is None:
+                while self._feed is None or self._feed.log.is_closed:
                     self._ready.clear()
                     await self._ready.wait()
         except TimeoutError:
