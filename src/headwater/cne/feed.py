@@ -61,7 +61,7 @@ class Feed:
         self.position = 0
         self.endpoints: dict[str, Endpoint] = {}
         self._state, self._send, self._settings = state, send, settings
-        self._incarnation = log.info().incarnation
+        self._state_kind = f"cne/state/{log.name}"
         self._patterns: dict[str, Pattern] = {}
         self._routes: dict[tuple[Address, ...], tuple[Endpoint, ...]] = {}
         self._parsed: OrderedDict[int, Stored | None] = OrderedDict()
@@ -71,18 +71,22 @@ class Feed:
         self._moved = asyncio.Event()
         self._saving = asyncio.Lock()
 
-    @property
-    def state_kind(self) -> str:
-        """The kind under which the current states are kept; another incarnation of the log has its own."""
-        return f"cne/state/{self._incarnation}"
-
     def restore(self) -> None:
-        """Read what was kept; blocks."""
-        entry = self._state.get(_POSITION_KIND, self._incarnation)
+        """Read what was kept; blocks.
+
+        Cursors hold for every log of this name, because numbers never come twice under a name. States are those of one
+        log: they go on with a restored one, whose consumers are restored with it, and not with one that is new.
+        """
+        entry = self._state.get(_POSITION_KIND, self.log.name)
         self._positions = msgspec.json.decode(entry.value, type=Positions) if entry else Positions(0)
         consumer = self.log.register_consumer(*CONSUMER, after=0)
         self.position = consumer.acknowledged
-        restored = [(key, envelope.decode_event(kept.value)) for key, kept in self._state.items(self.state_kind)]
+        kept = list(self._state.items(self._state_kind))
+        if consumer.epoch == 1:
+            for address, _ in kept:
+                self._state.delete(self._state_kind, address)
+            return
+        restored = [(address, envelope.decode_event(row.value)) for address, row in kept]
         for address, event in sorted(restored, key=lambda pair: pair[1].sequence_number):
             if (stored := self._stored(event)) is not None:
                 self.states.restore(stored, address)
@@ -286,8 +290,8 @@ class Feed:
 
     def _state_write(self, address: str, event: SequencedEvent | None) -> Callable[[], object]:
         if event is None:
-            return lambda: self._state.delete(self.state_kind, address)
-        return lambda: self._state.put(self.state_kind, address, envelope.encode_event(event), is_durable=False)
+            return lambda: self._state.delete(self._state_kind, address)
+        return lambda: self._state.put(self._state_kind, address, envelope.encode_event(event), is_durable=False)
 
     def _endpoint_write(self, uri: str, kept: bytes | None) -> Callable[[], object]:
         if kept is None:
@@ -295,14 +299,16 @@ class Feed:
         return lambda: self._state.put(_ENDPOINT_KIND, uri, kept, is_durable=False)
 
     def _present_positions(self) -> Positions:
-        lagging = {uri: its.cursor for uri, its in self.endpoints.items() if not its.is_current}
+        lagging = {
+            uri: its.cursor for uri, its in self.endpoints.items() if not its.is_current or its.cursor > self.position
+        }
         return Positions(self.position, lagging)
 
     def _write(self, changes: list[Callable[[], object]], positions: Positions) -> None:
         """In this order: whatever is lost by a crash in between is delivered again, or taken from the log again."""
         for change in changes:
             change()
-        self._state.put(_POSITION_KIND, self._incarnation, msgspec.json.encode(positions), is_durable=False)
+        self._state.put(_POSITION_KIND, self.log.name, msgspec.json.encode(positions), is_durable=False)
         if not self.log.is_closed:
             self.log.acknowledge(*CONSUMER, positions.position)
 
