@@ -21,6 +21,7 @@ from .values import (
     boolean,
     byte_count,
     duration_ms,
+    hosts,
     log_name,
     name,
     one_of,
@@ -68,6 +69,10 @@ class Tls:
         Path | None, Described(path, "file with the certificate chain (PEM); with the key, turns TLS on")
     ] = None
     key: Annotated[Path | None, Described(path, "file with the private key (PEM)")] = None
+    client_ca: Annotated[
+        Path | None,
+        Described(path, "file with the authorities (PEM) that vouch for client certificates; asks for them"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ class Cne:
     ] = 64 * KIB
     hosts: Annotated[
         tuple[str, ...],
-        Described(texts, "where webhooks may be: loopback, addresses, networks, names with *, or * for everywhere"),
+        Described(hosts, "where webhooks may be: loopback, addresses, networks, names with *, or * for everywhere"),
     ] = ("loopback",)
     v1_wraps: Annotated[bool, Described(boolean, "send CloudEvents to subscribers of v1, and not bare events")] = False
     v1_unique_ids: Annotated[bool, Described(boolean, "bare events carry their own id, and not the subscription's")] = (

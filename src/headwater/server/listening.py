@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Iterable
+from pathlib import Path
 
 from ..core.errors import EventLogError
 from .config import InvalidConfiguration, Tls
@@ -75,7 +76,19 @@ def tls_context(tls: Tls) -> ssl.SSLContext | None:
         reason = getattr(error, "reason", None) or error.strerror
         problem = f"{tls.certificate} and {tls.key} are not a certificate and its key in PEM ({reason})"
         raise InvalidConfiguration(problem, "tls.certificate") from None
+    if tls.client_ca is not None:
+        _ask_clients(context, tls.client_ca)
     return context
+
+
+def _ask_clients(context: ssl.SSLContext, authorities: Path) -> None:
+    """Ask clients for a certificate; none is needed, but one that is shown must be good."""
+    try:
+        context.load_verify_locations(authorities)
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or error.strerror
+        raise InvalidConfiguration(f"{authorities} has no certificates in PEM ({reason})", "tls.client_ca") from None
+    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def _bound(family: socket.AddressFamily, address: str, port: int, flag: str) -> socket.socket:

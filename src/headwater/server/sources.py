@@ -49,6 +49,10 @@ def load(
     if (config.tls.certificate is None) != (config.tls.key is None):
         missing = "tls.key" if config.tls.key is None else "tls.certificate"
         raise InvalidConfiguration("not set, but TLS needs both tls.certificate and tls.key", missing)
+    if config.tls.client_ca is not None and config.tls.key is None:
+        raise InvalidConfiguration("client certificates need TLS: set tls.certificate and tls.key", "tls.client_ca")
+    if config.cne.client_certificates and config.tls.client_ca is None:
+        raise InvalidConfiguration("nobody could show one: set tls.client_ca", "cne.client_certificates")
     return config
 
 

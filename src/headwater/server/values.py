@@ -6,6 +6,7 @@ with a message that says what was given and what is allowed. It knows nothing of
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -115,6 +116,18 @@ def texts(value: object) -> tuple[str, ...]:
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
         raise ValueError(f"{show(value)} given, a list of strings is allowed")
     return tuple(part.strip() for part in parts if part.strip())
+
+
+def hosts(value: object) -> tuple[str, ...]:
+    """Reads a list of hosts: names, addresses and networks."""
+    found = texts(value)
+    for host in found:
+        if "/" in host:
+            try:
+                ipaddress.ip_network(host, strict=False)
+            except ValueError:
+                raise ValueError(f"{show(host)} given, a network such as 10.0.0.0/8 is allowed") from None
+    return found
 
 
 def show_bytes(count: int) -> str:
