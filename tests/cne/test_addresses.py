@@ -103,4 +103,6 @@ def test_tags_tell_cluster_site_node_and_resource(address, tags):
 
 
 def test_own_names_are_filled_in():
-    assert tags_of(parse(f"/./.{STATE}"), HERE)[:3] == [("cluster", "east"), ("site", "site1"), ("node", "worker-0")]
+    assert dict(tags_of(parse(f"/./.{STATE}"), HERE)) == {
+        "cluster": "east", "site": "site1", "node": "worker-0", "resource": STATE,
+    }  # fmt: skip

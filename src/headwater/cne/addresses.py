@@ -14,8 +14,9 @@ addresses, or else this server's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 ROOTS = frozenset({"sync", "redfish", "o-ran-sync"})
@@ -45,6 +46,7 @@ class Address(NamedTuple):
         return "".join(f"/{segment}" for segment in (*self.place, *self.resource))
 
 
+@lru_cache(4096)
 def parse(text: str) -> Address:
     """The address that a text is; empty segments do not count.
 
@@ -59,14 +61,16 @@ def parse(text: str) -> Address:
     return Address(segments[:places], segments[places:])
 
 
-def addresses_of(candidates: Iterable[str]) -> tuple[Address, ...]:
+@lru_cache(4096)
+def addresses_of(candidates: tuple[str, ...]) -> tuple[Address, ...]:
     """The addresses of one event, the most telling first, each once; those without a place get that of the others."""
     parsed = [parse(text) for text in candidates if text]
     place = next((address.place for address in parsed if address.place), ())
     return tuple(dict.fromkeys([Address(each.place or place, each.resource) for each in parsed if each.resource]))
 
 
-def tags_of(address: Address, own: Place) -> list[tuple[str, str]]:
+@lru_cache(4096)
+def tags_of(address: Address, own: Place) -> tuple[tuple[str, str], ...]:
     """Keys and values by which an event at that address is found: cluster, site, node and resource, as far as known.
 
     Of one segment of place, it is the node; of two, cluster and node; of more, the last is the node and the rest
@@ -78,7 +82,7 @@ def tags_of(address: Address, own: Place) -> list[tuple[str, str]]:
     node = place[-1] if place else OWN
     named = (("cluster", cluster, own.cluster), ("site", site, own.site), ("node", node, own.node))
     found = [(key, mine if name == OWN else name) for key, name, mine in named if name != OWN or mine]
-    return [*found, ("resource", Address((), address.resource).text)]
+    return (*found, ("resource", Address((), address.resource).text))
 
 
 class Pattern:

@@ -24,6 +24,7 @@ from ..core.state import StateStore
 from ..formats import envelope
 from .addresses import Address, Pattern
 from .endpoint import Endpoint, Kept, Piece, Send
+from .notification import Notification
 from .records import Subscription
 from .settings import Settings
 from .states import States
@@ -65,6 +66,7 @@ class Feed:
         self._patterns: dict[str, Pattern] = {}
         self._routes: dict[tuple[Address, ...], tuple[Endpoint, ...]] = {}
         self._parsed: OrderedDict[int, Stored | None] = OrderedDict()
+        self._announced: dict[str, Notification] = {}
         self._positions = Positions(0)
         self._saved: Positions | None = None
         self._unsaved: set[str] = set()
@@ -90,6 +92,12 @@ class Feed:
         for address, event in sorted(restored, key=lambda pair: pair[1].sequence_number):
             if (stored := self._stored(event)) is not None:
                 self.states.restore(stored, address)
+
+    def announce(self, notification: Notification) -> None:
+        """Say what an event that is about to be appended means, so that it need not be read once more."""
+        if len(self._announced) >= PARSED_MAX:
+            self._announced.clear()
+        self._announced[notification.id] = notification
 
     def subscribe(self, subscription: Subscription, kept: Kept | None = None) -> None:
         """Deliver to a subscription from its start on; makes its endpoint where it is the first there."""
@@ -251,7 +259,8 @@ class Feed:
         number = event.sequence_number
         if number in self._parsed:
             return self._parsed[number]
-        stored = stored_of(event, DATA_BYTES_FACTOR * self._settings.event_bytes_max)
+        known = self._announced.pop(event.id, None)
+        stored = stored_of(event, DATA_BYTES_FACTOR * self._settings.event_bytes_max, known)
         self._parsed[number] = stored
         if len(self._parsed) > PARSED_MAX:
             self._parsed.popitem(last=False)

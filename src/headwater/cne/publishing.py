@@ -80,15 +80,18 @@ async def create_event(host: Host, exchange: Exchange) -> None:
     await host.owner(exchange, Right.APPEND)
     given = _read(exchange, await exchange.body(), is_strict=_is_strict(host, exchange))
     is_batch = exchange.media_type() == cloudevents.BATCH
-    events = []
+    events, known = [], []
     for index, each in enumerate(given):
         try:
-            events.append(_event_of(host, each))
+            event, notification, is_publishers = _event_of(host, each)
+            events.append(event)
+            if is_publishers:
+                known.append(notification)
         except InvalidInput as error:
             error.where = f"[{index}].{error.where}".removesuffix(".") if is_batch else error.where
             raise
     try:
-        await host.service.append(events)
+        await host.service.append(events, known)
     except InvalidInput as error:
         error.where = _in_document(error.where, is_batch=is_batch)
         raise
@@ -127,8 +130,11 @@ def _given(members: Members, original: bytes, exchange: Exchange, is_strict: boo
     return Given(notification, original, content_type, reading.tags_of(members))
 
 
-def _event_of(host: Host, given: Given) -> Event:
-    """The event to append. A CloudEvent has an id of its own; a bare event's is that of its publisher."""
+def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
+    """The event to append, what it says, and whether it has a publisher.
+
+    A CloudEvent has an id of its own; a bare event's is that of its publisher.
+    """
     notification, publisher = given.notification, _publisher_of(host, given.notification)
     address = publisher.resource if publisher else ""
     ready, is_stamped = stored.prepared(notification, publisher=publisher.id if publisher else "", address=address)
@@ -137,7 +143,7 @@ def _event_of(host: Host, given: Given) -> Event:
     size = len(rendering.structured(ready, _WIDEST_NUMBER))
     if size > host.settings.event_bytes_max:
         raise too_large(size, host.settings.event_bytes_max, "an event that is, as it is delivered,")
-    return stored.event_of(
+    event = stored.event_of(
         ready,
         given.original,
         own=host.settings.place,
@@ -147,6 +153,7 @@ def _event_of(host: Host, given: Given) -> Event:
         content_type=given.content_type,
         is_stamped=is_stamped,
     )
+    return event, ready, publisher is not None
 
 
 def _publisher_of(host: Host, notification: Notification) -> Publisher | None:

@@ -212,14 +212,16 @@ def _value(given: object, where: str, dialect: Dialect | None) -> Value:
 
 def _named(given: Members, names: Mapping[Dialect, tuple[str, ...]], where: str, dialect: Dialect | None) -> str:
     """The member under any of its names: those of the route's dialect first, then O-RAN's."""
-    first = dialect or Dialect.V2
-    for each in (first, *(other for other in Dialect if other is not first)):
+    for each in _V1_FIRST if dialect is Dialect.V1 else _V2_FIRST:
         for name in names[each]:
             if (found := given.get(name)) is not None:
                 if not isinstance(found, str):
                     raise InvalidEvent(f"a string is expected, {kind_of(found)} given", f"{where}.{name}")
                 return check_text(found, f"{where}.{name}")
     return ""
+
+
+_V1_FIRST, _V2_FIRST = (Dialect.V1, Dialect.V2), (Dialect.V2, Dialect.V1)
 
 
 def _inferred(value: object) -> str:

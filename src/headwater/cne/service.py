@@ -22,7 +22,7 @@ from . import rendering
 from .addresses import Pattern, parse
 from .endpoint import Endpoint, Undeliverable
 from .feed import Feed, kept_endpoints
-from .notification import Dialect
+from .notification import Dialect, Notification
 from .records import BINARY, Publisher, Registry, Request, Subscription
 from .settings import Settings
 from .stored import Stored, for_dialect
@@ -113,9 +113,14 @@ class Service:
             return None
         return await self._started()
 
-    async def append(self, events: Sequence[Event]) -> None:
-        """Append to the log; events that it has already, by source and id, are left out. Raises EventLogError."""
+    async def append(self, events: Sequence[Event], known: Sequence[Notification] = ()) -> None:
+        """Append to the log; events that it has already, by source and id, are left out. Raises EventLogError.
+
+        `known` is what those of them say whose ids were made here.
+        """
         feed, left = await self.feed(), list(events)
+        for notification in known:
+            feed.announce(notification)
         while left:
             try:
                 await feed.asynchronous.append(left)

@@ -8,7 +8,7 @@ that others wrote (by AMQP, DCB, Spark) are read whether their data is a whole n
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ..core.errors import InvalidInput
 from ..core.event import Encoding, Event, SequencedEvent
@@ -69,15 +69,11 @@ def event_of(
         attributes[STAMPED] = "true"
     if address or notification.address:
         attributes[ADDRESS] = address or notification.address
-    found = dict.fromkeys(tags)
-    for each in _addresses(notification, address):
-        for key, value in tags_of(each, own):
-            if len(found) < TAGS_MAX:
-                found[fit_tag(key, value)] = None
+    found = dict.fromkeys((*tags, *_tags(_addresses(notification, address), own)))
     return Event(
         type=notification.type,
         data=original,
-        tags=tuple(found),
+        tags=tuple(found)[:TAGS_MAX],
         id=notification.id,
         source=notification.source,
         attributes=attributes,
@@ -103,12 +99,15 @@ def prepared(notification: Notification, *, publisher: str = "", address: str = 
     )
 
 
-def stored_of(event: SequencedEvent, data_bytes_max: int) -> Stored | None:
-    """The notification that an event of the log is, or None where it is none (or larger than that)."""
+def stored_of(event: SequencedEvent, data_bytes_max: int, known: Notification | None = None) -> Stored | None:
+    """The notification that an event of the log is, or None where it is none (or larger than that).
+
+    `known` is what it says, if that was read already.
+    """
     if event.encoding is not Encoding.DATA or len(event.data) > data_bytes_max:
         return None
     try:
-        notification = _notification_of(event)
+        notification = known or _notification_of(event)
     except InvalidInput:
         return None  # the log is open to events of every kind
     if notification is None or not notification.values:
@@ -149,6 +148,11 @@ def _time(event: SequencedEvent) -> str:
         return timestamps.normalised(event.attributes.get("time", ""), "time")
     except InvalidInput:
         return cloudevents.format_time(event.recorded_at)
+
+
+@lru_cache(1024)
+def _tags(addresses: tuple[Address, ...], own: Place) -> tuple[str, ...]:
+    return tuple(fit_tag(key, value) for address in addresses for key, value in tags_of(address, own))
 
 
 def _addresses(notification: Notification, address: str) -> tuple[Address, ...]:

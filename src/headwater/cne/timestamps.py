@@ -28,12 +28,14 @@ def normalised(text: str, where: str) -> str:
     found = _TIME.fullmatch(text)
     if found is None:
         raise InvalidEvent(f"a time of RFC 3339 with a zone is expected, {show(text)} given", where)
+    fraction = (found["fraction"] or found["micros"] or "")[:FRACTION_DIGITS_MAX]
     try:
-        moment = datetime.fromisoformat(f"{found['date']}T{found['clock']}").replace(tzinfo=_zone(found))
-        seconds = moment.astimezone(UTC).isoformat().removesuffix("+00:00")
+        seconds = f"{found['date']}T{found['clock']}"
+        moment = datetime.fromisoformat(seconds)
+        if found["sign"] is not None:
+            seconds = moment.replace(tzinfo=_zone(found)).astimezone(UTC).isoformat().removesuffix("+00:00")
     except (ValueError, OverflowError):
         raise InvalidEvent(f"there is no such time as {show(text)}", where) from None
-    fraction = (found["fraction"] or found["micros"] or "")[:FRACTION_DIGITS_MAX]
     return f"{seconds}.{fraction}Z" if fraction else f"{seconds}Z"
 
 
@@ -49,7 +51,5 @@ def is_rfc3339(text: str) -> bool:
 
 
 def _zone(found: re.Match[str]) -> timezone:
-    if found["sign"] is None:
-        return UTC
     offset = timedelta(hours=int(found["hours"]), minutes=int(found["minutes"]))
     return timezone(-offset if found["sign"] == "-" else offset)

@@ -23,6 +23,7 @@ ANSWER_BYTES_MAX = 64 * 1024
 """Of an answer that nobody reads, so that its connection can be used again."""
 DNS_LIFETIME_S = 30
 URI_CHARS_MAX = 2048
+URLS_MAX = 20_000
 USER_AGENT = "headwater"
 JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json"}
 
@@ -72,6 +73,7 @@ class Webhooks:
 
     def __init__(self, settings: Settings) -> None:
         self.allowed = AllowedHosts(settings.hosts)
+        self._urls: dict[str, URL] = {}
         self._timeout = aiohttp.ClientTimeout(total=settings.timeout_ms / 1000)
         self._resolver = AllowedResolver(self.allowed, aiohttp.ThreadedResolver())
         self._session = aiohttp.ClientSession(
@@ -87,6 +89,16 @@ class Webhooks:
             headers={"User-Agent": USER_AGENT},
             trust_env=False,
         )
+
+    def _url(self, uri: str) -> URL | None:
+        """The URI, read once; None where it is not allowed: the list may be shorter than when it was subscribed."""
+        url = URL(uri)
+        if not self.allowed.may_permit(url.host or ""):
+            return None
+        if len(self._urls) >= URLS_MAX:
+            self._urls.clear()
+        self._urls[uri] = url
+        return url
 
     async def post(
         self, uri: str, body: bytes, headers: Mapping[str, str] = JSON_HEADERS, *, timeout_s: float | None = None
@@ -111,9 +123,9 @@ class Webhooks:
     ) -> Outcome:
         timeout = self._timeout if timeout_s is None else aiohttp.ClientTimeout(total=timeout_s)
         try:
-            url = URL(uri)
-            if not self.allowed.may_permit(url.host or ""):  # the list may be shorter than when it was subscribed
-                return Outcome(0, f"{url.host} is not a host that webhooks may be on")
+            url = self._urls.get(uri) or self._url(uri)
+            if url is None:
+                return Outcome(0, "it is not on a host that webhooks may be on")
             async with self._session.request(
                 method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as answer:
