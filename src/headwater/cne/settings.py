@@ -38,7 +38,7 @@ class Settings:
     """Whether calls that change something must come with a client certificate that TLS has verified."""
     timeout_ms: int = 2000
     """How long a webhook may take to answer."""
-    queue_events_max: int = 256
+    queue_events_max: int = 1000
     """How many events wait in memory for one endpoint; those beyond it are read from the log again."""
     retry_ms_min: int = 200
     retry_ms_max: int = 30_000

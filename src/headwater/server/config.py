@@ -120,7 +120,7 @@ class Cne:
     timeout_ms: Annotated[int, Described(duration_ms(10, 60_000), "how long a webhook may take to answer")] = 2000
     queue_events_max: Annotated[
         int, Described(whole_number(1, 100_000), "events that wait in memory for one endpoint; more wait in the log")
-    ] = 256
+    ] = 1000
     retry_ms_min: Annotated[int, Described(duration_ms(1, 60_000), "pause after a webhook's first failure")] = 200
     retry_ms_max: Annotated[int, Described(duration_ms(1, 3_600_000), "longest pause between two tries")] = 30_000
     suspend_after_ms: Annotated[
