@@ -37,6 +37,7 @@ QUESTIONS = (
     "http_read_tag",
     "http_read_type",
     "http_scan",
+    "notifications",
 )
 """In the order in which they run: `trim` leaves less behind."""
 QUICK_SCALE = 0.2

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     "command",
     [
-        "benchmarks append_batches append_conditional read_tag scan recovery trim --events 10000 --repeat 1 --quick",
+        "benchmarks append_batches append_conditional read_tag scan recovery trim notifications --events 10000 --repeat 1 --quick",
         "benchmarks.profile_append 2000",
     ],
     ids=["questions", "profile"],
