@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import crash, decide, load, results, start
+from . import clock, crash, decide, load, results, start
 
-ACTS = (start, load, decide, crash, results)
+ACTS = (start, load, decide, crash, clock, results)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from demo.acts import crash, decide, results, start
+from demo.acts import clock, crash, decide, results, start
 from demo.flights import ARRIVED, DEPARTED
 from demo.server_process import ServerFailed, ServerProcess
 from demo.stage import Stage
@@ -17,6 +17,7 @@ from headwater.storage.memory import MemoryLog
 def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(decide, "ROUNDS", 5)
     monkeypatch.setattr(crash, "ROUNDS", 2)
+    monkeypatch.setattr(clock, "TURNS", 1)
     monkeypatch.setattr(crash, "APPEND_S", 0.2)
     monkeypatch.setattr(crash, "APPENDS_MIN", 10)
     with Stage() as stage:
@@ -25,6 +26,7 @@ def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         stage.log().append([Event(DEPARTED, tags=tags), Event(DEPARTED, tags=tags), Event(ARRIVED, tags=tags)])
         decide.play(stage)
         crash.play(stage)
+        clock.play(stage)
         results.play(stage)
         pid = stage.server.pid
     told = " ".join(capsys.readouterr().out.split())
@@ -32,6 +34,7 @@ def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "refused by the log" in told
     assert "never both, never none" in told
     assert "acknowledged events are there" in told
+    assert "the slow one got every change, in order" in told
     assert not stage.directory.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -21,6 +21,7 @@ cleo: refused, chess is full
 2024-05-01T11:15:00Z  check ticket
 2024-05-03T10:00:00Z  reject request
 """,
+    "notifications.py": "event 1: LOCKED\nevent 2: HOLDOVER\nevent 3: LOCKED\n",
 }
 
 
