@@ -16,7 +16,10 @@ def test_loopback_is_this_machine(host):
     assert LOOPBACK.may_permit(host) and LOOPBACK.permits_address(host)
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "169.254.169.254", "0.0.0.0", "::", "::ffff:10.0.0.1", "fe80::1%eth0"])
+@pytest.mark.parametrize(
+    "host",
+    ["10.0.0.1", "169.254.169.254", "0.0.0.0", "::", "::ffff:10.0.0.1", "fe80::1%eth0", "10.1", "2130706433", "127.1"],
+)
 def test_other_addresses_are_not(host):
     assert not LOOPBACK.may_permit(host)
 
@@ -73,6 +76,8 @@ def test_name_is_judged_by_what_it_resolves_to(run):
         "gopher://127.0.0.1/",
         "http://127.0.0.1/" + "x" * 3000,
         "127.0.0.1:80/x",
+        "http://2886729728/",
+        "http://0127.0.0.1/",
     ],
 )
 def test_uri_is_refused(uri):

@@ -326,8 +326,28 @@ def test_refused_event_is_a_dead_letter_and_the_next_ones_go_on(play):
         forgiving.append(True)
         assert (await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")).status == 202
         await subscriber.got("first", "bad", "bad", "bad", "good", "bad")
+        status = await world.until_delivery(subscription, lambda its: not its["dead_letters"])
+        assert status["dead_letters_total"] == 1
+
+    play(scenario)
+
+
+def test_dead_letter_that_is_refused_again_stays_one(play):
+    async def picky(call: Call) -> int | str | bytes:
+        return 400 if call.body and call.value == "bad" else 204
+
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber(picky)
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "bad")
+        await world.until_delivery(subscription, lambda its: its["dead_letters"])
+        await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
+        await subscriber.until(lambda its: its.values.count("bad") == 6)
+        await world.publish(id, "good")
+        await subscriber.until(lambda its: its.values[-1] == "good")
         status = await world.delivery(subscription)
-        assert (status["dead_letters"], status["dead_letters_total"]) == ([], 1)
+        assert (len(status["dead_letters"]), status["dead_letters_total"]) == (1, 1)
 
     play(scenario)
 

@@ -47,7 +47,7 @@ class AllowedHosts:
 
     def may_permit(self, host: str) -> bool:
         """Whether a connection may be tried: a name that is not on the list is decided on when it is resolved."""
-        if _address(host) is not None:
+        if _address(host) is not None or _looks_like_an_address(host):
             return self.permits_address(host)
         return self.permits_name(host) or bool(self.networks)
 
@@ -75,6 +75,11 @@ class AllowedResolver(AbstractResolver):
     async def close(self) -> None:
         """See AbstractResolver."""
         await self._resolver.close()
+
+
+def _looks_like_an_address(host: str) -> bool:
+    """Whether somebody on the way may take it for one (`10.1`, `2130706433`), and connect without resolving it."""
+    return ":" in host or host.replace(".", "").isdigit()
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -256,7 +256,7 @@ class Endpoint:
                     self.bury(item.stored, str(error))
                     break
                 if outcome.is_success:
-                    self._succeeded()
+                    self._succeeded(item.stored.sequence_number)
                     break
                 refusals += _is_refusal(outcome)
                 if refusals >= REFUSALS_MAX:
@@ -268,8 +268,9 @@ class Endpoint:
         finally:
             self._in_flight = False
 
-    def _succeeded(self) -> None:
+    def _succeeded(self, number: int) -> None:
         self.delivered += 1
+        self._unbury(number)
         self._failing_since = None
         if self.failures:
             self.failures = 0
@@ -301,9 +302,19 @@ class Endpoint:
     def bury(self, stored: Stored, reason: str) -> None:
         """Record an event as a dead letter."""
         letter = DeadLetter(stored.sequence_number, stored.notification.id, reason, _now_ms())
+        was_there = self._unbury(letter.sequence_number)
         self.kept.dead_letters = [*self.kept.dead_letters, letter][-DEAD_LETTERS_KEPT:]
-        self.kept.dead_letters_total += 1
+        self.kept.dead_letters_total += not was_there
         self._feed.changed(self)
+
+    def _unbury(self, number: int) -> bool:
+        """Take a dead letter off the list; whether it was there."""
+        left = [letter for letter in self.kept.dead_letters if letter.sequence_number != number]
+        was_there = len(left) < len(self.kept.dead_letters)
+        if was_there:
+            self.kept.dead_letters = left
+            self._feed.changed(self)
+        return was_there
 
     def _note_gap(self, first: int, last: int) -> None:
         """Events were trimmed before they were delivered: say so, and send the states that they led to."""

@@ -121,18 +121,13 @@ class Feed:
             after = piece.cursor
 
     def resend(self, endpoint: Endpoint) -> None:
-        """Send the dead letters of an endpoint again, as far as the log still has them."""
-        kept = []
+        """Send the dead letters of an endpoint again, as far as the log still has them; they stay until they arrive."""
         for letter in endpoint.kept.dead_letters:
             page = self.log.read_page(ALL, letter.sequence_number - 1, upto=letter.sequence_number, limit=1)
             stored = self._stored(page.events[0]) if page.events else None
             subscription = None if stored is None else self._asks(endpoint, stored)
-            if stored is None or subscription is None:
-                kept.append(letter)
-            else:
+            if stored is not None and subscription is not None:
                 endpoint.offer_extra(stored, subscription)
-        endpoint.kept.dead_letters = kept
-        self.changed(endpoint)
 
     def unsubscribe(self, subscription: Subscription) -> Endpoint | None:
         """Deliver to it no more; answers the endpoint if that was its last one, to be stopped."""

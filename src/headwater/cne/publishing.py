@@ -20,6 +20,7 @@ from .notification import JSON_TYPE, Notification
 from .records import Publisher
 
 _logger = logging.getLogger("headwater.cne.events")
+DIARY_BYTES_MAX = 2000
 _WIDEST_NUMBER = 10**18 - 1
 
 
@@ -102,7 +103,9 @@ async def write_diary(host: Host, exchange: Exchange) -> None:
     """POST /log: the event is told in the server's own diary, and is not appended to any log."""
     await host.owner(exchange, Right.APPEND)
     for each in _read(exchange, await exchange.body(), is_strict=False):
-        _logger.info("event received: %s", rendering.structured(each.notification).decode())
+        _logger.info(
+            "event received: %s", rendering.structured(each.notification)[:DIARY_BYTES_MAX].decode(errors="replace")
+        )
     await exchange.answer_json(202, {"status": "Event published to log"})
 
 
