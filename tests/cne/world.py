@@ -126,8 +126,8 @@ class Subscriber:
                 assert isinstance(answer, bytes)
                 writer.write(answer)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the server closed it
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the server closed it, or the test is over
         finally:
             with contextlib.suppress(Exception):
                 writer.close()

@@ -13,6 +13,7 @@ passed over.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -222,14 +223,18 @@ class Endpoint:
                 continue
             except Exception:  # a fault of ours, or a log that closes: nothing is lost, because the cursor did not move
                 _logger.exception("delivery to %s failed", self.uri)
-                self._queue.clear()
-                self._is_replaying, self._read_upto = True, self.cursor
+                self._start_over()
                 await asyncio.sleep(FAULT_PAUSE_S)
 
-    async def _rest(self) -> None:
+    def _start_over(self) -> None:
+        """Go on at the cursor, from the log."""
         self._queue.clear()
-        self._extras.clear()
+        self._in_flight = False
         self._is_replaying, self._read_upto = True, self.cursor
+
+    async def _rest(self) -> None:
+        self._start_over()
+        self._extras.clear()
         self._resumed.clear()
         await self._resumed.wait()
 
@@ -246,27 +251,29 @@ class Endpoint:
             self.cursor = piece.cursor
 
     async def _deliver(self, item: Item) -> None:
+        """Send until it is delivered, or a dead letter. Raises _Suspended.
+
+        Whoever is broken off in the middle has it in flight for ever: it is not done with, and the cursor says so.
+        """
         self._in_flight = True
-        try:
-            refusals = 0
-            while (subscription := item.extra_for or self.asks(item.stored)) is not None:
-                try:
-                    outcome = await self._send(subscription, item.stored)
-                except Undeliverable as error:
-                    self.bury(item.stored, str(error))
-                    break
-                if outcome.is_success:
-                    self._succeeded(item.stored.sequence_number)
-                    break
-                refusals += _is_refusal(outcome)
-                if refusals >= REFUSALS_MAX:
-                    self.bury(item.stored, outcome.text)
-                    break
-                await self._back_off(outcome)
-            if item.extra_for is None:
-                self.cursor = item.stored.sequence_number
-        finally:
-            self._in_flight = False
+        refusals = 0
+        while (subscription := item.extra_for or self.asks(item.stored)) is not None:
+            try:
+                outcome = await self._send(subscription, item.stored)
+            except Undeliverable as error:
+                self.bury(item.stored, str(error))
+                break
+            if outcome.is_success:
+                self._succeeded(item.stored.sequence_number)
+                break
+            refusals += _is_refusal(outcome)
+            if refusals >= REFUSALS_MAX:
+                self.bury(item.stored, outcome.text)
+                break
+            await self._back_off(outcome)
+        if item.extra_for is None:
+            self.cursor = item.stored.sequence_number
+        self._in_flight = False
 
     def _succeeded(self, number: int) -> None:
         self.delivered += 1
@@ -294,10 +301,9 @@ class Endpoint:
         pause = min(self._settings.retry_ms_min / 1000 * 2 ** min(self.failures - 1, 30), longest)
         pause = max(pause * random.uniform(0.5, 1.0), min(outcome.retry_after_s, longest))
         self._resumed.clear()
-        try:
-            await asyncio.wait_for(self._resumed.wait(), pause)
-        except TimeoutError:
-            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):  # not wait_for, which may swallow a cancellation (Python 3.11)
+                await self._resumed.wait()
 
     def bury(self, stored: Stored, reason: str) -> None:
         """Record an event as a dead letter."""

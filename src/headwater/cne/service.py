@@ -293,7 +293,8 @@ class Service:
                 _logger.exception("following log %s failed; it is tried again", self.settings.log)
             self._wanted.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), POLL_S)
+                async with asyncio.timeout(POLL_S):
+                    await self._wanted.wait()
 
     def _opened(self) -> LocalLog | None:
         try:
