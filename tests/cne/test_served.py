@@ -110,6 +110,9 @@ def test_acknowledged_events_and_subscriptions_survive_sigkill(tmp_path: Path, s
         assert list(dict.fromkeys(sink.values)) == ["LOCKED", "HOLDOVER", "FREERUN"]
         publish(server, id, "LOCKED")
         sink.until(lambda values: values[-1:] == ["LOCKED"])
+        metrics = server.ask("/metrics")[1]
+        assert 'headwater_webhooks{standing="delivering"} 1.0' in metrics
+        assert 'headwater_consumer_lag_events{component="cne",log="cne",owner="headwater"}' in metrics
         assert len(json.loads(server.ask(f"{V1}/subscriptions")[1])) == 1
         assert server.terminate() == 0
         assert "Traceback" not in server.errors and "level=error" not in server.errors
@@ -124,6 +127,7 @@ def test_server_without_any_event_makes_no_log(tmp_path: Path) -> None:
         assert server.ask("/logs/cne")[0] == 404
         metrics = server.ask("/metrics")[1]
         assert 'route="/ocloudNotifications/v2/{ResourceAddress}/CurrentState"' in metrics
+        assert 'headwater_webhooks{standing="suspended"} 0.0' in metrics
         assert server.terminate() == 0
 
 

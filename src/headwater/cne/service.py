@@ -203,6 +203,10 @@ class Service:
         """Where a subscription is delivered to, if it is at the moment."""
         return None if self._feed is None else self._feed.endpoints.get(subscription.endpoint)
 
+    def endpoints(self) -> list[Endpoint]:
+        """All endpoints that are delivered to at the moment; may be called from any thread."""
+        return [] if self._feed is None else list(self._feed.endpoints.values())
+
     async def resume(self, subscription: Subscription) -> None:
         """Deliver again to a suspended endpoint, and send its dead letters once more."""
         feed = await self.feed()

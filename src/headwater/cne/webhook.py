@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -73,6 +74,8 @@ class Webhooks:
 
     def __init__(self, settings: Settings) -> None:
         self.allowed = AllowedHosts(settings.hosts)
+        self.calls: Counter[str] = Counter(success=0, failure=0)
+        """POSTs, greetings among them, by what became of them."""
         self._urls: dict[str, URL] = {}
         self._timeout = aiohttp.ClientTimeout(total=settings.timeout_ms / 1000)
         self._resolver = AllowedResolver(self.allowed, aiohttp.ThreadedResolver())
@@ -104,7 +107,9 @@ class Webhooks:
         self, uri: str, body: bytes, headers: Mapping[str, str] = JSON_HEADERS, *, timeout_s: float | None = None
     ) -> Outcome:
         """POST the body there. Never raises: what goes wrong is the outcome."""
-        return await self._call("POST", uri, body, headers, timeout_s)
+        outcome = await self._call("POST", uri, body, headers, timeout_s)
+        self.calls["success" if outcome.is_success else "failure"] += 1
+        return outcome
 
     async def allows(self, uri: str, origin: str) -> bool:
         """Whether the webhook lets itself be called from that origin (HTTP 1.1 Web Hooks for Event Delivery, 4)."""

@@ -31,6 +31,7 @@ from .log_lines import fields
 from .metrics import ServerCollector
 from .request_meter import RequestMeter
 from .security import AccountGuard
+from .webhook_metrics import WebhookCollector
 
 logger = logging.getLogger("headwater.server")
 
@@ -115,7 +116,7 @@ class Server:
             clouds = cne.application(store, guard, dcb.authenticate, cne.Settings(**asdict(config.cne)))
             ending.push_async_callback(clouds.close)
             await clouds.start()
-            data = self._open(store, guard, dict.fromkeys(cne.ROOMS, clouds))
+            data = self._open(store, guard, clouds)
             ending.callback(data.close)
             _tune_interpreter()
             for line in lines:
@@ -140,9 +141,11 @@ class Server:
         create_logs(store, self._config.logs)
         return self._guard(store, has_tls=has_tls)
 
-    def _open(self, store: LogStore, guard: AccountGuard, rooms: Mapping[str, Application]) -> dcb.Application:
+    def _open(self, store: LogStore, guard: AccountGuard, clouds: cne.Application) -> dcb.Application:
         """Let requests in."""
-        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes)
+        others = [WebhookCollector(clouds)]
+        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, others=others)
+        rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
         data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
         self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), **rooms}, data))
         return data

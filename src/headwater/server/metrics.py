@@ -7,7 +7,7 @@ docs/reference/metrics.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -72,8 +72,10 @@ class ServerCollector(Collector):
         refusals: Callable[[], Mapping[str, int]],
         free_bytes: Callable[[], int | None],
         clock: Callable[[], float] = time.time,
+        others: Sequence[Collector] = (),
     ) -> None:
-        self._store, self._gate, self._refusals = store, gate, refusals
+        """`others` is what single rooms count."""
+        self._store, self._gate, self._refusals, self._others = store, gate, refusals, others
         self._free_bytes, self._clock = free_bytes, clock
 
     def collect(self) -> Iterator[Metric]:
@@ -83,6 +85,8 @@ class ServerCollector(Collector):
         yield from _logs(samples)
         yield from _consumers(samples)
         yield from self._requests()
+        for other in self._others:
+            yield from other.collect()
 
     def _server(self) -> Iterator[Metric]:
         yield _gauge("headwater_info", "The version that runs.", ["version"], [([__version__], 1)])
