@@ -123,6 +123,10 @@ class _Suspended(Exception):
     """Nothing more is sent to the endpoint."""
 
 
+class _Stopped(Exception):
+    """The server stops."""
+
+
 class Endpoint:
     """One URI and its subscriptions. Use it on one event loop; `start` it, and `stop` it at the end."""
 
@@ -139,6 +143,7 @@ class Endpoint:
         self._queue: deque[Item] = deque()
         self._extras: deque[Item] = deque()
         self._in_flight = False
+        self._is_stopping = False
         self._is_replaying = cursor < feed.position
         self._read_upto = cursor
         self._wake = asyncio.Event()
@@ -167,9 +172,13 @@ class Endpoint:
         """Begin to deliver."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"webhook {self.uri}")
 
-    async def stop(self) -> None:
-        """Break off; what was not delivered stays behind the cursor."""
+    async def stop(self, grace_s: float = 0.0) -> None:
+        """Begin nothing more, and break off what is not done by then; it stays behind the cursor."""
+        self._is_stopping = True
+        self._wake.set()
+        self._resumed.set()
         if self._task is not None:
+            await asyncio.wait((self._task,), timeout=grace_s)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
@@ -205,7 +214,7 @@ class Endpoint:
         self._feed.changed(self)
 
     async def _run(self) -> None:
-        while True:
+        while not self._is_stopping:
             try:
                 if self.kept.is_suspended:
                     await self._rest()
@@ -221,6 +230,8 @@ class Endpoint:
                     await self._wake.wait()
             except _Suspended:
                 continue
+            except _Stopped:
+                return
             except Exception:  # a fault of ours, or a log that closes: nothing is lost, because the cursor did not move
                 _logger.exception("delivery to %s failed", self.uri)
                 self._start_over()
@@ -251,7 +262,7 @@ class Endpoint:
             self.cursor = piece.cursor
 
     async def _deliver(self, item: Item) -> None:
-        """Send until it is delivered, or a dead letter. Raises _Suspended.
+        """Send until it is delivered, or a dead letter. Raises _Suspended, _Stopped.
 
         Whoever is broken off in the middle has it in flight for ever: it is not done with, and the cursor says so.
         """
@@ -297,6 +308,8 @@ class Endpoint:
             self.kept.is_suspended = True
             self._feed.changed(self)
             raise _Suspended
+        if self._is_stopping:
+            raise _Stopped
         longest = self._settings.retry_ms_max / 1000
         pause = min(self._settings.retry_ms_min / 1000 * 2 ** min(self.failures - 1, 30), longest)
         pause = max(pause * random.uniform(0.5, 1.0), min(outcome.retry_after_s, longest))
@@ -304,6 +317,8 @@ class Endpoint:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):  # not wait_for, which may swallow a cancellation (Python 3.11)
                 await self._resumed.wait()
+        if self._is_stopping:
+            raise _Stopped
 
     def bury(self, stored: Stored, reason: str) -> None:
         """Record an event as a dead letter."""

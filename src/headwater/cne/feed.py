@@ -33,6 +33,7 @@ from .stored import Stored, stored_of
 CONSUMER = ("headwater", "cne")
 """Under which the feed is registered."""
 SAVE_INTERVAL_S = 0.2
+GRACE_S = 2.0
 PIECE_EVENTS = 100
 PARSED_MAX = 1024
 ROUTES_MAX = 4096
@@ -164,9 +165,8 @@ class Feed:
             await self._moved.wait()
 
     async def close(self) -> None:
-        """Stop every endpoint, and write down where they stand."""
-        for endpoint in list(self.endpoints.values()):
-            await endpoint.stop()
+        """Let every endpoint finish what it is at, within a moment, and write down where they stand."""
+        await asyncio.gather(*(endpoint.stop(GRACE_S) for endpoint in self.endpoints.values()))
         if not self.log.is_closed:
             await self.save()
         self.asynchronous.close()
