@@ -57,7 +57,7 @@ class Sink:
 
     @property
     def uri(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/event"
+        return f"http://localhost:{self.server.server_port}/event"
 
     def until(self, holds: Any) -> None:
         with self.changed:
