@@ -383,6 +383,12 @@ def test_subscribing_again_resumes(play):
         body = {"EndpointUri": subscriber.uri(), "ResourceAddress": NODE_SYNC_STATE}
         assert (await world.ask("POST", f"{V2}/subscriptions", body)).status == 409
         await subscriber.got("first", "x")
+        await subscriber.stop()
+        await world.publish(id, "y")
+        await world.until_delivery(subscription, lambda its: its["standing"] == "suspended")
+        await subscriber.start()
+        await world.subscribe(subscriber.uri(), "/cluster/node/worker-0")
+        await subscriber.until(lambda its: its.values[2:] == ["y", "y"])  # the greeting, and what was missed
 
     play(scenario, suspend_after_ms=30)
 

@@ -160,6 +160,7 @@ class Service:
             feed.subscribe(made)
             if had_endpoint:
                 feed.catch_up(made)
+                self._revive(made)
             return made
 
     async def unsubscribe(self, subscription: Subscription) -> None:
@@ -252,7 +253,7 @@ class Service:
             _expect_204(await self.send(subscription, greeting))
 
     def _revive(self, subscription: Subscription) -> None:
-        """A subscriber that subscribes again is there again."""
+        """An endpoint that subscribes is there again."""
         endpoint = self.endpoint(subscription)
         if endpoint is not None and endpoint.kept.is_suspended:
             endpoint.resume()
