@@ -102,6 +102,7 @@ def test_batch_is_taken_whole_or_not_at_all(play):
         assert [event.id for event in stored(world)] == ["a", "b"]
         assert stored(world)[1].data == text(wrapped(id="b"))
         assert (await world.ask("POST", path, [], headers=BATCH)).status == 202
+        assert (await world.ask("POST", path, [5] * 1001, headers=BATCH)).status == 413
 
     play(scenario)
 

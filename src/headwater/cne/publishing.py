@@ -20,6 +20,7 @@ from .notification import JSON_TYPE, Notification
 from .records import Publisher
 
 _logger = logging.getLogger("headwater.cne.events")
+BATCH_EVENTS_MAX = 1000
 DIARY_BYTES_MAX = 2000
 _WIDEST_NUMBER = 10**18 - 1
 
@@ -112,8 +113,10 @@ async def write_diary(host: Host, exchange: Exchange) -> None:
 def _read(exchange: Exchange, body: bytes, *, is_strict: bool) -> Sequence[Given]:
     media_type = exchange.media_type()
     if media_type == cloudevents.BATCH:
-        found = []
-        for index, text in enumerate(reading.batch_of(body)):
+        found, texts = [], reading.batch_of(body)
+        if len(texts) > BATCH_EVENTS_MAX:
+            raise Refused(413, f"{len(texts)} events given, at most {BATCH_EVENTS_MAX} are allowed")
+        for index, text in enumerate(texts):
             try:
                 found.append(_given(reading.members_of(text), text, exchange, is_strict))
             except InvalidInput as error:

@@ -156,6 +156,7 @@ class Service:
             if request.endpoint:
                 await self._greet(feed, made)
             await self.subscriptions.put(made)
+            feed = await self.feed()  # another one, if the log was made anew meanwhile
             had_endpoint = made.endpoint in feed.endpoints
             feed.subscribe(made)
             if had_endpoint:
