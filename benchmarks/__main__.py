@@ -41,6 +41,7 @@ QUESTIONS = (
     "futoin_add",
     "futoin_receive",
     "futoin_latency",
+    "notifications",
 )
 """In the order in which they run: `trim` leaves less behind."""
 QUICK_SCALE = 0.2

@@ -15,9 +15,10 @@ ROOT = Path(__file__).parents[2]
     "command",
     [
         "benchmarks append_batches append_conditional read_tag scan recovery trim --events 10000 --repeat 1 --quick",
+        "benchmarks notifications --events 10000 --repeat 1 --quick",
         "benchmarks.profile_append 2000",
     ],
-    ids=["questions", "profile"],
+    ids=["questions", "notifications", "profile"],
 )
 def test_it_runs_and_its_answers_are_right(command: str, tmp_path: Path) -> None:
     arguments = command.split()

@@ -7,8 +7,9 @@ import threading
 
 import uvicorn
 
-from headwater import dcb
+from headwater import cne, dcb
 from headwater.core import OpenGuard
+from headwater.server.app import by_room
 from headwater.storage.memory import MemoryStore
 
 
@@ -43,7 +44,10 @@ class ServedMemory:
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         application = dcb.application(self.store, OpenGuard())
-        config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=1, ws="none")
+        clouds = cne.application(self.store, OpenGuard(), dcb.authenticate)
+        await clouds.start()
+        rooms = by_room(dict.fromkeys(cne.ROOMS, clouds), application)
+        config = uvicorn.Config(rooms, log_level="warning", timeout_graceful_shutdown=1, ws="none", lifespan="off")
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([self._socket]))
         while not server.started:
@@ -53,6 +57,7 @@ class ServedMemory:
         application.stop()  # the subscriptions end first, as in the real server
         server.should_exit = True
         await serving
+        await clouds.close()
 
 
 class CuttingProxy:

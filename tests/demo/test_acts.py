@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from demo.acts import crash, decide, messages, push, results, start
+from demo.acts import clock, crash, decide, messages, push, results, start
 from demo.flights import ARRIVED, DEPARTED
 from demo.server_process import ServerFailed, ServerProcess
 from demo.stage import Stage
@@ -19,6 +19,7 @@ def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setattr(messages, "BURST", 100)
     monkeypatch.setattr(push, "LIVE_EVENTS", 3)
     monkeypatch.setattr(crash, "ROUNDS", 2)
+    monkeypatch.setattr(clock, "TURNS", 1)
     monkeypatch.setattr(crash, "APPEND_S", 0.2)
     monkeypatch.setattr(crash, "APPENDS_MIN", 10)
     with Stage() as stage:
@@ -29,6 +30,7 @@ def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         messages.play(stage)
         push.play(stage)
         crash.play(stage)
+        clock.play(stage)
         results.play(stage)
         pid = stage.server.pid
     told = " ".join(capsys.readouterr().out.split())
@@ -38,6 +40,7 @@ def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "one number everywhere" in told
     assert "each at its place" in told
     assert "acknowledged events are there" in told
+    assert "the slow one got every change, in order" in told
     assert not stage.directory.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

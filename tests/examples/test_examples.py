@@ -25,6 +25,7 @@ hat: 2 wanted, 1 are there
 2024-05-01T11:15:00Z  check ticket
 2024-05-03T10:00:00Z  reject request
 """,
+    "notifications.py": "event 1: LOCKED\nevent 2: HOLDOVER\nevent 3: LOCKED\n",
 }
 
 

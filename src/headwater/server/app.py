@@ -18,11 +18,12 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from typing import Protocol
 
-from .. import __version__, amqp, dcb, futoin
+from .. import __version__, amqp, cne, dcb, futoin
 from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from .accounts import AccountDirectory
+from .amqp_metrics import AmqpCollector
 from .config import Config, Futoin, InvalidConfiguration
 from .gate import Application, Gate, Receive, Scope, Send, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
@@ -32,6 +33,7 @@ from .log_lines import fields
 from .metrics import ServerCollector
 from .request_meter import RequestMeter
 from .security import AccountGuard
+from .webhook_metrics import WebhookCollector
 
 logger = logging.getLogger("headwater.server")
 
@@ -131,10 +133,13 @@ class Server:
             create_logs(store, config.logs)
             guard = self._guard(store, has_tls=tls is not None)
             container = self._container(store, guard)
-            front_ends = self._open(store, guard, container)
+            messages = amqp.AmqpServer(container, amqp_sockets, tls)
+            clouds = cne.application(store, guard, dcb.authenticate, cne.Settings(**asdict(config.cne)))
+            ending.push_async_callback(clouds.close)
+            await clouds.start()
+            front_ends = self._open(store, guard, container, clouds)
             for front_end in front_ends:
                 ending.callback(front_end.close)
-            messages = amqp.AmqpServer(container, amqp_sockets, tls)
             await messages.start()
             ending.push_async_callback(messages.stop)
             _tune_interpreter()
@@ -142,6 +147,7 @@ class Server:
                 self._announce(line)
             logger.info("started", extra=fields(version=__version__, data=config.data, logs=len(store.names())))
             await stop.wait()
+            clouds.stop()
             await asyncio.gather(self._drain(http, front_ends), messages.stop())
         logger.info("stopped")
 
@@ -154,12 +160,16 @@ class Server:
             return f"the disk is full: {free} bytes are free, {reserve} are kept in reserve"
         return None
 
-    def _open(self, store: LogStore, guard: AccountGuard, container: amqp.Container) -> Sequence[FrontEnd]:
-        """Let requests in, once the configured logs are there and it is settled who may do what."""
-        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, container)
+    def _open(
+        self, store: LogStore, guard: AccountGuard, container: amqp.Container, clouds: cne.Application
+    ) -> Sequence[FrontEnd]:
+        """Let requests in; answers the rooms that must be stopped and closed."""
+        others = [AmqpCollector(container), WebhookCollector(clouds)]
+        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, others=others)
         data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
         events = futoin.application(store, guard, _futoin_settings(self._config.futoin))
-        self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), "futoin": events}, data))
+        rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
+        self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), "futoin": events, **rooms}, data))
         return data, events
 
     def _container(self, store: LogStore, guard: AccountGuard) -> amqp.Container:

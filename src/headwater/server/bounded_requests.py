@@ -7,7 +7,9 @@ field, or take all connections by never finishing a request. Bodies are bounded 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+from .client_certificates import extension_of
 from .joined_writes import JoiningHttpProtocol
 
 HEAD_BYTES_MAX = 256 * 1024
@@ -33,10 +35,12 @@ class BoundedHttpProtocol(JoiningHttpProtocol):
     """Whether a request began in the piece of data that is looked at."""
     _head_bytes = 0
     _patience: asyncio.TimerHandle | None = None
+    _extensions: dict[str, Any] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
         super().connection_made(transport)
+        self._extensions = extension_of(transport.get_extra_info("peercert"))
         self._wait(HEAD_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -63,6 +67,8 @@ class BoundedHttpProtocol(JoiningHttpProtocol):
         """See httptools."""
         self._in_head = self._began = True
         super().on_message_begin()
+        if self._extensions is not None:
+            self.scope["extensions"] = self._extensions
 
     def on_headers_complete(self) -> None:
         """See httptools."""

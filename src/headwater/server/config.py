@@ -17,7 +17,20 @@ from ..core.limits import APPEND_BYTES_MAX
 from ..core.settings import LogSettings
 from ..futoin import read_alias
 from .accounts import Account
-from .values import Reader, boolean, byte_count, duration_ms, one_of, path, text, texts, whole_number
+from .values import (
+    Reader,
+    boolean,
+    byte_count,
+    duration_ms,
+    hosts,
+    log_name,
+    name,
+    one_of,
+    path,
+    text,
+    texts,
+    whole_number,
+)
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 DEFAULT_LOG = "default"
@@ -147,6 +160,47 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Cne:
+    """The O-Cloud notification API."""
+
+    log: Annotated[str, Described(log_name, "log that holds the events; made when it is first needed")] = "cne"
+    cluster: Annotated[str, Described(name, "this server's own cluster, for `.` in a resource address")] = ""
+    site: Annotated[str, Described(name, "this server's own site")] = ""
+    node: Annotated[str, Described(name, "this server's own node")] = ""
+    strict: Annotated[bool, Described(boolean, "refuse events that break the specification in anything")] = False
+    event_bytes_max: Annotated[
+        int, Described(byte_count(KIB, 16 * MIB), "largest event, as it is delivered; a larger one is answered 413")
+    ] = 64 * KIB
+    hosts: Annotated[
+        tuple[str, ...],
+        Described(hosts, "where webhooks may be: loopback, addresses, networks, names with *, or * for everywhere"),
+    ] = ("loopback",)
+    v1_wraps: Annotated[bool, Described(boolean, "send CloudEvents to subscribers of v1, and not bare events")] = False
+    v1_unique_ids: Annotated[bool, Described(boolean, "bare events carry their own id, and not the subscription's")] = (
+        False
+    )
+    webhook_handshake: Annotated[
+        bool, Described(boolean, "ask a new webhook by CloudEvents' OPTIONS handshake, too")
+    ] = False
+    public_reads: Annotated[bool, Described(boolean, "where there are users, let everybody read all the same")] = False
+    client_certificates: Annotated[
+        bool, Described(boolean, "take calls that change something only with a verified client certificate")
+    ] = False
+    timeout_ms: Annotated[int, Described(duration_ms(10, 60_000), "how long a webhook may take to answer")] = 2000
+    queue_events_max: Annotated[
+        int, Described(whole_number(1, 100_000), "events that wait in memory for one endpoint; more wait in the log")
+    ] = 1000
+    retry_ms_min: Annotated[int, Described(duration_ms(1, 60_000), "pause after a webhook's first failure")] = 200
+    retry_ms_max: Annotated[int, Described(duration_ms(1, 3_600_000), "longest pause between two tries")] = 30_000
+    suspend_after_ms: Annotated[
+        int, Described(duration_ms(0, 10**12), "how long a webhook may fail before it is suspended until resumed")
+    ] = 3_600_000
+    subscriptions_max: Annotated[
+        int, Described(whole_number(1, 1_000_000), "how many subscriptions, and how many publishers, there may be")
+    ] = 10_000
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The effective configuration. `server.sources.load` makes it."""
 
@@ -164,6 +218,7 @@ class Config:
     futoin: Futoin = field(default_factory=Futoin)
     tls: Tls = field(default_factory=Tls)
     limits: Limits = field(default_factory=Limits)
+    cne: Cne = field(default_factory=Cne)
     logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})
     """Logs to create at start: fields of LogSettings, only those that were given."""
     users: Mapping[str, Account] = field(default_factory=dict)

@@ -105,12 +105,18 @@ def _tls_context(
         problem = f"{certificate} and {key} are not a certificate and its key in PEM ({reason})"
         raise InvalidConfiguration(problem, certificate_name) from None
     if client_ca is not None:
-        context.verify_mode = ssl.CERT_OPTIONAL
-        try:
-            context.load_verify_locations(client_ca)
-        except (ssl.SSLError, OSError) as error:
-            raise InvalidConfiguration(f"{client_ca} has no certificates in PEM ({error})", "tls.client_ca") from None
+        _ask_clients(context, client_ca)
     return context
+
+
+def _ask_clients(context: ssl.SSLContext, authorities: Path) -> None:
+    """Ask clients for a certificate; none is needed, but one that is shown must be good."""
+    try:
+        context.load_verify_locations(authorities)
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or error.strerror
+        raise InvalidConfiguration(f"{authorities} has no certificates in PEM ({reason})", "tls.client_ca") from None
+    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def _bound(family: socket.AddressFamily, address: str, port: int, flag: str) -> socket.socket:

@@ -7,7 +7,7 @@ docs/reference/metrics.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,7 +16,6 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from .. import __version__
-from ..amqp import AmqpStatistics, Container
 from ..core.consumer import Consumer
 from ..core.errors import Closed, LogNotFound
 from ..core.local import LocalLog
@@ -38,22 +37,6 @@ class _LogSample:
     """Each consumer with the numbers that it lags behind the head, and the age of its next event in seconds."""
 
 
-AmqpValue = Callable[[AmqpStatistics], int]
-AMQP_COUNTERS: tuple[tuple[str, str, AmqpValue], ...] = (
-    ("connections", "Connections that were taken.", lambda its: its.connections),
-    ("connections_refused", "Connections refused: too many.", lambda its: its.connections_refused),
-    ("faults", "Connections that ended because the peer broke the protocol.", lambda its: its.faults),
-    ("links", "Links that were attached.", lambda its: its.links),
-    ("links_refused", "Attaches that were refused.", lambda its: its.links_refused),
-    ("messages_received", "Messages received.", lambda its: its.messages_received),
-    ("messages_rejected", "Messages rejected, each with a reason.", lambda its: its.messages_rejected),
-    ("messages_sent", "Messages sent.", lambda its: its.messages_sent),
-    (
-        "messages_sent_again",
-        "Messages sent again because their receiver gave them back.",
-        lambda its: its.messages_sent_again,
-    ),
-)
 LogValue = Callable[[_LogSample], float]
 LOG_COUNTERS: tuple[tuple[str, str, LogValue], ...] = (
     ("appends", "Appends that were answered with success.", lambda its: its.statistics.appends),
@@ -88,11 +71,12 @@ class ServerCollector(Collector):
         gate: Gate,
         refusals: Callable[[], Mapping[str, int]],
         free_bytes: Callable[[], int | None],
-        amqp: Container | None = None,
         clock: Callable[[], float] = time.time,
+        others: Sequence[Collector] = (),
     ) -> None:
-        self._store, self._gate, self._refusals = store, gate, refusals
-        self._free_bytes, self._amqp, self._clock = free_bytes, amqp, clock
+        """`others` is what single rooms count."""
+        self._store, self._gate, self._refusals, self._others = store, gate, refusals, others
+        self._free_bytes, self._clock = free_bytes, clock
 
     def collect(self) -> Iterator[Metric]:
         """See Collector."""
@@ -101,8 +85,8 @@ class ServerCollector(Collector):
         yield from _logs(samples)
         yield from _consumers(samples)
         yield from self._requests()
-        if self._amqp is not None:
-            yield from _amqp(self._amqp)
+        for other in self._others:
+            yield from other.collect()
 
     def _server(self) -> Iterator[Metric]:
         yield _gauge("headwater_info", "The version that runs.", ["version"], [([__version__], 1)])
@@ -149,14 +133,6 @@ class ServerCollector(Collector):
         for (method, route), latency in list(meter.latencies.items()):
             latencies.add_metric([method, route], list(latency.cumulated()), latency.sum_s)
         yield latencies
-
-
-def _amqp(container: Container) -> Iterator[Metric]:
-    yield _gauge("headwater_amqp_connections_open", "AMQP connections.", [], [([], len(container.connections))])
-    for name, summary, value in AMQP_COUNTERS:
-        counter = CounterMetricFamily(f"headwater_amqp_{name}", summary)
-        counter.add_metric([], value(container.statistics))
-        yield counter
 
 
 def scrape(collector: ServerCollector) -> bytes:

@@ -20,6 +20,7 @@ from .config import (
     LOG_READERS,
     SETTINGS,
     Amqp,
+    Cne,
     Config,
     Futoin,
     Http,
@@ -61,6 +62,10 @@ def load(
     if (config.tls.certificate is None) != (config.tls.key is None):
         missing = "tls.key" if config.tls.key is None else "tls.certificate"
         raise InvalidConfiguration("not set, but TLS needs both tls.certificate and tls.key", missing)
+    if config.tls.client_ca is not None and config.tls.key is None:
+        raise InvalidConfiguration("client certificates need TLS: set tls.certificate and tls.key", "tls.client_ca")
+    if config.cne.client_certificates and config.tls.client_ca is None:
+        raise InvalidConfiguration("nobody could show one: set tls.client_ca", "cne.client_certificates")
     return config
 
 
@@ -192,6 +197,7 @@ def _build(given: _Given) -> Config:
         futoin=Futoin(**section("futoin")),
         tls=Tls(**section("tls")),
         limits=Limits(**section("limits")),
+        cne=Cne(**section("cne")),
         logs=given.logs or {DEFAULT_LOG: {}},
         users=given.users,
         origins=given.origins,

@@ -6,13 +6,16 @@ with a message that says what was given and what is allowed. It knows nothing of
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..core.errors import InvalidLogName
 from ..core.limits import show
+from ..core.settings import check_log_name
 
 T = TypeVar("T")
 Reader = Callable[[object], T]
@@ -76,6 +79,21 @@ def text(value: object) -> str:
     return value.strip()
 
 
+def name(value: object) -> str:
+    """Reads a name of one segment of a path, or nothing."""
+    if not isinstance(value, str) or "/" in value:
+        raise ValueError(f"{show(value)} given, a string without a slash is allowed")
+    return value.strip()
+
+
+def log_name(value: object) -> str:
+    """Reads the name of a log."""
+    try:
+        return check_log_name(text(value))
+    except InvalidLogName as error:
+        raise ValueError(error.problem) from None
+
+
 def path(value: object) -> Path:
     """Reads the path of a file or directory; `~` is the home directory."""
     return Path(text(str(value) if isinstance(value, Path) else value)).expanduser()
@@ -98,6 +116,18 @@ def texts(value: object) -> tuple[str, ...]:
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
         raise ValueError(f"{show(value)} given, a list of strings is allowed")
     return tuple(part.strip() for part in parts if part.strip())
+
+
+def hosts(value: object) -> tuple[str, ...]:
+    """Reads a list of hosts: names, addresses and networks."""
+    found = texts(value)
+    for host in found:
+        if "/" in host:
+            try:
+                ipaddress.ip_network(host, strict=False)
+            except ValueError:
+                raise ValueError(f"{show(host)} given, a network such as 10.0.0.0/8 is allowed") from None
+    return found
 
 
 def show_bytes(count: int) -> str:

@@ -1,0 +1,61 @@
+"""What every handler needs: the service, and who may do what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ..core.access import ANYBODY, Forbidden, Guard, Right, Unauthenticated, User
+from .exchange import Exchange
+from .records import Record
+from .service import Service
+from .settings import Settings
+
+Authenticate = Callable[[Guard, bytes | None, str], Awaitable[User]]
+"""Finds the user behind an Authorization header. Raises Unauthenticated."""
+
+
+class Host:
+    """The service of one front end, and its guard."""
+
+    def __init__(self, service: Service, guard: Guard, authenticate: Authenticate) -> None:
+        self.service, self._guard, self._authenticate = service, guard, authenticate
+        self.stopping = asyncio.Event()
+
+    @property
+    def settings(self) -> Settings:
+        """How the front end is set."""
+        return self.service.settings
+
+    async def reader(self, exchange: Exchange) -> User:
+        """Who reads. Raises Unauthenticated, Forbidden."""
+        if self.settings.public_reads or self._guard.is_open:
+            return ANYBODY
+        return await self._user(exchange, Right.READ)
+
+    async def owner(self, exchange: Exchange, right: Right) -> str:
+        """Who changes something, as what is made remembers it: the user, or the certificate, or else the address.
+
+        Raises Unauthenticated, Forbidden.
+        """
+        if self.settings.client_certificates and not exchange.certificate:
+            raise Unauthenticated("a client certificate is needed")
+        if not self._guard.is_open:
+            return f"user:{(await self._user(exchange, right)).name}"
+        return f"certificate:{exchange.certificate}" if exchange.certificate else f"address:{exchange.peer}"
+
+    async def check_own(self, exchange: Exchange, record: Record, owner: str) -> None:
+        """Raises Forbidden if somebody whom the server knows by name meddles with what is another's.
+
+        Who may manage the log may do so; addresses are no proof of anything, and keep nobody out.
+        """
+        if record.owner == owner or owner.startswith("address:"):
+            return
+        user = await self._authenticate(self._guard, exchange.header(b"authorization"), exchange.peer)
+        if self._guard.is_open or not user.may(Right.MANAGE, self.settings.log):
+            raise Forbidden(owner, Right.MANAGE, self.settings.log)
+
+    async def _user(self, exchange: Exchange, right: Right) -> User:
+        user = await self._authenticate(self._guard, exchange.header(b"authorization"), exchange.peer)
+        self._guard.authorize(user, right, self.settings.log)
+        return user

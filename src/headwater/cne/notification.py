@@ -1,0 +1,82 @@
+"""A notification: what every form of a Cloud Native Event says, whatever dialect it was written in.
+
+Pure values. `reading` makes them of bytes, `rendering` makes bytes of them, `rules` is the specification to the letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..core.event import NO_ATTRIBUTES
+
+NOTIFICATION, METRIC = "notification", "metric"
+ENUMERATION, DECIMAL, REDFISH = "enumeration", "decimal64.3", "redfish-event"
+STARLINGX_METRIC = "metric"
+"""StarlingX writes this as the type of a number."""
+NUMERIC = (DECIMAL, STARLINGX_METRIC)
+DATA_VERSION = "1.0"
+JSON_TYPE = "application/json"
+ABSENT_SUFFIXES = ("event-not-found", "ptp-not-set")
+"""What publishers send as the value of a resource that has none yet, so that subscribers can be greeted with it."""
+
+
+class Dialect(StrEnum):
+    """The two ways in which the members of a value are named."""
+
+    V1 = "v1"
+    """`resource`, `dataType`, `valueType`: the specification's own, release 4.15 and older of OpenShift."""
+    V2 = "v2"
+    """`ResourceAddress`, `data_type`, `value_type`: O-RAN's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """The JSON of a value that is carried through as it is: a Redfish event, or a type that is not known here."""
+
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One element of `data.values`."""
+
+    resource: str
+    data_type: str
+    value_type: str
+    value: str | Opaque
+    """Decimals are text, exactly as they were written."""
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it says that the resource has no value."""
+        return isinstance(self.value, str) and self.value.endswith(ABSENT_SUFFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One Cloud Native Event, out of its wrapping."""
+
+    id: str
+    type: str
+    source: str
+    """Empty where the producer gave none; then its publisher's resource address stands in."""
+    time: str
+    """RFC 3339, UTC; empty where the producer gave none."""
+    version: str
+    """Of the data, as it was given."""
+    values: tuple[Value, ...]
+    data_content_type: str = JSON_TYPE
+    data_schema: str = ""
+    extensions: Mapping[str, str] = field(default_factory=lambda: NO_ATTRIBUTES)
+    """The other CloudEvents attributes of a wrapped one, in their canonical string form; they are forwarded."""
+    address: str = ""
+    """The resource address in the wrapping of CloudEvents 0.3: its `source`; `subject` is the source there."""
+    is_wrapped: bool = False
+    """Whether it came as a CloudEvent, whose id its producer made unique, and not as a bare event."""
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether all its values say that the resource has none."""
+        return bool(self.values) and all(value.is_absent for value in self.values)

@@ -1,0 +1,183 @@
+"""The routes of publishers: registering, creating events, and writing one into the server's own diary."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..core.access import Right
+from ..core.errors import InvalidEvent, InvalidInput
+from ..core.event import Event
+from ..core.limits import show
+from ..formats import cloudevents
+from . import reading, records, rendering, rules, stored
+from .document import Members
+from .errors import Refused, too_large
+from .exchange import Exchange
+from .host import Host
+from .notification import JSON_TYPE, Notification
+from .records import Publisher
+
+_logger = logging.getLogger("headwater.cne.events")
+BATCH_EVENTS_MAX = 1000
+DIARY_BYTES_MAX = 2000
+_WIDEST_NUMBER = 10**18 - 1
+
+
+class Given(NamedTuple):
+    """One event of a request: what it says, and the bytes to keep."""
+
+    notification: Notification
+    original: bytes
+    content_type: str
+    tags: tuple[str, ...] = ()
+
+
+async def create_publisher(host: Host, exchange: Exchange) -> None:
+    """POST /publishers"""
+    owner = await host.owner(exchange, Right.APPEND)
+    members = reading.members_of(await exchange.body())
+    request = records.request_of(members, exchange.dialect, needs_endpoint=False)
+    made = await host.service.publisher(request, exchange.dialect, owner, exchange.url("/publishers"))
+    await exchange.answer_json(201, made.info(exchange.dialect))
+
+
+async def list_publishers(host: Host, exchange: Exchange) -> None:
+    """GET /publishers"""
+    await host.reader(exchange)
+    found = host.service.publishers.by_id.values()
+    await exchange.answer_json(200, [each.info(exchange.dialect) for each in found])
+
+
+async def get_publisher(host: Host, exchange: Exchange) -> None:
+    """GET /publishers/{id}"""
+    await host.reader(exchange)
+    found = host.service.publishers.by_id.get(exchange.arguments[0])
+    if found is None:
+        raise Refused(400, "publisher not found")
+    await exchange.answer_json(200, found.info(exchange.dialect))
+
+
+async def delete_publisher(host: Host, exchange: Exchange) -> None:
+    """DELETE /publishers/{id}: an unknown one is gone already."""
+    owner = await host.owner(exchange, Right.APPEND)
+    if (found := host.service.publishers.by_id.get(exchange.arguments[0])) is not None:
+        await host.check_own(exchange, found, owner)
+        await host.service.publishers.remove(found.id)
+    await exchange.answer_json(200, {"status": "OK"})
+
+
+async def delete_own_publishers(host: Host, exchange: Exchange) -> None:
+    """DELETE /publishers: the caller's own."""
+    owner = await host.owner(exchange, Right.APPEND)
+    for each in list(host.service.publishers.by_id.values()):
+        if each.owner == owner:
+            await host.service.publishers.remove(each.id)
+    await exchange.answer_json(200, {"status": "deleted all publishers"})
+
+
+async def create_event(host: Host, exchange: Exchange) -> None:
+    """POST /create/event: a publisher's bare event, or CloudEvents in structured, batch or binary mode."""
+    await host.owner(exchange, Right.APPEND)
+    given = _read(exchange, await exchange.body(), is_strict=_is_strict(host, exchange))
+    is_batch = exchange.media_type() == cloudevents.BATCH
+    events, known = [], []
+    for index, each in enumerate(given):
+        try:
+            event, notification, is_publishers = _event_of(host, each)
+            events.append(event)
+            if is_publishers:
+                known.append(notification)
+        except InvalidInput as error:
+            error.where = f"[{index}].{error.where}".removesuffix(".") if is_batch else error.where
+            raise
+    try:
+        await host.service.append(events, known)
+    except InvalidInput as error:
+        error.where = _in_document(error.where, is_batch=is_batch)
+        raise
+    await exchange.answer_json(202, {"status": "Event sent"})
+
+
+async def write_diary(host: Host, exchange: Exchange) -> None:
+    """POST /log: the event is told in the server's own diary, and is not appended to any log."""
+    await host.owner(exchange, Right.APPEND)
+    for each in _read(exchange, await exchange.body(), is_strict=False):
+        _logger.info(
+            "event received: %s", rendering.structured(each.notification)[:DIARY_BYTES_MAX].decode(errors="replace")
+        )
+    await exchange.answer_json(202, {"status": "Event published to log"})
+
+
+def _read(exchange: Exchange, body: bytes, *, is_strict: bool) -> Sequence[Given]:
+    media_type = exchange.media_type()
+    if media_type == cloudevents.BATCH:
+        found, texts = [], reading.batch_of(body)
+        if len(texts) > BATCH_EVENTS_MAX:
+            raise Refused(413, f"{len(texts)} events given, at most {BATCH_EVENTS_MAX} are allowed")
+        for index, text in enumerate(texts):
+            try:
+                found.append(_given(reading.members_of(text), text, exchange, is_strict))
+            except InvalidInput as error:
+                raise InvalidEvent(error.problem, f"[{index}].{error.where}".removesuffix(".")) from None
+        return found
+    if exchange.header(b"ce-specversion") is not None and media_type != cloudevents.STRUCTURED:
+        notification = reading.read_binary(exchange.scope["headers"], body, exchange.dialect)
+        return [Given(notification, body, media_type or JSON_TYPE)]
+    return [_given(reading.members_of(body), body, exchange, is_strict)]
+
+
+def _given(members: Members, original: bytes, exchange: Exchange, is_strict: bool) -> Given:
+    if is_strict:
+        rules.check(members, exchange.dialect)
+    notification = reading.read(members, exchange.dialect)
+    content_type = cloudevents.STRUCTURED if notification.is_wrapped else JSON_TYPE
+    return Given(notification, original, content_type, reading.tags_of(members))
+
+
+def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
+    """The event to append, what it says, and whether it has a publisher.
+
+    A CloudEvent has an id of its own; a bare event's is that of its publisher.
+    """
+    notification, publisher = given.notification, _publisher_of(host, given.notification)
+    address = publisher.resource if publisher else ""
+    ready, is_stamped = stored.prepared(notification, publisher=publisher.id if publisher else "", address=address)
+    if not ready.source:
+        raise InvalidEvent("a string that is not empty is needed", "source")
+    size = len(rendering.structured(ready, _WIDEST_NUMBER))
+    if size > host.settings.event_bytes_max:
+        raise too_large(size, host.settings.event_bytes_max, "an event that is, as it is delivered,")
+    event = stored.event_of(
+        ready,
+        given.original,
+        own=host.settings.place,
+        publisher=publisher.id if publisher else "",
+        address=address,
+        tags=given.tags,
+        content_type=given.content_type,
+        is_stamped=is_stamped,
+    )
+    return event, ready, publisher is not None
+
+
+def _publisher_of(host: Host, notification: Notification) -> Publisher | None:
+    publisher = host.service.publishers.by_id.get(notification.id)
+    if publisher is None and not notification.is_wrapped:
+        raise Refused(400, f"no publisher data for id {show(notification.id)[1:-1]} found to publish event for", "$.id")
+    return publisher
+
+
+def _is_strict(host: Host, exchange: Exchange) -> bool:
+    given = exchange.parameter("strict")
+    if given not in (None, "true", "false"):
+        raise Refused(400, f"{show(given)} given, true or false is allowed", "strict")
+    return host.settings.strict if given is None else given == "true"
+
+
+def _in_document(where: str, *, is_batch: bool) -> str:
+    """A path into the events of an append as the path of the same thing in the body."""
+    index, _, rest = where.removeprefix("events").partition(".")
+    rest = rest.removeprefix("attributes.")
+    return f"{index}.{rest}".removesuffix(".") if is_batch else rest

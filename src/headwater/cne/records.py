@@ -1,0 +1,132 @@
+"""Subscriptions and publishers: what was registered, as the state store keeps it and as each dialect shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from ..core.errors import InvalidInput
+from ..core.state import StateStore
+from .document import Members, check_text, kind_of
+from .notification import Dialect
+from .reading import RESOURCE_NAMES
+
+RESOURCE_CHARS_MAX = 1024
+ENDPOINT_NAMES = ("EndpointUri", "endpointUri", "endpointuri", "EndpointURI")
+MODE_NAMES = ("DeliveryMode", "deliveryMode")
+STRUCTURED, BINARY = "structured", "binary"
+_INFO = {
+    Dialect.V1: ("id", "endpointUri", "uriLocation", "resource"),
+    Dialect.V2: ("SubscriptionId", "EndpointUri", "UriLocation", "ResourceAddress"),
+}
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What subscriptions and publishers have in common."""
+
+    id: str
+    resource: str
+    """The resource address, as it was given."""
+    endpoint: str = ""
+    """The webhook's URI; empty where none was given."""
+    dialect: Dialect
+    """Of the route by which it was registered."""
+    owner: str = ""
+    """Who registered it."""
+    location: str
+    """The URI by which it can be asked for."""
+    created_at: int
+    """ms since 1970 UTC."""
+
+    def info(self, dialect: Dialect) -> dict[str, str]:
+        """The SubscriptionInfo of that dialect."""
+        return dict(zip(_INFO[dialect], (self.id, self.endpoint, self.location, self.resource), strict=True))
+
+
+R = TypeVar("R", bound="Record")
+
+
+class Subscription(Record, frozen=True, kw_only=True):
+    """One subscription."""
+
+    start: int
+    """Events above this number are its own."""
+    mode: str = STRUCTURED
+
+
+class Publisher(Record, frozen=True, kw_only=True):
+    """One publisher."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody wants to register."""
+
+    resource: str
+    endpoint: str
+    mode: str
+
+
+def request_of(members: Members, dialect: Dialect, *, needs_endpoint: bool) -> Request:
+    """The request in a body; ids and locations in it do not count. Raises InvalidInput with the path."""
+    other = Dialect.V1 if dialect is Dialect.V2 else Dialect.V2
+    resource = _text(members, (*RESOURCE_NAMES[dialect], *RESOURCE_NAMES[other]))
+    endpoint = _text(members, ENDPOINT_NAMES)
+    mode = _text(members, MODE_NAMES) or STRUCTURED
+    if not resource:
+        raise InvalidInput("a resource address is needed", RESOURCE_NAMES[dialect][0])
+    if len(resource) > RESOURCE_CHARS_MAX:
+        problem = f"{len(resource)} characters given, at most {RESOURCE_CHARS_MAX} are allowed"
+        raise InvalidInput(problem, RESOURCE_NAMES[dialect][0])
+    if needs_endpoint and not endpoint:
+        raise InvalidInput("the URI of a webhook is needed", ENDPOINT_NAMES[0])
+    if mode not in (STRUCTURED, BINARY):
+        raise InvalidInput(f'{mode!r} given, "{STRUCTURED}" and "{BINARY}" are allowed', MODE_NAMES[0])
+    return Request(resource, endpoint, mode)
+
+
+class Registry(Generic[R]):
+    """Records of one kind by id, in the order in which they were made; the state store has every one of them.
+
+    To be used on one event loop: changes are made by `put` and `remove`, whose writes run in threads.
+    """
+
+    def __init__(self, state: StateStore, kind: str, type: builtins.type[R]) -> None:
+        self._state, self._kind, self._type = state, kind, type
+        self.by_id: dict[str, R] = {}
+
+    def load(self) -> None:
+        """Read what is stored; blocks."""
+        decoder = msgspec.json.Decoder(self._type)
+        found = [decoder.decode(entry.value) for _, entry in self._state.items(self._kind)]
+        self.by_id = {record.id: record for record in sorted(found, key=lambda its: (its.created_at, its.id))}
+
+    async def put(self, record: R) -> None:
+        """Add a record; it is durable when this returns."""
+        await asyncio.to_thread(self._state.put, self._kind, record.id, msgspec.json.encode(record))
+        self.by_id[record.id] = record
+
+    async def remove(self, id: str) -> None:
+        """Take a record away, durably."""
+        self.by_id.pop(id, None)
+        await asyncio.to_thread(self._state.delete, self._kind, id)
+
+    def find(self, resource: str, endpoint: str | None = None) -> R | None:
+        """The record for that resource address (and endpoint, if one is given), exactly as they were written."""
+        for record in self.by_id.values():
+            if record.resource == resource and endpoint in (None, record.endpoint):
+                return record
+        return None
+
+
+def _text(members: Members, names: tuple[str, ...]) -> str:
+    for name in names:
+        if (value := members.get(name)) is not None:
+            if not isinstance(value, str):
+                raise InvalidInput(f"a string is expected, {kind_of(value)} given", name)
+            return check_text(value, name)
+    return ""

@@ -1,0 +1,90 @@
+"""The specification to the letter, for those who ask for it: what `strict` refuses beyond what `reading` cannot take.
+
+Each rule names its section of the Cloud Native Events specification 0.1.0. Its own examples break some of them; the
+conformance page says which.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..core.errors import InvalidEvent
+from . import timestamps
+from .document import Members, Number, kind_of
+from .notification import DECIMAL, ENUMERATION, METRIC, NOTIFICATION, REDFISH, Dialect
+from .reading import SPEC_VERSIONS, is_wrapped
+
+VALUE_TYPES = (ENUMERATION, DECIMAL, REDFISH)
+DATA_TYPES = (NOTIFICATION, METRIC)
+_DECIMAL64_3 = re.compile(r"-?\d+(\.\d{1,3})?", re.ASCII)
+_NAMES = {
+    Dialect.V1: ("resource", "dataType", "valueType"),
+    Dialect.V2: ("ResourceAddress", "data_type", "value_type"),
+}
+
+
+def check(members: Members, dialect: Dialect) -> None:
+    """Raises InvalidEvent with the JSON path of the first thing that breaks a rule."""
+    for name in ("id", "type", "source"):  # REQUIRED Attributes
+        _text(members, name, "")
+    if is_wrapped(members):
+        if members["specversion"] not in SPEC_VERSIONS.values():
+            raise InvalidEvent('"1.0" and "0.3" are allowed', "specversion")
+    else:
+        _text(members, "dataContentType", "")
+    if (time := members.get("time")) is not None and not (isinstance(time, str) and timestamps.is_rfc3339(time)):
+        raise InvalidEvent("a time of RFC 3339 is expected", "time")
+    data = members.get("data")
+    if not isinstance(data, dict):
+        raise InvalidEvent(f"an object is expected, {kind_of(data)} given", "data")
+    _text(data, "version", "data.")
+    values = data.get("values")
+    if not isinstance(values, list) or not values:
+        raise InvalidEvent("an array of at least one value is needed", "data.values")
+    for index, value in enumerate(values):
+        _check_value(value, f"data.values[{index}]", dialect)
+
+
+def _check_value(value: object, where: str, dialect: Dialect) -> None:
+    if not isinstance(value, dict):
+        raise InvalidEvent(f"an object is expected, {kind_of(value)} given", where)
+    resource, data_type, value_type = _NAMES[dialect]
+    _text(value, resource, f"{where}.")
+    _one_of(value, data_type, DATA_TYPES, where)
+    _one_of(value, value_type, VALUE_TYPES, where)
+    content, path = value.get("value"), f"{where}.value"
+    if value[value_type] == ENUMERATION and not (isinstance(content, str) and content):
+        raise InvalidEvent(f"a string that is not empty is expected, {kind_of(content)} given", path)
+    if value[value_type] == REDFISH:
+        _check_redfish(content, path)
+    if value[value_type] == DECIMAL:
+        text = content.text if isinstance(content, Number) else content
+        if not isinstance(text, str) or not _DECIMAL64_3.fullmatch(text):
+            raise InvalidEvent("a decimal with at most three fraction digits is expected", path)
+
+
+def _check_redfish(content: object, where: str) -> None:
+    """The members that the Redfish schema Event requires."""
+    if not isinstance(content, dict):
+        raise InvalidEvent(f"an object is expected, {kind_of(content)} given", where)
+    for name in ("@odata.type", "Id", "Name"):
+        _text(content, name, f"{where}.")
+    events = content.get("Events")
+    if not isinstance(events, list) or not events:
+        raise InvalidEvent("an array of at least one event is needed", f"{where}.Events")
+    for index, event in enumerate(events):
+        if not isinstance(event, dict):
+            raise InvalidEvent(f"an object is expected, {kind_of(event)} given", f"{where}.Events[{index}]")
+        for name in ("EventType", "MemberId", "MessageId"):
+            _text(event, name, f"{where}.Events[{index}].")
+
+
+def _text(members: Members, name: str, prefix: str) -> None:
+    value = members.get(name)
+    if not isinstance(value, str) or not value:
+        raise InvalidEvent(f"a string that is not empty is needed, {kind_of(value)} given", f"{prefix}{name}")
+
+
+def _one_of(members: Members, name: str, allowed: tuple[str, ...], where: str) -> None:
+    if (value := members.get(name)) not in allowed:
+        raise InvalidEvent(f"{kind_of(value)} given, allowed: {', '.join(allowed)}", f"{where}.{name}")

@@ -1,0 +1,193 @@
+"""Notifications in the log: how one is kept as an event, and how any event of the log is read as one.
+
+What the producer sent is the event's data, byte for byte. Type, id, source, time and extensions are its CloudEvents
+attributes, so that every other protocol reads them; what only this room needs is in attributes named `cne...`. Events
+that others wrote (by AMQP, DCB, Spark) are read whether their data is a whole notification or its data only.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import cached_property, lru_cache
+
+from ..core.errors import InvalidInput
+from ..core.event import Encoding, Event, SequencedEvent
+from ..core.identifier import uuid7s
+from ..formats import cloudevents
+from ..formats.foreign import fit_tag
+from . import reading, rendering, timestamps
+from .addresses import Address, Place, addresses_of, tags_of
+from .document import decode
+from .notification import JSON_TYPE, Dialect, Notification
+
+PUBLISHER, ADDRESS, STAMPED = "cnepublisher", "cneaddress", "cnestamped"
+"""Attributes of an event: its publisher's id and resource address, and that its time is ours."""
+TAGS_MAX = 100
+IDS_AT_ONCE = 64
+_OURS = frozenset({"time", "datacontenttype", "dataschema"})
+
+
+class Stored:
+    """One notification in the log: what it says, where, and its renderings, each made once for all subscribers."""
+
+    def __init__(self, event: SequencedEvent, notification: Notification, addresses: tuple[Address, ...]) -> None:
+        self.event, self.notification, self.addresses = event, notification, addresses
+
+    @property
+    def sequence_number(self) -> int:
+        """Its number in the log."""
+        return self.event.sequence_number
+
+    @cached_property
+    def structured(self) -> bytes:
+        """As O-RAN's consumers get it."""
+        return rendering.structured(self.notification, self.sequence_number)
+
+
+def event_of(
+    notification: Notification,
+    original: bytes,
+    *,
+    own: Place,
+    publisher: str = "",
+    address: str = "",
+    tags: tuple[str, ...] = (),
+    content_type: str = JSON_TYPE,
+    is_stamped: bool = False,
+) -> Event:
+    """The event to append for a notification, whose id must be the one under which it is delivered.
+
+    `address` is the publisher's resource address; `is_stamped` says that the time is ours. The log checks its limits
+    when it is appended.
+    """
+    attributes = {name: value for name, value in notification.extensions.items() if name not in _OURS}
+    attributes |= {"time": notification.time, "datacontenttype": content_type}
+    if notification.data_schema:
+        attributes["dataschema"] = notification.data_schema
+    if publisher:
+        attributes[PUBLISHER] = publisher
+    if is_stamped:
+        attributes[STAMPED] = "true"
+    if address or notification.address:
+        attributes[ADDRESS] = address or notification.address
+    found = dict.fromkeys((*tags, *_tags(_addresses(notification, address), own)))
+    return Event(
+        type=notification.type,
+        data=original,
+        tags=tuple(found)[:TAGS_MAX],
+        id=notification.id,
+        source=notification.source,
+        attributes=attributes,
+        group_key=attributes.pop("partitionkey", ""),
+    )
+
+
+def prepared(notification: Notification, *, publisher: str = "", address: str = "") -> tuple[Notification, bool]:
+    """The notification as it will be delivered: with an id of its own, a source, and a time; and whether we gave that.
+
+    The id of a publisher's event is its publisher's, every time, so that it identifies no event.
+    """
+    is_stamped = not notification.time
+    return (
+        replace(
+            notification,
+            id=_ids.next() if publisher else notification.id,
+            source=notification.source or address,
+            time=notification.time or timestamps.now(),
+            address=address or notification.address,
+        ),
+        is_stamped,
+    )
+
+
+class _Ids:
+    """New UUIDv7, made a few at a time: asking the system for each one costs a change of threads under load."""
+
+    def __init__(self) -> None:
+        self._ready: list[str] = []
+        self._made_at = 0.0
+
+    def next(self) -> str:
+        """One, whose time is right to about a second."""
+        now = time.monotonic()
+        if not self._ready or now - self._made_at > 1.0:
+            self._ready, self._made_at = uuid7s(IDS_AT_ONCE)[::-1], now
+        return self._ready.pop()
+
+
+_ids = _Ids()
+
+
+def stored_of(event: SequencedEvent, data_bytes_max: int, known: Notification | None = None) -> Stored | None:
+    """The notification that an event of the log is, or None where it is none (or larger than that).
+
+    `known` is what it says, if that was read already.
+    """
+    if event.encoding is not Encoding.DATA or len(event.data) > data_bytes_max:
+        return None
+    try:
+        notification = known or _notification_of(event)
+    except InvalidInput:
+        return None  # the log is open to events of every kind
+    if notification is None or not notification.values:
+        return None
+    addresses = _addresses(notification, event.attributes.get(ADDRESS, ""))
+    return Stored(event, notification, addresses) if addresses else None
+
+
+def _notification_of(event: SequencedEvent) -> Notification | None:
+    document = decode(event.data)
+    if not isinstance(document, dict):
+        return None
+    attributes = event.attributes
+    if "data" in document or "data_base64" in document:
+        whole = reading.read(document)
+        version, values, content_type = whole.version, whole.values, whole.data_content_type
+    elif "values" in document:
+        version, values = reading.read_data(document)
+        content_type = attributes.get("datacontenttype", JSON_TYPE)
+    else:
+        return None
+    return Notification(
+        id=event.id,
+        type=event.type,
+        source=event.source or attributes.get(ADDRESS, "") or (values[0].resource if values else ""),
+        time=_time(event),
+        version=version,
+        values=values,
+        data_content_type=content_type,
+        data_schema=attributes.get("dataschema", ""),
+        extensions={name: value for name, value in attributes.items() if name not in _OURS},
+        address=attributes.get(ADDRESS, ""),
+    )
+
+
+def _time(event: SequencedEvent) -> str:
+    try:
+        return timestamps.normalised(event.attributes.get("time", ""), "time")
+    except InvalidInput:
+        return cloudevents.format_time(event.recorded_at)
+
+
+@lru_cache(1024)
+def _tags(addresses: tuple[Address, ...], own: Place) -> tuple[str, ...]:
+    return tuple(fit_tag(key, value) for address in addresses for key, value in tags_of(address, own))
+
+
+def _addresses(notification: Notification, address: str) -> tuple[Address, ...]:
+    """The publisher's address first: it is the whole one; then those of the values, and the source if it is a path."""
+    source = notification.source if notification.source.startswith("/") else ""
+    return addresses_of((address, notification.address, *(value.resource for value in notification.values), source))
+
+
+def for_dialect(stored: Stored, dialect: Dialect, subscription: str, *, wraps: bool, has_unique_ids: bool) -> bytes:
+    """What a subscriber of that dialect gets. v1 carries the subscription's id in place of the event's, as ever.
+
+    `wraps` puts CloudEvents around v1; then the id is always the event's.
+    """
+    if dialect is Dialect.V2:
+        return stored.structured
+    if wraps:
+        return rendering.wrapped_v1(stored.notification, stored.addresses[0].text, stored.sequence_number)
+    return rendering.bare(stored.notification, stored.notification.id if has_unique_ids else subscription)

@@ -1,0 +1,147 @@
+"""The routes of subscriptions, and of the current states that they are about."""
+
+from __future__ import annotations
+
+from ..core.access import Right
+from ..core.limits import show
+from . import records, rendering
+from .document import Members
+from .endpoint import Endpoint
+from .errors import Refused
+from .exchange import Exchange
+from .host import Host
+from .notification import Dialect
+from .reading import members_of
+from .records import Subscription
+from .service import AlreadyThere
+from .states import about
+
+
+async def create(host: Host, exchange: Exchange) -> None:
+    """POST /subscriptions"""
+    owner = await host.owner(exchange, Right.READ)
+    is_v2 = exchange.dialect is Dialect.V2
+    members: Members = members_of(await exchange.body())
+    request = records.request_of(members, exchange.dialect, needs_endpoint=is_v2)
+    try:
+        made = await host.service.subscribe(request, exchange.dialect, owner, exchange.url("/subscriptions"))
+    except AlreadyThere as error:
+        if is_v2:
+            raise
+        made = error.subscription
+    location = ((b"location", made.location.encode()),)
+    await exchange.answer_json(201, made.info(exchange.dialect), location)
+
+
+async def list_all(host: Host, exchange: Exchange) -> None:
+    """GET /subscriptions"""
+    await host.reader(exchange)
+    found = host.service.subscriptions.by_id.values()
+    await exchange.answer_json(200, [each.info(exchange.dialect) for each in found])
+
+
+async def get(host: Host, exchange: Exchange) -> None:
+    """GET /subscriptions/{id}"""
+    await host.reader(exchange)
+    await exchange.answer_json(200, _found(host, exchange).info(exchange.dialect))
+
+
+async def delete(host: Host, exchange: Exchange) -> None:
+    """DELETE /subscriptions/{id}"""
+    owner = await host.owner(exchange, Right.READ)
+    found = _found(host, exchange)
+    await host.check_own(exchange, found, owner)
+    await host.service.unsubscribe(found)
+    await _deleted(exchange, "OK")
+
+
+async def delete_own(host: Host, exchange: Exchange) -> None:
+    """DELETE /subscriptions: the caller's own, and of those only the ones of `EndpointUri`, if that is given."""
+    owner = await host.owner(exchange, Right.READ)
+    endpoint = exchange.parameter("EndpointUri")
+    for each in list(host.service.subscriptions.by_id.values()):
+        if each.owner == owner and endpoint in (None, each.endpoint):
+            await host.service.unsubscribe(each)
+    await _deleted(exchange, "deleted all subscriptions")
+
+
+async def ping(host: Host, exchange: Exchange) -> None:
+    """PUT /subscriptions/status/{id}"""
+    await host.owner(exchange, Right.READ)
+    found = host.service.subscriptions.by_id.get(exchange.arguments[0])
+    if found is None:
+        raise Refused(400, "subscription not found")
+    await host.service.ping(found)
+    await exchange.answer_json(202, {"status": "ping sent"})
+
+
+async def delivery(host: Host, exchange: Exchange) -> None:
+    """GET /subscriptions/{id}/delivery (ours): how delivery stands."""
+    await host.reader(exchange)
+    found = _found(host, exchange)
+    await exchange.answer_json(200, _delivery_of(found, host.service.endpoint(found)))
+
+
+async def resume(host: Host, exchange: Exchange) -> None:
+    """POST /subscriptions/{id}/resume (ours): deliver again, dead letters included."""
+    owner = await host.owner(exchange, Right.READ)
+    found = _found(host, exchange)
+    await host.check_own(exchange, found, owner)
+    await host.service.resume(found)
+    await exchange.answer_json(202, _delivery_of(found, host.service.endpoint(found)))
+
+
+async def current_state(host: Host, exchange: Exchange) -> None:
+    """GET /{ResourceAddress}/CurrentState"""
+    await host.reader(exchange)
+    resource = exchange.arguments[0]
+    found = await host.service.states(resource)
+    if not found:
+        is_v2 = exchange.dialect is Dialect.V2
+        raise Refused(404 if is_v2 else 400, f"there is no event for the resource {show(resource)}")
+    texts = []
+    for stored in found:
+        notification = about(stored, resource)
+        if exchange.dialect is Dialect.V2:
+            texts.append(rendering.structured(notification, stored.sequence_number))
+        elif host.settings.v1_wraps:
+            texts.append(rendering.wrapped_v1(notification, resource, stored.sequence_number))
+        else:
+            texts.append(rendering.bare(notification, notification.id))
+    body = texts[0] if len(texts) == 1 else b"[" + b",".join(texts) + b"]"
+    await exchange.answer(200, body)
+
+
+def _found(host: Host, exchange: Exchange) -> Subscription:
+    found = host.service.subscriptions.by_id.get(exchange.arguments[0])
+    if found is None:
+        raise Refused(404 if exchange.dialect is Dialect.V2 else 400, "subscription not found")
+    return found
+
+
+async def _deleted(exchange: Exchange, status: str) -> None:
+    if exchange.dialect is Dialect.V2:
+        await exchange.answer(204)
+    else:
+        await exchange.answer_json(200, {"status": status})
+
+
+def _delivery_of(subscription: Subscription, endpoint: Endpoint | None) -> dict[str, object]:
+    if endpoint is None:
+        return {"id": subscription.id, "endpoint": subscription.endpoint, "standing": "none"}
+    kept = endpoint.kept
+    return {
+        "id": subscription.id,
+        "endpoint": subscription.endpoint,
+        "standing": endpoint.standing.value,
+        "delivered": endpoint.delivered,
+        "waiting": endpoint.waiting,
+        "is_current": endpoint.is_current,
+        "cursor": endpoint.cursor,
+        "failures": endpoint.failures,
+        "problem": kept.problem,
+        "failing_since": kept.since,
+        "dead_letters": kept.dead_letters,
+        "dead_letters_total": kept.dead_letters_total,
+        "gaps": kept.gaps,
+    }

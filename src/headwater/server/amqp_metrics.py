@@ -1,0 +1,45 @@
+"""What AMQP adds to `/metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from ..amqp import AmqpStatistics, Container
+
+Value = Callable[[AmqpStatistics], int]
+COUNTERS: tuple[tuple[str, str, Value], ...] = (
+    ("connections", "Connections that were taken.", lambda its: its.connections),
+    ("connections_refused", "Connections refused: too many.", lambda its: its.connections_refused),
+    ("faults", "Connections that ended because the peer broke the protocol.", lambda its: its.faults),
+    ("links", "Links that were attached.", lambda its: its.links),
+    ("links_refused", "Attaches that were refused.", lambda its: its.links_refused),
+    ("messages_received", "Messages received.", lambda its: its.messages_received),
+    ("messages_rejected", "Messages rejected, each with a reason.", lambda its: its.messages_rejected),
+    ("messages_sent", "Messages sent.", lambda its: its.messages_sent),
+    (
+        "messages_sent_again",
+        "Messages sent again because their receiver gave them back.",
+        lambda its: its.messages_sent_again,
+    ),
+)
+
+
+class AmqpCollector(Collector):
+    """Reads the counters of one container at each scrape."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    def collect(self) -> Iterator[Metric]:
+        """See Collector."""
+        yield GaugeMetricFamily(
+            "headwater_amqp_connections_open", "AMQP connections.", len(self._container.connections)
+        )
+        for name, summary, value in COUNTERS:
+            counter = CounterMetricFamily(f"headwater_amqp_{name}", summary)
+            counter.add_metric([], value(self._container.statistics))
+            yield counter

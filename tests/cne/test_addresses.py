@@ -1,0 +1,108 @@
+"""Which subscription asks for which resource."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.cne.addresses import Pattern, Place, addresses_of, parse, tags_of
+
+STATE = "/sync/sync-status/sync-state"
+NOWHERE = Place()
+HERE = Place("east", "site1", "worker-0")
+
+
+def asks(pattern: str, *candidates: str, own: Place = NOWHERE) -> bool:
+    compiled = Pattern(pattern, own)
+    return any(compiled.matches(address) for address in addresses_of(candidates))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "address"),
+    [
+        (f"/east/site1/worker-0{STATE}", f"/east/site1/worker-0{STATE}"),
+        (f"/east/site1/worker-0{STATE}/", f"/east/site1/worker-0{STATE}"),
+        ("/east/site1/worker-0/sync", f"/east/site1/worker-0{STATE}"),
+        ("/east/site1/worker-0", f"/east/site1/worker-0{STATE}"),
+        ("/east", f"/east/site1/worker-0{STATE}"),
+        (f"/east/*/worker-*{STATE}", f"/east/site1/worker-0{STATE}"),
+        (f"/east/*/*{STATE}", f"/east/site1/worker-0{STATE}"),
+        ("/east/site1/worker-0/sync/*", f"/east/site1/worker-0{STATE}"),
+        ("/sync", f"/east/site1/worker-0{STATE}"),
+        ("/sync/sync-status/*", f"/east/site1/worker-0{STATE}"),
+        (STATE, STATE),
+        ("test/test", "/test/test"),
+        ("/cluster/node/mock", "/cluster/node/mock"),
+        ("/", "/anything"),
+        (f"/././{STATE}", f"/east/site1/worker-0{STATE}"),
+        (f"/./worker-0{STATE}", f"/./worker-0{STATE}"),
+        (f"/./worker-0{STATE}", f"/east/worker-0{STATE}"),
+        ("/././*", f"/east/worker-0{STATE}"),
+        ("/east/./worker-0/sync", f"/east/site9/worker-0{STATE}"),
+    ],
+)
+def test_it_asks_for_that(pattern, address):
+    assert asks(pattern, address)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "address"),
+    [
+        ("/sync/sync-stat", STATE),  # a segment is whole
+        (f"/east/site1/worker-00{STATE}", f"/east/site1/worker-0{STATE}"),
+        (f"/east/site1/worker-0{STATE}/more", f"/east/site1/worker-0{STATE}"),
+        (f"/east/site1/worker-0{STATE}/*", f"/east/site1/worker-0{STATE}"),  # below, and not itself
+        ("/east/*/sync", f"/east/site1/worker-0{STATE}"),  # a star does not cross a slash
+        (f"/east/site1/node.example.com{STATE}", f"/east/site1/nodeXexampleXcom{STATE}"),  # a dot is a dot
+        (f"/west/site1/worker-0{STATE}", f"/east/site1/worker-0{STATE}"),
+        ("/test/nonesubscribed", "/nonesubscribed"),
+    ],
+)
+def test_it_does_not_ask_for_that(pattern, address):
+    assert not asks(pattern, address)
+
+
+def test_dot_is_the_own_name_where_it_is_known():
+    assert asks(f"/./site1/worker-0{STATE}", f"/east/site1/worker-0{STATE}", own=HERE)
+    assert not asks(f"/./site1/worker-0{STATE}", f"/west/site1/worker-0{STATE}", own=HERE)
+    assert asks(f"/././{STATE}", f"/east/worker-0{STATE}", own=HERE)
+    assert not asks(f"/././{STATE}", f"/east/worker-1{STATE}", own=HERE)
+    assert asks(f"/east/site1/worker-0{STATE}", f"/./site1/.{STATE}", own=HERE)
+
+
+def test_event_without_place_is_here():
+    assert asks(f"/east/site1/worker-0{STATE}", STATE, own=HERE)
+    assert not asks(f"/east/site1/worker-1{STATE}", STATE, own=HERE)
+    assert asks(f"/any/where{STATE}", STATE, own=NOWHERE)
+
+
+def test_place_of_the_publisher_completes_the_addresses_without():
+    publisher, value = f"/cluster/node/worker-1{STATE}", "/mock"
+    assert asks("/cluster/node/worker-1/mock", publisher, value)
+    assert not asks(f"/cluster/node/worker-2{STATE}", publisher, STATE)
+    assert asks(f"/cluster/node/worker-1{STATE}", "/cluster/node/worker-1/CLOCK_REALTIME", STATE)
+
+
+def test_wildcards_take_linear_time():
+    pattern, address = Pattern("/" + "*a" * 2000 + "*b", NOWHERE), parse("/" + "a" * 50_000)
+    assert not pattern.matches(address)  # a backtracking matcher would not come to an end
+
+
+@pytest.mark.parametrize(
+    ("address", "tags"),
+    [
+        (f"/east/site1/worker-0{STATE}", ["cluster:east", "site:site1", "node:worker-0", f"resource:{STATE}"]),
+        (f"/east/worker-0{STATE}", ["cluster:east", "node:worker-0", f"resource:{STATE}"]),
+        (f"/east/s1/rack7/worker-0{STATE}", ["cluster:east", "site:s1/rack7", "node:worker-0", f"resource:{STATE}"]),
+        (STATE, [f"resource:{STATE}"]),
+        (f"/./.{STATE}", [f"resource:{STATE}"]),
+        ("/cluster/node/ptp", ["cluster:cluster", "node:node", "resource:/ptp"]),
+    ],
+)
+def test_tags_tell_cluster_site_node_and_resource(address, tags):
+    assert [f"{key}:{value}" for key, value in tags_of(parse(address), NOWHERE)] == tags
+
+
+def test_own_names_are_filled_in():
+    assert dict(tags_of(parse(f"/./.{STATE}"), HERE)) == {
+        "cluster": "east", "site": "site1", "node": "worker-0", "resource": STATE,
+    }  # fmt: skip

@@ -1,0 +1,647 @@
+"""Delivery: what subscribers get, and what becomes of those that are slow, dead, broken, or gone for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from headwater.core import Event
+from headwater.storage import Engine
+from headwater.storage.backup import backup, restore
+
+from .builders import NODE_SYNC_STATE, SYNC_STATE, text, v2_value, wrapped
+from .world import V1, V2, Call, Subscriber, World
+
+NUMBERS = [str(number) for number in range(30)]
+
+
+async def node(world: World, name: str = "worker-0") -> str:
+    """A publisher of one node's state, which is known."""
+    id = await world.publisher(f"/cluster/node/{name}{SYNC_STATE}")
+    await world.publish(id, "first")
+    return id
+
+
+def failing(answer: int | str | bytes, times: int) -> object:
+    """Behaves so often wrongly with events that are not greetings, then well."""
+    left = [times]
+
+    async def behave(call: Call) -> int | str | bytes:
+        if call.body and call.value != "first" and left[0]:
+            left[0] -= 1
+            return answer
+        return 204
+
+    return behave
+
+
+def test_v2_subscriber_gets_cloudevents_in_the_order_of_the_log(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, *NUMBERS)
+        await subscriber.got("first", *NUMBERS)
+        call = subscriber.calls[-1]
+        assert list(call.json) == ["specversion", "id", "source", "type", "time", "sequence", "data"]
+        assert (call.headers["content-type"], call.headers["user-agent"]) == ("application/json", "headwater")
+        assert not [name for name in call.headers if name.startswith("ce-")]
+        assert call.json["sequence"] == "31"
+        assert subscriber.connections == 1, "the connection is kept"
+
+    play(scenario)
+
+
+def test_every_subscriber_gets_the_same_id(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscribers = [await world.subscriber() for _ in range(3)]
+        for each in subscribers:
+            await world.subscribe(each.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "x")
+        for each in subscribers:
+            await each.got("first", "x")
+        assert len({each.calls[-1].json["id"] for each in subscribers}) == 1
+
+    play(scenario)
+
+
+def test_v1_subscriber_gets_bare_events_with_the_subscriptions_id(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE, V1)
+        await world.publish(id, "x")
+        await subscriber.got("x")
+        document = subscriber.calls[-1].json
+        assert document["id"] == subscription
+        assert "specversion" not in document and document["data"]["values"][0]["resource"] == NODE_SYNC_STATE
+
+    play(scenario)
+
+
+def test_v1_subscriber_gets_unique_ids_where_it_is_set_so(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE, V1)
+        await world.publish(id, "x", "y")
+        await subscriber.got("x", "y")
+        stored = [event.id for event in world.store.open("cne").read()]
+        assert [call.json["id"] for call in subscriber.calls if call.body] == stored[1:]
+
+    play(scenario, v1_unique_ids=True)
+
+
+def test_v1_subscriber_gets_cloudevents_where_it_is_set_so(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE, V1)
+        await world.publish(id, "x")
+        await subscriber.got("x")
+        document = subscriber.calls[-1].json
+        assert (document["specversion"], document["datacontenttype"]) == ("1.0", "application/json")
+        assert document["subject"] == NODE_SYNC_STATE
+        assert document["data"]["values"][0]["dataType"] == "notification"
+
+    play(scenario, v1_wraps=True)
+
+
+def test_binary_mode_on_request(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE, DeliveryMode="binary")
+        await world.publish(id, "x", source="/naïve source")
+        await subscriber.until(lambda its: len(its.calls) == 2)
+        call = subscriber.calls[-1]
+        assert (call.headers["ce-specversion"], call.headers["ce-type"]) == ("1.0", "event.sync")
+        assert call.headers["ce-source"] == "/na%C3%AFve%20source"
+        assert call.headers["content-type"] == "application/json"
+        assert call.json["values"][0]["value"] == "x"
+
+    play(scenario)
+
+
+def test_extensions_and_dataschema_are_forwarded(play):
+    async def scenario(world: World) -> None:
+        await node(world)
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        event = wrapped(v2_value(ResourceAddress=NODE_SYNC_STATE), traceparent="00-x", dataschema="urn:schema")
+        await world.ask("POST", f"{V2}/create/event", event)
+        await subscriber.got("first", "LOCKED")
+        found = subscriber.calls[-1].json
+        assert (found["traceparent"], found["dataschema"], found["id"]) == ("00-x", "urn:schema", "ce-1")
+        assert not [name for name in found if name.startswith("cne")]
+
+    play(scenario)
+
+
+def test_overlapping_subscriptions_of_one_endpoint_deliver_once(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        for resource in (NODE_SYNC_STATE, "/cluster/node/worker-0/sync", "/cluster/node/*/sync/*"):
+            await world.subscribe(subscriber.uri(), resource)
+        await world.publish(id, "x", "y")
+        await subscriber.got("first", "first", "first", "x", "y")
+
+    play(scenario)
+
+
+def test_subscriber_gets_nothing_that_it_did_not_ask_for(play):
+    async def scenario(world: World) -> None:
+        one, two = await node(world, "worker-1"), await node(world, "worker-2")
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), f"/cluster/node/worker-2{SYNC_STATE}")
+        await world.publish(one, "no")
+        await world.publish(two, "yes")
+        await subscriber.got("first", "yes")
+
+    play(scenario)
+
+
+def test_deleted_subscription_gets_nothing_more(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        gone, there = await world.subscriber(), await world.subscriber()
+        subscription = await world.subscribe(gone.uri(), NODE_SYNC_STATE)
+        await world.subscribe(there.uri(), NODE_SYNC_STATE)
+        await world.ask("DELETE", f"{V2}/subscriptions/{subscription}")
+        await world.publish(id, "x")
+        await there.got("first", "x")
+        assert gone.values == ["first"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "answer", [500, 503, "reset", b"nonsense\r\n\r\n", 429, b"HTTP/1.1 204 \r\n\r\nHTTP/1.1 500 x"]
+)
+def test_failed_delivery_is_tried_again_in_order(play, answer):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber(failing(answer, 3))
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "x", "y", "z")
+        await subscriber.until(lambda its: its.values[-1:] == ["z"])
+        assert list(dict.fromkeys(subscriber.values)) == ["first", "x", "y", "z"]
+        status = await world.until_delivery(subscription, lambda its: its["is_current"])
+        assert (status["standing"], status["failures"], status["dead_letters_total"]) == ("delivering", 0, 0)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("status", [200, 202, 204])
+def test_what_consumers_in_the_field_answer_is_a_success(play, status):
+    async def behave(call: Call) -> int | str | bytes:
+        if not call.body or call.value == "first":
+            return 204
+        return 204 if status == 204 else b"HTTP/1.1 %d OK\r\ncontent-length: 2\r\n\r\nok" % status
+
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber(behave)
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "x", "y")
+        await subscriber.got("first", "x", "y")
+        assert subscriber.connections == 1
+
+    play(scenario)
+
+
+def test_subscriber_that_does_not_answer_in_time_gets_it_again(play):
+    async def scenario(world: World) -> None:
+        silent = [True]
+
+        async def behave(call: Call) -> int | str | bytes:
+            if call.body and call.value == "x" and silent.pop():
+                silent.append(False)
+                await asyncio.sleep(30)
+            return 204
+
+        id = await node(world)
+        subscriber = await world.subscriber(behave)
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "x")
+        await subscriber.got("first", "x", "x")
+
+    play(scenario, timeout_ms=100)
+
+
+def test_slow_and_dead_subscribers_hold_nobody_up(play):
+    async def scenario(world: World) -> None:
+        async def slowly(call: Call) -> int | str | bytes:
+            if call.body and call.value != "first":
+                await forever.wait()
+            return 204
+
+        forever = asyncio.Event()
+        id = await node(world)
+        slow, dead, good = await world.subscriber(slowly), await world.subscriber(), await world.subscriber()
+        for each in (slow, dead, good):
+            await world.subscribe(each.uri(), NODE_SYNC_STATE)
+        await dead.stop()
+        await world.publish(id, *NUMBERS)
+        await good.got("first", *NUMBERS)
+        assert len(slow.values) < 4
+        forever.set()
+        await slow.until(lambda its: its.values[-1] == NUMBERS[-1])
+
+    play(scenario, timeout_ms=60_000)
+
+
+def test_name_that_does_not_resolve_fails_like_a_dead_endpoint(play, monkeypatch):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        good, lost = await world.subscriber(), await world.subscriber()
+        await world.subscribe(good.uri(), NODE_SYNC_STATE)
+        subscription = await world.subscribe(lost.uri().replace("127.0.0.1", "consumer.invalid"), NODE_SYNC_STATE)
+        resolver.is_down = True
+        world.app.service.webhooks._session.connector.clear_dns_cache()
+        await lost.stop()
+        await world.publish(id, "x")
+        await good.got("first", "x")
+        status = await world.until_delivery(subscription, lambda its: its["failures"] > 1)
+        assert status["standing"] == "retrying" and status["problem"]
+
+    class Resolver:
+        is_down = False
+
+        async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[object]:
+            if self.is_down:
+                raise OSError("no such name")
+            return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": 2, "proto": 0, "flags": 0}]
+
+        async def close(self) -> None:
+            pass
+
+    resolver = Resolver()
+    monkeypatch.setattr("headwater.cne.webhook.aiohttp.ThreadedResolver", lambda: resolver)
+    play(scenario)
+
+
+def test_full_queue_waits_in_the_log_and_live_never_overtakes_replay(play):
+    async def scenario(world: World) -> None:
+        gate = asyncio.Event()
+
+        async def behind_the_gate(call: Call) -> int | str | bytes:
+            if call.body and call.value != "first":
+                await gate.wait()
+            return 204
+
+        id = await node(world)
+        subscriber = await world.subscriber(behind_the_gate)
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        numbers = [str(number) for number in range(300)]
+        await world.publish(id, *numbers[:250])
+        assert (await world.delivery(subscription))["waiting"] <= 6
+        gate.set()
+        for number in numbers[250:]:  # live, while the rest is read from the log
+            await world.publish(id, number)
+        await subscriber.got("first", *numbers)
+
+    play(scenario, queue_events_max=5, timeout_ms=60_000)
+
+
+def test_refused_event_is_a_dead_letter_and_the_next_ones_go_on(play):
+    async def picky(call: Call) -> int | str | bytes:
+        return 422 if call.body and call.value == "bad" and not forgiving else 204
+
+    forgiving: list[bool] = []
+
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber(picky)
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "bad", "good")
+        await subscriber.got("first", "bad", "bad", "bad", "good")
+        status = await world.until_delivery(subscription, lambda its: its["is_current"])
+        (letter,) = status["dead_letters"]
+        assert (letter["sequence_number"], letter["reason"]) == (2, "answered 422")
+        forgiving.append(True)
+        assert (await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")).status == 202
+        await subscriber.got("first", "bad", "bad", "bad", "good", "bad")
+        status = await world.until_delivery(subscription, lambda its: not its["dead_letters"])
+        assert status["dead_letters_total"] == 1
+
+    play(scenario)
+
+
+def test_dead_letter_that_is_refused_again_stays_one(play):
+    async def picky(call: Call) -> int | str | bytes:
+        return 400 if call.body and call.value == "bad" else 204
+
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber(picky)
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "bad")
+        await world.until_delivery(subscription, lambda its: its["dead_letters"])
+        await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
+        await subscriber.until(lambda its: its.values.count("bad") == 6)
+        await world.publish(id, "good")
+        await subscriber.until(lambda its: its.values[-1] == "good")
+        status = await world.delivery(subscription)
+        assert (len(status["dead_letters"]), status["dead_letters_total"]) == (1, 1)
+
+    play(scenario)
+
+
+def test_endpoint_that_fails_for_too_long_is_suspended_and_goes_on_where_it_was_when_it_is_resumed(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await subscriber.stop()
+        await world.publish(id, "x")
+        status = await world.until_delivery(subscription, lambda its: its["standing"] == "suspended")
+        assert status["problem"] and status["failing_since"] and not status["is_current"]
+        await world.publish(id, "y", "z")
+        await subscriber.start()
+        resumed = await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
+        assert resumed.json["standing"] != "suspended"
+        await subscriber.got("first", "x", "y", "z")
+        assert (await world.until_delivery(subscription, lambda its: its["is_current"]))["dead_letters_total"] == 0
+
+    play(scenario, suspend_after_ms=30)
+
+
+def test_subscribing_again_resumes(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await subscriber.stop()
+        await world.publish(id, "x")
+        await world.until_delivery(subscription, lambda its: its["standing"] == "suspended")
+        await subscriber.start()
+        body = {"EndpointUri": subscriber.uri(), "ResourceAddress": NODE_SYNC_STATE}
+        assert (await world.ask("POST", f"{V2}/subscriptions", body)).status == 409
+        await subscriber.got("first", "x")
+        await subscriber.stop()
+        await world.publish(id, "y")
+        await world.until_delivery(subscription, lambda its: its["standing"] == "suspended")
+        await subscriber.start()
+        await world.subscribe(subscriber.uri(), "/cluster/node/worker-0")
+        await subscriber.until(lambda its: its.values[2:] == ["y", "y"])  # the greeting, and what was missed
+
+    play(scenario, suspend_after_ms=30)
+
+
+def test_gone_endpoint_is_suspended_at_once(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber(failing(410, 1))
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "x")
+        await world.until_delivery(subscription, lambda its: its["standing"] == "suspended")
+        await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
+        await subscriber.got("first", "x", "x")
+
+    play(scenario)
+
+
+def test_trimmed_events_are_a_recorded_gap_and_the_state_they_led_to_is_delivered(play):
+    async def scenario(world: World) -> None:
+        id, other = await node(world), await node(world, "worker-1")
+        subscriber = await world.subscriber()
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await subscriber.stop()
+        await world.publish(id, "x", "y")
+        await world.until_delivery(subscription, lambda its: its["standing"] == "suspended")
+        await world.publish(id, "z")
+        await world.publish(other, "elsewhere")
+        log = world.store.open("cne")
+        while log.trim(log.head() + 1) <= log.head():
+            await asyncio.sleep(0.01)
+        await subscriber.start()
+        await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
+        await subscriber.got("first", "z")
+        status = await world.until_delivery(subscription, lambda its: its["is_current"])
+        assert [(gap["first"], gap["last"]) for gap in status["gaps"]] == [(3, 6)]
+        await world.publish(id, "live")
+        await subscriber.got("first", "z", "live")
+
+    play(scenario, suspend_after_ms=30)
+
+
+def test_event_of_others_that_is_too_large_to_deliver_is_a_dead_letter(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        large = v2_value(ResourceAddress=NODE_SYNC_STATE, value="x" * 70_000)
+        world.store.open("cne").append([Event("t", text(wrapped(large)))])
+        await world.publish(id, "next")
+        await subscriber.got("first", "next")
+        (letter,) = (await world.delivery(subscription))["dead_letters"]
+        assert "65536" in letter["reason"]
+
+    play(scenario)
+
+
+def test_event_between_greeting_and_registration_is_not_lost(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+
+        async def publishing(call: Call) -> int | str | bytes:
+            if len(subscriber.calls) in (1, 2):
+                await world.publish(id, f"during {len(subscriber.calls)}")
+            return 204
+
+        subscriber = await world.subscriber(publishing)
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await subscriber.got("first", "during 1", "during 2")
+        # The endpoint is there already: the second subscription's events are caught up with.
+        await world.subscribe(subscriber.uri(), "/cluster/node/worker-0")
+
+    async def second(world: World) -> None:
+        one, two = await node(world, "worker-1"), await node(world, "worker-2")
+
+        async def publishing(call: Call) -> int | str | bytes:
+            if len(subscriber.calls) == 2:
+                await world.publish(two, "during")
+            return 204
+
+        subscriber = await world.subscriber(publishing)
+        await world.subscribe(subscriber.uri(), "/cluster/node/worker-1")
+        await world.subscribe(subscriber.uri(), "/cluster/node/worker-2")
+        await world.publish(one, "after")
+        await subscriber.until(lambda its: len(its.values) == 4)
+        assert sorted(subscriber.values) == ["after", "during", "first", "first"]
+
+    play(scenario)
+    play(second)
+
+
+def test_subscriptions_and_cursors_survive_a_restart(run, tmp_path):
+    """One subscriber is up to date, one lags, one is suspended: each goes on where it was."""
+
+    async def scenario() -> None:
+        good, lagging, gone = Subscriber(), Subscriber(), Subscriber(failing(410, 1))
+        for each in (good, lagging, gone):
+            await each.start()
+        with Engine(tmp_path) as engine:
+            async with World(engine) as world:
+                id = await node(world)
+                ids = [await world.subscribe(each.uri(), NODE_SYNC_STATE) for each in (good, lagging, gone)]
+                await world.publish(id, "1")
+                await lagging.got("first", "1")
+                await world.until_delivery(ids[2], lambda its: its["standing"] == "suspended")
+                await world.until_delivery(ids[1], lambda its: its["is_current"])
+                await lagging.stop()
+                await world.publish(id, "2", "3")
+                await good.got("first", "1", "2", "3")
+        await lagging.start()
+        with Engine(tmp_path) as engine:
+            async with World(engine) as world:
+                listed = [each["SubscriptionId"] for each in (await world.ask("GET", f"{V2}/subscriptions")).json]
+                assert listed == ids
+                await lagging.got("first", "1", "2", "3")
+                await world.publish(id, "4")
+                await good.got("first", "1", "2", "3", "4")
+                await lagging.got("first", "1", "2", "3", "4")
+                assert gone.values == ["first", "1"], "nothing is sent to it"
+                assert (await world.delivery(ids[2]))["standing"] == "suspended"
+                await world.ask("POST", f"{V2}/subscriptions/{ids[2]}/resume")
+                await gone.got("first", "1", "1", "2", "3", "4")
+        for each in (good, lagging, gone):
+            await each.stop()
+
+    run(scenario())
+
+
+def test_what_was_appended_while_no_front_end_ran_is_delivered(run, store):
+    async def scenario() -> None:
+        subscriber = await Subscriber().start()
+        async with World(store) as world:
+            id = await node(world)
+            await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        store.open("cne").append(
+            [Event("t", text(wrapped(v2_value(ResourceAddress=NODE_SYNC_STATE, value="by AMQP"))))]
+        )
+        async with World(store) as world:
+            await subscriber.got("first", "by AMQP")
+            await world.publish(id, "x")
+            await subscriber.got("first", "by AMQP", "x")
+        await subscriber.stop()
+
+    run(scenario())
+
+
+def test_restored_backup_goes_on_with_its_states_and_delivers_nothing_twice(run, tmp_path):
+    async def scenario() -> None:
+        subscriber = await Subscriber().start()
+        with Engine(tmp_path / "a") as engine:
+            async with World(engine) as world:
+                id = await node(world)
+                await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+                await world.publish(id, "x")
+                await subscriber.got("first", "x")
+                log = engine.open("cne")
+                while log.trim(log.head() + 1) <= log.head():
+                    await asyncio.sleep(0.01)
+        backup(tmp_path / "a", tmp_path / "saved")
+        restore(tmp_path / "saved", tmp_path / "b")
+        with Engine(tmp_path / "b") as engine:
+            async with World(engine) as world:
+                state = await world.ask("GET", f"{V2}{NODE_SYNC_STATE}/CurrentState")
+                assert state.json["data"]["values"][0]["value"] == "x"
+                await world.publish(id, "y")
+                await subscriber.got("first", "x", "y")
+        await subscriber.stop()
+
+    run(scenario())
+
+
+def test_log_that_is_deleted_and_made_again_is_delivered_from(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        world.store.delete("cne")
+        await world.publish(id, "anew")
+        await subscriber.got("first", "anew")
+
+    play(scenario)
+
+
+def test_a_thousand_subscriptions(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        uris = [subscriber.uri(f"/{number}") for number in range(1000)]
+        await asyncio.gather(*(world.subscribe(uri, NODE_SYNC_STATE) for uri in uris))
+        assert len((await world.ask("GET", f"{V2}/subscriptions")).json) == 1000
+        await world.publish(id, "x", "y")
+        await subscriber.until(lambda its: len(its.calls) >= 3000)
+        assert len(subscriber.calls) == 3000
+        by_path: dict[str, list[str]] = {}
+        for call in subscriber.calls:
+            by_path.setdefault(call.path, []).append(call.value)
+        assert set(map(tuple, by_path.values())) == {("first", "x", "y")}
+
+    play(scenario, timeout_ms=20_000)
+
+
+def test_webhook_that_must_be_asked_first_is_asked(play):
+    async def scenario(world: World) -> None:
+        await node(world)
+        for allowed, status in ((b"headwater", 201), (b"*", 201), (b"headwater.evil", 400), (b"", 400)):
+
+            async def behave(call: Call, allowed: bytes = allowed) -> int | str | bytes:
+                if call.method != "OPTIONS":
+                    return 204
+                assert call.headers["webhook-request-origin"] == "headwater"
+                return b"HTTP/1.1 200 OK\r\nWebHook-Allowed-Origin: %b\r\ncontent-length: 0\r\n\r\n" % allowed
+
+            subscriber = await world.subscriber(behave)
+            body = {"EndpointUri": subscriber.uri(), "ResourceAddress": NODE_SYNC_STATE}
+            assert (await world.ask("POST", f"{V2}/subscriptions", body)).status == status
+            assert subscriber.calls[0].method == "OPTIONS"
+
+    play(scenario, webhook_handshake=True)
+
+
+def test_redirect_is_not_followed(play):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        target = await world.subscriber()
+        answer = f"HTTP/1.1 307 x\r\nlocation: {target.uri()}\r\ncontent-length: 0\r\n\r\n".encode()
+        subscriber = await world.subscriber(failing(answer, 100))
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "x")
+        await subscriber.until(lambda its: its.values.count("x") == 3)
+        assert target.calls == []
+
+    play(scenario)
+
+
+def test_endless_answer_is_cut_off(play):
+    async def endless(call: Call) -> int | str | bytes:
+        if call.body and call.value != "first":
+            return b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n" + bytes(200_000)
+        return 204
+
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber(endless)
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "x", "y")
+        await subscriber.got("first", "x", "y")
+
+    play(scenario)
+
+
+def test_delivery_of_an_unknown_subscription_is_404(play):
+    async def scenario(world: World) -> None:
+        for method, path in (("GET", "delivery"), ("POST", "resume")):
+            answer = await world.ask(method, f"{V2}/subscriptions/none/{path}")
+            assert (answer.status, json.loads(answer.body)) == (404, {"error": "subscription not found"})
+
+    play(scenario)

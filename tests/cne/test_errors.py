@@ -1,0 +1,46 @@
+"""Every error of the core has an answer, and no caller's error is the server's."""
+
+from __future__ import annotations
+
+from headwater.cne import errors as table
+from headwater.core import access
+from headwater.core import errors as core
+
+SERVERS_OWN = {
+    core.EventLogError, core.StorageCorrupted, core.StorageUnavailable, core.Overloaded, core.Closed, core.DiskFull,
+    core.SequenceExhausted,
+}  # fmt: skip
+
+
+def kinds(kind: type[Exception]) -> set[type[Exception]]:
+    return {kind}.union(*map(kinds, kind.__subclasses__()))
+
+
+def test_every_error_of_the_core_is_in_the_table():
+    for kind in kinds(core.EventLogError):
+        if kind.__module__.startswith("headwater.core") and not issubclass(kind, core.InvalidInput):
+            assert kind in table._STATUS, kind
+
+
+def test_only_what_the_server_lacks_is_a_server_error():
+    assert {kind for kind, status in table._STATUS.items() if status > 499} == SERVERS_OWN
+
+
+def test_refusal_says_what_and_where():
+    refused = table.refusal_of(core.InvalidEvent("a value is needed", "data.values[0].value"))
+    assert refused is not None
+    assert refused.to_json() == b'{"error":"a value is needed","path":"$.data.values[0].value"}'
+    assert refused.to_header() == (b"headwater-problem", b"$.data.values[0].value: a value is needed")
+
+
+def test_reason_in_a_header_cannot_break_out_of_it():
+    assert table.Refused(400, "a\r\nset-cookie: b\x00ü").to_header()[1] == b"a??set-cookie: b??"
+
+
+def test_wrong_credentials_are_challenged():
+    refused = table.refusal_of(access.Unauthenticated("no"))
+    assert refused is not None and dict(refused.headers)[b"www-authenticate"]
+
+
+def test_fault_of_ours_is_no_refusal():
+    assert table.refusal_of(KeyError("x")) is None

@@ -1,0 +1,235 @@
+"""Events on their way into the log: what is kept, what is recognised as sent before, and strict mode."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headwater.core import Query, SequencedEvent
+
+from .builders import NODE_SYNC_STATE, SYNC_STATE, bare, redfish, text, v1_value, v2_value, wrapped
+from .world import V1, V2, World
+
+STRUCTURED = {"content-type": "application/cloudevents+json"}
+BATCH = {"content-type": "application/cloudevents-batch+json"}
+
+
+def stored(world: World) -> list[SequencedEvent]:
+    return list(world.store.open("cne").read())
+
+
+def test_original_bytes_are_kept_and_the_attributes_are_read_from_them(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        original = b"  " + text(bare(id=id, vendor={"kept": 1}, dataSchema="urn:s", time="2024-05-06T09:08:09+02:00"))
+        assert (await world.ask("POST", f"{V1}/create/event", original)).status == 202
+        (event,) = stored(world)
+        assert event.data == original
+        assert event.type == "event.sync.sync-status.synchronization-state-change"
+        assert event.source == "/cluster/node/worker-0/ptp"
+        assert event.attributes == {
+            "time": "2024-05-06T07:08:09Z",
+            "datacontenttype": "application/json",
+            "dataschema": "urn:s",
+            "cnepublisher": id,
+            "cneaddress": NODE_SYNC_STATE,
+        }
+
+    play(scenario)
+
+
+def test_event_is_tagged_by_cluster_site_node_and_resource(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(f"/east/site1/worker-0{SYNC_STATE}")
+        await world.publish(id, "LOCKED", resource=SYNC_STATE)
+        (event,) = stored(world)
+        assert set(event.tags) >= {"cluster:east", "site:site1", "node:worker-0", f"resource:{SYNC_STATE}"}
+
+    play(scenario)
+
+
+def test_every_event_of_a_publisher_is_a_new_one(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        for _ in range(3):
+            assert (await world.ask("POST", f"{V2}/create/event", bare(v2_value(), id=id))).status == 202
+        events = stored(world)
+        assert len({event.id for event in events}) == 3 and id not in {event.id for event in events}
+        assert [event.attributes["cnepublisher"] for event in events] == [id] * 3
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("headers", [STRUCTURED, {"content-type": "application/json"}, {}])
+def test_cloudevent_is_taken_once_by_source_and_id(play, headers):
+    async def scenario(world: World) -> None:
+        for document in (wrapped(), wrapped(), wrapped(source="/other"), wrapped(v2_value(value="FREERUN"))):
+            answer = await world.ask("POST", f"{V2}/create/event", document, headers=headers)
+            assert (answer.status, answer.json) == (202, {"status": "Event sent"})
+        events = stored(world)
+        assert [(event.id, event.source) for event in events] == [
+            ("ce-1", "/cluster/node/worker-0/ptp"),
+            ("ce-1", "/other"),
+        ]
+        assert events[0].data == text(wrapped())
+        assert events[0].attributes["datacontenttype"] == "application/cloudevents+json"
+
+    play(scenario)
+
+
+def test_cloudevent_with_the_id_of_a_publisher_is_that_publishers(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        for _ in range(2):
+            assert (await world.ask("POST", f"{V2}/create/event", wrapped(id=id))).status == 202
+        assert len(stored(world)) == 2
+
+    play(scenario)
+
+
+def test_batch_is_taken_whole_or_not_at_all(play):
+    async def scenario(world: World) -> None:
+        path = f"{V2}/create/event"
+        broken = [wrapped(), wrapped(v2_value(value=None), id="b")]
+        answer = await world.ask("POST", path, broken, headers=BATCH)
+        assert (answer.status, answer.json["path"]) == (400, "$[1].data.values[0].value")
+        assert (await world.ask("POST", path, [wrapped(), {}], headers=BATCH)).status == 400
+        assert (await world.ask("POST", path, [wrapped(), 5], headers=BATCH)).json["path"] == "$[1]"
+        assert world.store.names() == []
+        whole = [wrapped(id="a"), wrapped(id="b"), wrapped(id="a")]
+        assert (await world.ask("POST", path, whole, headers=BATCH)).status == 202
+        assert [event.id for event in stored(world)] == ["a", "b"]
+        assert stored(world)[1].data == text(wrapped(id="b"))
+        assert (await world.ask("POST", path, [], headers=BATCH)).status == 202
+        assert (await world.ask("POST", path, [5] * 1001, headers=BATCH)).status == 413
+
+    play(scenario)
+
+
+def test_binary_mode_is_taken(play):
+    async def scenario(world: World) -> None:
+        headers = {"ce-specversion": "1.0", "ce-id": "b1", "ce-source": "/s", "ce-type": "t", "ce-trace": "x",
+                   "content-type": "application/json"}  # fmt: skip
+        body = text(wrapped()["data"])
+        assert (await world.ask("POST", f"{V2}/create/event", body, headers=headers)).status == 202
+        (event,) = stored(world)
+        assert (event.id, event.source, event.type, event.data) == ("b1", "/s", "t", body)
+        assert event.attributes["trace"] == "x"
+        state = await world.ask("GET", f"{V2}{SYNC_STATE}/CurrentState")
+        assert (state.json["id"], state.json["trace"]) == ("b1", "x")
+
+    play(scenario)
+
+
+def test_tags_of_a_cloudevent_are_tags_of_the_event(play):
+    async def scenario(world: World) -> None:
+        await world.ask("POST", f"{V2}/create/event", wrapped(tags="rack:7,urgent"))
+        assert {"rack:7", "urgent"} < set(stored(world)[0].tags)
+
+    play(scenario)
+
+
+def test_missing_time_is_stamped_and_marked(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        assert (await world.ask("POST", f"{V1}/create/event", bare(id=id, time=...))).status == 202
+        (event,) = stored(world)
+        assert event.attributes["cnestamped"] == "true" and event.attributes["time"].endswith("Z")
+
+    play(scenario)
+
+
+def test_missing_source_is_the_publishers_resource(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        assert (await world.ask("POST", f"{V1}/create/event", bare(id=id, source=...))).status == 202
+        assert stored(world)[0].source == NODE_SYNC_STATE
+
+    play(scenario)
+
+
+def test_refusal_names_the_json_path(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        cases = {
+            "$.data.values[0].value": bare(v1_value(value=5), id=id),
+            "$.type": bare(id=id, type="x" * 201),
+            "$.time": bare(id=id, time="1620000000"),
+            "$.data": bare(id=id, data=...),
+        }
+        for path, document in cases.items():
+            answer = await world.ask("POST", f"{V1}/create/event", document)
+            assert (answer.status, answer.json.get("path")) == (400, path), answer.body
+
+    play(scenario)
+
+
+def test_strict_mode_refuses_what_breaks_the_specification(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        loose = bare(v1_value(dataType="alarm"), id=id)
+        refused = await world.ask("POST", f"{V1}/create/event", loose)
+        assert (refused.status, refused.json["path"]) == (400, "$.data.values[0].dataType")
+        taken = await world.ask("POST", f"{V1}/create/event", loose, query="strict=false")
+        assert taken.status == 202
+        assert (await world.ask("POST", f"{V1}/create/event", bare(id=id))).status == 202
+        assert (await world.ask("POST", f"{V1}/create/event", bare(id=id), query="strict=maybe")).status == 400
+
+    play(scenario, strict=True)
+
+
+def test_strict_may_be_asked_for_by_one_request(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        answer = await world.ask("POST", f"{V2}/create/event", bare(id=id), query="strict=true")
+        assert (answer.status, answer.json["path"]) == (400, "$.data.values[0].ResourceAddress")
+
+    play(scenario)
+
+
+def test_redfish_event_is_carried_verbatim(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher("/cluster/node/worker-0/redfish/v1/Systems")
+        value = v1_value(resource="/redfish/v1/Systems", valueType="redfish-event", value=redfish())
+        raw = text(bare(value, id=id)).replace(b"12.5}", b"12.50}")
+        assert b"12.50" in raw
+        assert (await world.ask("POST", f"{V1}/create/event", raw)).status == 202
+        state = await world.ask("GET", f"{V2}/cluster/node/worker-0/redfish/v1/Systems/CurrentState")
+        assert state.json["data"]["values"][0]["value"] == redfish()
+        assert b'"reading":12.50' in state.body
+
+    play(scenario)
+
+
+def test_metric_of_a_number_is_delivered_as_its_text(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        raw = text(bare(v1_value(valueType="decimal64.3", value="@"), id=id)).replace(b'"@"', b"100.300")
+        assert (await world.ask("POST", f"{V1}/create/event", raw)).status == 202
+        state = await world.ask("GET", f"{V2}{NODE_SYNC_STATE}/CurrentState")
+        assert state.json["data"]["values"][0]["value"] == "100.300"
+
+    play(scenario)
+
+
+def test_event_without_values_is_stored_and_is_no_state(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        empty = bare(id=id, data={"version": "1.0", "values": []})
+        assert (await world.ask("POST", f"{V1}/create/event", empty)).status == 202
+        assert len(stored(world)) == 1
+        assert (await world.ask("GET", f"{V2}{NODE_SYNC_STATE}/CurrentState")).status == 404
+
+    play(scenario)
+
+
+def test_events_are_there_for_every_other_protocol(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        await world.publish(id, "LOCKED")
+        log = world.store.open("cne")
+        assert len(list(log.read(Query.where(types=["event.sync"], tags=["node:worker-0", "resource"])))) == 1
+        assert json.loads(stored(world)[0].data)["data"]["values"][0]["value"] == "LOCKED"
+
+    play(scenario)

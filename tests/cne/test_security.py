@@ -1,0 +1,183 @@
+"""Who may do what: tokens, certificates, and everybody's own subscriptions."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.core import Credentials, Forbidden, Grant, Right, Unauthenticated, User
+
+from .builders import NODE_SYNC_STATE
+from .world import V1, V2, World
+
+USERS = {
+    "consumer": User("consumer", (Grant("cne", frozenset({Right.READ})),)),
+    "other": User("other", (Grant("cne", frozenset({Right.READ})),)),
+    "producer": User("producer", (Grant("cne", frozenset({Right.APPEND})),)),
+    "chief": User("chief", (Grant("*", frozenset(Right)),)),
+}
+
+
+class Doorman:
+    """A guard whose users' tokens are their names."""
+
+    is_open = False
+
+    async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+        if credentials is None or credentials.secret not in USERS:
+            raise Unauthenticated("who are you")
+        return USERS[credentials.secret]
+
+    def authorize(self, user: User, right: Right, log: str) -> None:
+        if not user.may(right, log):
+            raise Forbidden(user.name, right, log)
+
+    def key(self, name: str) -> bytes | None:
+        return None
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {name}"}
+
+
+READS = [f"{V2}/subscriptions", f"{V2}/publishers", f"{V1}/subscriptions", f"{V2}{NODE_SYNC_STATE}/CurrentState"]
+CHANGES = [
+    ("POST", "/subscriptions", "consumer", "producer"),
+    ("DELETE", "/subscriptions", "consumer", "producer"),
+    ("DELETE", "/subscriptions/x", "consumer", "producer"),
+    ("PUT", "/subscriptions/status/x", "consumer", "producer"),
+    ("POST", "/subscriptions/x/resume", "consumer", "producer"),
+    ("POST", "/publishers", "producer", "consumer"),
+    ("DELETE", "/publishers", "producer", "consumer"),
+    ("DELETE", "/publishers/x", "producer", "consumer"),
+    ("POST", "/create/event", "producer", "consumer"),
+    ("POST", "/log", "producer", "consumer"),
+]
+
+
+def test_changes_need_a_token_with_the_right(play):
+    async def scenario(world: World) -> None:
+        for method, path, may, may_not in CHANGES:
+            without = await world.ask(method, V2 + path)
+            assert (without.status, without.headers["www-authenticate"][:5]) == (401, "Basic"), path
+            assert (await world.ask(method, V2 + path, headers=bearer("nobody"))).status == 401
+            assert (await world.ask(method, V2 + path, headers=bearer(may_not))).status == 403, path
+            assert (await world.ask(method, V2 + path, headers=bearer(may))).status not in (401, 403), path
+
+    play(scenario, guard=Doorman())
+
+
+def test_reads_need_one_too_and_health_does_not(play):
+    async def scenario(world: World) -> None:
+        for path in READS:
+            assert (await world.ask("GET", path)).status == 401
+            assert (await world.ask("GET", path, headers=bearer("consumer"))).status in (200, 404)
+        for path in (f"{V2}/health", f"{V1}/health", "/health", f"{V2}/openapi.json"):
+            assert (await world.ask("GET", path)).status == 200
+
+    play(scenario, guard=Doorman())
+
+
+def test_reads_may_be_public(play):
+    async def scenario(world: World) -> None:
+        for path in READS:
+            assert (await world.ask("GET", path)).status in (200, 404)
+        assert (await world.ask("POST", f"{V2}/subscriptions", b"{}")).status == 401
+
+    play(scenario, guard=Doorman(), public_reads=True)
+
+
+async def two_subscriptions(world: World, **of_whom: dict[str, object]) -> list[str]:
+    """One of each of two callers; answers the ids."""
+    subscriber = await world.subscriber()
+    made = []
+    for index, caller in enumerate(of_whom.values()):
+        body = {"endpointUri": subscriber.uri(f"/{index}"), "resource": "/x"}
+        answer = await world.ask("POST", f"{V1}/subscriptions", body, **caller)  # type: ignore[arg-type]
+        assert answer.status == 201
+        made.append(answer.json["id"])
+    return made
+
+
+async def ids(world: World, **caller: object) -> list[str]:
+    answer = await world.ask("GET", f"{V1}/subscriptions", **caller)  # type: ignore[arg-type]
+    return [each["id"] for each in answer.json]
+
+
+def test_delete_of_all_subscriptions_takes_the_callers_own_only(play):
+    async def scenario(world: World) -> None:
+        mine, theirs = {"headers": bearer("consumer")}, {"headers": bearer("other")}
+        _, second = await two_subscriptions(world, mine=mine, theirs=theirs)
+        assert (await world.ask("DELETE", f"{V2}/subscriptions", **mine)).status == 204
+        assert await ids(world, **mine) == [second]
+
+    play(scenario, guard=Doorman())
+
+
+def test_one_of_another_may_be_deleted_by_who_manages_the_log_only(play):
+    async def scenario(world: World) -> None:
+        mine, theirs = {"headers": bearer("consumer")}, {"headers": bearer("other")}
+        first, second = await two_subscriptions(world, mine=mine, theirs=theirs)
+        assert (await world.ask("DELETE", f"{V2}/subscriptions/{second}", **mine)).status == 403
+        assert (await world.ask("DELETE", f"{V2}/subscriptions/{first}", **mine)).status == 204
+        assert (await world.ask("DELETE", f"{V2}/subscriptions/{second}", headers=bearer("chief"))).status == 204
+
+    play(scenario, guard=Doorman())
+
+
+def test_without_users_callers_are_told_apart_by_their_address(play):
+    async def scenario(world: World) -> None:
+        first, _ = await two_subscriptions(world, mine={"peer": "10.0.0.1"}, theirs={"peer": "10.0.0.2"})
+        await world.ask("DELETE", f"{V2}/subscriptions", peer="10.0.0.2")
+        assert await ids(world) == [first]
+        assert (await world.ask("DELETE", f"{V2}/subscriptions/{first}", peer="10.0.0.3")).status == 204
+
+    play(scenario)
+
+
+def test_delete_of_all_may_be_limited_to_one_endpoint(play):
+    async def scenario(world: World) -> None:
+        first, second = await two_subscriptions(world, one={}, two={})
+        uri = world.app.service.subscriptions.by_id[second].endpoint
+        assert (await world.ask("DELETE", f"{V2}/subscriptions", query=f"EndpointUri={uri}")).status == 204
+        assert await ids(world) == [first]
+
+    play(scenario)
+
+
+def certificate(name: str) -> dict[str, object]:
+    return {"extensions": {"tls": {"client_cert_name": name}}}
+
+
+def test_changes_may_need_a_client_certificate(play):
+    async def scenario(world: World) -> None:
+        for method, path, _, _ in CHANGES:
+            assert (await world.ask(method, V2 + path)).status == 401
+        for path in READS:
+            assert (await world.ask("GET", path)).status in (200, 404)
+        mine, theirs = certificate("CN=a"), certificate("CN=b")
+        first, second = await two_subscriptions(world, mine=mine, theirs=theirs)
+        assert (await world.ask("DELETE", f"{V2}/subscriptions/{second}", **mine)).status == 403
+        assert (await world.ask("DELETE", f"{V2}/subscriptions", **mine)).status == 204
+        assert await ids(world) == [second]
+        assert first != second
+
+    play(scenario, client_certificates=True)
+
+
+def test_certificate_and_token_may_both_be_needed(play):
+    async def scenario(world: World) -> None:
+        path, token = f"{V2}/subscriptions", bearer("consumer")
+        assert (await world.ask("DELETE", path, headers=token)).status == 401
+        assert (await world.ask("DELETE", path, **certificate("CN=a"))).status == 401
+        assert (await world.ask("DELETE", path, headers=token, **certificate("CN=a"))).status == 204
+
+    play(scenario, guard=Doorman(), client_certificates=True)
+
+
+@pytest.mark.parametrize("base", [V1, V2])
+def test_refusal_has_the_form_of_its_version(play, base):
+    async def scenario(world: World) -> None:
+        answer = await world.ask("GET", f"{base}/subscriptions")
+        assert bool(answer.body) == (base == V1)
+
+    play(scenario, guard=Doorman())

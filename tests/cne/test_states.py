@@ -1,0 +1,194 @@
+"""Current states: derived from the log, whoever wrote it; kept over restarts and trims."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headwater.cne.states import States
+from headwater.core import Event
+from headwater.storage import Engine
+from headwater.storage.memory import MemoryStore
+
+from .builders import NODE_SYNC_STATE, SYNC_STATE, bare, text, v1_value, v2_value, wrapped
+from .world import V1, V2, World
+
+
+async def value_at(world: World, address: str, base: str = V2) -> str:
+    answer = await world.ask("GET", f"{base}{address}/CurrentState")
+    assert answer.status == 200, (answer.status, answer.problem)
+    return answer.json["data"]["values"][0]["value"]
+
+
+def test_newest_event_of_a_resource_is_its_state(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        for value in ("LOCKED", "HOLDOVER", "FREERUN"):
+            await world.publish(id, value)
+            assert await value_at(world, NODE_SYNC_STATE) == value
+
+    play(scenario)
+
+
+def test_v1_gets_its_own_dialect(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        await world.publish(id, "LOCKED")
+        answer = await world.ask("GET", f"{V1}{NODE_SYNC_STATE}/CurrentState")
+        assert answer.json["dataContentType"] == "application/json"
+        assert answer.json["data"]["values"][0]["dataType"] == "notification"
+
+    play(scenario)
+
+
+def test_address_may_be_a_pattern_and_several_resources_are_an_array(play):
+    async def scenario(world: World) -> None:
+        for node in ("worker-0", "worker-1"):
+            id = await world.publisher(f"/cluster/node/{node}{SYNC_STATE}")
+            await world.publish(id, node)
+        assert await value_at(world, f"/cluster/node/*-1{SYNC_STATE}") == "worker-1"
+        both = await world.ask("GET", f"{V2}/cluster/node/*{SYNC_STATE}/CurrentState")
+        assert [each["data"]["values"][0]["value"] for each in both.json] == ["worker-0", "worker-1"]
+        assert await value_at(world, "/cluster/node/worker-0/sync") == "worker-0"
+        assert (await world.ask("GET", f"{V2}/cluster/node/worker-2/sync/CurrentState")).status == 404
+
+    play(scenario)
+
+
+def test_state_of_one_resource_has_its_own_values_only(play):
+    async def scenario(world: World) -> None:
+        values = [
+            v2_value(ResourceAddress="/a/b/sync/x", value="X"),
+            v2_value(ResourceAddress="/a/b/sync/y", value="Y"),
+        ]
+        assert (await world.ask("POST", f"{V2}/create/event", wrapped(*values))).status == 202
+        assert await value_at(world, "/a/b/sync/y") == "Y"
+        whole = (await world.ask("GET", f"{V2}/a/b/sync/CurrentState")).json
+        assert [value["value"] for value in whole["data"]["values"]] == ["X", "Y"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("value", ["event-not-found", "ptp-not-set", "/x/event-not-found"])
+def test_value_that_says_there_is_none_is_no_state_but_greets_subscribers(play, value):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        await world.publish(id, value)
+        assert (await world.ask("GET", f"{V2}{NODE_SYNC_STATE}/CurrentState")).status == 404
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        assert subscriber.values == [value]
+
+    play(scenario)
+
+
+DATA_ONLY = json.dumps({"version": "1.0", "values": [v2_value(ResourceAddress=NODE_SYNC_STATE)]}).encode()
+WRITTEN_BY_OTHERS = {
+    "the data of a CloudEvent": Event("t", DATA_ONLY, source="/s", attributes={"time": "2024-05-06T07:08:09Z"}),
+    "a bare event": Event("t", text(bare(v1_value(resource=NODE_SYNC_STATE)))),
+    "a wrapped event": Event("t", text(wrapped(v2_value(ResourceAddress=NODE_SYNC_STATE))), source="/s"),
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN_BY_OTHERS)
+def test_event_that_others_wrote_is_a_state(play, kind):
+    async def scenario(world: World) -> None:
+        log = world.store.create("cne")
+        log.append([Event("other", b"no JSON"), Event("other", b"{}"), Event("other", b"[]"), Event("o", b"\xff")])
+        result = log.append([WRITTEN_BY_OTHERS[kind]])
+        state = (await world.ask("GET", f"{V2}{NODE_SYNC_STATE}/CurrentState")).json
+        assert (state["type"], state["sequence"]) == ("t", str(result.last))
+        assert state["time"].endswith("Z")
+
+    play(scenario)
+
+
+def test_states_survive_a_restart_and_a_trim(run, tmp_path):
+    async def before() -> None:
+        with Engine(tmp_path) as engine:
+            async with World(engine) as world:
+                id = await world.publisher(NODE_SYNC_STATE)
+                await world.publish(id, "LOCKED", "HOLDOVER")
+                other = await world.publisher("/cluster/node/worker-1/sync/other")
+                await world.publish(other, "FREERUN")
+                assert await value_at(world, "/cluster/node/worker-1/sync/other") == "FREERUN"
+            log = engine.open("cne")
+            assert log.trim(log.head() + 1) == log.head() + 1  # everything is acknowledged
+            assert list(log.read()) == []
+
+    async def after() -> None:
+        with Engine(tmp_path) as engine:
+            async with World(engine) as world:
+                assert await value_at(world, NODE_SYNC_STATE) == "HOLDOVER"
+                assert await value_at(world, "/cluster/node/worker-1/sync/other") == "FREERUN"
+                engine.open("cne").append([Event("t", text(wrapped(v2_value(ResourceAddress=NODE_SYNC_STATE))))])
+                assert await value_at(world, NODE_SYNC_STATE) == "LOCKED"
+
+    run(before())
+    run(after())
+    run(again(tmp_path))
+
+
+async def again(tmp_path) -> None:
+    with Engine(tmp_path) as engine:
+        async with World(engine) as world:
+            assert await value_at(world, NODE_SYNC_STATE) == "LOCKED"
+
+
+def test_what_was_appended_while_no_front_end_ran_is_a_state(run, store):
+    async def scenario() -> None:
+        async with World(store) as world:
+            id = await world.publisher(NODE_SYNC_STATE)
+            await world.publish(id, "LOCKED")
+        store.open("cne").append([Event("t", text(wrapped(v2_value(ResourceAddress=NODE_SYNC_STATE, value="LATER"))))])
+        async with World(store) as world:
+            assert await value_at(world, NODE_SYNC_STATE) == "LATER"
+
+    run(scenario())
+
+
+def test_trim_waits_for_the_states(run, store):
+    """An event that the states do not have yet is not trimmed away under them."""
+
+    async def scenario() -> None:
+        async with World(store) as world:
+            id = await world.publisher(NODE_SYNC_STATE)
+            await world.publish(id, "LOCKED")
+            assert await value_at(world, NODE_SYNC_STATE) == "LOCKED"
+        log = store.open("cne")
+        log.append([Event("t", text(wrapped(v2_value(ResourceAddress=NODE_SYNC_STATE, value="LATER"))))])
+        assert log.trim(log.head() + 1) == log.head()
+        async with World(store) as world:
+            assert await value_at(world, NODE_SYNC_STATE) == "LATER"
+
+    run(scenario())
+
+
+def test_deleted_log_takes_its_states_along(play):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        await world.publish(id, "LOCKED")
+        assert await value_at(world, NODE_SYNC_STATE) == "LOCKED"
+        world.store.delete("cne")
+        assert (await world.ask("GET", f"{V2}{NODE_SYNC_STATE}/CurrentState")).status == 404
+        await world.publish(id, "FREERUN")
+        assert await value_at(world, NODE_SYNC_STATE) == "FREERUN"
+
+    play(scenario)
+
+
+def test_there_are_no_more_states_than_fit(run, store: MemoryStore, monkeypatch, caplog):
+    monkeypatch.setattr("headwater.cne.states.RESOURCES_MAX", 3)
+
+    async def scenario() -> None:
+        async with World(store) as world:
+            for number in range(5):
+                document = wrapped(v2_value(ResourceAddress=f"/a/b/sync/{number}"), id=str(number), source="urn:x")
+                assert (await world.ask("POST", f"{V2}/create/event", document)).status == 202
+            found = (await world.ask("GET", f"{V2}/a/b/sync/CurrentState")).json
+            assert len(found) == 3
+        assert "too many resources" in caplog.text
+
+    run(scenario())
+    assert len(States()) == 0
