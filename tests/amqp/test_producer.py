@@ -133,6 +133,15 @@ def test_one_group_key_goes_to_one_partition(served: Served, client: Client) -> 
     assert len(set.union(*partitions.values())) > 1
 
 
+def test_target_partition_goes_before_the_group_key(served: Served, client: Client) -> None:
+    log = served.log("split", partitions=4)
+    targets = [{Symbol("event-streams-target-partition"): Symbol(str(number))} for number in range(4)]
+    key = {Symbol("event-streams-group-key"): "one key"}
+    messages = [message(delivery_annotations=target, message_annotations=key) for target in targets]
+    assert client.sender("split").send_all(messages) == [Accepted()] * 4
+    assert [(event.partition, event.group_key) for event in log.read()] == [(n, "one key") for n in range(4)]
+
+
 @pytest.mark.parametrize("partition", [Symbol("4"), Symbol("x"), Symbol("00"), Symbol("-1")])
 def test_an_unknown_partition_is_attached_and_detached_with_the_error(served: Served, partition: Symbol) -> None:
     served.log("split", partitions=4)
