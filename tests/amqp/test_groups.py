@@ -423,9 +423,7 @@ def test_members_that_are_killed_under_load_cost_no_event_and_give_no_partition_
     assert not seconds and len(killed) == KILLED
 
 
-def test_links_of_a_deleted_log_are_detached_those_that_wait_too(
-    served: Served, log: LocalLog, client: Client
-) -> None:
+def test_links_of_a_deleted_log_are_detached_those_that_wait_too(served: Served, log: LocalLog, client: Client) -> None:
     links = [join(client), join(client), join(client), join(client, waits=False)]
     sender = client.sender("split")
     served.store.delete("split")
