@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.access import Guard, Right
@@ -75,6 +76,7 @@ class Container:
         self.suspended: dict[LinkKey, SuspendedDeliveries] = {}
         """What detached producers' links have left behind, the oldest first."""
         self._is_stopping = False
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # Connections
 
@@ -122,6 +124,12 @@ class Container:
         while self.suspended and next(iter(self.suspended.values())).until < now:
             del self.suspended[next(iter(self.suspended))]
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that may outlive the connection that it is for."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def finish(self) -> None:
         """Take nothing more, and wait until what was taken is on disk and answered."""
         self._is_stopping = True
@@ -132,6 +140,8 @@ class Container:
 
     async def close(self) -> None:
         """Let go of the logs, which stay open."""
+        for task in tuple(self._tasks):
+            task.cancel()
         for node in self._nodes.values():
             await node.close()
         self._nodes.clear()
@@ -149,7 +159,6 @@ class Container:
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not served here")
             if remote.target.dynamic:
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
-            self._steal(transport, link)
             await attach_producer(self, transport, link, remote.target)
         else:
             assert isinstance(link, Sender)
@@ -160,8 +169,8 @@ class Container:
             address = parse_address(remote.source.address or "")
             node = await self.node(transport, address.log, Right.READ)
             if link.is_over:
-                return  # it went away while the log was opened
-            self._steal(transport, link)
+                return  # the peer has changed its mind meanwhile, or has gone
+            self.steal(transport, link)
             if address.is_info:
                 InfoSource.attach(transport, link, node)
             else:
@@ -206,8 +215,11 @@ class Container:
         refusal = refusal_of(error)
         return LinkFault(refusal.condition, refusal.description, refusal.info or None)
 
-    def _steal(self, transport: Transport, link: Link) -> None:
-        """One link of a name: an older one, on another connection, is detached (2.6.1)."""
+    def steal(self, transport: Transport, link: Link) -> None:
+        """One link of a name: an older one, on another connection, is detached (2.6.1).
+
+        From now on `detached` must be called when this link is over, also if it is refused.
+        """
         key = self.key(transport, link)
         old = self._links.get(key)
         self._links[key] = transport, link

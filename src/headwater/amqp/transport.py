@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
+from enum import Flag, auto
 from typing import TYPE_CHECKING, Any, cast
 
 from ..core.access import User
@@ -43,10 +44,24 @@ _logger = logging.getLogger("headwater.amqp")
 
 WRITE_BYTES_MAX = 256 * 1024
 """What may wait to be written before consumers of the connection pause."""
+ANSWERS_BYTES_MAX = 2**20
+"""What may wait to be written before the peer is not read any more: it does not read what it is answered."""
 LINGERING_MAX = 1000
 """Detached links of one connection of which something is remembered until it is over."""
 CLOSE_S = 5.0
 """How long a peer may take to answer our close, and to read what was written before it."""
+
+
+class _Pause(Flag):
+    """Why nothing is read from a peer."""
+
+    LOGIN = auto()
+    """Its login is looked at; what it sends meanwhile waits."""
+    HELD = auto()
+    """What it has sent is not on the disk yet."""
+    UNREAD = auto()
+    """It does not read what it is answered."""
+    STOPPING = auto()
 
 
 class Transport(asyncio.Protocol):
@@ -68,8 +83,7 @@ class Transport(asyncio.Protocol):
         self._closing_at: float | None = None
         self.held_bytes = 0
         """What producers have sent and has not reached the disk."""
-        self._is_reading = True
-        self._is_finishing = False
+        self._pauses = _Pause(0)
         self._is_flushing = False
         self._is_lost = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,6 +135,7 @@ class Transport(asyncio.Protocol):
     def resume_writing(self) -> None:
         """What waited is written."""
         self.has_room = True
+        self._resume(_Pause.UNREAD)
         for terminus in tuple(self._termini.values()):
             terminus.on_ready()
 
@@ -132,6 +147,8 @@ class Transport(asyncio.Protocol):
             return
         if data := self.engine.data_to_send():
             self._transport.write(data)
+            if not self.has_room and self._transport.get_write_buffer_size() > ANSWERS_BYTES_MAX:
+                self._pause(_Pause.UNREAD)
         if self.engine.is_over:
             self._transport.close()
             self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
@@ -170,11 +187,8 @@ class Transport(asyncio.Protocol):
         self._lingering.append((session, on_ended))
 
     def stop_reading(self) -> None:
-        """Take nothing more from the peer, until it is to answer our close."""
-        self._is_finishing = True
-        if self._is_reading and not self._transport.is_closing():
-            self._is_reading = False
-            self._transport.pause_reading()
+        """Take nothing more from the peer, before it is closed."""
+        self._pause(_Pause.STOPPING)
 
     def spawn(self, work: Any) -> None:
         """Run a coroutine that ends with the connection at the latest."""
@@ -185,15 +199,14 @@ class Transport(asyncio.Protocol):
     def hold(self, size: int) -> None:
         """So many bytes of this peer are on their way to the disk; too many, and nothing more is read."""
         self.held_bytes += size
-        if self._is_reading and self.held_bytes > self.container.settings.held_bytes_max:
-            self._is_reading = False
-            self._transport.pause_reading()
+        if self.held_bytes > self.container.settings.held_bytes_max:
+            self._pause(_Pause.HELD)
 
     def release(self, size: int) -> None:
         """So many bytes have arrived."""
         self.held_bytes -= size
-        if not self._is_finishing and self.held_bytes <= self.container.settings.held_bytes_max // 2:
-            self._go_on_reading()
+        if self.held_bytes <= self.container.settings.held_bytes_max // 2:
+            self._resume(_Pause.HELD)
 
     def tick(self, now: float) -> None:
         """Time has passed: keep the connection alive, or give it up."""
@@ -206,6 +219,8 @@ class Transport(asyncio.Protocol):
             self._transport.abort()
             return
         due = self.engine.next_tick()
+        if _Pause.HELD in self._pauses:
+            self.engine.not_listening(now)
         if due is not None and due <= now + self.container.TICK_S:
             self._handle(self.engine.tick(now))
             self.flush()
@@ -214,8 +229,8 @@ class Transport(asyncio.Protocol):
         """Close in order; the peer is cut off if it does not answer."""
         self.engine.close(ErrorCondition(condition, description))
         self._closing_at = self._loop.time() + CLOSE_S
-        self._go_on_reading()  # what comes before its own close means nothing any more
         self.flush()
+        self._resume(self._pauses)  # its answer is waited for; nothing else that it sends means anything
 
     def abort(self) -> None:
         """Cut the peer off."""
@@ -285,17 +300,28 @@ class Transport(asyncio.Protocol):
             link.refuse(fault.condition, fault.description, fault.info)
         else:
             link.detach(ErrorCondition(fault.condition, fault.description, fault.info))
+        self._let_go(link, Ending.DETACHED)
 
     async def _authenticate(self, mechanism: str, response: bytes | None) -> None:
-        self._transport.pause_reading()  # what comes before the verdict is not looked at anyway
+        self._pause(_Pause.LOGIN)
         try:
             await self._login.answer(self.engine, mechanism, response)
         finally:
-            if not self._is_lost:
-                self._transport.resume_reading()
+            self._resume(_Pause.LOGIN)
         self.user = self._login.user
         self._handle(self.engine.receive_data(b"", self._loop.time()))
         self.flush()
+
+    def _pause(self, reason: _Pause) -> None:
+        if not self._pauses and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._pauses |= reason
+
+    def _resume(self, reason: _Pause) -> None:
+        if reason & self._pauses:
+            self._pauses &= ~reason
+            if not self._pauses and not self._is_lost and not self._transport.is_closing():
+                self._transport.resume_reading()
 
     def _let_go(self, link: Link, ending: Ending) -> None:
         terminus = self._termini.pop(link, None)
@@ -328,11 +354,6 @@ class Transport(asyncio.Protocol):
             )
         elif event.error is not None:
             _logger.info("the peer closed with an error", extra={"peer": self.peer, "problem": str(event.error)})
-
-    def _go_on_reading(self) -> None:
-        if not self._is_reading and not self._is_lost and not self._transport.is_closing():
-            self._is_reading = True
-            self._transport.resume_reading()
 
     def _flush(self) -> None:
         self._is_flushing = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from typing import Any
 
@@ -18,6 +19,7 @@ from headwater.amqp.protocol.performatives import (
     Close,
     Detach,
     Disposition,
+    End,
     ErrorCondition,
     Flow,
     Open,
@@ -31,6 +33,23 @@ from headwater.amqp.protocol.types import Symbol
 
 from .pair import Pair, payloads
 from .peer import SOURCE, TARGET, Peer, credit, framed, receiving, sending
+
+
+def steps_of(work: Any) -> int:
+    """How many lines of Python it takes."""
+    steps, before = 0, sys.gettrace()
+
+    def count(*_: object) -> Any:
+        nonlocal steps
+        steps += 1
+        return count
+
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return steps
 
 
 def test_a_peer_may_send_all_it_knows_before_it_is_answered() -> None:
@@ -190,3 +209,61 @@ def test_a_link_with_a_long_name_can_be_stolen() -> None:
     (detach,) = peer.got()
     assert isinstance(detach, Detach) and isinstance(detach.error, ErrorCondition)
     assert detach.error.condition == conditions.LINK_STOLEN
+
+
+def test_an_attach_costs_the_same_however_many_links_there_are() -> None:
+    peer = Peer(channel_max=63)
+    for channel in range(64):
+        peer.begun(channel)
+        peer.give(b"".join(framed(sending(f"{channel}-{n}", n), channel=channel) for n in range(200)))
+    last = b"".join(framed(sending(f"63-{n}", n), channel=63) for n in range(200, 256))
+    assert steps_of(lambda: peer.give(last)) < 56 * 5000
+
+
+@pytest.mark.parametrize("ending", [Detach(0, True), End()])
+def test_a_name_is_free_again_when_its_link_is_over(ending: Any) -> None:
+    peer = Peer().begun()
+    for _ in range(3):
+        link = peer.attached(sending())
+        peer.send(ending)
+        assert link.is_over
+        if isinstance(ending, End):
+            peer.begun()
+        assert not any(isinstance(event, LinkDetached) and not event.is_by_peer for event in peer.events)
+
+
+def test_a_range_of_which_nothing_is_known_costs_nothing() -> None:
+    peer = Peer().begun(incoming_window=20_000)
+    link = peer.attached(receiving())
+    peer.send(credit(10_000, incoming_window=20_000))
+    for number in range(10_000):
+        link.send(b"", number, number)
+    peer.send(Disposition(True, 2500, 7500, True))
+    peer.got()
+    ranges = (2500, 7500), (10_000, 2**31), (2**31 + 10_000, 2**32 - 1)
+    steps = steps_of(lambda: [peer.send(Disposition(True, first, last, True)) for first, last in ranges * 10])
+    assert steps < 30 * 1000 and link.unsettled == 4999
+    peer.send(Disposition(True, 2**32 - 10, 20_000, True))
+    assert link.unsettled == 0
+
+
+def test_a_delivery_that_was_begun_may_be_settled_before_it_is_whole() -> None:
+    peer = Peer().begun()
+    link, other = peer.attached(sending()), peer.attached(sending("other", 1))
+    link.grant(10), other.grant(10)
+    peer.send(Transfer(0, 0, b"a", more=True), b"1")
+    peer.send(Transfer(1, 1, b"b"), b"3")
+    peer.send(Disposition(False, 0, 0, True))
+    peer.send(Transfer(0), b"2")
+    assert [(each.payload, each.is_settled) for each in link.take() + other.take()] == [(b"12", True), (b"3", False)]
+
+
+def test_an_aborted_delivery_is_unsettled_no_more() -> None:
+    peer = Peer(unsettled_max=1).begun()
+    link = peer.attached(sending())
+    link.grant(10)
+    for number in range(3):
+        peer.send(Transfer(0, number, b"a", more=True), b"1")
+        peer.send(Transfer(0, aborted=True))
+    peer.send(Transfer(0, 3, b"b"), b"1")
+    assert payloads(link.take()) == [b"1"]

@@ -26,6 +26,7 @@ from .events import (
 )
 from .fitting import fitted
 from .frames import AMQP_HEADER, EMPTY_FRAME, FRAME_MIN, SASL_HEADER
+from .link import Link
 from .performatives import (
     Attach,
     Begin,
@@ -92,6 +93,8 @@ class Connection:
         self._by_remote_channel: dict[int, Session] = {}
         self._ended_channels: set[int] = set()
         """Channels that the peer has ended a session on; some peers go on detaching there."""
+        self._attached: dict[tuple[str, bool], Link] = {}
+        """Links that the peer has attached, by name, and whether this side sends."""
         self._partial_bytes = 0
         self._now = self._heard_at = self._sent_at = now
         self._remote_idle_s: float | None = None
@@ -159,6 +162,10 @@ class Connection:
         elif self._remote_idle_s is not None and not self._out and now - self._sent_at >= self._remote_idle_s / 2:
             self._write(EMPTY_FRAME)
         return self._take_events()
+
+    def not_listening(self, now: float) -> None:
+        """Nothing is read from the peer at present, so that its silence means nothing."""
+        self._heard_at = now
 
     def next_tick(self) -> float | None:
         """When `tick` is to be called at the latest; None if never."""
@@ -275,17 +282,19 @@ class Connection:
         """So much is kept no more."""
         self._partial_bytes -= size
 
-    def steal(self, name: str, *, is_sender: bool) -> None:
-        """The peer attaches a link of that name: another one of this name and direction is detached (2.6.1)."""
-        for session in self._sessions.values():
-            for link in session.links:
-                if (
-                    link.name == name
-                    and link.is_sender == is_sender
-                    and not link.is_detaching
-                    and link.remote is not None
-                ):
-                    link.fail(LinkFault(conditions.LINK_STOLEN, f"link {name!r} was attached anew"))
+    def attached(self, link: Link) -> None:
+        """The peer attaches a link: another one of this name and direction is detached (2.6.1)."""
+        key = link.name, link.is_sender
+        old = self._attached.get(key)
+        self._attached[key] = link
+        if old is not None and not old.is_detaching:
+            old.fail(LinkFault(conditions.LINK_STOLEN, "a link of this name was attached anew"))
+
+    def detached(self, link: Link) -> None:
+        """A link is over."""
+        key = link.name, link.is_sender
+        if self._attached.get(key) is link:
+            del self._attached[key]
 
     def fault(self, condition: Symbol, problem: str) -> ConnectionFault:
         """An error of this connection, to be raised."""

@@ -129,7 +129,7 @@ class FlowReceived:
 
 @dataclass(slots=True)
 class MessagesReceived:
-    """Deliveries have come; `link.take()` gives all of them."""
+    """Deliveries have come; `link.take()` gives all of them; none where one was aborted, which used up credit."""
 
     link: Receiver
 

@@ -131,17 +131,20 @@ class Link:
         if not was_detaching:
             self.detach(is_closed=detach.closed)
         self.is_over = True
+        self.session.connection.detached(self)
         if not was_detaching:
             self.session.tell(LinkDetached(self, detach.closed, detach.error))
 
     def end(self) -> None:
         """The session has ended."""
         self.is_over = True
+        self.session.connection.detached(self)
         self._stop()
 
     def _send_attach(self, fields: Mapping[str, Any]) -> None:
-        self.local = Attach(name=self.name, handle=self.handle, role=not self.is_sender, **fields)
-        self.session.send(self.local)
+        attach = Attach(name=self.name, handle=self.handle, role=not self.is_sender, **fields)
+        self.session.send(attach)
+        self.local = attach
 
     def _stop(self) -> None:
         """Let go of what a link that is not attached has no use for."""
@@ -312,6 +315,8 @@ class Receiver(Link):
             raise LinkFault(conditions.LINK_TRANSFER_LIMIT_EXCEEDED, "a transfer came without credit")
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & SERIAL
+        if not fields.is_settled:
+            self.session.expect_outcome(delivery_id, self, tag)
 
     def _complete(self, first: TransferFields, is_settled: bool, size: int, payload: bytes | None) -> None:
         """A delivery has come whole; `first` is its first transfer."""
@@ -319,8 +324,6 @@ class Receiver(Link):
         assert delivery_id is not None and tag is not None
         if self.message_bytes_max is not None and size > self.message_bytes_max:
             payload = None
-        if not is_settled:
-            self.session.expect_outcome(delivery_id, self, tag)
         if not self._received:
             self.session.tell(MessagesReceived(self))
         self._received.append(Delivery(delivery_id, tag, message_format or 0, is_settled, payload, size, whole))
@@ -332,21 +335,25 @@ class Receiver(Link):
         if partial is None:
             self._admit(fields)
             partial = self._partial = _Partial(fields)
-        elif fields.delivery_id is not None and fields.delivery_id != partial.first.delivery_id:
+        elif fields.delivery_id is not None and fields.delivery_id != partial.delivery_id:
             raise LinkFault(
                 conditions.INVALID_FIELD,
-                f"delivery {fields.delivery_id} begins before the last transfer of {partial.first.delivery_id}",
+                f"delivery {fields.delivery_id} begins before the last transfer of {partial.delivery_id}",
             )
-        if fields.is_settled:
-            partial.is_settled = True
-        if whole is not None and whole.aborted:
+        is_aborted = whole is not None and whole.aborted
+        if fields.is_settled or is_aborted:
+            self.session.settled_by_sender(partial.delivery_id)
+        if is_aborted:
             self._abandon()
+            if not self._received:
+                self.session.tell(MessagesReceived(self))  # it used up credit, of which the owner is to know
             return
         partial.take(payload, self.session.connection, self.message_bytes_max)
         if not fields.has_more:
             self._partial = None
             self.session.connection.release(partial.held)
-            self._complete(partial.first, partial.is_settled, partial.bytes, partial.payload)
+            is_settled = not self.session.is_unsettled(partial.delivery_id)
+            self._complete(partial.first, is_settled, partial.bytes, partial.payload)
 
     def _abandon(self) -> None:
         if (partial := self._partial) is not None:
@@ -362,11 +369,12 @@ class Receiver(Link):
 class _Partial:
     """A delivery whose last transfer has not come yet."""
 
-    __slots__ = ("_kept", "bytes", "first", "held", "is_settled")
+    __slots__ = ("_kept", "bytes", "delivery_id", "first", "held")
 
     def __init__(self, first: TransferFields) -> None:
         self.first = first
-        self.is_settled = bool(first.is_settled)
+        assert first.delivery_id is not None
+        self.delivery_id = first.delivery_id
         self.bytes = 0
         self.held = 0
         """What of it is kept, and counted by the connection."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -58,9 +59,9 @@ class Session:
         self._next_delivery_id = 0
         self._expected_delivery_id: int | None = None
         self._sent: dict[int, tuple[Sender, Any]] = {}
-        """Deliveries that went out and are unsettled, with their contexts."""
+        """Deliveries that went out and are unsettled, in the order of their ids, with their contexts."""
         self._received: dict[int, tuple[Receiver, bytes]] = {}
-        """Deliveries that came in and are unsettled, with their tags."""
+        """Deliveries that came in and are unsettled, in the order of their ids, with their tags."""
         self._pieces: deque[tuple[Sender, bytes, bytes]] = deque()
         """Transfers of large messages that wait for the window."""
 
@@ -175,11 +176,19 @@ class Session:
         self._expected_delivery_id = (delivery_id + 1) & SERIAL
 
     def expect_outcome(self, delivery_id: int, link: Receiver, tag: bytes) -> None:
-        """A delivery came that the sender wants to hear of. Raises SessionFault if too many are unsettled."""
+        """A delivery begins of which the sender wants to hear. Raises SessionFault if too many are unsettled."""
         if len(self._received) >= self.connection.settings.unsettled_max:
             problem = f"{len(self._received)} deliveries of this session are unsettled, which is all that are allowed"
             raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
         self._received[delivery_id] = (link, tag)
+
+    def is_unsettled(self, delivery_id: int) -> bool:
+        """Whether the sender of a delivery still wants to hear of it."""
+        return delivery_id in self._received
+
+    def settled_by_sender(self, delivery_id: int) -> None:
+        """The sender settled a delivery while it sent it."""
+        self._received.pop(delivery_id, None)
 
     def give_outcome(
         self, link: Receiver, first: int, last: int, state: DeliveryState | Described | None, *, is_settled: bool
@@ -272,11 +281,11 @@ class Session:
             raise self.connection.fault(conditions.CONNECTION_FRAMING_ERROR, problem)
         link = self._awaited(attach)
         if link is None:
-            self.connection.steal(attach.name, is_sender=attach.role)
             handle = self._free_handle()
             link = Sender(self, attach.name, handle) if attach.role else Receiver(self, attach.name, handle)
             self._links[handle] = link
         self._by_remote_handle[attach.handle] = link
+        self.connection.attached(link)
         link.on_attach(attach)
 
     def on_detach(self, detach: Detach) -> None:
@@ -321,7 +330,7 @@ class Session:
             if (sent := self._sent.pop(first, None)) is not None:
                 by_link[sent[0]] = [sent[1]]
         else:
-            for delivery_id in self._sent_within(first, last):
+            for delivery_id in _within(self._sent, first, last):
                 link, context = self._sent.pop(delivery_id)
                 by_link.setdefault(link, []).append(context)
         for link, contexts in by_link.items():
@@ -330,22 +339,10 @@ class Session:
         if by_link and not is_settled:
             self.send(Disposition(role=False, first=first, last=last, settled=True, state=state))
 
-    def _sent_within(self, first: int, last: int) -> list[int]:
-        """The unsettled deliveries of a range that a peer named: its size is no measure of the work."""
-        count = ((last - first) & SERIAL) + 1
-        if count <= 2 * len(self._sent):
-            return [id for id in ((first + n) & SERIAL for n in range(count)) if id in self._sent]
-        return [id for id in self._sent if (id - first) & SERIAL < count]
-
     def _on_settled(self, first: int, last: int) -> None:
-        count = ((last - first) & SERIAL) + 1
         known = self._received
-        if count <= 2 * len(known):
-            within = [id for id in ((first + n) & SERIAL for n in range(count)) if id in known]
-        else:
-            within = [id for id in known if (id - first) & SERIAL < count]
         by_link: dict[Receiver, list[bytes]] = {}
-        for delivery_id in within:
+        for delivery_id in _within(known, first, last):
             link, tag = known.pop(delivery_id)
             by_link.setdefault(link, []).append(tag)
         for link, tags in by_link.items():
@@ -393,3 +390,26 @@ class Session:
         self._pieces.clear()
         for link in links:
             link.end()
+
+
+def _within(known: dict[int, Any], first: int, last: int) -> list[int]:
+    """Those of the known ids, which are in order, that lie in a range that a peer named.
+
+    Neither the size of the range nor what is outside of it is a measure of the work: peers may ask often.
+    """
+    count = ((last - first) & SERIAL) + 1
+    if count <= 64:
+        return [id for id in ((first + n) & SERIAL for n in range(count)) if id in known]
+    ids = list(known)
+    if not ids:
+        return []
+    oldest = ids[0]
+
+    def place(id: int) -> int:
+        return (id - oldest) & SERIAL
+
+    begin, end = place(first), place(last)
+    if end >= _HALF:
+        return []  # all of it is older
+    begin = 0 if begin >= _HALF else begin
+    return ids[bisect_left(ids, begin, key=place) : bisect_right(ids, end, key=place)]

@@ -147,7 +147,7 @@ class Consumer(Terminus):
     def _send_again(self, room: int) -> int:
         """What the receiver gave back comes first; answers how much went out."""
         sent = 0
-        while sent < room and (again := self.position.next_again()) is not None:
+        while sent < room and self._link.sendable and (again := self.position.next_again()) is not None:
             number, failures = again
             page = self.node.log.read_page(ALL, number - 1, upto=number, limit=1)
             if page.events:
@@ -174,7 +174,7 @@ class Consumer(Terminus):
         for event in page.events:
             if wanted.matches is not None and not wanted.matches(EventFields(event, node.source)):
                 continue
-            if not room:
+            if not room or not self._link.sendable:  # a large message takes more of the window than one transfer
                 position.passed(event.sequence_number - 1)
                 return True
             room -= 1

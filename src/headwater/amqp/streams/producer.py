@@ -17,6 +17,7 @@ from ...core.limits import show
 from ...core.log import AppendRequest
 from ..errors import MessageFault, refusal_of
 from ..protocol import conditions
+from ..protocol.codec import DecodeError
 from ..protocol.conditions import AmqpError
 from ..protocol.link import Delivery, Receiver
 from ..protocol.message import decode_message
@@ -81,7 +82,8 @@ class Producer(Terminus):
         self._unsettled = dict(suspended.accepted)
         """Tags of deliveries that were accepted, and that their sender has yet to settle (rcv-settle-mode second)."""
         self._is_over = False
-        self._anonymous: asyncio.Queue[Delivery] | None = None
+        self._anonymous: asyncio.Queue[Delivery | None] | None = None
+        """What is to be forwarded to the log that it names; None ends it."""
 
     def grant(self) -> None:
         """Give the sender as much credit as there is room for; not for less than half a window."""
@@ -92,6 +94,9 @@ class Producer(Terminus):
     def on_messages(self) -> None:
         """See Terminus."""
         deliveries = self._link.take()
+        if not deliveries:
+            self.grant()  # the sender aborted one, which used up credit
+            return
         self._container.statistics.messages_received += len(deliveries)
         self._outstanding += len(deliveries)
         self._transport.hold(sum([delivery.bytes for delivery in deliveries]))
@@ -108,6 +113,8 @@ class Producer(Terminus):
     def on_detached(self, ending: Ending) -> None:
         """See Terminus. Events under way are stored all the same; nobody is left to be told."""
         self._is_over = True
+        if self._anonymous is not None:
+            self._anonymous.put_nowait(None)
         if self._unsettled and ending is not Ending.CLOSED:
             self._container.suspend(self._transport, self._link, self._unsettled)
 
@@ -198,13 +205,13 @@ class Producer(Terminus):
         """Messages to logs that may have to be opened first, in their order."""
         if self._anonymous is None:
             self._anonymous = asyncio.Queue()
-            self._transport.spawn(self._forward_all(self._anonymous))
+            self._container.spawn(self._forward_all(self._anonymous))
         for delivery in deliveries:
             self._anonymous.put_nowait(delivery)
 
-    async def _forward_all(self, queue: asyncio.Queue[Delivery]) -> None:
-        while True:
-            delivery = await queue.get()
+    async def _forward_all(self, queue: asyncio.Queue[Delivery | None]) -> None:
+        """Until the link is over, and what came before that is forwarded."""
+        while (delivery := await queue.get()) is not None:
             try:
                 if delivery.payload is None:
                     raise AmqpError(conditions.LINK_MESSAGE_SIZE_EXCEEDED, f"the message has {delivery.bytes} bytes")
@@ -265,7 +272,10 @@ class Producer(Terminus):
 
 def destination(message: bytes) -> str:
     """The address in the `to` of a message. Raises MessageFault, AmqpError."""
-    properties = decode_message(message).properties
+    try:
+        properties = decode_message(message).properties
+    except DecodeError as error:
+        raise MessageFault(conditions.DECODE_ERROR, str(error)) from None
     if properties is None or not isinstance(properties.to, str):
         raise AmqpError(conditions.INVALID_FIELD, "the link has no target address, and the message no `to`")
     return properties.to

@@ -26,7 +26,8 @@ async def attach_producer(container: Container, transport: Transport, link: Rece
         partition = bound_partition(binding_of(link.remote.properties), node.partitions)
         bytes_max = node.log.settings.event_bytes_max
     if link.is_over:
-        return
+        return  # the peer has changed its mind meanwhile, or has gone
+    container.steal(transport, link)
     key = container.key(transport, link)
     suspended = container.suspended.pop(key, None) or SuspendedDeliveries({}, 0.0)
     producer = Producer(container, transport, link, node, partition, suspended)

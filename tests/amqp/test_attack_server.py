@@ -1,0 +1,163 @@
+"""What a hostile, careless or merely unusual peer does to a server, and that nobody else pays for it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headwater.amqp.client import Client
+from headwater.amqp.protocol import conditions
+from headwater.amqp.protocol.conditions import AmqpError
+from headwater.amqp.protocol.message import DATA, Message, Properties
+from headwater.amqp.protocol.performatives import Accepted, Flow, Rejected, Released, Source, Target, Transfer
+from headwater.amqp.protocol.settings import ConnectionSettings
+from headwater.amqp.protocol.types import Described, Symbol
+from headwater.amqp.settings import AmqpSettings
+
+from .served import Served
+
+EARLIEST = {
+    "start": Described(
+        Symbol("amqp:event-streams-delivery-annotations-filter"), {Symbol("event-streams-offset"): Symbol("@earliest")}
+    )
+}
+GROUP = Symbol("event-streams-consumer-group")
+
+
+def message(body: bytes = b"{}", **properties: Any) -> Message:
+    return Message([body], DATA, properties=Properties(subject="T", **properties))
+
+
+def eventually(is_so: Callable[[], bool], seconds: float = 5.0) -> None:
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_refused_link_leaves_nothing_behind(served: Served, client: Client) -> None:
+    bad = {"f": Described(Symbol("apache.org:selector-filter:string"), "a =")}
+    for number in range(3):
+        with pytest.raises(AmqpError):
+            client.sender(f"nowhere-{number}")
+        with pytest.raises(AmqpError):
+            client.receiver("orders", filter=bad)
+    assert not served.container._links
+
+
+def test_an_attach_whose_session_ended_with_it_leaves_nothing_behind(served: Served, client: Client) -> None:
+    properties = {GROUP: "g"}
+    for number in range(3):
+        session = client.engine.begin()
+        session.attach_sender(f"s{number}", source=Source(), target=Target(address="orders"))
+        session.attach_receiver(f"r{number}", source=Source(address="orders"), target=Target())
+        session.attach_receiver(f"g{number}", source=Source(address="orders"), target=Target(), properties=properties)
+        session.end()
+        client.flush()
+        client.wait(lambda session=session: session.is_over)
+    assert client.receiver("orders", properties=properties).link.is_attached
+    assert len(served.container._links) == 1
+
+
+def test_an_anonymous_link_leaves_no_task_behind(served: Served, client: Client) -> None:
+    for _ in range(3):
+        sender = client.sender(None)
+        assert sender.send(message(to="orders")) == Accepted()
+        sender.close()
+    (transport,) = served.container.connections
+    eventually(lambda: not transport._tasks and not served.container._tasks)
+
+
+def test_garbage_without_address_is_rejected_and_costs_no_other(served: Served, client: Client) -> None:
+    sender = client.sender(None)
+    states = sender.send_all([b"\xff\xff", message(to="orders"), b"", message()])
+    assert [type(state) for state in states] == [Rejected, Accepted, Rejected, Rejected]
+
+
+def test_settled_messages_without_address_outlive_an_orderly_close(served: Served) -> None:
+    with served.client() as client:
+        sender = client.sender(None)
+        sender.send_all([message(to="orders")] * 50, is_settled=True)
+        client.engine.close()
+        client.flush()
+    eventually(lambda: served.log("orders").head() == 50)
+
+
+def test_aborted_messages_use_no_credit_up(served: Served, client: Client) -> None:
+    sender = client.sender("orders")
+    client.wait(lambda: sender.link.credit > 0)
+    session, link = client.session, sender.link
+    for number in range(link.credit):
+        delivery_id = session.take_delivery_id(None)
+        link.credit -= 1
+        link.delivery_count += 1
+        session.send(Transfer(0, delivery_id, b"%d" % number, 0, more=True))
+        session.send(Transfer(0, aborted=True))
+        session._next_outgoing_id += 1
+    assert sender.send(message()) == Accepted()
+
+
+def test_large_messages_wait_for_a_small_window(served: Served, client: Client) -> None:
+    bodies = [bytes([number]) * (10 if number % 2 else 200_000) for number in range(8)]
+    client.sender("orders").send_all([message(body) for body in bodies])
+    client.engine.settings = ConnectionSettings(incoming_window=3)
+    client._session = client.engine.begin()
+    receiver = client.receiver("orders", filter=EARLIEST)
+    got = receiver.take(8)
+    assert [each.message.body[0] for each in got] == bodies
+    got[3].settle(Released())
+    got[2].settle(Released())
+    assert [each.message.body[0][0] for each in receiver.take(2)] in ([2, 3], [3, 2])
+
+
+def test_a_peer_that_never_reads_stops_being_read(served: Served) -> None:
+    client = served.client()
+    (transport,) = served.container.connections
+    client._socket.settimeout(0.5)
+    client._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    for _ in range(20_000):
+        client.session.send(Flow(0, 1, 0, 1, echo=True))
+    frames = client.engine.data_to_send()
+    with pytest.raises(TimeoutError):
+        for _ in range(200):
+            client._socket.sendall(frames)
+    assert transport._transport.get_write_buffer_size() < 4 * 2**20
+    client.drop()
+
+
+def test_a_server_with_idle_connections_stops_at_once() -> None:
+    with Served() as served:
+        served.log("orders")
+        client = served.client()
+        receiver = client.receiver("orders")
+        stopping = threading.Thread(target=served.stop)
+        stopping.start()
+        with pytest.raises(AmqpError) as closed:
+            receiver.take(1)
+        assert closed.value.condition == conditions.CONNECTION_FORCED
+        eventually(lambda: not served.container.connections, 3.0)  # it would be cut off after 5 s
+        stopping.join()
+        client.drop()
+
+
+def test_a_server_that_stops_takes_nothing_more_from_a_busy_sender() -> None:
+    with Served(settings=AmqpSettings(held_bytes_max=50_000)) as served:
+        served.log("orders")
+        client = served.client()
+        sender = client.sender("orders")
+        stopping = threading.Thread(target=served.stop)
+        stored = 0
+        with pytest.raises(AmqpError) as closed:
+            for turn in range(10_000):
+                stored += sender.send_all([message(bytes(1000))] * 100).count(Accepted())
+                if turn == 10:
+                    stopping.start()
+        assert closed.value.condition == conditions.CONNECTION_FORCED
+        stopping.join()
+        client.drop()
+        assert stored <= served.log("orders").head() <= stored + 100
