@@ -312,7 +312,7 @@ def test_a_group_needs_a_partition_that_exists(log: LocalLog, client: Client) ->
 # Twelve members, ten partitions, three of them killed
 
 
-PARTITIONS, MEMBERS, KILLED, EVENTS = 10, 12, 3, 6000
+PARTITIONS, MEMBERS, KILLED, EVENTS = 10, 12, 3, 4000
 
 
 class Member(threading.Thread):
