@@ -33,7 +33,7 @@ async def attach_producer(container: Container, transport: Transport, link: Rece
     producer = Producer(container, transport, link, node, partition, suspended)
     link.accept(
         source=link.remote.source,
-        target=target,
+        target=Target(address=target.address, capabilities=target.capabilities),  # nothing of it outlives the server
         unsettled={tag: Accepted() for tag in suspended.accepted} or None,
         max_message_size=bytes_max,
         properties=bound_properties(partition) or None,
