@@ -11,7 +11,7 @@ from headwater.amqp.filters.offsets import format_offset
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, DATAS, SEQUENCE, VALUE, Message, Properties, encode_message
-from headwater.amqp.protocol.performatives import Accepted
+from headwater.amqp.protocol.performatives import Accepted, Source, Target
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, UByte, ULong
 from headwater.core import Event
 from headwater.core.local import LocalLog
@@ -398,3 +398,12 @@ def test_an_offset_of_a_deleted_log_is_refused_by_the_next_of_its_name(
     assert refused.value.condition == conditions.RESOURCE_DELETED
     assert payloads(client.receiver("orders", filter=EARLIEST).take(1)) == [b"new"]
     assert client.sender("orders").send(message()) == Accepted()
+
+
+def test_dynamic_nodes_are_refused(client: Client) -> None:
+    with pytest.raises(AmqpError) as refused:
+        client.receiver("orders", source={"dynamic": True})
+    assert refused.value.condition == conditions.NOT_IMPLEMENTED
+    link = client.session.attach_sender("dynamic", source=Source(), target=Target(dynamic=True))
+    client.wait(lambda: link.is_over)
+    assert link.remote is not None and link.remote.target is None

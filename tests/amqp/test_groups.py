@@ -312,7 +312,7 @@ def test_a_group_needs_a_partition_that_exists(log: LocalLog, client: Client) ->
 # Twelve members, ten partitions, three of them killed
 
 
-PARTITIONS, MEMBERS, KILLED, EVENTS = 10, 12, 3, 6000
+PARTITIONS, MEMBERS, KILLED, EVENTS = 10, 12, 3, 4000
 
 
 class Member(threading.Thread):
@@ -431,3 +431,27 @@ def test_links_of_a_deleted_log_are_detached_those_that_wait_too(served: Served,
     assert {link.error.condition for link in (sender, *links)} == {conditions.RESOURCE_DELETED}
     served.log("split", partitions=3)
     assert partition_of(join(client)) == "0"
+
+
+def test_a_link_that_is_stolen_before_its_log_is_open_owns_nothing(
+    served: Served, log: LocalLog, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_open = threading.Event(), threading.Event()
+    open = served.store.open
+
+    def open_slowly(name: str) -> LocalLog:
+        begun.set()
+        assert may_open.wait(10)
+        return open(name)
+
+    monkeypatch.setattr(served.store, "open", open_slowly)
+    first = join(client, waits=False, name="same")
+    assert begun.wait(10)
+    second = client.receiver("nowhere", name="same", waits=False)
+    (transport,) = served.container.connections
+    until(lambda: len(list(transport.engine.sessions[0].links)) == 2, 10)
+    may_open.set()
+    until(lambda: "split" in served.container._nodes, 10)  # while the client has not answered that it was stolen
+    client.wait(lambda: first.error is not None and second.error is not None)
+    assert (first.error.condition, second.error.condition) == (conditions.LINK_STOLEN, conditions.NOT_FOUND)
+    assert [partition_of(join(client)) for _ in range(3)] == ["0", "1", "2"]

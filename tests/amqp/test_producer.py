@@ -8,7 +8,7 @@ from headwater.amqp.client import Client
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, Message, Properties
-from headwater.amqp.protocol.performatives import Accepted, Coordinator, Rejected
+from headwater.amqp.protocol.performatives import Accepted, Coordinator, Rejected, Source, Target
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.event import Encoding
@@ -133,6 +133,15 @@ def test_one_group_key_goes_to_one_partition(served: Served, client: Client) -> 
     assert len(set.union(*partitions.values())) > 1
 
 
+def test_target_partition_goes_before_the_group_key(served: Served, client: Client) -> None:
+    log = served.log("split", partitions=4)
+    targets = [{Symbol("event-streams-target-partition"): Symbol(str(number))} for number in range(4)]
+    key = {Symbol("event-streams-group-key"): "one key"}
+    messages = [message(delivery_annotations=target, message_annotations=key) for target in targets]
+    assert client.sender("split").send_all(messages) == [Accepted()] * 4
+    assert [(event.partition, event.group_key) for event in log.read()] == [(n, "one key") for n in range(4)]
+
+
 @pytest.mark.parametrize("partition", [Symbol("4"), Symbol("x"), Symbol("00"), Symbol("-1")])
 def test_an_unknown_partition_is_attached_and_detached_with_the_error(served: Served, partition: Symbol) -> None:
     served.log("split", partitions=4)
@@ -162,6 +171,14 @@ def test_without_target_address_each_message_names_its_log(served: Served, clien
     assert [type(state) for state in states] == [Accepted, Accepted, Rejected, Rejected]
     assert [states[2].error.condition, states[3].error.condition] == [conditions.NOT_FOUND, conditions.INVALID_FIELD]
     assert served.log("orders").head() == served.log("other").head() == 1
+
+
+def test_a_target_is_told_that_it_is_not_durable(client: Client) -> None:
+    wanted = Target(address="orders", durable=2, expiry_policy="never", timeout=60, capabilities=(Symbol("queue"),))
+    link = client.session.attach_sender("durable", source=Source(), target=wanted)
+    client.wait(lambda: link.remote is not None)
+    assert link.remote is not None
+    assert link.remote.target == Target(address="orders", capabilities=(Symbol("queue"),))
 
 
 def test_transactions_are_refused(served: Served) -> None:

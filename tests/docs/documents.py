@@ -14,7 +14,7 @@ NOT_RUN = "<!-- not run -->"
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
-_PYTHON = re.compile(r"^(?P<before>.*)\n+```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(r"^(?P<before>[^\n]*)\n+```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def name_of(path: Path) -> str:

@@ -1,6 +1,7 @@
 """The Python in the documents runs, in an empty directory, block after block of one document.
 
-Where it speaks to a server, it finds one, with a log `orders`, instead of the one at the usual address.
+Where it speaks to a server, it finds one, with a log `orders`, instead of the one at the usual address; over AMQP, one
+of four partitions.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 import pytest
 
 from headwater.server.commands.output import DEFAULT_URL
+from tests.amqp.served import Served
 from tests.client.served_memory import ServedMemory
 
 from .documents import DOCUMENTS, name_of, python_blocks
 
+AMQP_URL = "amqp://localhost"
 WITH_PYTHON = [document for document in DOCUMENTS if next(python_blocks(document), None) is not None]
 
 
@@ -23,9 +26,17 @@ def served():
     served.stop()
 
 
+@pytest.fixture
+def messaging():
+    with Served() as served:
+        served.log("orders", partitions=4)
+        yield served
+
+
 @pytest.mark.parametrize("document", WITH_PYTHON, ids=name_of)
-def test_python_of_the_document_runs(document, served, tmp_path, monkeypatch):
+def test_python_of_the_document_runs(document, served, messaging, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
     for code in python_blocks(document):
-        exec(compile(code.replace(DEFAULT_URL, served.url), str(document), "exec"), names)
+        here = code.replace(DEFAULT_URL, served.url).replace(AMQP_URL, messaging.url())
+        exec(compile(here, str(document), "exec"), names)

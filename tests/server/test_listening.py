@@ -9,6 +9,7 @@ import pytest
 
 from headwater.server.config import InvalidConfiguration, Tls
 from headwater.server.listening import CannotListen, close_all, is_loopback, listen, tls_context, url
+from tests.amqp.certificates import Authority
 
 
 def test_port_zero_takes_a_free_one() -> None:
@@ -48,3 +49,24 @@ def test_tls_files_are_checked_before_anything_is_served(tmp_path: Path) -> None
         (tmp_path / name).write_text("no PEM", encoding="ascii")
     with pytest.raises(InvalidConfiguration, match="are not a certificate and its key in PEM"):
         tls_context(Tls(tmp_path / "cert.pem", tmp_path / "key.pem"))
+
+
+def test_other_hosts_and_authorities_are_checked_too(tmp_path: Path) -> None:
+    own = Authority(tmp_path, "server").own
+
+    def problem(*hosts: str, client_ca: Path | None = None) -> str:
+        with pytest.raises(InvalidConfiguration) as refused:
+            tls_context(Tls(own.file, own.key, hosts, client_ca))
+        return str(refused.value)
+
+    assert problem("localhost") == "tls.hosts: NAME=CERTIFICATE:KEY is expected, 'localhost' given"
+    assert (
+        problem(f"localhost={own.file}:{tmp_path}/no.key")
+        == f"tls.hosts: {tmp_path}/no.key is not there, or not readable"
+    )
+    assert problem(client_ca=tmp_path / "no.pem").startswith(f"tls.client_ca: {tmp_path}/no.pem is not there")
+    (tmp_path / "text.pem").write_text("no PEM", encoding="ascii")
+    assert problem(client_ca=tmp_path / "text.pem").startswith(
+        f"tls.client_ca: {tmp_path}/text.pem has no certificates"
+    )
+    assert tls_context(Tls(own.file, own.key, (f"localhost={own.file}:{own.key}",), own.file)) is not None

@@ -168,7 +168,7 @@ class Container:
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
             address = parse_address(remote.source.address or "")
             node = await self.node(transport, address.log, Right.READ)
-            if link.is_over:
+            if not link.wants_answer:
                 return  # the peer has changed its mind meanwhile, or has gone
             self.steal(transport, link)
             if address.is_info:

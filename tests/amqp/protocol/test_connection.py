@@ -20,6 +20,7 @@ from headwater.amqp.protocol.events import (
 )
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, frame
 from headwater.amqp.protocol.performatives import (
+    Accepted,
     Attach,
     Begin,
     Close,
@@ -288,6 +289,46 @@ def test_unsettled_deliveries_are_bounded() -> None:
         sender.send(b"x", number)
     pair.pump()
     assert pair.last(pair.client_events, SessionEnded).error.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+
+
+@pytest.mark.parametrize("rcv_settle_mode", [0, 1])
+def test_senders_with_more_credit_than_may_be_unsettled_wait_for_outcomes(rcv_settle_mode: int) -> None:
+    pair = Pair(server=ConnectionSettings(unsettled_max=50, incoming_window=20)).opened()
+    session, _ = pair.session()
+    fields = {"session": session, "rcv_settle_mode": rcv_settle_mode}
+    links = [pair.sender(name=f"link {number}", **fields) for number in range(4)]
+    sent, received = 0, []
+    while sent < 400:
+        before = sent
+        for sender, _ in links:
+            while sender.sendable > 0:
+                sender.send(b"%d" % sent, sent)
+                sent += 1
+        pair.pump()
+        received += [(receiver, each) for _, receiver in links for each in receiver.take()]
+        assert len(received) <= 50
+        if sent == before:
+            assert len(received) > 30
+            for receiver, each in received:
+                receiver.settle(each.id, each.id, Accepted())
+            received.clear()
+            pair.pump()
+    assert not [event for event in pair.client_events if isinstance(event, SessionEnded)]
+
+
+def test_a_link_that_goes_makes_room_for_what_others_send() -> None:
+    pair = Pair(server=ConnectionSettings(unsettled_max=20, incoming_window=20)).opened()
+    session, _ = pair.session()
+    (greedy, _), (other, receiver) = (pair.sender(name=name, session=session) for name in ("greedy", "other"))
+    while greedy.sendable > 0:
+        greedy.send(b"x", greedy.delivery_count)
+    pair.pump()
+    assert other.sendable == 0
+    greedy.detach()
+    pair.pump()
+    other.send(b"y", 1)
+    pair.pump()
+    assert [each.payload for each in receiver.take()] == [b"y"]
 
 
 def test_a_disposition_of_half_of_all_ids_costs_nothing_and_ends_the_session() -> None:

@@ -202,6 +202,8 @@ class Session:
                     break
                 delivery_id = (delivery_id + 1) & SERIAL
         self.send(Disposition(role=True, first=first, last=last, settled=is_settled, state=state))
+        if is_settled:
+            self._open_window()
 
     def forget(self, link: Link) -> None:
         """The link is not attached any more: nobody asks about its deliveries."""
@@ -213,6 +215,7 @@ class Session:
                 self._pieces = deque(piece for piece in self._pieces if piece[0] is not link)
         else:
             self._received = {id: known for id, known in self._received.items() if known[0] is not link}
+            self._open_window()
 
     # What comes from the peer
 
@@ -247,9 +250,7 @@ class Session:
                 link.on_transfer(fields, buffer, end)
             except LinkFault as fault:
                 link.fail(fault)
-        if self._incoming_window <= self._incoming_window_max >> 1:
-            self._incoming_window = self._incoming_window_max
-            self.send_flow()
+        self._open_window()
 
     def on_flow(self, flow: Flow) -> None:
         """The peer's windows, and a link's credit. Raises SessionFault."""
@@ -347,6 +348,14 @@ class Session:
             by_link.setdefault(link, []).append(tag)
         for link, tags in by_link.items():
             link.on_settled(tags)
+        self._open_window()
+
+    def _open_window(self) -> None:
+        """Let more transfers come, half a window at a time: as many as may be unsettled, whatever credit links have."""
+        room = self.connection.settings.unsettled_max - len(self._received)
+        if min(self._incoming_window_max, room) - self._incoming_window >= self._incoming_window_max >> 1:
+            self._incoming_window = min(self._incoming_window_max, room)
+            self.send_flow()
 
     def _send_pieces(self) -> None:
         while self._pieces and self._remote_window > 0:

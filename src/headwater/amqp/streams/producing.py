@@ -25,7 +25,7 @@ async def attach_producer(container: Container, transport: Transport, link: Rece
         node = await container.producers_node(transport, target.address)
         partition = bound_partition(binding_of(link.remote.properties), node.partitions)
         bytes_max = node.log.settings.event_bytes_max
-    if link.is_over:
+    if not link.wants_answer:
         return  # the peer has changed its mind meanwhile, or has gone
     container.steal(transport, link)
     key = container.key(transport, link)
@@ -33,7 +33,7 @@ async def attach_producer(container: Container, transport: Transport, link: Rece
     producer = Producer(container, transport, link, node, partition, suspended)
     link.accept(
         source=link.remote.source,
-        target=target,
+        target=Target(address=target.address, capabilities=target.capabilities),  # nothing of it outlives the server
         unsettled={tag: Accepted() for tag in suspended.accepted} or None,
         max_message_size=bytes_max,
         properties=bound_properties(partition) or None,
