@@ -18,6 +18,7 @@ from headwater.amqp.protocol.performatives import Accepted, Flow, Rejected, Rele
 from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
+from headwater.core.event import Event
 
 from .served import Served
 
@@ -161,3 +162,24 @@ def test_a_server_that_stops_takes_nothing_more_from_a_busy_sender() -> None:
         stopping.join()
         client.drop()
         assert stored <= served.log("orders").head() <= stored + 100
+
+
+def test_many_receivers_of_a_peer_that_reads_slowly_take_no_more_memory_than_one(served: Served) -> None:
+    client = served.client()
+    for _ in range(60):
+        client.receiver("orders", credit=1000)
+    (transport,) = served.container.connections
+    written: list[int] = []
+    write = transport.engine.data_to_send
+
+    def watched() -> bytes:
+        data = write()
+        written.append(len(data))
+        return data
+
+    transport.engine.data_to_send = watched  # type: ignore[method-assign]
+    served.log("orders").append([Event("T", bytes(10_000))] * 20)
+    eventually(lambda: sum(written) > 500_000)
+    time.sleep(0.1)
+    assert max(written) < 1_000_000 and sum(written) < 5_000_000
+    client.drop()
