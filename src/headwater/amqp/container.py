@@ -226,6 +226,10 @@ class Container:
         if old is not None and old[1] is not link:
             old[0].expel(old[1], conditions.LINK_STOLEN, f"link {link.name!r} was attached anew on another connection")
 
+    def _on_log_closed(self, node: EventLogNode) -> None:
+        for transport in tuple(self.connections):
+            transport.expel_all(node, conditions.RESOURCE_DELETED, f"log {node.log.name!r} was deleted")
+
     async def _open(self, name: str) -> EventLogNode:
         """Open a log once, however many links ask for it at the same time."""
         task = self._opening.get(name)
@@ -239,6 +243,6 @@ class Container:
         if old is not None:
             await old.close()
         log = await asyncio.to_thread(self.store.open, name)
-        node = await EventLogNode.open(log, self.store.state, self.settings, self.loop)
+        node = await EventLogNode.open(log, self.store.state, self.settings, self.loop, self._on_log_closed)
         self._nodes[name] = node
         return node

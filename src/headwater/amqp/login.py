@@ -53,9 +53,11 @@ class Login:
                 raise Unauthenticated("a certificate speaks for its own name only")
             return self._guard.trusted(self._certified, self._peer)
         try:
-            _, name, password = parse_plain(response)
+            identity, name, password = parse_plain(response)
         except DecodeError:
             raise Unauthenticated("the PLAIN message is not well-formed") from None
+        if identity not in ("", name):
+            raise Unauthenticated("nobody may act as somebody else (RFC 4616, 2)")
         return await self._guard.authenticate(Credentials(name, password), self._peer)
 
 

@@ -52,6 +52,9 @@ class AmqpServer:
                 await self._container.empty.wait()
         for connection in tuple(self._container.connections):
             connection.abort()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_S):
+                await self._container.empty.wait()  # what they leave behind is remembered, too
         if self._ticking is not None:
             self._ticking.cancel()
         await self._container.close()

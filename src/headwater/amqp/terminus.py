@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .protocol.performatives import DeliveryState
 from .protocol.types import Described
+
+if TYPE_CHECKING:
+    from .streams.node import EventLogNode
 
 
 class Ending(IntEnum):
@@ -23,6 +26,9 @@ class Ending(IntEnum):
 
 class Terminus:
     """One end of one link; all calls come on the event loop."""
+
+    node: EventLogNode | None = None
+    """The log on which the link depends."""
 
     def on_messages(self) -> None:
         """Messages have come: take them from the link."""

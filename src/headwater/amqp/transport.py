@@ -38,6 +38,7 @@ from .terminus import Ending, Terminus
 
 if TYPE_CHECKING:
     from .container import Container
+    from .streams.node import EventLogNode
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -153,10 +154,8 @@ class Transport(asyncio.Protocol):
             self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
 
     def flush_soon(self) -> None:
-        """Write when all that is to be said now was said; at once if that is much: `has_room` is to be true."""
-        if self.engine.bytes_to_send > WRITE_BYTES_MAX:
-            self.flush()
-        elif not self._is_flushing:
+        """Write when all that is to be said now was said."""
+        if not self._is_flushing:
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
@@ -174,6 +173,12 @@ class Transport(asyncio.Protocol):
             link.detach(ErrorCondition(condition, description))
         self._let_go(link, Ending.DETACHED)
         self.flush_soon()
+
+    def expel_all(self, node: EventLogNode, condition: Symbol, description: str) -> None:
+        """Detach every link that depends on a log."""
+        for link, terminus in tuple(self._termini.items()):
+            if terminus.node is node:
+                self.expel(link, condition, description)
 
     def linger(self, session: Session, on_ended: Callable[[Ending], None]) -> None:
         """A link is over, and somebody wants to know when its session and its connection are."""
@@ -284,6 +289,9 @@ class Transport(asyncio.Protocol):
         except Exception:
             _logger.exception("an attach failed", extra={"peer": self.peer})
             self._refuse(link, AmqpError(conditions.INTERNAL_ERROR, "the server's log says more"))
+        finally:
+            if link not in self._termini:
+                self.container.detached(self, link)
         self.flush()
 
     def _refuse(self, link: Link, fault: AmqpError) -> None:
@@ -305,14 +313,14 @@ class Transport(asyncio.Protocol):
         self.flush()
 
     def _pause(self, reason: _Pause) -> None:
-        if not self._pauses:
+        if not self._pauses and not self._transport.is_closing():
             self._transport.pause_reading()
         self._pauses |= reason
 
     def _resume(self, reason: _Pause) -> None:
         if reason & self._pauses:
             self._pauses &= ~reason
-            if not self._pauses and not self._is_lost:
+            if not self._pauses and not self._is_lost and not self._transport.is_closing():
                 self._transport.resume_reading()
 
     def _let_go(self, link: Link, ending: Ending) -> None:

@@ -19,8 +19,9 @@ NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 class Encoding(IntEnum):
     """What `data` holds.
 
-    `DATA`: the payload. If `envelope` is not empty, envelope + data is the AMQP bare message as it was received.
-    `AMQP`: a whole AMQP bare message whose body is not a single data section.
+    `DATA`: the payload. If `envelope` is not empty, envelope + data is the AMQP message as it was received, without its
+    delivery annotations.
+    `AMQP`: such a message, whole, whose body is not a single data section.
     """
 
     DATA = 0
@@ -45,7 +46,7 @@ class Event(NamedTuple):
     group_key: str = ""
     """Partitioning key: events with one key share a partition. Empty = none."""
     envelope: bytes = b""
-    """The sections of an AMQP bare message that come before `data` (see `Encoding`)."""
+    """The sections of an AMQP message that come before `data` (see `Encoding`)."""
     encoding: Encoding = Encoding.DATA
 
 

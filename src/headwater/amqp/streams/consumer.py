@@ -13,7 +13,6 @@ from ...core.event import SequencedEvent
 from ...core.query import ALL
 from ..errors import refusal_of
 from ..filters import SourceFilter
-from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
 from ..protocol.types import Described, Symbol
@@ -33,6 +32,8 @@ TURN_BYTES = 256 * 1024
 class Consumer(Terminus):
     """One consumer's link to one log."""
 
+    node: EventLogNode
+
     def __init__(
         self,
         transport: Transport,
@@ -47,7 +48,7 @@ class Consumer(Terminus):
         on_ended: Callable[[Ending], None],
     ) -> None:
         """`first_retained` is told with the first event: all below it is gone, though the consumer asked for it."""
-        self._transport, self._link, self._node = transport, link, node
+        self._transport, self._link, self.node = transport, link, node
         self._filter, self._partition, self.position = source_filter, partition, position
         self._default_outcome, self._on_ended = default_outcome, on_ended
         self._first_retained = first_retained
@@ -73,22 +74,18 @@ class Consumer(Terminus):
             self.position.finish(contexts)
         else:
             self.position.give_back(contexts, has_failed=isinstance(state, Modified) and state.delivery_failed)
-        self._node.is_changed = True
+        self.node.is_changed = True
         self._take_turn_soon()  # after all outcomes of this read: what is to be sent again goes first
 
     def on_detached(self, ending: Ending) -> None:
         """See Terminus."""
         self._is_over = True
-        self._node.waiting.discard(self)
-        self._node.consumers.discard(self)
-        self._node.is_changed = True
+        self.node.waiting.discard(self)
+        self.node.consumers.discard(self)
+        self.node.is_changed = True
         self._on_ended(ending)
 
     # What the node asks for
-
-    def on_log_closed(self) -> None:
-        """The log was deleted, or the server lets go of it."""
-        self.expel(conditions.RESOURCE_DELETED, f"log {self._node.log.name!r} is closed")
 
     def expel(self, condition: Symbol, description: str) -> None:
         """Detach the consumer, with the reason."""
@@ -97,7 +94,7 @@ class Consumer(Terminus):
     def leave(self, on_drained: Callable[[], None]) -> None:
         """Send nothing more, and say when nothing waits for its outcome."""
         self._on_drained = on_drained
-        self._node.loop.call_soon(self._turn)
+        self.node.loop.call_soon(self._turn)
 
     # Sending
 
@@ -110,8 +107,9 @@ class Consumer(Terminus):
             return
         room = self._room()
         if room <= 0:
-            if self._is_full and self._link.is_draining and self._link.sendable:
-                self._link.drained()  # the outcomes, for which more would wait, may come after the drain
+            # A drain ends where the credit is used up, or where more would wait for outcomes that may come after it.
+            if self._link.is_draining and (self._is_full or not self._link.credit) and not self._is_over:
+                self._link.drained()
                 self._transport.flush_soon()
             return
         try:
@@ -127,31 +125,31 @@ class Consumer(Terminus):
         else:
             if self._link.is_draining:
                 self._link.drained()
-            self._node.waiting.add(self)
+            self.node.waiting.add(self)
         self._transport.flush_soon()
 
     def _take_turn_soon(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
-            self._node.loop.call_soon(self._turn)
+            self.node.loop.call_soon(self._turn)
 
     @property
     def _is_full(self) -> bool:
         """Whether nothing more may be sent before there are outcomes."""
-        return self.position.is_full or self._link.unsettled >= self._node.settings.unsettled_max
+        return self.position.is_full or self._link.unsettled >= self.node.settings.unsettled_max
 
     def _room(self) -> int:
         """How many events may go out now."""
         if self._is_over or not self._transport.has_room or self.position.is_full:
             return 0
-        return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, TURN_EVENTS)
+        return min(self._link.sendable, self.node.settings.unsettled_max - self._link.unsettled, TURN_EVENTS)
 
     def _send_again(self, room: int) -> int:
         """What the receiver gave back comes first; answers how much went out."""
         sent = 0
         while sent < room and self._link.sendable and (again := self.position.next_again()) is not None:
             number, failures = again
-            page = self._node.log.read_page(ALL, number - 1, upto=number, limit=1)
+            page = self.node.log.read_page(ALL, number - 1, upto=number, limit=1)
             if page.events:
                 self._send(page.events[0], failures)
                 sent += 1
@@ -162,7 +160,7 @@ class Consumer(Terminus):
 
     def _send_next(self, room: int) -> bool:
         """Events after the cursor; answers whether there may be more now."""
-        node, wanted, position = self._node, self._filter, self.position
+        node, wanted, position = self.node, self._filter, self.position
         node.log.check_position(position.cursor + 1)
         limit = room if wanted.matches is None else TURN_EVENTS
         page = node.log.read_page(
@@ -189,7 +187,7 @@ class Consumer(Terminus):
         return not page.is_last
 
     def _send(self, event: SequencedEvent, failures: int) -> None:
-        message = self._node.outbound.message(event, failures, self._associated, self._first_retained)
+        message = self.node.outbound.message(event, failures, self._associated, self._first_retained)
         self._associated = self._first_retained = None
         self._transport.container.statistics.messages_sent += 1
         number = event.sequence_number

@@ -81,6 +81,7 @@ class Attaching:
         )
         self.transport.adopt(self.link, consumer)
         consumer.on_ready()
+        self.transport.flush_soon()  # the answer of an attach that had to wait
         return consumer
 
     def _skip_trimmed(self, position: Position) -> int | None:
@@ -172,9 +173,12 @@ class Keeper:
 class GroupMember(Terminus):
     """A receiver that wants, or has, a partition for its consumer group: what `Groups` knows it by."""
 
+    node: EventLogNode
+
     def __init__(self, attaching: Attaching, binding: Binding) -> None:
         assert binding.group is not None
         self._attaching, self._group = attaching, binding.group
+        self.node = attaching.node
         self._consumer: Consumer | None = None
         self._position: Position | None = None
 
@@ -183,7 +187,7 @@ class GroupMember(Terminus):
     def assigned(self, partition: int, epoch: int) -> None:
         """Attach to that partition."""
         attaching = self._attaching
-        link, node = attaching.link, attaching.node
+        link, node = attaching.link, self.node
         if link.is_over or link.local is not None:
             return  # it went away meanwhile, which the group is about to hear
         try:
@@ -205,7 +209,7 @@ class GroupMember(Terminus):
 
     def drain(self) -> None:
         """Give the partition up once nothing waits for its outcome."""
-        node = self._attaching.node
+        node = self.node
         if self._consumer is not None:
             self._consumer.leave(lambda: node.perform(node.groups.drained(self, node.now())))
 
@@ -216,7 +220,7 @@ class GroupMember(Terminus):
         if self._position is not None:
             self._position.detached()
             self._position = None
-        node = self._attaching.node
+        node = self.node
         is_closed = ending is Ending.CLOSED
         node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=is_closed))
 

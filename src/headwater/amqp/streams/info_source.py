@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 class InfoSource(Terminus):
     """Tells a receiver what is to be known of the log, each time anew."""
 
+    node: EventLogNode
+
     def __init__(self, transport: Transport, link: Sender, node: EventLogNode) -> None:
-        self._transport, self._link, self._node = transport, link, node
+        self._transport, self._link, self.node = transport, link, node
         self._count = 0
         self._pause: asyncio.TimerHandle | None = None
         self._is_busy = False
@@ -52,7 +54,7 @@ class InfoSource(Terminus):
 
     async def _send(self) -> None:
         try:
-            message = await asyncio.to_thread(information_message, self._node.log)
+            message = await asyncio.to_thread(information_message, self.node.log)
         except EventLogError as error:
             refusal = refusal_of(error)
             self._transport.expel(self._link, refusal.condition, refusal.description)
@@ -62,7 +64,7 @@ class InfoSource(Terminus):
         if self._link.sendable > 0:
             self._count += 1
             self._link.send(message, self._count, is_settled=self._link.sends_settled)
-            self._pause = self._node.loop.call_later(self._node.settings.info_pause_ms / 1000, self._resume)
+            self._pause = self.node.loop.call_later(self.node.settings.info_pause_ms / 1000, self._resume)
         if self._link.is_draining:
             self._link.drained()
         self._transport.flush_soon()

@@ -46,7 +46,10 @@ class EventLogNode:
         positions: Positions,
         settings: AmqpSettings,
         loop: asyncio.AbstractEventLoop,
+        on_closed: Callable[[EventLogNode], None],
     ) -> None:
+        """`on_closed` is called when the log is closed, most likely because it was deleted."""
+        self._on_closed = on_closed
         self.log, self.incarnation, self.settings, self.loop = log, incarnation, settings, loop
         self._state = state
         self.partitions = log.settings.partitions
@@ -72,7 +75,11 @@ class EventLogNode:
 
     @staticmethod
     async def open(
-        log: LocalLog, state: StateStore, settings: AmqpSettings, loop: asyncio.AbstractEventLoop
+        log: LocalLog,
+        state: StateStore,
+        settings: AmqpSettings,
+        loop: asyncio.AbstractEventLoop,
+        on_closed: Callable[[EventLogNode], None],
     ) -> EventLogNode:
         """The node of a log, with what it remembers of its consumers."""
         limits = PositionLimits(settings.termini_max, settings.termini_max)
@@ -82,7 +89,7 @@ class EventLogNode:
             return incarnation, load(state, incarnation, _now_ms(), limits)
 
         incarnation, positions = await asyncio.to_thread(load_all)
-        return EventLogNode(log, incarnation, state, positions, settings, loop)
+        return EventLogNode(log, incarnation, state, positions, settings, loop, on_closed)
 
     async def close(self) -> None:
         """Watch the log no more, and store what is remembered."""
@@ -152,6 +159,8 @@ class EventLogNode:
     async def _save(self) -> None:
         async with self._saving:
             self.is_changed = False
+            if self.log.is_closed:
+                return  # what was remembered went with the log
             if changes := self.positions.changes():
                 try:
                     await asyncio.to_thread(store, self._state, self.incarnation, changes)
@@ -200,8 +209,7 @@ class EventLogNode:
         self._is_woken = False
         self._retry()
         if self.log.is_closed:
-            for consumer in tuple(self.consumers):
-                consumer.on_log_closed()
+            self._on_closed(self)
             return
         waiting, self.waiting = self.waiting, set()
         for consumer in waiting:

@@ -75,7 +75,7 @@ class Producer(Terminus):
         suspended: SuspendedDeliveries,
     ) -> None:
         self._container, self._transport, self._link = container, transport, link
-        self._node, self._partition = node, partition
+        self.node, self._partition = node, partition
         self._window = container.settings.credit
         self._outstanding = 0
         """Deliveries that have come and have no outcome yet."""
@@ -100,10 +100,10 @@ class Producer(Terminus):
         self._container.statistics.messages_received += len(deliveries)
         self._outstanding += len(deliveries)
         self._transport.hold(sum([delivery.bytes for delivery in deliveries]))
-        if self._node is None:
+        if self.node is None:
             self._forward(deliveries)
         else:
-            self._append(deliveries, self._node, self._partition)
+            self._append(deliveries, self.node, self._partition)
 
     def on_settled(self, tags: Sequence[bytes]) -> None:
         """See Terminus."""

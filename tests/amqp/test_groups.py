@@ -1,0 +1,435 @@
+"""Consumer groups on a server: who owns which partition, and where the next owner goes on (event streams, 4.5)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.amqp.client import Client, Receiver
+from headwater.amqp.protocol import conditions
+from headwater.amqp.protocol.conditions import AmqpError
+from headwater.amqp.protocol.performatives import Accepted, Released
+from headwater.amqp.protocol.types import Int, Symbol, ULong
+from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.streams.consuming import GroupMember
+from headwater.core.local import LocalLog
+from headwater.storage import Engine
+
+from .asking import EARLIEST, bound, drained, message, numbers, put
+from .served import Served
+
+EPOCH = "event-streams-epoch"
+
+
+@pytest.fixture
+def log(served: Served) -> LocalLog:
+    return served.log("split", partitions=3)
+
+
+@pytest.fixture
+def other(served: Served) -> Iterator[Client]:
+    with served.client() as connected:
+        yield connected
+
+
+def join(client: Client, partition: int | None = None, epoch: Any = None, group: str = "G", **options: Any) -> Receiver:
+    return client.receiver("split", properties=bound(partition, group, epoch), **{"credit": 0, **options})
+
+
+def partition_of(receiver: Receiver) -> str:
+    assert receiver.link.remote is not None and receiver.link.remote.properties is not None
+    return receiver.link.remote.properties["event-streams-partition"]
+
+
+def refusal(client: Client, *arguments: Any, **options: Any) -> str:
+    with pytest.raises(AmqpError) as refused:
+        join(client, *arguments, **options)
+    return refused.value.condition
+
+
+def ending(receiver: Receiver) -> str:
+    with pytest.raises(AmqpError) as ended:
+        receiver.take(1)
+    return ended.value.condition
+
+
+# Assigned by the node
+
+
+def test_group_link_is_bound_by_the_node(log: LocalLog, client: Client) -> None:
+    receivers = [join(client) for _ in range(3)]
+    for number, receiver in enumerate(receivers):
+        found = receiver.link.remote.properties
+        assert found == bound(number, "G", 0)
+        assert (type(found["event-streams-partition"]), type(found[EPOCH])) == (Symbol, ULong)
+    assert partition_of(join(client, group="H")) == "0"
+
+
+def test_two_links_of_a_group_never_read_one_partition(log: LocalLog, client: Client, other: Client) -> None:
+    receivers = [join(client), join(other), join(client)]
+    for number in range(30):
+        put(log, number, partition=number % 3)
+    got = [numbers(drained(each._client, each)) for each in receivers]
+    assert got == [list(range(partition, 30, 3)) for partition in range(3)]
+
+
+def test_attach_without_a_free_partition_waits_and_is_then_answered(log: LocalLog, client: Client) -> None:
+    receivers = [join(client) for _ in range(3)]
+    waiting = join(client, waits=False)
+    assert partition_of(join(client, group="another")) == "0"
+    assert waiting.link.remote is None
+    receivers[1].close()
+    waiting.attached()
+    assert partition_of(waiting) == "1"
+
+
+def test_an_attach_that_waits_may_be_given_up(log: LocalLog, client: Client) -> None:
+    receivers = [join(client) for _ in range(3)]
+    given_up, waiting = join(client, waits=False), join(client, waits=False)
+    given_up.close()
+    receivers[2].close()
+    waiting.attached()
+    assert given_up.error is None and partition_of(waiting) == "2"
+
+
+def test_an_attach_that_waits_too_long_is_refused() -> None:
+    with Served(settings=AmqpSettings(group_pending_ms=50)) as served, served.client() as client:
+        served.log("split", partitions=3)
+        receivers = [join(client) for _ in range(3)]
+        assert refusal(client) == conditions.LINK_DETACH_FORCED
+        assert all(receiver.error is None for receiver in receivers)
+
+
+@pytest.mark.parametrize("pending_max", [0, 2])
+def test_only_so_many_attaches_wait(pending_max: int) -> None:
+    with Served(settings=AmqpSettings(group_pending_max=pending_max)) as served, served.client() as client:
+        served.log("split", partitions=3)
+        for _ in range(3):
+            join(client)
+        waiting = [join(client, waits=False) for _ in range(pending_max)]
+        assert refusal(client) == conditions.LINK_DETACH_FORCED
+        assert all(each.error is None and each.link.remote is None for each in waiting)
+
+
+def test_a_link_that_is_gone_before_its_log_is_open_owns_nothing(
+    served: Served, log: LocalLog, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_open = threading.Event(), threading.Event()
+    open = served.store.open
+
+    def open_slowly(name: str) -> LocalLog:
+        begun.set()
+        assert may_open.wait(10)
+        return open(name)
+
+    monkeypatch.setattr(served.store, "open", open_slowly)
+    quick = join(client, waits=False)
+    assert begun.wait(10)
+    quick.close()
+    may_open.set()
+    assert [partition_of(join(client)) for _ in range(3)] == ["0", "1", "2"]
+
+
+def test_a_new_container_gets_its_share(log: LocalLog, client: Client, other: Client) -> None:
+    mine = [join(client) for _ in range(3)]
+    theirs = join(other, waits=False)
+    client.wait(lambda: any(receiver.error for receiver in mine))
+    theirs.attached()
+    (moved,) = [receiver for receiver in mine if receiver.error]
+    assert moved.error.condition == conditions.LINK_DETACH_FORCED
+    assert partition_of(theirs) == partition_of(moved)
+
+
+def test_rebalanced_link_may_settle_before_it_is_closed(log: LocalLog, client: Client, other: Client) -> None:
+    mine = [join(client) for _ in range(3)]
+    for partition in range(3):
+        put(log, *range(10 * partition, 10 * partition + 4), partition=partition)
+    deliveries = {receiver: drained(client, receiver, 2) for receiver in mine}
+    theirs = join(other, waits=False)
+    assert partition_of(join(other, group="another")) == "0"
+    assert theirs.link.remote is None and all(receiver.error is None for receiver in mine)
+    for each in deliveries.values():
+        for delivery in each:
+            delivery.settle()
+    client.wait(lambda: any(receiver.error for receiver in mine))
+    theirs.attached()
+    begin = 10 * int(partition_of(theirs))
+    assert numbers(drained(other, theirs)) == [begin + 2, begin + 3]
+
+
+def test_a_rebalanced_link_that_does_not_settle_is_closed_and_its_events_go_to_the_next() -> None:
+    with Served(settings=AmqpSettings(group_drain_ms=100)) as served:
+        log = served.log("split", partitions=2)
+        with served.client() as client, served.client() as other:
+            mine = [join(client), join(client)]
+            put(log, 1, 2, 3, partition=0)
+            put(log, 1, 2, 3, partition=1)
+            for receiver in mine:
+                drained(client, receiver, 2)[0].settle()
+            client.flush()
+            theirs = join(other, waits=False)
+            client.wait(lambda: any(receiver.error for receiver in mine))
+            theirs.attached()
+            assert numbers(drained(other, theirs)) == [2, 3]
+
+
+# Where the next owner goes on
+
+
+def test_a_new_group_begins_now(log: LocalLog, client: Client) -> None:
+    put(log, 1, partition=0)
+    receiver = join(client)
+    put(log, 2, partition=0)
+    assert numbers(drained(client, receiver)) == [2]
+
+
+def test_a_group_begins_where_its_filter_says(log: LocalLog, client: Client) -> None:
+    put(log, 1, 2, 3, partition=0)
+    assert numbers(drained(client, join(client, filter=EARLIEST))) == [1, 2, 3]
+
+
+def test_next_owner_goes_on_where_the_last_one_settled(log: LocalLog, client: Client, other: Client) -> None:
+    first = join(client, 0)
+    put(log, *range(1, 10), partition=0)
+    deliveries = drained(client, first, 5)
+    for place in (0, 1, 3):
+        deliveries[place].settle()
+    deliveries[2].settle(Released())
+    first.close()
+    assert numbers(drained(other, join(other, 0))) == [3, 5, 6, 7, 8, 9]
+
+
+def test_an_owner_whose_connection_is_lost_is_followed_by_one_that_waits(
+    log: LocalLog, client: Client, other: Client
+) -> None:
+    mine = [join(other) for _ in range(2)]
+    lost = join(client)
+    waiting = join(other, waits=False)
+    put(log, *range(1, 6), partition=2)
+    for delivery in drained(client, lost, 3)[:2]:
+        delivery.settle()
+    drained(client, lost, 1)
+    client.drop()
+    waiting.attached()
+    assert partition_of(waiting) == "2" and len(mine) == 2
+    assert numbers(drained(other, waiting)) == [3, 4, 5]
+
+
+# Epochs (4.5.2)
+
+
+def test_second_link_to_a_partition_of_a_group_is_refused(log: LocalLog, client: Client, other: Client) -> None:
+    owner = join(client, 1)
+    assert refusal(other, 1) == conditions.RESOURCE_LOCKED
+    assert refusal(other, 1, 0) == conditions.RESOURCE_LOCKED
+    assert owner.error is None
+    assert partition_of(join(other, 1, group="another")) == "1"
+
+
+def test_greater_epoch_steals_the_link(log: LocalLog, client: Client, other: Client) -> None:
+    old = join(client, 1)
+    assert old.link.remote.properties[EPOCH] == 0
+    new = join(other, 1, ULong(5))
+    assert new.link.remote.properties == bound(1, "G", 5)
+    assert ending(old) == conditions.LINK_STOLEN
+    put(log, 1, partition=1)
+    assert numbers(drained(other, new)) == [1]
+
+
+@pytest.mark.parametrize("epoch", [None, ULong(0), ULong(4), ULong(5), Int(5)])
+def test_an_epoch_that_is_not_greater_is_refused(
+    log: LocalLog, client: Client, other: Client, epoch: int | None
+) -> None:
+    owner = join(client, 1, ULong(5))
+    assert refusal(other, 1, epoch) == conditions.RESOURCE_LOCKED
+    put(log, 1, partition=1)
+    assert owner.error is None and numbers(drained(client, owner)) == [1]
+
+
+def test_an_epoch_outlives_a_lost_owner(log: LocalLog, client: Client, other: Client) -> None:
+    waiting = [join(client, 1, ULong(5)), join(other, 0), join(other, 2), join(other, waits=False)][-1]
+    client.drop()
+    waiting.attached()  # so the owner's end was noticed
+    assert waiting.link.remote.properties == bound(1, "G", 5)
+    waiting.close(is_closed=False)
+    assert refusal(other, 1, ULong(4)) == conditions.RESOURCE_LOCKED
+    assert join(other, 1, ULong(5)).link.remote.properties[EPOCH] == 5
+
+
+def test_an_epoch_is_zero_again_when_its_receiver_closes(log: LocalLog, client: Client, other: Client) -> None:
+    join(client, 1, ULong(5)).close()
+    assert join(other, 1, ULong(1)).link.remote.properties[EPOCH] == 1
+
+
+def test_epochs_and_positions_outlive_the_server(tmp_path: Path) -> None:
+    def serve(epoch: int, expected: list[int]) -> None:
+        with Engine(tmp_path) as store, Served(store=store) as served:
+            log = served.log("split", partitions=3)
+            with served.client() as client:
+                receiver = join(client, 1, ULong(epoch))
+                assert receiver.link.remote.properties[EPOCH] == epoch
+                if not log.head():
+                    put(log, *range(1, 7), partition=1)
+                deliveries = drained(client, receiver, 2)
+                assert numbers(deliveries) == expected
+                for delivery in deliveries:
+                    delivery.settle()
+                drained(client, client.receiver("split", credit=0))
+                client.drop()
+
+    serve(5, [1, 2])
+    with Engine(tmp_path) as store, Served(store=store) as served, served.client() as client:
+        assert refusal(client, 1, ULong(4)) == conditions.RESOURCE_LOCKED
+    serve(5, [3, 4])
+    serve(6, [5, 6])
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {Symbol("event-streams-consumer-group"): ""},
+        {Symbol("event-streams-consumer-group"): 5},
+        {Symbol("event-streams-epoch"): ULong(5)},
+        {Symbol("event-streams-consumer-group"): "G", Symbol("event-streams-epoch"): "5"},
+        {Symbol("event-streams-consumer-group"): "G", Symbol("event-streams-epoch"): -1},
+    ],
+)
+def test_unfit_properties_are_refused(log: LocalLog, client: Client, properties: dict[Symbol, Any]) -> None:
+    with pytest.raises(AmqpError) as refused:
+        client.receiver("split", properties=properties)
+    assert refused.value.condition == conditions.INVALID_FIELD
+
+
+def test_a_group_needs_a_partition_that_exists(log: LocalLog, client: Client) -> None:
+    assert refusal(client, 3) == conditions.NOT_FOUND
+
+
+# Twelve members, ten partitions, three of them killed
+
+
+PARTITIONS, MEMBERS, KILLED, EVENTS = 10, 12, 3, 6000
+
+
+class Member(threading.Thread):
+    """A consumer that always asks for one partition more than it has, and accepts what it gets."""
+
+    def __init__(self, served: Served, number: int) -> None:
+        super().__init__(name=f"member-{number}", daemon=True)
+        self._served = served
+        self._receivers: list[Receiver] = []
+        self.is_killed = self.is_stopped = False
+        self.accepted: list[int] = []
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            client = self._served.client(container_id=self.name)
+            self._serve(client)
+            client.drop() if self.is_killed else client.close()
+        except BaseException as problem:
+            self.problem = problem
+
+    def _serve(self, client: Client) -> None:
+        wanted = join(client, waits=False)
+        while not self.is_stopped and not self.is_killed:
+            client.pump(0.02)
+            if wanted.link.remote is not None:
+                self._receivers.append(wanted)
+                wanted = join(client, waits=False)
+            for receiver in tuple(self._receivers):
+                self._accept(receiver)
+
+    def _accept(self, receiver: Receiver) -> None:
+        for delivery in receiver.take(1000, 0):
+            self.accepted += numbers([delivery])
+            delivery.settle()
+        if receiver.error is not None:
+            self._receivers.remove(receiver)
+        elif receiver.link.credit < 25:
+            receiver.link.grant(50)
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Partitions that were given to a link while another one of the group was attached to them; none ever should."""
+    found: list[str] = []
+    assigned = GroupMember.assigned
+
+    def look(its: GroupMember, partition: int, epoch: int) -> None:
+        for consumer in its._attaching.node.consumers:
+            if consumer._partition == partition and consumer._link.is_attached:
+                found.append(f"{partition} was given to {its._attaching.container} too")
+        assigned(its, partition, epoch)
+
+    monkeypatch.setattr(GroupMember, "assigned", look)
+    return found
+
+
+def until(is_so: Callable[[], bool], limit_s: float) -> None:
+    end = time.monotonic() + limit_s
+    while not is_so():
+        assert time.monotonic() < end, "it has not come about"
+        time.sleep(0.01)
+
+
+def load(served: Served, count: int, sent: list[int]) -> None:
+    with served.client() as client:
+        sender = client.sender("split")
+        for begin in range(0, count, 100):
+            batch = range(begin, begin + 100)
+            targets = [{Symbol("event-streams-target-partition"): Symbol(number % PARTITIONS)} for number in batch]
+            outcomes = sender.send_all([
+                message(b"%d" % number, delivery_annotations=target)
+                for number, target in zip(batch, targets, strict=True)
+            ])  # fmt: skip
+            assert outcomes == [Accepted()] * 100
+            sent += batch
+
+
+def test_members_that_are_killed_under_load_cost_no_event_and_give_no_partition_two_owners(
+    served: Served, seconds: list[str]
+) -> None:
+    served.log("split", partitions=PARTITIONS)
+    members = [Member(served, number) for number in range(MEMBERS)]
+    for member in members:
+        member.start()
+
+    def owners() -> list[str | None]:
+        node = served.container._nodes.get("split")
+        return [owner and owner._attaching.container for owner in node.groups.owners("G")] if node else [None]
+
+    until(lambda: None not in owners() and len(set(owners())) == PARTITIONS, 30)
+    sent: list[int] = []
+    loading = threading.Thread(target=load, args=(served, EVENTS, sent), daemon=True)
+    loading.start()
+    until(lambda: len(sent) > EVENTS // 4, 30)
+    killed = set(owners()[:KILLED])
+    for member in members:
+        member.is_killed = member.name in killed
+    until(lambda: None not in owners() and killed.isdisjoint(owners()) and len(set(owners())) == MEMBERS - KILLED, 5)
+    loading.join(60)
+    assert len(sent) == EVENTS
+    until(lambda: {number for member in members for number in member.accepted} == set(range(EVENTS)), 60)
+    for member in members:
+        member.is_stopped = True
+    for member in members:
+        member.join(20)
+    assert [member.problem for member in members] == [None] * MEMBERS
+    assert not seconds and len(killed) == KILLED
+
+
+def test_links_of_a_deleted_log_are_detached_those_that_wait_too(
+    served: Served, log: LocalLog, client: Client
+) -> None:
+    links = [join(client), join(client), join(client), join(client, waits=False)]
+    sender = client.sender("split")
+    served.store.delete("split")
+    client.wait(lambda: sender.error is not None and all(link.error is not None for link in links))
+    assert {link.error.condition for link in (sender, *links)} == {conditions.RESOURCE_DELETED}
+    served.log("split", partitions=3)
+    assert partition_of(join(client)) == "0"
