@@ -154,8 +154,10 @@ class Transport(asyncio.Protocol):
             self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
 
     def flush_soon(self) -> None:
-        """Write when all that is to be said now was said."""
-        if not self._is_flushing:
+        """Write when all that is to be said now was said; at once if that is much: `has_room` is to be true."""
+        if self.engine.bytes_to_send > WRITE_BYTES_MAX:
+            self.flush()
+        elif not self._is_flushing:
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
@@ -320,7 +322,7 @@ class Transport(asyncio.Protocol):
     def _resume(self, reason: _Pause) -> None:
         if reason & self._pauses:
             self._pauses &= ~reason
-            if not self._pauses and not self._is_lost and not self._transport.is_closing():
+            if not self._pauses and not self._transport.is_closing():
                 self._transport.resume_reading()
 
     def _let_go(self, link: Link, ending: Ending) -> None:
