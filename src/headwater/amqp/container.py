@@ -168,8 +168,8 @@ class Container:
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
             address = parse_address(remote.source.address or "")
             node = await self.node(transport, address.log, Right.READ)
-            if link.is_over:
-                return  # the peer has changed its mind meanwhile, or has gone
+            if not link.is_waiting:
+                return  # the peer has changed its mind meanwhile, made a mistake, or gone
             self.steal(transport, link)
             if address.is_info:
                 InfoSource.attach(transport, link, node)
@@ -235,8 +235,13 @@ class Container:
         task = self._opening.get(name)
         if task is None:
             task = self._opening[name] = self.loop.create_task(self._opened(name))
-            task.add_done_callback(lambda _: self._opening.pop(name, None))
+            task.add_done_callback(lambda opened: self._on_opened(name, opened))
         return await asyncio.shield(task)
+
+    def _on_opened(self, name: str, opened: asyncio.Task[EventLogNode]) -> None:
+        self._opening.pop(name, None)
+        if not opened.cancelled():
+            opened.exception()  # whoever asked has gone perhaps, and does not look at it
 
     async def _opened(self, name: str) -> EventLogNode:
         old = self._nodes.pop(name, None)

@@ -169,7 +169,7 @@ class Transport(asyncio.Protocol):
 
     def expel(self, link: Link, condition: Symbol, description: str) -> None:
         """Detach a link from this side, with the reason."""
-        if link.local is None and not link.is_over:
+        if link.is_waiting:
             link.refuse(condition, description)
         else:
             link.detach(ErrorCondition(condition, description))
@@ -298,7 +298,7 @@ class Transport(asyncio.Protocol):
 
     def _refuse(self, link: Link, fault: AmqpError) -> None:
         self.container.statistics.links_refused += 1
-        if link.local is None and not link.is_over:
+        if link.is_waiting:
             link.refuse(fault.condition, fault.description, fault.info)
         else:
             link.detach(ErrorCondition(fault.condition, fault.description, fault.info))
