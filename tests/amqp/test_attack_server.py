@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -13,11 +14,13 @@ import pytest
 from headwater.amqp.client import Client
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
-from headwater.amqp.protocol.message import DATA, Message, Properties
+from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
 from headwater.amqp.protocol.performatives import Accepted, Flow, Rejected, Released, Source, Target, Transfer
 from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.transport import _Pause
+from headwater.core.errors import Overloaded
 from headwater.core.event import Event
 
 from .served import Served
@@ -183,3 +186,28 @@ def test_many_receivers_of_a_peer_that_reads_slowly_take_no_more_memory_than_one
     time.sleep(0.1)
     assert max(written) < 1_000_000 and sum(written) < 5_000_000
     client.drop()
+
+
+def test_many_senders_of_a_session_may_all_use_their_credit_while_the_log_is_slow(served: Served) -> None:
+    log, client = served.log("orders"), served.client()
+    senders = [client.sender("orders") for _ in range(40)]
+    client.wait(lambda: all(sender.link.credit for sender in senders))
+
+    def submit(_: object) -> None:
+        raise Overloaded(1, 1)
+
+    log.submit = submit  # type: ignore[assignment,method-assign]
+    (transport,) = served.container.connections
+    body = encode_message(message())
+    deliveries = [(sender.link, tag) for sender in senders for tag in range(1000)]
+    for number, (link, tag) in enumerate(deliveries):
+        with contextlib.suppress(TimeoutError):
+            client.wait(lambda link=link: link.sendable > 0, 1.0)
+        if not link.sendable:
+            assert number > 10_000 and _Pause.HELD in transport._pauses
+            vars(log).pop("submit", None)  # it is fast again
+            client.wait(lambda link=link: link.sendable > 0)
+        link.send(body, tag, tag)
+    client.wait(lambda: all(len(sender.states) == 1000 for sender in senders))
+    assert log.head() == 40_000
+    client.close()
