@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -17,7 +18,7 @@ from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
 from headwater.amqp.protocol.performatives import Accepted, Flow, Rejected, Released, Source, Target, Transfer
 from headwater.amqp.protocol.settings import ConnectionSettings
-from headwater.amqp.protocol.types import Described, Symbol
+from headwater.amqp.protocol.types import Described, Symbol, ULong
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.transport import _Pause
 from headwater.core.errors import Overloaded
@@ -211,3 +212,28 @@ def test_many_senders_of_a_session_may_all_use_their_credit_while_the_log_is_slo
     client.wait(lambda: all(len(sender.states) == 1000 for sender in senders))
     assert log.head() == 40_000
     client.close()
+
+
+def test_a_member_that_is_lost_while_its_epoch_is_stored_takes_no_event_with_it(served: Served) -> None:
+    served.log("orders").append([Event("T", b"%d" % number) for number in range(5)])
+    with served.client() as client:
+        client.receiver("orders", credit=0, filter=EARLIEST, properties={GROUP: "g"})
+    node = served.container._nodes["orders"]
+    save, is_saving = node._save, threading.Event()
+
+    async def slow_save() -> None:
+        is_saving.set()
+        await asyncio.sleep(0.3)
+        await save()
+
+    node._save = slow_save  # type: ignore[method-assign]
+    epoch = Symbol("event-streams-epoch")
+    partition = Symbol("event-streams-partition")
+    client = served.client()
+    client.receiver("orders", properties={GROUP: "g", partition: "0", epoch: ULong(7)}, waits=False)
+    assert is_saving.wait(5)
+    client.drop()
+    eventually(lambda: not served.container.connections)
+    with served.client() as client:
+        got = client.receiver("orders", properties={GROUP: "g"}).take(5)
+        assert [each.message.body for each in got] == [[b"%d" % number] for number in range(5)]

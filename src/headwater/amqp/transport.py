@@ -123,6 +123,7 @@ class Transport(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer has gone."""
         self._is_lost = True
+        self.engine.lost()
         for task in self._tasks:
             task.cancel()
         self._abandon()

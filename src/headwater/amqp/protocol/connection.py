@@ -242,6 +242,13 @@ class Connection:
         for session in self._sessions.values():
             session.on_connection_closed()
 
+    def lost(self) -> None:
+        """The transport is gone: everything on this connection is over, and nothing more is said of it."""
+        self._end(ConnectionClosed(None))
+        self._events.clear()
+        self._out.clear()
+        self._out_bytes = 0
+
     # What sessions and links ask of their connection
 
     def tell(self, event: Event) -> None:
