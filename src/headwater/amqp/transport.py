@@ -323,7 +323,7 @@ class Transport(asyncio.Protocol):
     def _resume(self, reason: _Pause) -> None:
         if reason & self._pauses:
             self._pauses &= ~reason
-            if not self._pauses and not self._transport.is_closing():
+            if not self._pauses and not self._is_lost and not self._transport.is_closing():
                 self._transport.resume_reading()
 
     def _let_go(self, link: Link, ending: Ending) -> None:
