@@ -20,6 +20,7 @@ from headwater.amqp.protocol.performatives import Accepted, Flow, Rejected, Rele
 from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol, ULong
 from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.streams.consuming import Attaching
 from headwater.amqp.transport import _Pause
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event
@@ -237,3 +238,49 @@ def test_a_member_that_is_lost_while_its_epoch_is_stored_takes_no_event_with_it(
     with served.client() as client:
         got = client.receiver("orders", properties={GROUP: "g"}).take(5)
         assert [each.message.body for each in got] == [[b"%d" % number] for number in range(5)]
+
+
+def test_a_receiver_that_fails_costs_no_other_its_events(served: Served, client: Client) -> None:
+    first = [served.client() for _ in range(4)]
+    failing = [each.receiver("orders") for each in first[:2]]
+    receivers = [client.receiver("orders"), *(each.receiver("orders") for each in first[2:])]
+    for receiver in failing:
+        name = receiver.link.name
+
+        def broken(*_: object) -> bytes:
+            raise OSError("disk")
+
+        for transport in served.container.connections:
+            for link, terminus in transport._termini.items():
+                if transport.container_id == receiver._client.engine.container_id and link.name == name:
+                    terminus._send = broken
+    served.log("orders").append([Event("T", b"{}")])
+    for receiver in receivers:
+        assert len(receiver.take(1)) == 1
+    for receiver in failing:
+        with pytest.raises(AmqpError) as failed:
+            receiver.take(1)
+        assert failed.value.condition == conditions.INTERNAL_ERROR
+    for each in first:
+        each.close()
+
+
+def test_a_member_that_cannot_be_answered_costs_only_itself(served: Served, client: Client) -> None:
+    owner = client.receiver("orders", properties={GROUP: "g"})
+    with served.client() as waiting:
+        member = waiting.receiver("orders", properties={GROUP: "g"}, waits=False)
+        eventually(lambda: sum(len(each._termini) for each in served.container.connections) == 2)
+        answer = Attaching.answer
+
+        def broken(*_: object) -> None:
+            raise ValueError("broken")
+
+        Attaching.answer = broken  # type: ignore[assignment,method-assign]
+        try:
+            owner.close()
+            with pytest.raises(AmqpError) as failed:
+                member.attached()
+        finally:
+            Attaching.answer = answer  # type: ignore[method-assign]
+        assert failed.value.condition == conditions.INTERNAL_ERROR
+        assert waiting.receiver("orders", properties={GROUP: "g"}).link.is_attached

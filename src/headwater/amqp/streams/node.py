@@ -15,6 +15,7 @@ from ...core.event import Event
 from ...core.local import LocalLog
 from ...core.log import AppendRequest
 from ...core.state import StateStore
+from ..protocol.conditions import INTERNAL_ERROR
 from ..settings import AmqpSettings
 from .groups import Action, Assign, Close, Drain, GroupLimits, Groups, RecordEpoch, Refuse
 from .outbound import Outbound
@@ -144,7 +145,15 @@ class EventLogNode:
             if isinstance(self._actions[0], RecordEpoch):
                 self._performing = self.loop.create_task(self._record_epochs())
             else:
-                _perform(self._actions.popleft())
+                self._perform(self._actions.popleft())
+
+    def _perform(self, action: Action) -> None:
+        try:
+            _perform(action)
+        except Exception:  # it is somebody else's detach perhaps that has led here
+            _logger.exception("a member of a consumer group failed", extra={"log": self.log.name})
+            if not isinstance(action, RecordEpoch):
+                _member(action.link).refused(INTERNAL_ERROR, "the server's log says more")
 
     async def _record_epochs(self) -> None:
         try:
@@ -203,7 +212,10 @@ class EventLogNode:
     @staticmethod
     def _on_appended(requests: list[AppendRequest]) -> None:
         for request in requests:
-            request.context.on_appended(request)  # type: ignore[attr-defined]
+            try:
+                request.context.on_appended(request)  # type: ignore[attr-defined]
+            except Exception:  # the others are to hear of theirs
+                _logger.exception("a producer failed")
 
     def _wake(self) -> None:
         self._is_woken = False
