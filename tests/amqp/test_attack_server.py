@@ -284,3 +284,29 @@ def test_a_member_that_cannot_be_answered_costs_only_itself(served: Served, clie
             Attaching.answer = answer  # type: ignore[method-assign]
         assert failed.value.condition == conditions.INTERNAL_ERROR
         assert waiting.receiver("orders", properties={GROUP: "g"}).link.is_attached
+
+
+def test_attaches_that_wait_for_their_log_are_bounded(served: Served) -> None:
+    client, is_open = served.client(), threading.Event()
+    open_log = served.store.open
+
+    def slow(name: str) -> Any:
+        is_open.wait(10)
+        return open_log(name)
+
+    served.store.open = slow  # type: ignore[method-assign]
+    (transport,) = served.container.connections
+    for turn in range(5):
+        session = client.engine.begin()
+        for number in range(200):
+            session.attach_sender(
+                f"{turn}-{number}", source=Source(), target=Target(address=f"nowhere-{turn}-{number}")
+            )
+        client.flush()
+        time.sleep(0.05)
+    eventually(lambda: _Pause.HELD in transport._pauses)
+    assert len(transport._tasks) <= 200
+    is_open.set()
+    eventually(lambda: served.container.statistics.links_refused == 1000, 10)
+    assert not transport._pauses and not transport.held_bytes and not transport._tasks
+    client.drop()

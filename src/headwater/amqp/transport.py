@@ -48,6 +48,8 @@ ANSWERS_BYTES_MAX = 2**20
 """What may wait to be written before the peer is not read any more: it does not read what it is answered."""
 LINGERING_MAX = 1000
 """Detached links of one connection of which something is remembered until it is over."""
+ATTACH_BYTES = 64 * 1024
+"""What an attach takes, at most, whose log is being opened: more of them are read when some are answered."""
 CLOSE_S = 5.0
 """How long a peer may take to answer our close, and to read what was written before it."""
 
@@ -258,7 +260,8 @@ class Transport(asyncio.Protocol):
 
     def _handle_rare(self, event: Event) -> None:
         if isinstance(event, LinkAttached):
-            if event.link.local is None:
+            if event.link.is_waiting:
+                self.hold(ATTACH_BYTES)
                 self.spawn(self._attach(event.link))
         elif isinstance(event, LinkDetached):
             self._let_go(event.link, Ending.CLOSED if event.is_closed and event.is_by_peer else Ending.DETACHED)
@@ -293,6 +296,7 @@ class Transport(asyncio.Protocol):
             _logger.exception("an attach failed", extra={"peer": self.peer})
             self._refuse(link, AmqpError(conditions.INTERNAL_ERROR, "the server's log says more"))
         finally:
+            self.release(ATTACH_BYTES)
             if link not in self._termini:
                 self.container.detached(self, link)
         self.flush()
