@@ -63,6 +63,8 @@ class Link:
         """This side's attach, once it was sent."""
         self.remote: Attach | None = None
         """The peer's attach, once it has come."""
+        self.attach_bytes = 0
+        """How large the peer's attach was, as long as it counts."""
         self.context: Any = None
         """Whatever the owner wants to find here."""
         self.is_detaching = False

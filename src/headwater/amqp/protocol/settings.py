@@ -24,6 +24,8 @@ class ConnectionSettings:
     """Deliveries from the peer that may be unsettled, per session. More of them end it, whatever credit was given."""
     partial_bytes_max: int = 64 * 2**20
     """What may be kept, over all links, of messages of which more is to come."""
+    links_bytes_max: int = 16 * 2**20
+    """What the attaches of all links that the peer has at a time may take, as they came."""
     sasl_mechanisms: tuple[str, ...] = ()
     """What a server offers; with none, SASL is refused."""
     needs_sasl: bool = False
