@@ -21,6 +21,7 @@ from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol, ULong
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.streams.consuming import Attaching
+from headwater.amqp.streams.info import information_message
 from headwater.amqp.transport import _Pause
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event
@@ -310,3 +311,36 @@ def test_attaches_that_wait_for_their_log_are_bounded(served: Served) -> None:
     eventually(lambda: served.container.statistics.links_refused == 1000, 10)
     assert not transport._pauses and not transport.held_bytes and not transport._tasks
     client.drop()
+
+
+def test_many_that_ask_for_information_at_once_cost_one_look_at_the_log(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, may_go = [], threading.Event()
+
+    def slow(log: Any) -> bytes:
+        looks.append(log)
+        may_go.wait(5)
+        return information_message(log)
+
+    monkeypatch.setattr("headwater.amqp.streams.node.information_message", slow)
+    with served.client() as client:
+        receivers = [client.receiver("orders/$info", credit=1) for _ in range(50)]
+        may_go.set()
+        for receiver in receivers:
+            assert receiver.take(1)[0].message.body["event-count"] == 0
+    assert len(looks) <= 2
+
+
+def test_what_detached_senders_leave_behind_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.amqp.container.SUSPENDED_DELIVERIES_MAX", 25)
+    container = served.container
+    with served.client() as client:
+        for _ in range(5):
+            sender = client.sender("orders", rcv_settle_mode=1)
+            (transport,) = container.connections
+            (producer,) = transport._termini.values()
+            producer._unsettled = {b"%d" % each: None for each in range(10)}
+            sender.link.detach(is_closed=False)
+            client.wait(lambda sender=sender: sender.link.is_over)
+    assert [len(each.accepted) for each in container.suspended.values()] == [10, 10]

@@ -48,8 +48,9 @@ CAPABILITIES = tuple(
 )
 """What is offered in the open: event streams (3.1), the filters that are there, and links without target address."""
 SUSPENDED_MAX = 1000
+SUSPENDED_DELIVERIES_MAX = 100_000
 SUSPENDED_S = 600.0
-"""How many detached links of producers are remembered, and for how long."""
+"""How many detached links of producers are remembered, with how many deliveries in all, and for how long."""
 LinkKey = tuple[str, str, str, bool]
 PROPERTIES = {Symbol("product"): "Headwater", Symbol("version"): __version__}
 
@@ -194,9 +195,12 @@ class Container:
 
     def suspend(self, transport: Transport, link: Receiver, accepted: dict[bytes, None]) -> None:
         """Keep what a detached link had accepted and its sender not settled, in case the link is recovered (2.6.13)."""
-        while len(self.suspended) >= SUSPENDED_MAX:
-            del self.suspended[next(iter(self.suspended))]
-        self.suspended[self.key(transport, link)] = SuspendedDeliveries(accepted, self.loop.time() + SUSPENDED_S)
+        key = self.key(transport, link)
+        self.suspended.pop(key, None)
+        count = len(accepted) + sum(len(each.accepted) for each in self.suspended.values())
+        while self.suspended and (len(self.suspended) >= SUSPENDED_MAX or count > SUSPENDED_DELIVERIES_MAX):
+            count -= len(self.suspended.pop(next(iter(self.suspended))).accepted)
+        self.suspended[key] = SuspendedDeliveries(accepted, self.loop.time() + SUSPENDED_S)
 
     def key(self, transport: Transport, link: Link) -> LinkKey:
         """What identifies a link beyond its connection."""

@@ -18,6 +18,7 @@ from ...core.state import StateStore
 from ..protocol.conditions import INTERNAL_ERROR
 from ..settings import AmqpSettings
 from .groups import Action, Assign, Close, Drain, GroupLimits, Groups, RecordEpoch, Refuse
+from .info import information_message
 from .outbound import Outbound
 from .positions import PositionLimits, Positions, load, store
 from .positions import Terminus as Remembered
@@ -69,6 +70,7 @@ class EventLogNode:
         self._actions: deque[Action] = deque()
         """What the groups have decided, to be done in this order."""
         self._performing: asyncio.Task[None] | None = None
+        self._information: asyncio.Task[bytes] | None = None
         self._saving = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_woken = False
@@ -113,6 +115,19 @@ class EventLogNode:
         return remembered.expires_at is None and any(
             consumer.position is remembered.position for consumer in self.consumers
         )
+
+    async def information(self) -> bytes:
+        """The message of `$info`; it is made once for all that ask at the same time."""
+        task = self._information
+        if task is None:
+            task = self._information = self.loop.create_task(asyncio.to_thread(information_message, self.log))
+            task.add_done_callback(self._on_informed)
+        return await asyncio.shield(task)
+
+    def _on_informed(self, task: asyncio.Task[bytes]) -> None:
+        self._information = None
+        if not task.cancelled():
+            task.exception()  # whoever asked has gone perhaps, and does not look at it
 
     def append(self, events: Sequence[Event], partition: int | None, appending: Appending) -> AppendRequest:
         """Append, in the order of the calls; `appending.on_appended` is called when it is done, on the loop.
