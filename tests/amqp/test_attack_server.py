@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 import threading
 import time
@@ -13,11 +15,16 @@ import pytest
 from headwater.amqp.client import Client
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
-from headwater.amqp.protocol.message import DATA, Message, Properties
+from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
 from headwater.amqp.protocol.performatives import Accepted, Flow, Rejected, Released, Source, Target, Transfer
 from headwater.amqp.protocol.settings import ConnectionSettings
-from headwater.amqp.protocol.types import Described, Symbol
+from headwater.amqp.protocol.types import Described, Symbol, ULong
 from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.streams.consuming import Attaching
+from headwater.amqp.streams.info import information_message
+from headwater.amqp.transport import _Pause
+from headwater.core.errors import Overloaded
+from headwater.core.event import Event
 
 from .served import Served
 
@@ -161,3 +168,179 @@ def test_a_server_that_stops_takes_nothing_more_from_a_busy_sender() -> None:
         stopping.join()
         client.drop()
         assert stored <= served.log("orders").head() <= stored + 100
+
+
+def test_many_receivers_of_a_peer_that_reads_slowly_take_no_more_memory_than_one(served: Served) -> None:
+    client = served.client()
+    for _ in range(60):
+        client.receiver("orders", credit=1000)
+    (transport,) = served.container.connections
+    written: list[int] = []
+    write = transport.engine.data_to_send
+
+    def watched() -> bytes:
+        data = write()
+        written.append(len(data))
+        return data
+
+    transport.engine.data_to_send = watched  # type: ignore[method-assign]
+    served.log("orders").append([Event("T", bytes(10_000))] * 20)
+    eventually(lambda: sum(written) > 500_000)
+    time.sleep(0.1)
+    assert max(written) < 1_000_000 and sum(written) < 5_000_000
+    client.drop()
+
+
+def test_many_senders_of_a_session_may_all_use_their_credit_while_the_log_is_slow(served: Served) -> None:
+    log, client = served.log("orders"), served.client()
+    senders = [client.sender("orders") for _ in range(40)]
+    client.wait(lambda: all(sender.link.credit for sender in senders))
+
+    def submit(_: object) -> None:
+        raise Overloaded(1, 1)
+
+    log.submit = submit  # type: ignore[assignment,method-assign]
+    (transport,) = served.container.connections
+    body = encode_message(message())
+    deliveries = [(sender.link, tag) for sender in senders for tag in range(1000)]
+    for number, (link, tag) in enumerate(deliveries):
+        with contextlib.suppress(TimeoutError):
+            client.wait(lambda link=link: link.sendable > 0, 1.0)
+        if not link.sendable:
+            assert number > 10_000 and _Pause.HELD in transport._pauses
+            vars(log).pop("submit", None)  # it is fast again
+            client.wait(lambda link=link: link.sendable > 0)
+        link.send(body, tag, tag)
+    client.wait(lambda: all(len(sender.states) == 1000 for sender in senders))
+    assert log.head() == 40_000
+    client.close()
+
+
+def test_a_member_that_is_lost_while_its_epoch_is_stored_takes_no_event_with_it(served: Served) -> None:
+    served.log("orders").append([Event("T", b"%d" % number) for number in range(5)])
+    with served.client() as client:
+        client.receiver("orders", credit=0, filter=EARLIEST, properties={GROUP: "g"})
+    node = served.container._nodes["orders"]
+    save, is_saving = node._save, threading.Event()
+
+    async def slow_save() -> None:
+        is_saving.set()
+        await asyncio.sleep(0.3)
+        await save()
+
+    node._save = slow_save  # type: ignore[method-assign]
+    epoch = Symbol("event-streams-epoch")
+    partition = Symbol("event-streams-partition")
+    client = served.client()
+    client.receiver("orders", properties={GROUP: "g", partition: "0", epoch: ULong(7)}, waits=False)
+    assert is_saving.wait(5)
+    client.drop()
+    eventually(lambda: not served.container.connections)
+    with served.client() as client:
+        got = client.receiver("orders", properties={GROUP: "g"}).take(5)
+        assert [each.message.body for each in got] == [[b"%d" % number] for number in range(5)]
+
+
+def test_a_receiver_that_fails_costs_no_other_its_events(served: Served, client: Client) -> None:
+    first = [served.client() for _ in range(4)]
+    failing = [each.receiver("orders") for each in first[:2]]
+    receivers = [client.receiver("orders"), *(each.receiver("orders") for each in first[2:])]
+    for receiver in failing:
+        name = receiver.link.name
+
+        def broken(*_: object) -> bytes:
+            raise OSError("disk")
+
+        for transport in served.container.connections:
+            for link, terminus in transport._termini.items():
+                if transport.container_id == receiver._client.engine.container_id and link.name == name:
+                    terminus._send = broken
+    served.log("orders").append([Event("T", b"{}")])
+    for receiver in receivers:
+        assert len(receiver.take(1)) == 1
+    for receiver in failing:
+        with pytest.raises(AmqpError) as failed:
+            receiver.take(1)
+        assert failed.value.condition == conditions.INTERNAL_ERROR
+    for each in first:
+        each.close()
+
+
+def test_a_member_that_cannot_be_answered_costs_only_itself(served: Served, client: Client) -> None:
+    owner = client.receiver("orders", properties={GROUP: "g"})
+    with served.client() as waiting:
+        member = waiting.receiver("orders", properties={GROUP: "g"}, waits=False)
+        eventually(lambda: sum(len(each._termini) for each in served.container.connections) == 2)
+        answer = Attaching.answer
+
+        def broken(*_: object) -> None:
+            raise ValueError("broken")
+
+        Attaching.answer = broken  # type: ignore[assignment,method-assign]
+        try:
+            owner.close()
+            with pytest.raises(AmqpError) as failed:
+                member.attached()
+        finally:
+            Attaching.answer = answer  # type: ignore[method-assign]
+        assert failed.value.condition == conditions.INTERNAL_ERROR
+        assert waiting.receiver("orders", properties={GROUP: "g"}).link.is_attached
+
+
+def test_attaches_that_wait_for_their_log_are_bounded(served: Served) -> None:
+    client, is_open = served.client(), threading.Event()
+    open_log = served.store.open
+
+    def slow(name: str) -> Any:
+        is_open.wait(10)
+        return open_log(name)
+
+    served.store.open = slow  # type: ignore[method-assign]
+    (transport,) = served.container.connections
+    for turn in range(5):
+        session = client.engine.begin()
+        for number in range(200):
+            session.attach_sender(
+                f"{turn}-{number}", source=Source(), target=Target(address=f"nowhere-{turn}-{number}")
+            )
+        client.flush()
+        time.sleep(0.05)
+    eventually(lambda: _Pause.HELD in transport._pauses)
+    assert len(transport._tasks) <= 200
+    is_open.set()
+    eventually(lambda: served.container.statistics.links_refused == 1000, 10)
+    assert not transport._pauses and not transport.held_bytes and not transport._tasks
+    client.drop()
+
+
+def test_many_that_ask_for_information_at_once_cost_one_look_at_the_log(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, may_go = [], threading.Event()
+
+    def slow(log: Any) -> bytes:
+        looks.append(log)
+        may_go.wait(5)
+        return information_message(log)
+
+    monkeypatch.setattr("headwater.amqp.streams.node.information_message", slow)
+    with served.client() as client:
+        receivers = [client.receiver("orders/$info", credit=1) for _ in range(50)]
+        may_go.set()
+        for receiver in receivers:
+            assert receiver.take(1)[0].message.body["event-count"] == 0
+    assert len(looks) <= 2
+
+
+def test_what_detached_senders_leave_behind_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.amqp.container.SUSPENDED_DELIVERIES_MAX", 25)
+    container = served.container
+    with served.client() as client:
+        for _ in range(5):
+            sender = client.sender("orders", rcv_settle_mode=1)
+            (transport,) = container.connections
+            (producer,) = transport._termini.values()
+            producer._unsettled = {b"%d" % each: None for each in range(10)}
+            sender.link.detach(is_closed=False)
+            client.wait(lambda sender=sender: sender.link.is_over)
+    assert [len(each.accepted) for each in container.suspended.values()] == [10, 10]

@@ -48,8 +48,9 @@ CAPABILITIES = tuple(
 )
 """What is offered in the open: event streams (3.1), the filters that are there, and links without target address."""
 SUSPENDED_MAX = 1000
+SUSPENDED_DELIVERIES_MAX = 100_000
 SUSPENDED_S = 600.0
-"""How many detached links of producers are remembered, and for how long."""
+"""How many detached links of producers are remembered, with how many deliveries in all, and for how long."""
 LinkKey = tuple[str, str, str, bool]
 PROPERTIES = {Symbol("product"): "Headwater", Symbol("version"): __version__}
 
@@ -168,8 +169,8 @@ class Container:
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
             address = parse_address(remote.source.address or "")
             node = await self.node(transport, address.log, Right.READ)
-            if not link.wants_answer:
-                return  # the peer has changed its mind meanwhile, or has gone
+            if not link.is_waiting:
+                return  # the peer has changed its mind meanwhile, made a mistake, or gone
             self.steal(transport, link)
             if address.is_info:
                 InfoSource.attach(transport, link, node)
@@ -194,9 +195,12 @@ class Container:
 
     def suspend(self, transport: Transport, link: Receiver, accepted: dict[bytes, None]) -> None:
         """Keep what a detached link had accepted and its sender not settled, in case the link is recovered (2.6.13)."""
-        while len(self.suspended) >= SUSPENDED_MAX:
-            del self.suspended[next(iter(self.suspended))]
-        self.suspended[self.key(transport, link)] = SuspendedDeliveries(accepted, self.loop.time() + SUSPENDED_S)
+        key = self.key(transport, link)
+        self.suspended.pop(key, None)
+        count = len(accepted) + sum(len(each.accepted) for each in self.suspended.values())
+        while self.suspended and (len(self.suspended) >= SUSPENDED_MAX or count > SUSPENDED_DELIVERIES_MAX):
+            count -= len(self.suspended.pop(next(iter(self.suspended))).accepted)
+        self.suspended[key] = SuspendedDeliveries(accepted, self.loop.time() + SUSPENDED_S)
 
     def key(self, transport: Transport, link: Link) -> LinkKey:
         """What identifies a link beyond its connection."""
@@ -235,8 +239,13 @@ class Container:
         task = self._opening.get(name)
         if task is None:
             task = self._opening[name] = self.loop.create_task(self._opened(name))
-            task.add_done_callback(lambda _: self._opening.pop(name, None))
+            task.add_done_callback(lambda opened: self._on_opened(name, opened))
         return await asyncio.shield(task)
+
+    def _on_opened(self, name: str, opened: asyncio.Task[EventLogNode]) -> None:
+        self._opening.pop(name, None)
+        if not opened.cancelled():
+            opened.exception()  # whoever asked has gone perhaps, and does not look at it
 
     async def _opened(self, name: str) -> EventLogNode:
         old = self._nodes.pop(name, None)

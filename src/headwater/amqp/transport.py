@@ -48,6 +48,8 @@ ANSWERS_BYTES_MAX = 2**20
 """What may wait to be written before the peer is not read any more: it does not read what it is answered."""
 LINGERING_MAX = 1000
 """Detached links of one connection of which something is remembered until it is over."""
+ATTACH_BYTES = 64 * 1024
+"""What an attach takes, at most, whose log is being opened: more of them are read when some are answered."""
 CLOSE_S = 5.0
 """How long a peer may take to answer our close, and to read what was written before it."""
 
@@ -123,6 +125,7 @@ class Transport(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer has gone."""
         self._is_lost = True
+        self.engine.lost()
         for task in self._tasks:
             task.cancel()
         self._abandon()
@@ -154,8 +157,10 @@ class Transport(asyncio.Protocol):
             self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
 
     def flush_soon(self) -> None:
-        """Write when all that is to be said now was said."""
-        if not self._is_flushing:
+        """Write when all that is to be said now was said; at once if that is much: `has_room` is to be true."""
+        if self.engine.bytes_to_send > WRITE_BYTES_MAX:
+            self.flush()
+        elif not self._is_flushing:
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
@@ -167,7 +172,7 @@ class Transport(asyncio.Protocol):
 
     def expel(self, link: Link, condition: Symbol, description: str) -> None:
         """Detach a link from this side, with the reason."""
-        if link.local is None and not link.is_over:
+        if link.is_waiting:
             link.refuse(condition, description)
         else:
             link.detach(ErrorCondition(condition, description))
@@ -255,7 +260,8 @@ class Transport(asyncio.Protocol):
 
     def _handle_rare(self, event: Event) -> None:
         if isinstance(event, LinkAttached):
-            if event.link.local is None:
+            if event.link.is_waiting:
+                self.hold(ATTACH_BYTES)
                 self.spawn(self._attach(event.link))
         elif isinstance(event, LinkDetached):
             self._let_go(event.link, Ending.CLOSED if event.is_closed and event.is_by_peer else Ending.DETACHED)
@@ -290,13 +296,14 @@ class Transport(asyncio.Protocol):
             _logger.exception("an attach failed", extra={"peer": self.peer})
             self._refuse(link, AmqpError(conditions.INTERNAL_ERROR, "the server's log says more"))
         finally:
+            self.release(ATTACH_BYTES)
             if link not in self._termini:
                 self.container.detached(self, link)
         self.flush()
 
     def _refuse(self, link: Link, fault: AmqpError) -> None:
         self.container.statistics.links_refused += 1
-        if link.local is None and not link.is_over:
+        if link.is_waiting:
             link.refuse(fault.condition, fault.description, fault.info)
         else:
             link.detach(ErrorCondition(fault.condition, fault.description, fault.info))

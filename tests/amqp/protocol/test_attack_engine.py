@@ -11,7 +11,7 @@ import pytest
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.codec import decode, encode
 from headwater.amqp.protocol.events import ConnectionClosed, LinkAttached, LinkDetached
-from headwater.amqp.protocol.frames import AMQP_HEADER, frame
+from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, frame
 from headwater.amqp.protocol.performatives import (
     Accepted,
     Attach,
@@ -267,3 +267,30 @@ def test_an_aborted_delivery_is_unsettled_no_more() -> None:
         peer.send(Transfer(0, aborted=True))
     peer.send(Transfer(0, 3, b"b"), b"1")
     assert payloads(link.take()) == [b"1"]
+
+
+def test_when_the_transport_is_lost_every_link_is_over() -> None:
+    peer = Peer().begun()
+    waiting, attached = peer.pending(sending()), peer.attached(receiving("other", 1))
+    peer.engine.lost()
+    assert waiting.is_over and not waiting.is_waiting and attached.is_over and not attached.sendable
+    assert peer.got() == [] and peer.engine.receive_data(EMPTY_FRAME, 0.0) == []
+
+
+def test_the_attaches_of_all_links_are_bounded() -> None:
+    peer = Peer(links_bytes_max=100_000).begun()
+    large = {"properties": {Symbol("x"): "x" * 20_000}}
+    for number in range(20):  # none of these stays
+        peer.attached(sending(f"a{number}", **large))
+        peer.send(Detach(0, True))
+    peer.begun(1)
+    for handle in range(4):
+        peer.send(sending(f"b{handle}", handle, **large), channel=handle % 2)
+    peer.got()
+    peer.send(sending("one too many", 4, **large))
+    (end,) = peer.got()
+    assert isinstance(end, End) and isinstance(end.error, ErrorCondition)
+    assert end.error.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+    peer.send(End())
+    assert len(peer.engine.sessions) == 1
+    peer.begun().attached(sending("again", **large))

@@ -95,6 +95,8 @@ class Connection:
         """Channels that the peer has ended a session on; some peers go on detaching there."""
         self._attached: dict[tuple[str, bool], Link] = {}
         """Links that the peer has attached, by name, and whether this side sends."""
+        self._links_bytes = self._frame_bytes = 0
+        """What the attaches of those links took, and the frame that is read."""
         self._partial_bytes = 0
         self._now = self._heard_at = self._sent_at = now
         self._remote_idle_s: float | None = None
@@ -242,6 +244,13 @@ class Connection:
         for session in self._sessions.values():
             session.on_connection_closed()
 
+    def lost(self) -> None:
+        """The transport is gone: everything on this connection is over, and nothing more is said of it."""
+        self._end(ConnectionClosed(None))
+        self._events.clear()
+        self._out.clear()
+        self._out_bytes = 0
+
     # What sessions and links ask of their connection
 
     def tell(self, event: Event) -> None:
@@ -283,7 +292,15 @@ class Connection:
         self._partial_bytes -= size
 
     def attached(self, link: Link) -> None:
-        """The peer attaches a link: another one of this name and direction is detached (2.6.1)."""
+        """The peer attaches a link: another one of this name and direction is detached (2.6.1).
+
+        Raises SessionFault if its links take too much.
+        """
+        link.attach_bytes = self._frame_bytes
+        self._links_bytes += link.attach_bytes
+        if self._links_bytes > self.settings.links_bytes_max:
+            problem = f"the attaches of all links take up to {self.settings.links_bytes_max} bytes of one connection"
+            raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
         key = link.name, link.is_sender
         old = self._attached.get(key)
         self._attached[key] = link
@@ -292,6 +309,8 @@ class Connection:
 
     def detached(self, link: Link) -> None:
         """A link is over."""
+        self._links_bytes -= link.attach_bytes
+        link.attach_bytes = 0
         key = link.name, link.is_sender
         if self._attached.get(key) is link:
             del self._attached[key]
@@ -342,6 +361,7 @@ class Connection:
         elif data.startswith(DISPOSITION, at):
             self._on_disposition(data, at, end, channel)
         else:
+            self._frame_bytes = end - at
             performative, payload_at = decode_performative(data, at, end)
             if isinstance(performative, Transfer):  # its descriptor was written in another way
                 self._on_transfer(data, at, end, channel)

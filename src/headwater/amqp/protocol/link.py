@@ -63,6 +63,8 @@ class Link:
         """This side's attach, once it was sent."""
         self.remote: Attach | None = None
         """The peer's attach, once it has come."""
+        self.attach_bytes = 0
+        """How large the peer's attach was, as long as it counts."""
         self.context: Any = None
         """Whatever the owner wants to find here."""
         self.is_detaching = False
@@ -76,8 +78,8 @@ class Link:
         return self.local is not None and self.remote is not None and not self.is_detaching and not self.is_over
 
     @property
-    def wants_answer(self) -> bool:
-        """Whether the peer has attached, and is still to be answered."""
+    def is_waiting(self) -> bool:
+        """Whether the peer has attached and waits for an answer."""
         return self.remote is not None and self.local is None and not self.is_over
 
     def accept(self, **fields: Any) -> None:
@@ -86,7 +88,7 @@ class Link:
         Raises ValueError if it was answered already, or the peer has gone.
         """
         remote = self.remote
-        if remote is None or not self.wants_answer:
+        if remote is None or not self.is_waiting:
             raise ValueError(f"link {self.name!r} waits for no answer")
         fields.setdefault("snd_settle_mode", remote.snd_settle_mode)
         fields.setdefault("rcv_settle_mode", remote.rcv_settle_mode)
@@ -96,7 +98,7 @@ class Link:
 
     def refuse(self, condition: Symbol, description: str, info: Mapping[Any, Any] | None = None) -> None:
         """Answer the peer's attach with one that has no terminus, and a closing detach with the error (2.6.3)."""
-        assert self.remote is not None and self.local is None
+        assert self.remote is not None
         missing: dict[str, Any] = {"source": None} if self.is_sender else {"target": None}
         kept = {"target": self.remote.target} if self.is_sender else {"source": self.remote.source}
         self.accept(**missing, **kept)

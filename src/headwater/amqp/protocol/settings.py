@@ -20,10 +20,12 @@ class ConnectionSettings:
     """The connection is closed if nothing comes from the peer for so long; half of it is announced (2.4.5)."""
     incoming_window: int = 5000
     """Transfers that may be under way to this side, per session."""
-    unsettled_max: int = 20_000
-    """Deliveries from the peer that may be unsettled, per session."""
+    unsettled_max: int = 65_536
+    """Deliveries from the peer that may be unsettled, per session. More of them end it, whatever credit was given."""
     partial_bytes_max: int = 64 * 2**20
     """What may be kept, over all links, of messages of which more is to come."""
+    links_bytes_max: int = 16 * 2**20
+    """What the attaches of all links that the peer has at a time may take, as they came."""
     sasl_mechanisms: tuple[str, ...] = ()
     """What a server offers; with none, SASL is refused."""
     needs_sasl: bool = False

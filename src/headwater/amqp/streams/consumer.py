@@ -5,14 +5,16 @@ It holds a cursor, never a queue. What is unsettled, and what the receiver gave 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...core.errors import PositionOfOtherIncarnation, PositionTrimmed, StorageCorrupted
+from ...core.errors import EventLogError
 from ...core.event import SequencedEvent
 from ...core.query import ALL
 from ..errors import refusal_of
 from ..filters import SourceFilter
+from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
 from ..protocol.types import Described, Symbol
@@ -23,6 +25,8 @@ from .position import Position
 
 if TYPE_CHECKING:
     from ..transport import Transport
+
+_logger = logging.getLogger("headwater.amqp")
 
 TURN_EVENTS = 256
 TURN_BYTES = 256 * 1024
@@ -116,9 +120,13 @@ class Consumer(Terminus):
             sent, has_more = self._send_again(room), True
             if sent < room:
                 has_more = self._send_next(room - sent)
-        except (PositionTrimmed, PositionOfOtherIncarnation, StorageCorrupted) as error:
+        except EventLogError as error:
             refusal = refusal_of(error)
             self.expel(refusal.condition, refusal.description)
+            return
+        except Exception:  # others wait for their turn behind this one
+            _logger.exception("a consumer failed", extra={"log": self.node.log.name, "link": self._link.name})
+            self.expel(conditions.INTERNAL_ERROR, "the server's log says more")
             return
         if has_more:
             self._take_turn_soon()

@@ -188,7 +188,7 @@ class GroupMember(Terminus):
         """Attach to that partition."""
         attaching = self._attaching
         link, node = attaching.link, self.node
-        if not link.wants_answer:
+        if not link.is_waiting:
             return  # it went away meanwhile, which the group is about to hear
         try:
             position = node.positions.group_position(

@@ -10,7 +10,6 @@ from ..errors import refusal_of
 from ..protocol.link import Sender
 from ..protocol.performatives import Source
 from ..terminus import Ending, Terminus
-from .info import information_message
 from .node import EventLogNode
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class InfoSource(Terminus):
 
     async def _send(self) -> None:
         try:
-            message = await asyncio.to_thread(information_message, self.node.log)
+            message = await self.node.information()
         except EventLogError as error:
             refusal = refusal_of(error)
             self._transport.expel(self._link, refusal.condition, refusal.description)

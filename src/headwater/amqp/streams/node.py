@@ -15,8 +15,10 @@ from ...core.event import Event
 from ...core.local import LocalLog
 from ...core.log import AppendRequest
 from ...core.state import StateStore
+from ..protocol.conditions import INTERNAL_ERROR
 from ..settings import AmqpSettings
 from .groups import Action, Assign, Close, Drain, GroupLimits, Groups, RecordEpoch, Refuse
+from .info import information_message
 from .outbound import Outbound
 from .positions import PositionLimits, Positions, load, store
 from .positions import Terminus as Remembered
@@ -68,6 +70,7 @@ class EventLogNode:
         self._actions: deque[Action] = deque()
         """What the groups have decided, to be done in this order."""
         self._performing: asyncio.Task[None] | None = None
+        self._information: asyncio.Task[bytes] | None = None
         self._saving = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_woken = False
@@ -113,6 +116,19 @@ class EventLogNode:
             consumer.position is remembered.position for consumer in self.consumers
         )
 
+    async def information(self) -> bytes:
+        """The message of `$info`; it is made once for all that ask at the same time."""
+        task = self._information
+        if task is None:
+            task = self._information = self.loop.create_task(asyncio.to_thread(information_message, self.log))
+            task.add_done_callback(self._on_informed)
+        return await asyncio.shield(task)
+
+    def _on_informed(self, task: asyncio.Task[bytes]) -> None:
+        self._information = None
+        if not task.cancelled():
+            task.exception()  # whoever asked has gone perhaps, and does not look at it
+
     def append(self, events: Sequence[Event], partition: int | None, appending: Appending) -> AppendRequest:
         """Append, in the order of the calls; `appending.on_appended` is called when it is done, on the loop.
 
@@ -144,7 +160,15 @@ class EventLogNode:
             if isinstance(self._actions[0], RecordEpoch):
                 self._performing = self.loop.create_task(self._record_epochs())
             else:
-                _perform(self._actions.popleft())
+                self._perform(self._actions.popleft())
+
+    def _perform(self, action: Action) -> None:
+        try:
+            _perform(action)
+        except Exception:  # it is somebody else's detach perhaps that has led here
+            _logger.exception("a member of a consumer group failed", extra={"log": self.log.name})
+            if not isinstance(action, RecordEpoch):
+                _member(action.link).refused(INTERNAL_ERROR, "the server's log says more")
 
     async def _record_epochs(self) -> None:
         try:
@@ -203,7 +227,10 @@ class EventLogNode:
     @staticmethod
     def _on_appended(requests: list[AppendRequest]) -> None:
         for request in requests:
-            request.context.on_appended(request)  # type: ignore[attr-defined]
+            try:
+                request.context.on_appended(request)  # type: ignore[attr-defined]
+            except Exception:  # the others are to hear of theirs
+                _logger.exception("a producer failed")
 
     def _wake(self) -> None:
         self._is_woken = False

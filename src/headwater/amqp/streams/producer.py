@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("headwater.amqp")
 _ACCEPTED = Accepted()
+DELIVERY_BYTES = 512
+"""What a delivery that has no outcome yet takes besides its message, roughly."""
 
 
 class SuspendedDeliveries(NamedTuple):
@@ -99,7 +101,7 @@ class Producer(Terminus):
             return
         self._container.statistics.messages_received += len(deliveries)
         self._outstanding += len(deliveries)
-        self._transport.hold(sum([delivery.bytes for delivery in deliveries]))
+        self._transport.hold(sum([delivery.bytes for delivery in deliveries]) + DELIVERY_BYTES * len(deliveries))
         if self.node is None:
             self._forward(deliveries)
         else:
@@ -264,7 +266,7 @@ class Producer(Terminus):
 
     def _done(self, count: int, size: int) -> None:
         self._outstanding -= count
-        self._transport.release(size)
+        self._transport.release(size + DELIVERY_BYTES * count)
         if not self._is_over:
             self.grant()
             self._transport.flush_soon()

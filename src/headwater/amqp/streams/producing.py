@@ -25,8 +25,8 @@ async def attach_producer(container: Container, transport: Transport, link: Rece
         node = await container.producers_node(transport, target.address)
         partition = bound_partition(binding_of(link.remote.properties), node.partitions)
         bytes_max = node.log.settings.event_bytes_max
-    if not link.wants_answer:
-        return  # the peer has changed its mind meanwhile, or has gone
+    if not link.is_waiting:
+        return  # the peer has changed its mind meanwhile, made a mistake, or gone
     container.steal(transport, link)
     key = container.key(transport, link)
     suspended = container.suspended.pop(key, None) or SuspendedDeliveries({}, 0.0)
