@@ -323,3 +323,28 @@ def test_other_logs_and_readers_go_on_while_one_log_is_behind(slow_disk: Served)
         sender.send_all([message(b"%d" % number) for number in range(300)])
         assert numbers(receiver.take(300)) == list(range(300))
         assert payloads(drained(reader, reader.receiver("orders", credit=0))) == []
+
+
+def test_a_connection_that_is_over_is_gone_at_once(served: Served) -> None:
+    """Without a collection of garbage, which a server under load seldom makes."""
+
+    def left() -> int:
+        return sum(1 for each in gc.get_objects() if isinstance(each, Transport))
+
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(10):
+            client = served.client()
+            client.sender("orders").send(b"\x00\x53\x75\xa0\x01x")
+            client.receiver("orders")
+            if number % 2:
+                client.close()
+            else:
+                client.drop()
+        until = time.monotonic() + 10
+        while left() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert left() == 0
+    finally:
+        gc.enable()

@@ -579,6 +579,8 @@ class Connection:
         self._chunks.clear()
         for session in self._sessions.values():
             session.on_connection_closed()
+        self._sessions.clear()  # they know this connection: what is over is to go at once, and not with a collection
+        self._by_remote_channel.clear()
         self.tell(event)
 
     def _write_body(self, channel: int, performative: bytes, payload: bytes = b"") -> None:
