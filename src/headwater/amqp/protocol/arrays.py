@@ -145,7 +145,7 @@ def _sized32(content_of: Callable[..., bytes]) -> Writer:
 
 
 def _compound8(content_of: Callable[..., bytearray], factor: int = 1) -> Writer:
-    def write(out: bytearray, value: list[object], depth: int) -> None:
+    def write(out: bytearray, value: Any, depth: int) -> None:
         content = content_of(value, depth)
         if len(content) > 254 or factor * len(value) > 255:
             raise EncodeError(f"an array whose elements have at most 255 bytes has {shown(value)}")
@@ -157,7 +157,7 @@ def _compound8(content_of: Callable[..., bytearray], factor: int = 1) -> Writer:
 
 
 def _compound32(content_of: Callable[..., bytearray], factor: int = 1) -> Writer:
-    def write(out: bytearray, value: list[object], depth: int) -> None:
+    def write(out: bytearray, value: Any, depth: int) -> None:
         content = content_of(value, depth)
         out += U32.pack(len(content) + 4)
         out += U32.pack(factor * len(value))

@@ -8,12 +8,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from reprlib import repr as shown
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 from .codec import DecodeError, EncodeError, encode_into
 from .decoding import U32_U32, read
 from .encoding import CODE_UBYTE, write_list
-from .fields import Field, Kind, Read
+from .fields import Field, Kind, Read, Write
 from .types import Described, Symbol, ULong
 
 
@@ -37,9 +37,6 @@ class Composite:
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
-C = TypeVar("C", bound=Composite)
-
-
 class Layout:
     """A composite type as its reader and writer want it."""
 
@@ -54,7 +51,7 @@ class Layout:
         self.head = b"\x00" + CODE_UBYTE.pack(0x53, type.CODE)
         self.names = [field.name for field in fields]
         self.readers: list[Read] = [field.kind.read for field in fields]
-        self.writers = [field.kind.write for field in fields]
+        self.writers: list[tuple[str, Write]] = [(field.name, field.kind.write) for field in fields]
         self.defaults = [field.default for field in fields]
         self.mandatory = [index for index, field in enumerate(fields) if field.is_mandatory]
 
@@ -109,7 +106,7 @@ def read_fields(layout: Layout, buffer: bytes, at: int) -> tuple[Any, int]:
 
     Raises DecodeError, which names the type and the field: too many fields, a mandatory one missing, a wrong type.
     """
-    code = buffer[at]
+    start, code = at, buffer[at]
     if code == 0xC0:
         stop, count, at = at + 2 + buffer[at + 1], buffer[at + 2], at + 3
     elif code == 0x45:
@@ -133,10 +130,10 @@ def read_fields(layout: Layout, buffer: bytes, at: int) -> tuple[Any, int]:
     except DecodeError as wrong:
         raise DecodeError(f"{layout.name}.{layout.names[index]}: {wrong.problem}", wrong.at) from None
     if at != stop:
-        raise DecodeError(f"{layout.name}: the list's size is not that of its fields", stop)
+        raise DecodeError(f"{layout.name}: the list's size is not that of its fields", start)
     for index in layout.mandatory:
         if values[index] is None:
-            raise DecodeError(f"{layout.name}.{layout.names[index]} is missing", at)
+            raise DecodeError(f"{layout.name}.{layout.names[index]}: a value is due, null or nothing found", at)
     return layout.make(*values), at
 
 
@@ -147,26 +144,23 @@ def write_composite(out: bytearray, value: Composite, count: int = -1) -> None:
     """
     layout = layout_of(type(value))
     content = bytearray()
-    if count < 0:
-        count = layout.count
     index = 0
     try:
-        for index in range(count):
-            field = getattr(value, layout.names[index])
-            if field is None:
-                content.append(0x40)
+        for index, (name, write) in enumerate(layout.writers if count < 0 else layout.writers[:count]):
+            field = getattr(value, name)
+            if field is not None:
+                write(content, field)
+            elif index in layout.mandatory:
+                raise EncodeError("a value is due, None given")
             else:
-                layout.writers[index](content, field)
+                content.append(0x40)
     except EncodeError as wrong:
         raise EncodeError(f"{layout.name}.{layout.names[index]}: {wrong}") from None
-    except (struct.error, TypeError, AttributeError, OverflowError, ValueError) as wrong:
+    except (struct.error, TypeError, AttributeError, OverflowError, ValueError) as misfit:
         given = shown(getattr(value, layout.names[index], None))
-        raise EncodeError(f"{layout.name}.{layout.names[index]}: {given} does not fit: {wrong}") from None
-    for index in layout.mandatory:
-        if getattr(value, layout.names[index]) is None:
-            raise EncodeError(f"{layout.name}.{layout.names[index]} is missing")
+        raise EncodeError(f"{layout.name}.{layout.names[index]}: {given} does not fit: {misfit}") from None
     out += layout.head
-    write_list(out, count, content)
+    write_list(out, layout.count if count < 0 else count, content)
 
 
 def _write_member(out: bytearray, value: object) -> None:

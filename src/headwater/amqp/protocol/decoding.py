@@ -2,7 +2,7 @@
 
 Any bytes give a value or a `DecodeError`, in time and memory linear in the buffer. The readers check no bounds: reading
 past the end is an IndexError or struct.error, or leaves a position past it, which whoever called them finds. Positions
-only grow, so no byte is read twice.
+only grow, so no byte is read twice; an array, whose elements need no bytes of their own, has its count checked first.
 """
 
 from __future__ import annotations
@@ -35,11 +35,14 @@ from .types import (
 DEPTH_MAX: Final = 32
 """So many compound, array and described values may lie in one another."""
 
-ARRAY_DESCRIPTORS_MAX: Final = 4
+ARRAY_DESCRIPTORS_MAX: Final = 2
 """So many descriptors may lie in one another in an array's constructor: each costs an object for each element."""
 
 ZERO_WIDTH_PER_BYTE_MAX: Final = 8
-"""So many elements that take no bytes (null, true, false, 0, the empty list) may an array have per byte of its own."""
+"""So many elements that take no bytes (null, true, false, 0) may an array have for each of its own bytes.
+
+Empty lists, which cost an object each: one.
+"""
 
 WEAK_KEYS_MAX: Final = 64
 """So many keys of a map may be uuids or described: a peer can make those collide in a hash table at will."""
@@ -294,12 +297,13 @@ def _list32(buffer: bytes, at: int, depth: int) -> Read:
 def _items(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
         raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+    start = at
     items: list[object] = []
     for _ in range(count):
         item, at = READERS[buffer[at]](buffer, at + 1, depth + 1)
         items.append(item)
     if at != stop:
-        raise DecodeError("a list's size is not that of its elements", stop)
+        raise DecodeError("a list's size is not that of its elements", start)
     return items, at
 
 
@@ -317,6 +321,7 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
         raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
     if count & 1:
         raise DecodeError(f"a map has a key without a value: {count} elements", at)
+    start = at
     entries: dict[object, object] = {}
     weak_keys = 0
     for _ in range(count >> 1):
@@ -333,9 +338,9 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
             raise DecodeError("a map's key is a list, map or array, or describes one", at) from None
         at = after
     if at != stop:
-        raise DecodeError("a map's size is not that of its elements", stop)
+        raise DecodeError("a map's size is not that of its elements", start)
     if len(entries) != count >> 1:
-        raise DecodeError("a map has a key twice", at)
+        raise DecodeError("a map has a key twice", start)
     return entries, at
 
 
@@ -351,6 +356,8 @@ def _array32(buffer: bytes, at: int, depth: int) -> Read:
 def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
         raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+    if stop > len(buffer):
+        raise DecodeError("the value is cut short", at)
     if count == 0 and at == stop:
         return Array(), at  # without a constructor: against the standard, but harmless
     start = at
@@ -362,11 +369,8 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
         descriptors.append(descriptor)
     code = buffer[at]
     at += 1
+    _check_count(code, count, at, start, stop)
     width = WIDTHS[code]
-    if width == UNKNOWN:
-        raise DecodeError(f"no type has the constructor 0x{code:02x}", at - 1)
-    if width == 0 and count > (stop - start) * (1 if code == 0x45 else ZERO_WIDTH_PER_BYTE_MAX):
-        raise DecodeError(f"an array has {count} elements without width", start)
     reader = READERS[code]
     array = Array()
     for _ in range(count):
@@ -378,12 +382,25 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
             array *= count  # they are all the same, and cannot change
             break
     if at != stop:
-        raise DecodeError("an array's size is not that of its elements", stop)
+        raise DecodeError("an array's size is not that of its elements", start)
     constructor: int | Described = code
     for descriptor in reversed(descriptors):
         constructor = Described(descriptor, constructor)
     array.constructor = constructor
     return array, at
+
+
+def _check_count(code: int, count: int, at: int, start: int, stop: int) -> None:
+    """May an array whose content is `start` to `stop`, and its elements `at` to `stop`, have so many of them?"""
+    width = WIDTHS[code]
+    if width == UNKNOWN:
+        raise DecodeError(f"no type has the constructor 0x{code:02x}", at - 1)
+    if width == 0:
+        array_bytes = stop - start + 3  # with its constructor, size and count, at the least
+        if count > array_bytes * (1 if code == 0x45 else ZERO_WIDTH_PER_BYTE_MAX):
+            raise DecodeError(f"an array has {count} elements without width", start)
+    elif count * max(width, 1) > stop - at:
+        raise DecodeError("an array's size is not that of its elements", start)
 
 
 def _described(buffer: bytes, at: int, depth: int) -> Read:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from reprlib import repr as shown
 from typing import Any, Final
 
@@ -178,7 +178,7 @@ def _decimal128(out: bytearray, value: bytes, depth: int) -> None:
     out += of_length(value, 16)
 
 
-def write_binary(out: bytearray, value: bytes, depth: int = 0) -> None:
+def write_binary(out: bytearray, value: bytes | bytearray | memoryview, depth: int = 0) -> None:
     """Append a binary."""
     _write_sized(out, 0xA0, octets(value))
 
@@ -202,7 +202,7 @@ def _write_sized(out: bytearray, code: int, content: bytes) -> None:
     out += content
 
 
-def _list(out: bytearray, value: list[object], depth: int) -> None:
+def _list(out: bytearray, value: Sequence[object], depth: int) -> None:
     write_list(out, len(value), list_content(value, depth))
 
 
@@ -231,7 +231,7 @@ def write_compound(out: bytearray, code: int, count: int, content: bytearray) ->
     out += content
 
 
-def list_content(value: list[object], depth: int) -> bytearray:
+def list_content(value: Sequence[object], depth: int) -> bytearray:
     check_depth(depth)
     content = bytearray()
     for item in value:
@@ -255,7 +255,7 @@ def _described(out: bytearray, value: Described, depth: int) -> None:
     encode_into(out, value.value, depth + 1)
 
 
-def octets(value: bytes) -> bytes:
+def octets(value: bytes | bytearray | memoryview) -> bytes:
     return value if type(value) is bytes else memoryview(value).tobytes()
 
 

@@ -7,12 +7,12 @@ DecodeError where the value is of another type. Its `write(out, value)` never ge
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from reprlib import repr as shown
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from .codec import DecodeError, EncodeError, encode_into
-from .decoding import READERS, U16, U32, U64, read
+from .decoding import U16, U32, U64, read
 from .encoding import (
     CODE_LONG,
     CODE_UBYTE,
@@ -30,21 +30,27 @@ Read = Callable[[bytes, int], tuple[Any, int]]
 Write = Callable[[bytearray, Any], None]
 
 
-class Kind(NamedTuple):
+class Kind:
     """How the fields of one AMQP type are read and written."""
 
-    name: str
-    read: Read
-    write: Write
+    __slots__ = ("name", "read", "write")
+
+    def __init__(self, name: str, read: Read, write: Write) -> None:
+        self.name = name
+        self.read = read
+        self.write = write
 
 
-class Field(NamedTuple):
+class Field:
     """One field of a composite type, with the value that an absent one has."""
 
-    name: str
-    kind: Kind
-    default: object = None
-    is_mandatory: bool = False
+    __slots__ = ("default", "is_mandatory", "kind", "name")
+
+    def __init__(self, name: str, kind: Kind, default: object = None, is_mandatory: bool = False) -> None:
+        self.name = name
+        self.kind = kind
+        self.default = default
+        self.is_mandatory = is_mandatory
 
 
 def mandatory(name: str, kind: Kind) -> Field:
@@ -158,7 +164,7 @@ def _read_symbols(buffer: bytes, at: int) -> tuple[tuple[Symbol, ...], int]:
 
 
 def _write_symbols(out: bytearray, value: tuple[str, ...]) -> None:
-    if isinstance(value, str):
+    if not isinstance(value, (tuple, list)) or not all(isinstance(symbol, str) for symbol in value):
         raise EncodeError(f"a tuple of symbols is due, not {shown(value)}")
     if value:
         encode_into(out, Array(map(Symbol, value)))
@@ -175,24 +181,24 @@ def _read_map(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
 def _read_symbol_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
     entries, after = _read_map(buffer, at)
     for key in entries:
-        if not isinstance(key, str):
+        if type(key) is not Symbol and type(key) is not str:
             raise DecodeError(f"map with symbols as keys expected, key {shown(key)} found", at)
     return entries, after
 
 
-def _write_symbol_map(out: bytearray, value: dict[str, Any]) -> None:
+def _write_symbol_map(out: bytearray, value: Mapping[str, Any]) -> None:
     write_entries(out, value, write_symbol)
 
 
 def _read_annotations(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
     entries, after = _read_map(buffer, at)
     for key in entries:
-        if not isinstance(key, (str, ULong)):
+        if type(key) not in (Symbol, str, ULong):
             raise DecodeError(f"map with symbols or ulongs as keys expected, key {shown(key)} found", at)
     return entries, after
 
 
-def _write_annotations(out: bytearray, value: dict[Any, Any]) -> None:
+def _write_annotations(out: bytearray, value: Mapping[Any, Any]) -> None:
     write_entries(out, value, _write_annotation_key)
 
 
@@ -203,11 +209,19 @@ def _write_annotation_key(out: bytearray, key: object) -> None:
         write_ulong(out, key)  # type: ignore[arg-type]
 
 
-def _write_string_map(out: bytearray, value: dict[str, Any]) -> None:
+def _read_string_map(buffer: bytes, at: int) -> tuple[dict[str, Any], int]:
+    entries, after = _read_map(buffer, at)
+    for key in entries:
+        if type(key) is not str:
+            raise DecodeError(f"map with strings as keys expected, key {shown(key)} found", at)
+    return entries, after
+
+
+def _write_string_map(out: bytearray, value: Mapping[str, Any]) -> None:
     write_entries(out, value, write_string)
 
 
-def write_entries(out: bytearray, entries: dict[Any, Any], write_key: Write) -> None:
+def write_entries(out: bytearray, entries: Mapping[Any, Any], write_key: Write) -> None:
     """Append a map whose keys are all of one type, whatever their class."""
     content = bytearray()
     for key, value in entries.items():
@@ -219,9 +233,13 @@ def write_entries(out: bytearray, entries: dict[Any, Any], write_key: Write) -> 
 def _read_delivery_map(buffer: bytes, at: int) -> tuple[dict[bytes, Any], int]:
     entries, after = _read_map(buffer, at)
     for key in entries:
-        if not isinstance(key, bytes):
+        if type(key) is not bytes:
             raise DecodeError(f"map with delivery tags as keys expected, key {shown(key)} found", at)
     return entries, after
+
+
+def _write_delivery_map(out: bytearray, value: Mapping[bytes, Any]) -> None:
+    write_entries(out, value, write_binary)
 
 
 def _read_message_id(buffer: bytes, at: int) -> tuple[Any, int]:
@@ -239,14 +257,6 @@ def _write_message_id(out: bytearray, value: object) -> None:
         encode_into(out, value)
     else:
         raise EncodeError(f"a message id is a str, UUID, int or bytes, not {shown(value)}")
-
-
-def _read_any(buffer: bytes, at: int) -> tuple[Any, int]:
-    return READERS[buffer[at]](buffer, at + 1, 0)
-
-
-def _write_any(out: bytearray, value: object) -> None:
-    encode_into(out, value)
 
 
 BOOLEAN: Final = Kind("boolean", _read_boolean, _write_boolean)
@@ -267,9 +277,7 @@ SYMBOL_MAP: Final = Kind("map", _read_symbol_map, _write_symbol_map)
 ANNOTATIONS: Final = Kind("annotations", _read_annotations, _write_annotations)
 """Like SYMBOL_MAP, but ulongs may be keys too."""
 
-STRING_MAP: Final = Kind("map", _read_symbol_map, _write_string_map)
-DELIVERY_MAP: Final = Kind("map", _read_delivery_map, _write_any)
+STRING_MAP: Final = Kind("map", _read_string_map, _write_string_map)
+DELIVERY_MAP: Final = Kind("map", _read_delivery_map, _write_delivery_map)
 MESSAGE_ID: Final = Kind("message id", _read_message_id, _write_message_id)
 """Keeps its type: str, UUID, ULong or bytes; any int is written as an ulong."""
-
-ANY: Final = Kind("any", _read_any, _write_any)

@@ -308,7 +308,7 @@ def _write_body(out: bytearray, kind: int, body: Any) -> None:
             if not isinstance(data, (bytes, bytearray, memoryview)):
                 raise EncodeError(f"a data body is a list of bytes, but has a {type(data).__name__}")
             _write_descriptor(out, DATA_SECTION)
-            write_binary(out, bytes(data))
+            write_binary(out, data)
     elif body is not None:
         raise EncodeError(f"a message without a body has a {type(body).__name__} as its body")
 

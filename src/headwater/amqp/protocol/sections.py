@@ -83,7 +83,11 @@ def walk(message: bytes) -> Sections:
                 code, at = section_code(message, at)
             if code <= last and not (code == last and DATA_SECTION <= code <= SEQUENCE_SECTION):
                 raise DecodeError(f"a section {_name(code)} after the section {_name(last)}", start)
-            value, at = at, _behind(code, message, at, end)
+            value = at
+            if message[at] == _SHORT_CONSTRUCTORS[code]:
+                at += 2 + message[at + 1]
+            else:
+                at = _behind(code, message, at, end)
             body = spans[5]
             if code < DATA_SECTION or code == FOOTER:
                 spans[code - HEADER] = start, at
@@ -100,6 +104,8 @@ def walk(message: bytes) -> Sections:
             last = code
     except (IndexError, struct.error):
         raise DecodeError("the message is cut short", end) from None
+    if at > end:
+        raise DecodeError("the message is cut short", end)
     return Sections(spans, body_kind, payload)
 
 
@@ -108,7 +114,7 @@ def section_code(message: bytes, at: int) -> tuple[int, int]:
     if message[at] != 0x00:
         raise DecodeError(f"section expected, constructor 0x{message[at]:02x} found", at)
     descriptor, after = read(message, at + 1, 0)
-    if type(descriptor) is ULong:
+    if type(descriptor) is ULong and HEADER <= descriptor <= FOOTER:
         return int(descriptor), after
     if type(descriptor) is Symbol and descriptor in _CODES:
         return _CODES[descriptor], after
@@ -131,8 +137,6 @@ def _behind(code: int, message: bytes, at: int, end: int) -> int:
         at += 1
     else:
         raise DecodeError(f"the section {_name(code)} has a value of constructor 0x{constructor:02x}", at)
-    if at > end:
-        raise DecodeError("the message is cut short", end)
     return at
 
 
@@ -154,6 +158,12 @@ _NAMES: Final = (
 )
 _CONSTRUCTORS: Final = (0xD0, 0xD1, 0xD1, 0xD0, 0xD1, 0xB0, 0xD0, 0, 0xD1)
 """By the section: the long one of the constructors that its value may have."""
+
+_SHORT_CONSTRUCTORS: Final[list[int]] = [
+    _CONSTRUCTORS[code - HEADER] - 0x10 if HEADER <= code <= FOOTER and code != VALUE_SECTION else -1
+    for code in range(256)
+]
+"""By the section's code: the short one, with a size of one byte."""
 
 _CODES: Final = {
     Symbol(f"amqp:{name}:{kind}"): HEADER + index
