@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headwater.amqp.filters.like import TEXT_CHARS_MAX, Pattern
+from headwater.amqp.filters.errors import TEXT_CHARS_MAX
+from headwater.amqp.filters.like import Pattern
 
 
 def naive(pattern: str, text: str, escape: str | None) -> bool:
@@ -21,12 +22,34 @@ def naive(pattern: str, text: str, escape: str | None) -> bool:
     return bool(text) and first in ("_", text[0]) and naive(rest, text[1:], escape)
 
 
+@settings(max_examples=300)
 @given(st.text("ab_%", max_size=8), st.text("ab_%", max_size=10))
 @example("%_", "")
 @example("a%a", "a")
 @example("%a_b%", "aaab")
 def test_like_is_what_the_definition_says(pattern, text):
     assert Pattern(pattern).matches(text) is naive(pattern, text, None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("%ab%", "xxabyy", True),
+        ("%ab%ba%", "aba", False),
+        ("%ab%ba%", "abba", True),
+        ("%__%", "ab", True),
+        ("%__%", "a", False),
+        ("a%__%b", "a12b", True),
+        ("a%__%b", "a1b", False),
+        ("%a_c%", "abxabc", True),
+        ("%a_c%", "ab", False),
+        ("%a%a%", "a", False),
+        ("_%_", "ab", True),
+        ("_%_", "a", False),
+    ],
+)
+def test_pieces_between_percents_are_found_one_after_the_other(pattern, text, expected):
+    assert Pattern(pattern).matches(text) is expected
 
 
 @given(st.text("ab_%!", max_size=8), st.text("ab_%!", max_size=10))
@@ -60,7 +83,7 @@ def test_underscore_is_one_character_whatever_its_bytes():
     ["%" + "a%" * 2000 + "b", "%" + "a_" * 2000 + "b%", "%_" * 2000 + "b", "_%" * 2047 + "b", "%" + "a" * 4000 + "b%"],
 )
 def test_patterns_that_make_others_backtrack_are_answered(pattern):
-    assert Pattern(pattern).matches("a" * 30_000) is False
+    assert Pattern(pattern).matches("a" * TEXT_CHARS_MAX) is False
 
 
 @given(st.text("ab%_\\&", max_size=6), st.text("ab%_\\&", max_size=8))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.amqp.filters.messages import Message
 
 from headwater.amqp.filters import FilterLimits, format_offset, source_filter
-from headwater.amqp.filters.context import Context
+from headwater.amqp.filters.context import Budget, Context
 from headwater.amqp.filters.entries import read_entry
 from headwater.amqp.filters.evaluation import matcher
 from headwater.amqp.filters.syntax import And, IndexQuery, Node
@@ -144,7 +144,10 @@ def is_true(node: Node, stored: Stored, now: int) -> bool:
 def test_plan_and_evaluation_together_are_the_whole_filter(filters, events, now):
     found = source_filter(filters, latest=LATEST, now=iter([ATTACHED_AT] + [now] * 10_000).__next__)
     note(f"{found}")
-    nodes = [read_entry(key, each, Context(key, LATEST, ATTACHED_AT, FilterLimits())) for key, each in filters.items()]
+    nodes = [
+        read_entry(key, each, Context(key, LATEST, ATTACHED_AT, FilterLimits(), Budget()))
+        for key, each in filters.items()
+    ]
     for stored in events:
         planned = (
             found.after < stored.number

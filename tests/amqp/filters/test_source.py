@@ -118,7 +118,10 @@ def test_every_filter_has_its_name_and_its_number():
     ("limits", "given"),
     [
         (FilterLimits(expression_chars_max=20), described(SQL, "color = 'red'" + " " * 20)),
-        (FilterLimits(tokens_max=2), described(SQL, "color = 'red'")),
+        (FilterLimits(terms_max=2), described(SQL, "color = 'red'")),
+        (FilterLimits(terms_max=2), described(0x174, {"a": 1, "b": 2, "c": 3})),
+        (FilterLimits(terms_max=2), described(0x101, [described(0x100, [described(0x110, None)])] * 2)),
+        (FilterLimits(searches_max=1), described(SQL, "x LIKE '%_a%' OR x LIKE '%_b%'")),
         (FilterLimits(depth_max=2), described(SQL, "(((TRUE)))")),
         (FilterLimits(depth_max=2), described(SQL, "NOT NOT NOT TRUE")),
         (FilterLimits(depth_max=2), described(SQL, "- - -x = 1")),
@@ -139,6 +142,17 @@ def test_number_of_filters_is_limited():
     given = {Symbol(f"f{number}"): described(0x110, None) for number in range(257)}
     with pytest.raises(InvalidFilter, match="at most 256"):
         source_filter(given, latest=HEAD)
+
+
+def test_limits_hold_for_all_filters_together():
+    given = {Symbol(f"f{number}"): described(SQL, " OR ".join(["x = 1"] * 100)) for number in range(3)}
+    with pytest.raises(InvalidFilter, match=r"filter 'f2'.*1000 words"):
+        source_filter(given, latest=HEAD)
+
+
+def test_only_patterns_that_search_are_counted():
+    prefixes = " OR ".join(f"x LIKE '%{number}%'" for number in range(100))
+    assert passes(filter_of(described(SQL, f"x LIKE '_%_' AND ({prefixes})")), Message({"x": "a99"}))
 
 
 def test_long_chains_are_no_deep_nesting():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.amqp.filters.messages import EVENT_STREAMS_SQL, HEAD, NAME, SELECTOR, SQL, Message, described
 
 from headwater.amqp.filters import FILTERS, InvalidFilter, source_filter
+from headwater.amqp.filters.errors import TEXT_CHARS_MAX
 from headwater.amqp.protocol.types import Decimal32, Described, Float, Symbol, Timestamp, UInt, ULong
 
 LANGUAGES = [SQL, EVENT_STREAMS_SQL, SELECTOR]
@@ -166,5 +167,5 @@ def test_repetition_is_answered(language, unit):
 
 def test_longest_filter_is_evaluated_on_a_large_message():
     text = "x LIKE '" + "%_a" * 1350 + "'"
-    assert is_answered({NAME: described(SQL, text)}, Message({"x": "a" * 65_536}))
-    assert is_answered({NAME: described(SQL, "+".join(["x"] * 490) + " = 'a'")}, Message({"x": "a" * 65_536}))
+    assert is_answered({NAME: described(SQL, text)}, Message({"x": "a" * TEXT_CHARS_MAX}))
+    assert is_answered({NAME: described(SQL, "+".join(["x"] * 490) + " = 'a'")}, Message({"x": "a" * TEXT_CHARS_MAX}))

@@ -12,6 +12,14 @@ from .syntax import Field
 
 
 @dataclass
+class Budget:
+    """What the filters of a source have used of the limits that hold for all of them together."""
+
+    terms: int = 0
+    searches: int = 0
+
+
+@dataclass
 class Context:
     """State of reading one entry of a filter map."""
 
@@ -21,6 +29,7 @@ class Context:
     attached_at: int
     """The time when the link attached (ms)."""
     limits: FilterLimits
+    budget: Budget
     names_position: bool = False
     """Whether an offset or a timestamp was named."""
     is_conjunct: bool = True
@@ -30,6 +39,19 @@ class Context:
     def fault(self, problem: str, position: int | None = None) -> InvalidFilter:
         """The error that says so of this entry."""
         return InvalidFilter(self.filter_name, problem, position)
+
+    def spend(self, terms: int, position: int | None = None) -> None:
+        """So many terms more. Raises InvalidFilter where that is too many."""
+        self.budget.terms += terms
+        if self.budget.terms > self.limits.terms_max:
+            raise self.fault(f"more than {self.limits.terms_max} words, signs and members in all filters", position)
+
+    def spend_search(self, position: int) -> None:
+        """One searching pattern more. Raises InvalidFilter where that is too many."""
+        self.budget.searches += 1
+        if self.budget.searches > self.limits.searches_max:
+            problem = f"more than {self.limits.searches_max} patterns of LIKE with _ between two % in all filters"
+            raise self.fault(problem, position)
 
     @contextmanager
     def nested(self, position: int | None = None) -> Iterator[None]:

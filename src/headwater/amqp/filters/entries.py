@@ -96,6 +96,7 @@ def _members(given: object, context: Context) -> list[object]:
         raise context.fault(f"a list of filters is expected, {show(given)} given")
     if len(given) > context.limits.list_items_max:
         raise context.fault(f"{len(given)} filters given, at most {context.limits.list_items_max} are allowed")
+    context.spend(len(given))
     return list(given)
 
 

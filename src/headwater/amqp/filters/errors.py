@@ -20,12 +20,19 @@ class InvalidFilter(ValueError):
         super().__init__(f"filter {filter_name!r}{where}: {problem}")
 
 
+TEXT_CHARS_MAX = 16_384
+"""The longest text of a message that LIKE, LOWER and UPPER look at, and the longest that + makes."""
+
+
 @dataclass(frozen=True, slots=True)
 class FilterLimits:
-    """How much a filter may ask for (FILTEX 7): what a peer sends is bounded in every direction."""
+    """How much the filters of a source may ask for (FILTEX 7): what a peer sends is bounded in every direction."""
 
     expression_chars_max: int = 4096
-    tokens_max: int = 1000
+    terms_max: int = 1000
+    """Words and signs of expressions, fields of property filters, members of groups, of all filters together."""
+    searches_max: int = 16
+    """Patterns of LIKE, in all filters together, that look for a `_` between two `%`: what costs most."""
     depth_max: int = 32
     """How deep parentheses, NOT, signs, function calls and groups nest, all together."""
     list_items_max: int = 256

@@ -11,16 +11,17 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from ..protocol.types import Timestamp
+from .errors import TEXT_CHARS_MAX
 from .syntax import Function
 from .values import Kind, kind_of
 
 
 def _lower(text: object) -> object:
-    return text.lower() if isinstance(text, str) else None
+    return text.lower() if isinstance(text, str) and len(text) <= TEXT_CHARS_MAX else None
 
 
 def _upper(text: object) -> object:
-    return text.upper() if isinstance(text, str) else None
+    return text.upper() if isinstance(text, str) and len(text) <= TEXT_CHARS_MAX else None
 
 
 def _left(text: object, count: object) -> object:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ...core.limits import show
-from .errors import FilterLimits, InvalidFilter
+from .context import Context
 from .fields import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, FOOTER, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
 
 INTEGER_MAX = 2**64 - 1
@@ -105,24 +105,23 @@ SELECTOR = Language(
 )
 
 
-def tokens(text: str, language: Language, filter_name: str, limits: FilterLimits) -> list[Token]:
+def tokens(text: str, language: Language, context: Context) -> list[Token]:
     """The tokens of a text, the last of which is the END. Raises InvalidFilter."""
-    if len(text) > limits.expression_chars_max:
-        problem = f"{len(text)} characters given, at most {limits.expression_chars_max} are allowed"
-        raise InvalidFilter(filter_name, problem, limits.expression_chars_max + 1)
+    allowed = context.limits.expression_chars_max
+    if len(text) > allowed:
+        raise context.fault(f"{len(text)} characters given, at most {allowed} are allowed", allowed + 1)
     found: list[Token] = []
     at = 0
     while at < len(text):
         match = language.pattern.match(text, at)
         if match is None:
-            raise InvalidFilter(filter_name, _misfit(text, at), at + 1)
+            raise context.fault(_misfit(text, at), at + 1)
         if match["space"] is None:
             try:
                 found.append(_token(match, language, at + 1))
             except ValueError as error:
-                raise InvalidFilter(filter_name, str(error), at + 1) from None
-            if len(found) > limits.tokens_max:
-                raise InvalidFilter(filter_name, f"more than {limits.tokens_max} words and signs", at + 1)
+                raise context.fault(str(error), at + 1) from None
+            context.spend(1, at + 1)
         at = match.end()
     found.append(Token(TokenKind.END, None, len(text) + 1))
     return found

@@ -9,25 +9,27 @@ from __future__ import annotations
 
 from itertools import groupby
 
-TEXT_CHARS_MAX = 65_536
-"""The longest text that LIKE looks at."""
+from .errors import TEXT_CHARS_MAX
 
 _ANY_ONE = None
 """`_` in a piece; every other element is the character itself."""
 
 
 class Pattern:
-    """A LIKE pattern. Raises ValueError where its escape has nothing to escape."""
+    """A LIKE pattern. Raises ValueError where its escape has nothing to escape.
 
-    __slots__ = ("_first", "_last", "_middle", "_source", "_tail_chars")
+    `is_search`: it looks for a piece with `_`, and costs a step per character.
+    """
+
+    __slots__ = ("_first", "_last", "_middle", "_tail_chars", "is_search")
 
     def __init__(self, pattern: str, escape: str | None = None) -> None:
-        self._source = (pattern, escape)
         pieces = _pieces(pattern, escape)
         self._first = _Piece(pieces[0])
         self._last = _Piece(pieces[-1]) if len(pieces) > 1 else None
         self._middle = [_Piece(piece) for piece in pieces[1:-1] if piece]
         self._tail_chars = len(pieces[-1])
+        self.is_search = any(piece.is_mixed for piece in self._middle)
 
     @staticmethod
     def prefix(text: str) -> Pattern:
@@ -40,7 +42,7 @@ class Pattern:
         return Pattern("%" + _literally(text), "\\")
 
     def matches(self, text: str) -> bool | None:
-        """Whether the whole text has the pattern; unknown for a text of more than 65,536 characters."""
+        """Whether the whole text has the pattern; unknown for a text of more than 16,384 characters."""
         if len(text) > TEXT_CHARS_MAX:
             return None
         first, last = self._first, self._last
@@ -56,20 +58,11 @@ class Pattern:
                 return False
         return True
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pattern) and self._source == other._source
-
-    def __hash__(self) -> int:
-        return hash(self._source)
-
-    def __repr__(self) -> str:
-        return f"Pattern{self._source!r}"
-
 
 class _Piece:
     """What stands between two `%`."""
 
-    __slots__ = ("_any_one", "_literal", "_masks", "_runs", "chars")
+    __slots__ = ("_any_one", "_literal", "_masks", "_runs", "chars", "is_mixed")
 
     def __init__(self, elements: list[str | None]) -> None:
         self.chars = len(elements)
@@ -80,6 +73,7 @@ class _Piece:
                 self._runs.append((run[0][0], "".join([char for _, char in run if char is not None])))
         self._literal = self._runs[0][1] if len(self._runs) == 1 and len(self._runs[0][1]) == self.chars else None
         self._any_one = sum(1 << place for place, char in enumerate(elements) if char is _ANY_ONE)
+        self.is_mixed = bool(self._runs) and self._literal is None
         self._masks: dict[str, int] = {}
         for place, char in enumerate(elements):
             if char is not _ANY_ONE:

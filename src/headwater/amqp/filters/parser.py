@@ -69,7 +69,7 @@ class _Parser:
 
     def __init__(self, text: str, context: Context) -> None:
         self._context = context
-        self._tokens = tokens(text, self.language, context.filter_name, context.limits)
+        self._tokens = tokens(text, self.language, context)
         self._at = 0
 
     def parse(self) -> Node:
@@ -157,9 +157,12 @@ class _Parser:
             if len(escape) != 1:
                 raise self._context.fault(f"an escape is one character, {token} given", token.position)
         try:
-            return Pattern(pattern, escape)
+            found = Pattern(pattern, escape)
         except ValueError as error:
             raise self._context.fault(str(error), start) from None
+        if found.is_search:
+            self._context.spend_search(start)
+        return found
 
     def _string(self) -> str:
         token = self._take()

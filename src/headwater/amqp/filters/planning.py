@@ -57,9 +57,9 @@ def both(left: Plan, right: Plan) -> Plan:
     found = Plan(
         left.query if query is None else query,
         max(left.after, right.after),
-        _least(left.upto, right.upto),
-        _greatest(left.recorded_from, right.recorded_from),
-        _least(left.recorded_upto, right.recorded_upto),
+        _inner(min, left.upto, right.upto),
+        _inner(max, left.recorded_from, right.recorded_from),
+        _inner(min, left.recorded_upto, right.recorded_upto),
         left.is_exact and right.is_exact and query is not None,
     )
     return NOTHING if _is_empty(found) else found
@@ -73,13 +73,9 @@ def either(left: Plan, right: Plan) -> Plan:
     found = Plan(
         ALL if query is None else query,
         min(left.after, right.after),
-        _greatest(left.upto, right.upto) if None not in (left.upto, right.upto) else None,
-        _least(left.recorded_from, right.recorded_from)
-        if None not in (left.recorded_from, right.recorded_from)
-        else None,
-        _greatest(left.recorded_upto, right.recorded_upto)
-        if None not in (left.recorded_upto, right.recorded_upto)
-        else None,
+        _outer(max, left.upto, right.upto),
+        _outer(min, left.recorded_from, right.recorded_from),
+        _outer(max, left.recorded_upto, right.recorded_upto),
     )
     return found if EVERYTHING in (left, right) else replace(found, is_exact=_is_exact_union(left, right))
 
@@ -233,12 +229,16 @@ def _query_of_either(left: Query, right: Query) -> Query | None:
     return Query(tuple(merged)) if len(merged) <= QUERY_ITEMS_MAX and len(types) <= QUERY_TERMS_MAX else None
 
 
-def _least(left: int | None, right: int | None) -> int | None:
-    return min([each for each in (left, right) if each is not None], default=None)
+def _inner(closer: Callable[[int, int], int], left: int | None, right: int | None) -> int | None:
+    """The bound of both: none where neither has one."""
+    if left is None or right is None:
+        return right if left is None else left
+    return closer(left, right)
 
 
-def _greatest(left: int | None, right: int | None) -> int | None:
-    return max([each for each in (left, right) if each is not None], default=None)
+def _outer(farther: Callable[[int, int], int], left: int | None, right: int | None) -> int | None:
+    """The bound of either: none where one has none."""
+    return None if left is None or right is None else farther(left, right)
 
 
 _PLANNERS: dict[type, Callable[[Any, bool], Plan]] = {

@@ -54,6 +54,7 @@ def _entries(given: object, context: Context) -> Mapping[str, object]:
         raise context.fault(f"a map is expected, {show(given)} given")
     if len(given) > context.limits.list_items_max:
         raise context.fault(f"{len(given)} fields given, at most {context.limits.list_items_max} are allowed")
+    context.spend(len(given))
     for key in given:
         if not isinstance(key, str):
             raise context.fault(f"a field is named by a symbol or a string, {show(key)} given")

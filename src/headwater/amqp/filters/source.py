@@ -10,7 +10,7 @@ from functools import reduce
 from ...core.limits import SEQUENCE_NUMBER_MAX, show
 from ...core.query import Query
 from ..protocol.types import Symbol
-from .context import Context
+from .context import Budget, Context
 from .entries import Unsupported, read_entry
 from .errors import DEFAULT_LIMITS, FilterLimits, InvalidFilter
 from .evaluation import Clock, matcher
@@ -77,8 +77,9 @@ def _read_entries(
     accepted: dict[Symbol, object] = {}
     predicates = []
     names_position = False
+    budget = Budget()
     for key, value in given.items():
-        context = Context(str(key), latest, attached_at, limits)
+        context = Context(str(key), latest, attached_at, limits, budget)
         try:
             predicates.append(read_entry(key, value, context))
         except Unsupported:

@@ -17,9 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from ..protocol.types import Decimal32, Decimal64, Decimal128
-
-TEXT_CHARS_MAX = 65_536
-"""The longest text that + makes."""
+from .errors import TEXT_CHARS_MAX
 
 
 class Kind(Enum):
