@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,12 +23,15 @@ from tests.amqp.streams.messages import (
 from tests.strategies import stored_events
 
 from headwater.amqp.errors import MessageFault
+from headwater.amqp.filters.offsets import format_offset
 from headwater.amqp.protocol.codec import decode
 from headwater.amqp.protocol.message import walk
 from headwater.amqp.protocol.types import Symbol, Timestamp, UByte, UInt
 from headwater.amqp.streams.inbound import read_message
 from headwater.amqp.streams.outbound import Outbound
 from headwater.core import Encoding, Event, SequencedEvent
+from headwater.storage import Engine
+from headwater.storage.memory import MemoryLog
 
 LOG = "/logs/orders"
 PLAIN = properties(subject="OrderPlaced") + data(b"payload")
@@ -236,3 +241,24 @@ def test_any_stored_event_is_rendered():
         assert Outbound(1024, LOG).message(event)
 
     renders()
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_messages_come_back_from_a_log_as_they_were(kind, tmp_path):
+    given_messages = [
+        PLAIN,
+        data(b""),
+        value("text"),
+        header(True) + message_annotations(event_streams_group_key="k") + PLAIN,
+        properties(content_type=Symbol("text/plain"), creation_time=Timestamp(5)) + data(b"x"),
+        cloud_event(id="17", tags="order:17", partitionkey="p") + data(b"{}"),
+        properties(content_type=Symbol("application/cloudevents+json"))
+        + data(b'{"specversion":"1.0","id":"2","source":"/s","type":"t","data":1}'),
+    ]
+    with ExitStack() as opened:
+        log = MemoryLog() if kind == "memory" else opened.enter_context(Engine(tmp_path)).create("orders")
+        log.append([read_message(each).event for each in given_messages])
+        found = [Outbound(1, LOG).message(event) for event in log.read()]
+    assert [bare_message(each) for each in found] == [bare_message(each) for each in given_messages]
+    numbers = [sections_of(each)["delivery_annotations"]["event-streams-offset"] for each in found]
+    assert numbers == [format_offset(number) for number in range(1, 8)]

@@ -1,4 +1,4 @@
-"""Consumer groups: who reads which partition (seed 4.5). State and rules only; time is passed in, in seconds.
+"""Consumer groups: who reads which partition (event streams 4.5). State and rules only; time is passed in, in seconds.
 
 Every call answers actions, which the caller performs in their order, before those of any later call. A partition has
 at most one owner at every moment, because the action that ends the old one comes before that which names the new.
@@ -8,9 +8,9 @@ at most one owner at every moment, because the action that ends the old one come
   was stolen from, and comes back late.
 - A link that names none gets the lowest partition that is free. If none is, its attach waits, for a bounded time, and
   among so many at most; then it is refused with `amqp:link:detach-forced` (4.5.1).
-- Where an attach waits and another container has at least two links more than the waiting one's, one of those links
-  is asked to leave: it gets nothing more, may settle what it has, and is closed; so partitions are shared evenly.
-  A link that asked for its partition is never asked to leave.
+- Where an attach waits and another container has at least two links more than the waiting one's, the newest of
+  those is asked to leave: it gets nothing more, may settle what it has, and is closed; so partitions are shared
+  evenly. A link that asked for its partition is never asked to leave.
 - Epochs are recorded before an owner is named. They go back to zero only where the receiver closes the link in order.
 """
 
@@ -308,17 +308,21 @@ class Group:
             if waiting:
                 served = waiting.pop(self._next_served(waiting, held))
                 held[served.container] += 1
+        movable: dict[str, list[Link]] = {}
+        for link, member in staying.items():
+            if not member.is_asked_for:
+                movable.setdefault(member.container, []).append(link)
         actions: list[Action] = []
-        movable = [link for link, member in staying.items() if not member.is_asked_for]
         while waiting and movable:
             served = waiting.pop(self._next_served(waiting, held))
-            link = max(movable, key=lambda each: held[staying[each].container])
-            container = staying[link].container
-            if held[container] - held[served.container] < 2:
+            giver = max(movable, key=lambda container: held[container])
+            if held[giver] - held[served.container] < 2:
                 break
-            movable.remove(link)
+            link = movable[giver].pop()
+            if not movable[giver]:
+                del movable[giver]
             staying[link].drained_by = now + self._limits.draining_s_max
-            held[container] -= 1
+            held[giver] -= 1
             held[served.container] += 1
             actions.append(Drain(link))
         return actions

@@ -1,4 +1,4 @@
-"""The link properties of event streams (seed 4.6): what an attach asks for, and what the answer says."""
+"""The link properties of event streams (event streams 4.6): what an attach asks for, and what the answer says."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """From a stored event to the message that is delivered: its own sections, and our delivery annotations among them.
 
-Every message carries event-streams-offset, event-streams-timestamp and event-streams-source-partition (seed 4.4, 5.1).
+Every message carries event-streams-offset, -timestamp and -source-partition (event streams 4.4, 5.1).
 What does not change from one event to the next is prepared once.
 """
 
