@@ -14,7 +14,7 @@ const (
 	frameMax       = 64 * 1024
 	sessionWindow  = 1 << 30
 	bufferBytes    = 64 * 1024
-	silenceMax     = 120 * time.Second
+	silenceMax     = 60 * time.Second
 	closingMax     = 2 * time.Second
 	heartbeat      = 10 * time.Second
 	modeUnsettled  = uint8(0)

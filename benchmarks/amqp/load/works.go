@@ -34,8 +34,11 @@ func sending(asked *request) work {
 }
 
 func receiving(asked *request) work {
+	together := &stock{sharers: make([]*connection, asked.Connections)}
+	together.left.Store(int64(asked.Messages))
 	return work{
 		attach: func(c *connection, number int) error {
+			together.sharers[number] = c
 			offset := ""
 			if asked.Offsets {
 				offset = fmt.Sprintf("%020d", asked.Messages*number/asked.Connections)
@@ -43,7 +46,13 @@ func receiving(asked *request) work {
 			return c.attachReceiver(asked, asked.Address, offset)
 		},
 		work: func(c *connection, number int) error {
-			return c.receiveAll(share(asked.Messages, asked.Connections, number), uint32(asked.Credit), asked.Size, asked.Settled)
+			s := together
+			if asked.Offsets {
+				s = &stock{sharers: []*connection{c}}
+				s.left.Store(int64(share(asked.Messages, asked.Connections, number)))
+			}
+			r := &receiver{connection: c, size: asked.Size, credit: uint32(asked.Credit), isSettled: asked.Settled}
+			return r.receiveAll(s)
 		},
 	}
 }
