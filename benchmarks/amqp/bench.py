@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from .brokers.artemis import Artemis
@@ -34,6 +36,7 @@ class AmqpBench:
         self._directory = directory
         self._scale = scale
         self._brokers: dict[str, Broker] = {}
+        self._numbers = itertools.count(1)
         try:
             for label in labels:
                 self._open(label, complain)
@@ -54,6 +57,15 @@ class AmqpBench:
     def broker(self, label: str) -> Broker:
         """A contender."""
         return self._brokers[label]
+
+    @contextmanager
+    def fresh(self, label: str) -> Iterator[Broker]:
+        """A server of that kind that has done nothing yet, for as long as the block runs."""
+        broker = KINDS[label](self._directory / f"{label}-{next(self._numbers)}")
+        try:
+            yield broker
+        finally:
+            broker.close()
 
     def count(self, full: int, *, multiple: int = 1) -> int:
         """So many, or fewer in a short run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import socket
 import threading
@@ -17,6 +18,7 @@ from headwater.amqp.protocol.conditions import AmqpError, SessionFault
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, frame
 from headwater.amqp.protocol.performatives import Accepted, Begin, Open, encode_performative
 from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.transport import Transport
 from headwater.storage import Engine
 from headwater.storage.segments import SegmentLog
 

@@ -14,7 +14,8 @@ const (
 	frameMax       = 64 * 1024
 	sessionWindow  = 1 << 30
 	bufferBytes    = 64 * 1024
-	silenceMax     = 120 * time.Second
+	silenceMax     = 60 * time.Second
+	closingMax     = 2 * time.Second
 	heartbeat      = 10 * time.Second
 	modeUnsettled  = uint8(0)
 	modeSettled    = uint8(1)
@@ -29,6 +30,8 @@ type connection struct {
 	socket net.Conn
 	in     *bufio.Reader
 	buffer []byte
+
+	hasReader bool // a goroutine of its own reads frames until the connection ends
 
 	mutex    sync.Mutex // of what follows: writer and reader share it
 	changed  *sync.Cond
@@ -188,19 +191,24 @@ func (c *connection) fail(err error) {
 	c.socket.Close()
 }
 
-// close says so to the peer, which may answer or not.
+// close says so to the peer, which may answer or not. Frames are read here only where no goroutine does.
 func (c *connection) close() {
-	c.socket.SetDeadline(time.Now().Add(2 * time.Second))
-	if c.write(performative(opClose)) == nil {
-		for {
-			body, err := c.frame()
-			if err != nil {
-				break
-			}
-			if code, _, _, err := open(body); err == nil && code == opClose {
+	c.socket.SetDeadline(time.Now().Add(closingMax))
+	err := c.write(performative(opClose))
+	for !c.hasReader && err == nil {
+		var body []byte
+		if body, err = c.frame(); err == nil && len(body) > 0 {
+			if code, _, _, _ := open(body); code == opClose {
 				break
 			}
 		}
+	}
+	if c.hasReader && err == nil {
+		c.mutex.Lock()
+		for c.failure == nil {
+			c.changed.Wait()
+		}
+		c.mutex.Unlock()
 	}
 	c.socket.Close()
 }

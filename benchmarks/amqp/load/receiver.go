@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,67 +44,119 @@ func (c *connection) giveCredit(deliveries, transfers, credit uint32) error {
 	return c.write(flow)
 }
 
-// receiveAll receives so many, tops credit up when half of it is used, and accepts in ranges.
-func (c *connection) receiveAll(count, credit uint32, size int, settled bool) error {
-	if err := c.giveCredit(0, 0, min(credit, count)); err != nil {
+// stock is what receivers have to receive: a part each of a log, or all together what a queue has. A queue gives to whom it
+// likes: RabbitMQ gives some more than the credit that they gave.
+type stock struct {
+	left    atomic.Int64
+	sharers []*connection // who is waiting for messages when the last one comes
+}
+
+// took counts one message; the last one ends the waiting.
+func (s *stock) took() {
+	if s.left.Add(-1) == 0 {
+		for _, c := range s.sharers {
+			c.socket.SetReadDeadline(time.Now())
+		}
+	}
+}
+
+// receiver is a connection that receives.
+type receiver struct {
+	*connection
+	size      int
+	credit    uint32
+	isSettled bool
+
+	received, transfers uint32
+	decided, given      uint32
+	firstID, bytes      uint32
+}
+
+// receiveAll receives until nothing is left, tops credit up when half of it is used, and accepts in ranges.
+func (r *receiver) receiveAll(s *stock) error {
+	if err := r.topUp(s); err != nil {
 		return err
 	}
-	var received, transfers, decided, given, firstID, bytes uint32
-	given = min(credit, count)
-	bytes = 0
-	for received < count {
-		c.socket.SetReadDeadline(time.Now().Add(silenceMax))
-		body, err := c.frame()
+	for {
+		r.socket.SetReadDeadline(time.Now().Add(silenceMax))
+		if s.left.Load() <= 0 {
+			break
+		}
+		body, err := r.frame()
+		if err != nil && s.left.Load() <= 0 {
+			break
+		}
+		if err == nil && len(body) > 0 {
+			err = r.take(body, s)
+		}
 		if err != nil {
 			return err
-		}
-		if len(body) == 0 {
-			continue
-		}
-		code, list, payload, err := open(body)
-		if err != nil {
-			return err
-		}
-		switch code {
-		case opTransfer:
-		case opDetach, opEnd, opClose:
-			if code == opDetach {
-				list.skip(2)
-			}
-			return fmt.Errorf("the peer ended it (%#x): %s", code, failure(list.raw()))
-		default:
-			continue
-		}
-		transfers++
-		list.skip(1)
-		if id, isGiven := list.whole(); isGiven && transfers == 1 {
-			firstID = uint32(id)
-		}
-		list.skip(3)
-		bytes += uint32(len(payload))
-		if list.truth() {
-			continue
-		}
-		if bytes < uint32(size) {
-			return fmt.Errorf("a message of %d bytes, %d expected", bytes, size)
-		}
-		bytes = 0
-		received++
-		if !settled && (received-decided >= (credit+1)/2 || received == count) {
-			accepted := described{code: stateAccepted}
-			state := performative(opDisposition, true, firstID+decided, firstID+received-1, true, accepted)
-			if err := c.write(state); err != nil {
-				return err
-			}
-			decided = received
-		}
-		if given < count && given-received <= credit/2 {
-			left := min(credit, count-received)
-			if err := c.giveCredit(received, transfers, left); err != nil {
-				return err
-			}
-			given = received + left
 		}
 	}
+	return r.accept()
+}
+
+func (r *receiver) take(body []byte, s *stock) error {
+	code, list, payload, err := open(body)
+	if err != nil {
+		return err
+	}
+	switch code {
+	case opTransfer:
+	case opDetach, opEnd, opClose:
+		if code == opDetach {
+			list.skip(2)
+		}
+		return fmt.Errorf("the peer ended it (%#x): %s", code, failure(list.raw()))
+	default:
+		return nil
+	}
+	r.transfers++
+	list.skip(1)
+	if id, isGiven := list.whole(); isGiven && r.transfers == 1 {
+		r.firstID = uint32(id)
+	}
+	list.skip(3)
+	r.bytes += uint32(len(payload))
+	if list.truth() {
+		return nil
+	}
+	if r.bytes < uint32(r.size) {
+		return fmt.Errorf("a message of %d bytes, %d expected", r.bytes, r.size)
+	}
+	r.bytes = 0
+	r.received++
+	s.took()
+	if r.received-r.decided >= (r.credit+1)/2 {
+		if err := r.accept(); err != nil {
+			return err
+		}
+	}
+	if int32(r.given-r.received) <= int32(r.credit/2) {
+		return r.topUp(s)
+	}
 	return nil
+}
+
+// topUp gives credit, but none for more than is left where nobody else takes from it.
+func (r *receiver) topUp(s *stock) error {
+	credit := r.credit
+	if len(s.sharers) == 1 {
+		credit = min(credit, uint32(max(0, s.left.Load())))
+	}
+	if r.given == r.received+credit {
+		return nil
+	}
+	r.given = r.received + credit
+	return r.giveCredit(r.received, r.transfers, credit)
+}
+
+func (r *receiver) accept() error {
+	if r.isSettled || r.decided == r.received {
+		return nil
+	}
+	accepted := described{code: stateAccepted}
+	first, last := r.firstID+r.decided, r.firstID+r.received-1
+	r.decided = r.received
+	return r.write(performative(opDisposition, true, first, last, true, accepted))
 }

@@ -51,7 +51,7 @@ type message struct {
 func newMessage(size int) message {
 	data := put(nil, described{code: 0x70, list: []any{true}})
 	properties := put(nil, described{code: 0x73, list: []any{uint64(0), nil, nil, "bench"}})
-	id := len(data) + len(put(nil, uint64(0x73))) + 1 + 1 + 8 + 1
+	id := len(data) + 3 + 1 + 8 + 1 // descriptor, list32 with size and count, constructor of the ulong
 	data = append(data, properties...)
 	body := make([]byte, size)
 	random := uint32(2463534242)

@@ -74,9 +74,12 @@ func put(out []byte, value any) []byte {
 		return putCompound(out, 0xd1, 2*len(value), body)
 	case described:
 		out = append(out, 0x00)
-		if value.name != "" {
+		switch {
+		case value.name != "":
 			out = put(out, value.name)
-		} else {
+		case value.code < 256:
+			out = append(out, 0x53, byte(value.code))
+		default:
 			out = put(out, value.code)
 		}
 		if value.bare != nil {

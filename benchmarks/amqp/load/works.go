@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 )
+
+const idleFor = 3 * time.Second
 
 // work is an operation: what each connection does before and after the clock starts.
 type work struct {
@@ -20,6 +23,7 @@ func sending(asked *request) work {
 			if err := c.attachSenders(asked); err != nil {
 				return err
 			}
+			c.hasReader = true
 			go c.readOutcomes(nil)
 			return nil
 		},
@@ -30,8 +34,11 @@ func sending(asked *request) work {
 }
 
 func receiving(asked *request) work {
+	together := &stock{sharers: make([]*connection, asked.Connections)}
+	together.left.Store(int64(asked.Messages))
 	return work{
 		attach: func(c *connection, number int) error {
+			together.sharers[number] = c
 			offset := ""
 			if asked.Offsets {
 				offset = fmt.Sprintf("%020d", asked.Messages*number/asked.Connections)
@@ -39,7 +46,13 @@ func receiving(asked *request) work {
 			return c.attachReceiver(asked, asked.Address, offset)
 		},
 		work: func(c *connection, number int) error {
-			return c.receiveAll(share(asked.Messages, asked.Connections, number), uint32(asked.Credit), asked.Size, asked.Settled)
+			s := together
+			if asked.Offsets {
+				s = &stock{sharers: []*connection{c}}
+				s.left.Store(int64(share(asked.Messages, asked.Connections, number)))
+			}
+			r := &receiver{connection: c, size: asked.Size, credit: uint32(asked.Credit), isSettled: asked.Settled}
+			return r.receiveAll(s)
 		},
 	}
 }
@@ -71,6 +84,7 @@ func pacing(asked *request) work {
 				return err
 			}
 			clocks[number] = &clock{}
+			c.hasReader = true
 			go c.readOutcomes(clocks[number])
 			return nil
 		},
@@ -102,9 +116,20 @@ func pacing(asked *request) work {
 	}
 }
 
-// idling is connected, with an empty session, and says nothing but heartbeats.
+// idling is connected, with an empty session, and says nothing but heartbeats, for some seconds.
 func idling(*request) work {
-	return work{attach: func(c *connection, number int) error { go c.beat(); return nil }, work: nothing}
+	return work{
+		attach: func(c *connection, number int) error {
+			c.beat()
+			return nil
+		},
+		work: func(c *connection, number int) error {
+			time.Sleep(idleFor)
+			c.mutex.Lock()
+			defer c.mutex.Unlock()
+			return c.failure
+		},
+	}
 }
 
 // creditless is attached to a log and never gives credit.
@@ -114,7 +139,7 @@ func creditless(asked *request) work {
 			if err := c.attachReceiver(asked, asked.Address, offsetOfAll(asked)); err != nil {
 				return err
 			}
-			go c.beat()
+			c.beat()
 			return nil
 		},
 		work: nothing,
@@ -145,15 +170,25 @@ func nothing(*connection, int) error { return nil }
 
 // beat sends empty frames and reads whatever comes, until the connection ends.
 func (c *connection) beat() {
+	c.hasReader = true
+	c.socket.SetDeadline(time.Time{})
 	go func() {
 		for c.write(frame(0, 0, nil)) == nil {
 			time.Sleep(heartbeat)
 		}
 	}()
-	c.socket.SetReadDeadline(time.Time{})
-	for {
-		if _, err := c.frame(); err != nil {
-			return
+	go func() {
+		for {
+			body, err := c.frame()
+			if err == nil && len(body) > 0 {
+				if code, _, _, _ := open(body); code == opClose {
+					err = errors.New("the peer closed the connection")
+				}
+			}
+			if err != nil {
+				c.fail(err)
+				return
+			}
 		}
-	}
+	}()
 }

@@ -18,7 +18,7 @@ from ..bench import AmqpBench
 from ..load import measured
 
 TITLE = "Messages in and out"
-MESSAGES = 50_000
+MESSAGES = 100_000
 IN_AIM_CPU_US, OUT_AIM_CPU_US = 15, 5
 IN_AIM_RATE = 50_000
 
