@@ -19,7 +19,7 @@ from .bench import KINDS, AmqpBench
 from .cache import Unavailable
 from .load import program
 
-QUESTIONS = ("throughput", "idle", "disturbed")
+QUESTIONS = ("throughput", "idle", "disturbed", "by_tag")
 QUICK_SCALE = 0.2
 TABLE_WIDTH = 120
 
@@ -52,7 +52,7 @@ def main(
 ) -> None:
     """Answer QUESTIONs (default: all) with medians and ratios of interleaved runs.
 
-    Questions: throughput, idle, disturbed. The other brokers install themselves into build/peers.
+    Questions: throughput, idle, disturbed, by_tag. The other brokers install themselves into build/peers.
     """
     chosen = sorted(set(questions) or QUESTIONS, key=QUESTIONS.index)
     parent = directory or Path("build")

@@ -39,7 +39,8 @@ class Headwater(Broker):
         else:
             raise RuntimeError(f"the Headwater server does not speak AMQP; see {self._log.name}")
         threading.Thread(target=process.stdout.read, daemon=True).start()
-        self._server = connect(found[_HTTP])
+        self.http = found[_HTTP]
+        self._server = connect(self.http)
         return found[_AMQP]
 
     def request(self, address: str) -> dict[str, Any]:
