@@ -1,12 +1,14 @@
 # Two commands do everything on a fresh clone: `make demo` and `make test`.
 PYTHON ?= python3
 VENV   := .venv
+VENV_COMPILED := .venv-compiled
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # The variable makes old versions of pip build as new ones do; those know it no more, and ignore it.
 INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL_COMPILED = PIP_USE_PEP517=1 $(VENV_COMPILED)/bin/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test setup fmt lint types interop interop-clients soak bench bench-amqp docs check
+.PHONY: demo test setup fmt lint types interop interop-clients soak compiled bench bench-amqp docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -17,12 +19,12 @@ test: $(STAMP)          ## the test suite
 setup: $(STAMP)         ## make .venv with everything pinned (done by the others where it is missing)
 
 fmt: $(STAMP)
-	$(BIN)/ruff format src tests benchmarks examples demo
-	$(BIN)/ruff check --fix src tests benchmarks examples demo
+	$(BIN)/ruff format src tests benchmarks examples demo hatch_build.py
+	$(BIN)/ruff check --fix src tests benchmarks examples demo hatch_build.py
 
 lint: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks examples demo
-	$(BIN)/ruff check src tests benchmarks examples demo
+	$(BIN)/ruff format --check src tests benchmarks examples demo hatch_build.py
+	$(BIN)/ruff check src tests benchmarks examples demo hatch_build.py
 	$(BIN)/lint-imports
 
 types: $(STAMP)
@@ -33,6 +35,14 @@ interop: interop-clients  ## AMQP clients of four libraries against a server; bu
 
 interop-clients: $(STAMP)
 	@$(BIN)/python -m tests.interop.install
+
+compiled:               ## a wheel with AMQP as machine code, in dist/compiled, and the AMQP tests on it; needs a C compiler
+	@test -x $(VENV_COMPILED)/bin/python || $(PYTHON) -m venv $(VENV_COMPILED)
+	@rm -rf dist/compiled
+	@HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 PIP_USE_PEP517=1 $(VENV_COMPILED)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist/compiled .
+	@$(VENV_COMPILED)/bin/pip uninstall --quiet --yes headwater
+	@$(INSTALL_COMPILED) --constraint constraints.txt "$$(echo dist/compiled/*.whl)[dev]"
+	$(VENV_COMPILED)/bin/python -m pytest -n 2 --dist worksteal tests/amqp
 
 bench: $(STAMP)         ## benchmarks against SQLite, UmaDB and the bare disk; some minutes
 	@$(INSTALL) --editable '.[bench]'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from headwater.amqp.protocol.performatives import (
     encode_performative,
 )
 from headwater.amqp.protocol.types import Array, Char, Described, Long, Symbol, UByte, UInt, ULong
+from tests.amqp.compiled import gives_wrong_types
 from tests.amqp.composites import NESTED, PERFORMATIVES, composites, same_types
 from tests.amqp.values import same
 
@@ -220,12 +222,19 @@ def test_a_mandatory_field_that_is_missing_is_named(type: type[Composite], index
     fields = fine(type)
     with pytest.raises(DecodeError, match=rf"^{name}: a value is due"):
         decoded(raw(type, *fields[:index]))
-    values = decoded(raw(type, *fields))
+
+
+@gives_wrong_types
+@pytest.mark.parametrize(("type", "index"), [(type, i) for type, i in WRONG if type.FIELDS[i].is_mandatory])
+def test_a_mandatory_field_that_is_not_given_is_named(type: type[Composite], index: int) -> None:
+    name = f"{type.NAME}.{type.FIELDS[index].name}"
+    values = decoded(raw(type, *fine(type)))
     setattr(values, type.FIELDS[index].name, None)
     with pytest.raises(EncodeError, match=rf"^{name}: a value is due"):
         octets(values)
 
 
+@gives_wrong_types
 @pytest.mark.parametrize(("type", "index"), WRONG)
 def test_a_field_that_cannot_be_written_is_named(type: type[Composite], index: int) -> None:
     field = type.FIELDS[index]
@@ -238,10 +247,23 @@ def test_a_field_that_cannot_be_written_is_named(type: type[Composite], index: i
             octets(performative)
 
 
-@pytest.mark.parametrize("number", [-1, 2**32, "1", 1.5])
+@pytest.mark.parametrize(
+    "number", [-1, 2**32, pytest.param("1", marks=gives_wrong_types), pytest.param(1.5, marks=gives_wrong_types)]
+)
 def test_a_number_that_is_out_of_range_is_refused_in_a_flow_of_credit_too(number: Any) -> None:
     with pytest.raises(EncodeError, match=r"flow\.link_credit"):
         octets(Flow(1, 2, 3, 4, 5, 6, number))
+
+
+@pytest.mark.parametrize("type", PERFORMATIVES)
+def test_a_copy_is_equal_and_another(type: type[Composite]) -> None:
+    given = decoded(raw(type, *fine(type)))
+    taken = copy(given)
+    assert taken == given and taken is not given
+    field = type.FIELDS[-1].name
+    before = getattr(given, field)
+    setattr(taken, field, type.FIELDS[-1].default)
+    assert getattr(given, field) == before
 
 
 @pytest.mark.parametrize("type", PERFORMATIVES)

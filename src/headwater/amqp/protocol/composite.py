@@ -36,6 +36,10 @@ class Composite:
         parts = (f"{field.name}={value!r}" for field, value in given if field.is_mandatory or value != field.default)
         return f"{type(self).__name__}({', '.join(parts)})"
 
+    def __copy__(self) -> Any:
+        """Another one with the same fields: what `copy` does by itself makes none of a compiled class."""
+        return layout_of(type(self)).make(*(getattr(self, field.name) for field in self.FIELDS))
+
 
 class Layout:
     """A composite type as its reader and writer want it."""

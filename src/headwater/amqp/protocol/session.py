@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -404,21 +403,16 @@ class Session:
 def _within(known: dict[int, Any], first: int, last: int) -> list[int]:
     """Those of the known ids, which are in order, that lie in a range that a peer named.
 
-    Neither the size of the range nor what is outside of it is a measure of the work: peers may ask often.
+    The work is measured by the smaller of the range, as far as it lies within what is known, and of what is known.
     """
-    count = ((last - first) & SERIAL) + 1
-    if count <= 64:
-        return [id for id in ((first + n) & SERIAL for n in range(count)) if id in known]
-    ids = list(known)
-    if not ids:
+    if not known:
         return []
-    oldest = ids[0]
-
-    def place(id: int) -> int:
-        return (id - oldest) & SERIAL
-
-    begin, end = place(first), place(last)
+    oldest = next(iter(known))
+    begin, end = (first - oldest) & SERIAL, (last - oldest) & SERIAL
     if end >= _HALF:
         return []  # all of it is older
     begin = 0 if begin >= _HALF else begin
-    return ids[bisect_left(ids, begin, key=place) : bisect_right(ids, end, key=place)]
+    end = min(end, (next(reversed(known)) - oldest) & SERIAL)
+    if end - begin < len(known):
+        return [id for id in ((oldest + n) & SERIAL for n in range(begin, end + 1)) if id in known]
+    return [id for id in known if begin <= (id - oldest) & SERIAL <= end]

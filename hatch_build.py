@@ -1,0 +1,61 @@
+"""The part of the build that is left out by default: some modules as machine code, compiled from the same source.
+
+hatchling loads this only where HATCH_BUILD_HOOK_ENABLE_CUSTOM=1; which modules, is said in pyproject.toml. All is made
+in a copy, so that no machine code is left beside the source, where it would be imported in its stead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+LENIENT = ("--ignore-missing-imports", "--follow-imports=silent")
+"""`make types` checks the types, and strictly; here the libraries that the rest of the package imports are missing."""
+
+
+class CompiledModules(BuildHookInterface):
+    """Compiles `modules` (globs) without `interpreted`; the source stays in the wheel, for tracebacks and readers."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and put what came out into the wheel."""
+        if version == "editable":
+            raise ValueError(
+                "an editable install is interpreted: leave out -e, or unset HATCH_BUILD_HOOK_ENABLE_CUSTOM"
+            )
+        self._work = tempfile.TemporaryDirectory(prefix="headwater-compiled-")
+        work = Path(self._work.name)
+        source, library = work / "src", work / "lib"
+        shutil.copytree(Path(self.root) / "src", source, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        built = compiled(source, self._modules(source), library)
+        build_data["force_include"].update({str(each): str(each.relative_to(library)) for each in built})
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """The wheel is there: the copy is of no more use."""
+        self._work.cleanup()
+
+    def _modules(self, source: Path) -> list[str]:
+        found = {path.relative_to(source).as_posix() for glob in self.config["modules"] for path in source.glob(glob)}
+        return sorted(found - set(self.config["interpreted"]))
+
+
+def compiled(source: Path, modules: list[str], library: Path) -> list[Path]:
+    """Extension modules of these modules of a source tree, made below `library`."""
+    from setuptools import Distribution  # before mypyc, to which it brings distutils
+    from setuptools.command.build_ext import build_ext
+
+    from mypyc.build import mypycify  # isort: skip
+
+    with contextlib.chdir(source):  # no pyproject.toml is here, which setuptools and mypy would read
+        extensions = mypycify([*LENIENT, *modules], group_name="headwater", opt_level="3", debug_level="0")
+        command = build_ext(Distribution({"name": "headwater", "ext_modules": extensions}))
+        command.build_lib, command.build_temp = str(library), str(library.with_name("temp"))
+        command.ensure_finalized()
+        command.run()
+    return [Path(output) for output in command.get_outputs()]
