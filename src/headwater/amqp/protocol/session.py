@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 _HALF = 0x80000000
+_USUAL_RANGE = 1024
 
 
 class Session:
@@ -403,16 +405,22 @@ class Session:
 def _within(known: dict[int, Any], first: int, last: int) -> list[int]:
     """Those of the known ids, which are in order, that lie in a range that a peer named.
 
-    The work is measured by the smaller of the range, as far as it lies within what is known, and of what is known.
+    Neither the size of the range nor what is outside of it is a measure of the work: peers may ask often. But a range as
+    receivers name it costs no copy of all that is known.
     """
-    if not known:
+    count = ((last - first) & SERIAL) + 1
+    if count <= _USUAL_RANGE:
+        return [id for id in ((first + n) & SERIAL for n in range(count)) if id in known]
+    ids = list(known)
+    if not ids:
         return []
-    oldest = next(iter(known))
-    begin, end = (first - oldest) & SERIAL, (last - oldest) & SERIAL
+    oldest = ids[0]
+
+    def place(id: int) -> int:
+        return (id - oldest) & SERIAL
+
+    begin, end = place(first), place(last)
     if end >= _HALF:
         return []  # all of it is older
     begin = 0 if begin >= _HALF else begin
-    end = min(end, (next(reversed(known)) - oldest) & SERIAL)
-    if end - begin < len(known):
-        return [id for id in ((oldest + n) & SERIAL for n in range(begin, end + 1)) if id in known]
-    return [id for id in known if begin <= (id - oldest) & SERIAL <= end]
+    return ids[bisect_left(ids, begin, key=place) : bisect_right(ids, end, key=place)]
