@@ -405,8 +405,8 @@ class Session:
 def _within(known: dict[int, Any], first: int, last: int) -> list[int]:
     """Those of the known ids, which are in order, that lie in a range that a peer named.
 
-    Neither the size of the range nor what is outside of it is a measure of the work: peers may ask often. But a range as
-    receivers name it costs no copy of all that is known.
+    Neither the size of the range nor what is outside of it is a measure of the work: peers may ask often. But a range
+    as receivers name it costs no copy of all that is known.
     """
     count = ((last - first) & SERIAL) + 1
     if count <= _USUAL_RANGE:
