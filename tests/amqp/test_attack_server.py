@@ -22,7 +22,7 @@ from headwater.amqp.protocol.types import Described, Symbol, ULong
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.streams.consuming import Attaching
 from headwater.amqp.streams.info import information_message
-from headwater.amqp.transport import _Pause
+from headwater.amqp.transport import TURN_BYTES, _Pause
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event
 
@@ -344,3 +344,31 @@ def test_what_detached_senders_leave_behind_is_bounded(served: Served, monkeypat
             sender.link.detach(is_closed=False)
             client.wait(lambda sender=sender: sender.link.is_over)
     assert [len(each.accepted) for each in container.suspended.values()] == [10, 10]
+
+
+def test_a_flood_of_tiny_frames_leaves_others_their_turn(served: Served) -> None:
+    client = served.client()
+    (transport,) = served.container.connections
+    for _ in range(20_000):
+        client.session.send(Flow(0, 1, 0, 1))
+    flood = client.engine.data_to_send()
+    reads: list[int] = []
+    receive = transport.engine.receive_data
+
+    def watched(data: bytes, now: float) -> Any:
+        reads.append(len(data))
+        return receive(data, now)
+
+    transport.engine.receive_data = watched  # type: ignore[method-assign]
+    turns: list[int] = []
+
+    async def flooded() -> None:
+        transport.data_received(flood)
+        while sum(reads) < len(flood):
+            turns.append(sum(reads))
+            await asyncio.sleep(0)
+
+    served.run(flooded)
+    assert len(turns) > 5 and max(reads) <= TURN_BYTES and not transport._pauses
+    assert client.sender("orders").send(message()) == Accepted()
+    client.close()

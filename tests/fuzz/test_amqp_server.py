@@ -1,7 +1,7 @@
 """A whole AMQP server, but for the sockets, against peers that send valid frames, hurt frames, and frames out of place.
 
 Whatever comes: no exception, no error in the server's log, and nothing left behind once the peers are gone.
-`HEADWATER_FUZZ_SECONDS` makes it run longer.
+`FUZZ_SECONDS` makes it run longer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from headwater.core.event import Event
 from headwater.core.settings import LogSettings
 from headwater.storage.memory import MemoryStore
 
-SECONDS = float(os.environ.get("HEADWATER_FUZZ_SECONDS", "6"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "6"))
 
 STATES = [None, Accepted(), Released(), Rejected(), Rejected(ErrorCondition("x:y", "z", {"k": 1})), Modified(True),
           Modified(True, True, {"x-opt-a": [1]}), Received(1, 2), Described(ULong(5), [])]  # fmt: skip
@@ -350,7 +350,7 @@ def errors() -> Iterator[list[str]]:
 @pytest.mark.timeout(SECONDS + 60)
 def test_whatever_peers_send_nothing_breaks_and_nothing_is_left_behind(errors: list[str]) -> None:
     until = time.monotonic() + SECONDS
-    seed = int(os.environ.get("HEADWATER_FUZZ_SEED", "0"))
+    seed = int(os.environ.get("FUZZ_SEED", "0"))
     while time.monotonic() < until:
         seed += 1
         try:

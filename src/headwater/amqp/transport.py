@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import deque
 from collections.abc import Callable
 from enum import Flag, auto
 from typing import TYPE_CHECKING, Any, cast
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("headwater.amqp")
 
+TURN_BYTES = 64 * 1024
+"""What is dealt with of one peer before it is the turn of others: a tiny frame may take as long as a large one."""
 WRITE_BYTES_MAX = 256 * 1024
 """What may wait to be written before consumers of the connection pause."""
 ANSWERS_BYTES_MAX = 2**20
@@ -64,6 +67,8 @@ class _Pause(Flag):
     UNREAD = auto()
     """It does not read what it is answered."""
     STOPPING = auto()
+    TURN = auto()
+    """It is the turn of others, before what it has sent already is dealt with."""
 
 
 class Transport(asyncio.Protocol):
@@ -86,6 +91,9 @@ class Transport(asyncio.Protocol):
         self.held_bytes = 0
         """What producers have sent and has not reached the disk."""
         self._pauses = _Pause(0)
+        self._unread: deque[bytes] = deque()
+        """What has come and waits for the peer's next turn."""
+        self._is_turn_due = False
         self._is_flushing = False
         self._is_lost = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -115,16 +123,23 @@ class Transport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """The peer has sent something."""
-        self._handle(self.engine.receive_data(data, self._loop.time()))
-        self.flush()
+        if self._unread or len(data) > TURN_BYTES:
+            self._unread.append(data)
+            if _Pause.TURN not in self._pauses:
+                self._take_turn()
+        else:
+            self._receive(data)
 
     def eof_received(self) -> bool:
         """The peer has closed its side: so does this one."""
+        while self._unread:
+            self._receive(self._unread.popleft())
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer has gone."""
         self._is_lost = True
+        self._unread.clear()
         self.engine.lost()
         for task in self._tasks:
             task.cancel()
@@ -235,11 +250,36 @@ class Transport(asyncio.Protocol):
         self.engine.close(ErrorCondition(condition, description))
         self._closing_at = self._loop.time() + CLOSE_S
         self.flush()
-        self._resume(self._pauses)  # its answer is waited for; nothing else that it sends means anything
+        self._resume(self._pauses & ~_Pause.TURN)  # its answer is waited for; nothing else that it sends means anything
 
     def abort(self) -> None:
         """Cut the peer off."""
         self._transport.abort()
+
+    # Bytes in
+
+    def _receive(self, data: bytes) -> None:
+        self._handle(self.engine.receive_data(data, self._loop.time()))
+        self.flush()
+
+    def _take_turn(self) -> None:
+        """Deal with some of what has come; the rest waits until others have had their turn."""
+        self._is_turn_due = False
+        if self._unread and self._pauses in (_Pause.TURN, _Pause(0)):
+            data = self._unread.popleft()
+            if len(data) > TURN_BYTES:
+                self._unread.appendleft(data[TURN_BYTES:])
+            self._receive(data[:TURN_BYTES])
+        if not self._unread:
+            self._resume(_Pause.TURN)
+        else:
+            self._pause(_Pause.TURN)
+            self._take_turn_soon()
+
+    def _take_turn_soon(self) -> None:
+        if self._pauses == _Pause.TURN and not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._take_turn)
 
     # What the events mean
 
@@ -327,6 +367,7 @@ class Transport(asyncio.Protocol):
     def _resume(self, reason: _Pause) -> None:
         if reason & self._pauses:
             self._pauses &= ~reason
+            self._take_turn_soon()
             if not self._pauses and not self._is_lost and not self._transport.is_closing():
                 self._transport.resume_reading()
 
