@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -25,6 +26,7 @@ from headwater.amqp.streams.info import information_message
 from headwater.amqp.transport import TURN_BYTES, _Pause
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event
+from headwater.server.log_lines import LineFormatter
 
 from .served import Served
 
@@ -372,3 +374,25 @@ def test_a_flood_of_tiny_frames_leaves_others_their_turn(served: Served) -> None
     assert len(turns) > 5 and max(reads) <= TURN_BYTES and not transport._pauses
     assert client.sender("orders").send(message()) == Accepted()
     client.close()
+
+
+def test_the_log_says_who_sent_settled_garbage_and_why_it_was_refused_once_for_each_link(
+    served: Served, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    sender = client.sender("orders")
+    sender.send_all([b"\xff"] * 100, is_settled=True)
+    assert sender.send(message()) == Accepted()
+    (record,) = [each for each in caplog.records if each.name == "headwater.amqp"]
+    line = LineFormatter().format(record)
+    assert "peer=127.0.0.1" in line and "amqp:decode-error" in line and "sender-0" in line
+
+
+def test_the_log_says_which_peer_broke_the_protocol_and_how(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headwater.amqp")
+    client = served.client()
+    client._socket.sendall(bytes(8))
+    eventually(lambda: not served.container.connections)
+    (record,) = [each for each in caplog.records if each.name == "headwater.amqp"]
+    line = LineFormatter().format(record)
+    assert "peer=127.0.0.1" in line and "amqp:connection:framing-error" in line
+    client.drop()

@@ -99,7 +99,9 @@ class Container:
         """Whether one more connection is taken."""
         if self._is_stopping or len(self.connections) >= self.settings.connections_max:
             self.statistics.connections_refused += 1
-            _logger.warning("connection refused", extra={"peer": transport.peer, "connections": len(self.connections)})
+            _logger.warning(
+                "connection refused", extra={"fields": {"peer": transport.peer, "connections": len(self.connections)}}
+            )
             return False
         self.connections.add(transport)
         self.statistics.connections += 1

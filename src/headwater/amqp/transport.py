@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.access import User
 from ..core.errors import EventLogError
+from ..core.limits import show
 from .login import Login
 from .protocol import conditions
 from .protocol.conditions import AmqpError
@@ -235,7 +236,7 @@ class Transport(asyncio.Protocol):
                 self._transport.abort()
             return
         if self.engine.remote is None and now - self._connected_at > self.container.settings.login_ms / 1000:
-            _logger.info("peer took too long to open a connection", extra={"peer": self.peer})
+            _logger.info("peer took too long to open a connection", extra={"fields": {"peer": self.peer}})
             self._transport.abort()
             return
         due = self.engine.next_tick()
@@ -333,7 +334,7 @@ class Transport(asyncio.Protocol):
         except EventLogError as error:
             self._refuse(link, self.container.fault_of(error))
         except Exception:
-            _logger.exception("an attach failed", extra={"peer": self.peer})
+            _logger.exception("an attach failed", extra={"fields": {"peer": self.peer}})
             self._refuse(link, AmqpError(conditions.INTERNAL_ERROR, "the server's log says more"))
         finally:
             self.release(ATTACH_BYTES)
@@ -398,10 +399,13 @@ class Transport(asyncio.Protocol):
             self.container.statistics.faults += 1
             _logger.info(
                 "connection closed for a fault of the peer",
-                extra={"peer": self.peer, "problem": str(event.error)},
+                extra={"fields": {"peer": self.peer, "problem": show(event.error, 400)}},
             )
         elif event.error is not None:
-            _logger.info("the peer closed with an error", extra={"peer": self.peer, "problem": str(event.error)})
+            _logger.info(
+                "the peer closed with an error",
+                extra={"fields": {"peer": self.peer, "problem": show(event.error, 400)}},
+            )
 
     def _flush(self) -> None:
         self._is_flushing = False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError
 from ...core.event import SequencedEvent
+from ...core.limits import show
 from ...core.query import ALL
 from ..errors import refusal_of
 from ..filters import SourceFilter
@@ -125,7 +126,9 @@ class Consumer(Terminus):
             self.expel(refusal.condition, refusal.description)
             return
         except Exception:  # others wait for their turn behind this one
-            _logger.exception("a consumer failed", extra={"log": self.node.log.name, "link": self._link.name})
+            _logger.exception(
+                "a consumer failed", extra={"fields": {"log": self.node.log.name, "link": show(self._link.name)}}
+            )
             self.expel(conditions.INTERNAL_ERROR, "the server's log says more")
             return
         if has_more:

@@ -166,7 +166,7 @@ class EventLogNode:
         try:
             _perform(action)
         except Exception:  # it is somebody else's detach perhaps that has led here
-            _logger.exception("a member of a consumer group failed", extra={"log": self.log.name})
+            _logger.exception("a member of a consumer group failed", extra={"fields": {"log": self.log.name}})
             if not isinstance(action, RecordEpoch):
                 _member(action.link).refused(INTERNAL_ERROR, "the server's log says more")
 
@@ -190,7 +190,7 @@ class EventLogNode:
                     await asyncio.to_thread(store, self._state, self.incarnation, changes)
                 except Exception:
                     self.is_changed = True  # tried again with the next tick
-                    _logger.exception("positions were not stored", extra={"log": self.log.name})
+                    _logger.exception("positions were not stored", extra={"fields": {"log": self.log.name}})
                 else:
                     self.positions.stored(changes)
 

@@ -83,7 +83,7 @@ class Producer(Terminus):
         """Deliveries that have come and have no outcome yet."""
         self._unsettled = dict(suspended.accepted)
         """Tags of deliveries that were accepted, and that their sender has yet to settle (rcv-settle-mode second)."""
-        self._is_over = False
+        self._is_over = self._has_warned = False
         self._anonymous: asyncio.Queue[Delivery | None] | None = None
         """What is to be forwarded to the log that it names; None ends it."""
 
@@ -255,14 +255,18 @@ class Producer(Terminus):
         if self._is_over:
             return
         if delivery.is_settled:
-            _logger.warning(
-                "a settled message was refused, and its sender cannot be told",
-                extra={"peer": self._transport.peer, "link": self._link.name, "problem": str(fault)},
-            )
+            self._warn(fault)
             return
         info = dict(fault.info) if isinstance(fault, AmqpError) and fault.info else None
         error = ErrorCondition(fault.condition, fault.description, info)
         self._link.settle(delivery.id, delivery.id, Rejected(error))
+
+    def _warn(self, fault: AmqpError | MessageFault) -> None:
+        """Once for each link: a peer could fill the log with these, and `messages_rejected` counts them."""
+        if not self._has_warned:
+            self._has_warned = True
+            told = {"peer": self._transport.peer, "link": show(self._link.name), "problem": str(fault)}
+            _logger.warning("a settled message was refused, and its sender cannot be told", extra={"fields": told})
 
     def _done(self, count: int, size: int) -> None:
         self._outstanding -= count
