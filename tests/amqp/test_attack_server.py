@@ -396,3 +396,13 @@ def test_the_log_says_which_peer_broke_the_protocol_and_how(served: Served, capl
     line = LineFormatter().format(record)
     assert "peer=127.0.0.1" in line and "amqp:connection:framing-error" in line
     client.drop()
+
+
+def test_a_receiver_gets_no_message_larger_than_it_takes(served: Served, client: Client) -> None:
+    client.sender("orders").send_all([message(b"small"), message(bytes(2000))])
+    receiver = client.receiver("orders", filter=EARLIEST, max_message_size=1000)
+    assert receiver.take(1)[0].message.body == [b"small"]
+    with pytest.raises(AmqpError) as refused:
+        receiver.take(1)
+    assert refused.value.condition == conditions.LINK_MESSAGE_SIZE_EXCEEDED
+    assert client.receiver("orders", filter=EARLIEST).take(2)[1].message.body == [bytes(2000)]

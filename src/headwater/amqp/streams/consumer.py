@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...core.errors import EventLogError
+from ...core.errors import EventLogError, TooLarge
 from ...core.event import SequencedEvent
 from ...core.limits import show
 from ...core.query import ALL
@@ -60,6 +60,8 @@ class Consumer(Terminus):
         self._associated = range(node.partitions) if partition is None and node.partitions > 1 else None
         """Partitions to be named with the next event (4.6.5)."""
         self._is_presettled = link.sends_settled
+        self._bytes_max = (link.remote and link.remote.max_message_size) or None
+        """The largest message that the receiver takes (2.7.3)."""
         self._is_turn_due = False
         self._is_over = False
         self._on_drained: Callable[[], None] | None = None
@@ -199,6 +201,8 @@ class Consumer(Terminus):
 
     def _send(self, event: SequencedEvent, failures: int) -> None:
         message = self.node.outbound.message(event, failures, self._associated, self._first_retained)
+        if self._bytes_max is not None and len(message) > self._bytes_max:
+            raise TooLarge(len(message), self._bytes_max, "bytes", f"event {event.sequence_number} as a message")
         self._associated = self._first_retained = None
         self._transport.container.statistics.messages_sent += 1
         number = event.sequence_number
