@@ -10,7 +10,7 @@ import pytest
 
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.codec import decode, encode
-from headwater.amqp.protocol.events import ConnectionClosed, LinkAttached, LinkDetached
+from headwater.amqp.protocol.events import ConnectionClosed, LinkAttached, LinkDetached, OutcomesReceived, WindowOpened
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, frame
 from headwater.amqp.protocol.performatives import (
     Accepted,
@@ -294,3 +294,43 @@ def test_the_attaches_of_all_links_are_bounded() -> None:
     peer.send(End())
     assert len(peer.engine.sessions) == 1
     peer.begun().attached(sending("again", **large))
+
+
+def test_numbers_go_on_after_the_highest_on_the_way_in() -> None:
+    top = 2**32
+    peer = Peer(incoming_window=4).begun(next_outgoing_id=top - 3)
+    link = peer.attached(sending(initial_delivery_count=top - 3))
+    link.grant(10)
+    for number in range(top - 3, top + 4):
+        peer.send(Transfer(0, number % top, b"t", 0), b"%d" % (number % top))
+    got = link.take()
+    assert payloads(got) == [b"%d" % (number % top) for number in range(top - 3, top + 4)]
+    assert (link.delivery_count, link.credit) == (4, 3)
+    peer.got()
+    link.settle(top - 2, 2, Accepted())
+    (disposition,) = peer.got()
+    assert isinstance(disposition, Disposition) and (disposition.first, disposition.last) == (top - 2, 2)
+    assert [number for number in range(-3, 4) if link.session.is_unsettled(number % top)] == [-3, 3]
+
+
+def test_numbers_go_on_after_the_highest_on_the_way_out() -> None:
+    top = 2**32
+    peer = Peer().begun(incoming_window=5)
+    link = peer.attached(receiving())
+    session = link.session
+    session._next_outgoing_id = session._next_delivery_id = link.delivery_count = top - 3
+    window = {"next_incoming_id": top - 3, "incoming_window": 5, "delivery_count": top - 3}
+    peer.send(credit(20, **window))
+    assert link.sendable == 5
+    for number in range(5):
+        link.send(b"x", number, number)
+    assert link.sendable == 0
+    peer.got()
+    events = peer.send(credit(20, next_incoming_id=1, incoming_window=5, delivery_count=1))
+    assert link.sendable == 4 and link.credit == 19
+    assert any(isinstance(event, WindowOpened) for event in events)
+    for number in range(5, 9):
+        link.send(b"x", number, number)
+    events = peer.send(Disposition(True, top - 2, 4, True, Accepted()))
+    (outcomes,) = [event for event in events if isinstance(event, OutcomesReceived)]
+    assert outcomes.contexts == list(range(1, 8)) and link.unsettled == 2
