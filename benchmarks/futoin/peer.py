@@ -203,14 +203,13 @@ async def push(url: str, component: str, events: int) -> dict[str, float]:
 async def latency(url: str, component: str, per_s: float, seconds: float) -> dict[str, float]:
     """From the begin of an addition to its push, at so many events per second."""
     adder, consumer = await Peer.connect(url), await Peer.connect(url)
-    sent: dict[int, float] = {}
+    sent: dict[str, float] = {}
     latencies: list[float] = []
 
     def take(seq: int, page: list[Any]) -> None:
         now = time.perf_counter()
-        latencies.extend(
-            now - sent[event["data"]["n"]] for event in page if isinstance(event["data"], dict) and "n" in event["data"]
-        )
+        names = [event["data"].get("n") for event in page if isinstance(event["data"], dict)]
+        latencies.extend(now - sent[name] for name in names if name in sent)  # others are of earlier rounds
 
     consumer.on_events = take
     if component != "LIVE":
@@ -219,8 +218,9 @@ async def latency(url: str, component: str, per_s: float, seconds: float) -> dic
     await asyncio.sleep(2)
     count = int(per_s * seconds)
     for number in range(count):
-        sent[number] = time.perf_counter()
-        await adder.result(ADD, {"type": "ORDER_NEW", "data": {"n": number}})
+        name = f"{component}-{time.time_ns()}-{number}"
+        sent[name] = time.perf_counter()
+        await adder.result(ADD, {"type": "ORDER_NEW", "data": {"n": name}})
         await asyncio.sleep(1 / per_s)
     until = time.perf_counter() + LATE_S
     while len(latencies) < count and time.perf_counter() < until:
