@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.interop.install import unavailable
+from tests.interop.runtimes import PostgreSql
 from tests.server.running import PROGRAM, RunningServer, environment
 
 from headwater.client import connect
@@ -32,8 +34,9 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.fixture(scope="module")
 def postgresql() -> Iterator[str]:
     """The address of a PostgreSQL server of the test's own."""
-    if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
-        pytest.skip("needs PostgreSQL")
+    if reason := PostgreSql().missing():
+        unavailable(reason)
+    initdb, pg_ctl = PostgreSql.program("initdb"), PostgreSql.program("pg_ctl")
     pytest.importorskip("psycopg")
     directory = Path(tempfile.mkdtemp(prefix="headwater-postgres-"))
     owner: dict[str, Any] = {}
@@ -42,12 +45,12 @@ def postgresql() -> Iterator[str]:
         owner = {"user": "postgres", "cwd": directory}
     quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **owner}
     options = f"-c listen_addresses='' -c unix_socket_directories={directory}"
-    subprocess.run(["initdb", "-D", str(directory / "data"), "-A", "trust", "-U", "test"], **quiet)
-    subprocess.run(["pg_ctl", "-D", str(directory / "data"), "-o", options, "-w", "start"], **quiet)
+    subprocess.run([initdb, "-D", str(directory / "data"), "-A", "trust", "-U", "test"], **quiet)
+    subprocess.run([pg_ctl, "-D", str(directory / "data"), "-o", options, "-w", "start"], **quiet)
     try:
         yield f"postgresql://test@/postgres?host={directory}"
     finally:
-        subprocess.run(["pg_ctl", "-D", str(directory / "data"), "-m", "immediate", "-w", "stop"], **quiet)
+        subprocess.run([pg_ctl, "-D", str(directory / "data"), "-m", "immediate", "-w", "stop"], **quiet)
         shutil.rmtree(directory)
 
 

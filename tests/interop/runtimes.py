@@ -179,7 +179,39 @@ class GoAmqp(Runtime):
         return [str(self.built / "client")]
 
 
-RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, FutoIn, Jms, GoAmqp)
+class PostgreSql(Runtime):
+    """No client: the database in whose transactions `tests/client/test_outbox.py` writes. Nothing is built."""
+
+    name = "postgresql"
+    programs = ("initdb", "pg_ctl")
+    debian = ("postgresql",)
+
+    def missing(self) -> str | None:
+        """See Runtime."""
+        lacking = [name for name in self.programs if self.program(name) is None]
+        return f"no {', '.join(lacking)} here; on Debian: apt-get install postgresql" if lacking else None
+
+    def build(self) -> None:
+        """See Runtime."""
+
+    def install(self) -> bool:
+        """See Runtime."""
+        if reason := self.missing():
+            raise Unavailable(f"{self.name}: {reason}")
+        return False
+
+    def command(self) -> list[str]:
+        """See Runtime."""
+        return [self.program("pg_ctl") or "pg_ctl"]
+
+    @staticmethod
+    def program(name: str) -> str | None:
+        """Where a program is: Debian keeps them off the path."""
+        places = [str(path) for path in Path("/usr/lib/postgresql").glob("*/bin")]
+        return shutil.which(name) or shutil.which(name, path=os.pathsep.join(sorted(places, reverse=True)))
+
+
+RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, FutoIn, Jms, GoAmqp, PostgreSql)
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:
