@@ -37,6 +37,33 @@ def other(served: Served) -> Iterator[Client]:
         yield connected
 
 
+class FailingState:
+    """A state store whose disk takes no epoch while `fails`."""
+
+    def __init__(self, state: Any) -> None:
+        self._state, self.fails = state, False
+
+    def put(self, kind: str, key: str, *arguments: Any, **options: Any) -> int:
+        if self.fails and key.startswith("amqp-epoch"):
+            raise OSError("no space left on device")
+        return int(self._state.put(kind, key, *arguments, **options))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._state, name)
+
+
+def test_nobody_owns_a_partition_under_an_epoch_that_is_not_stored(served: Served, monkeypatch: Any) -> None:
+    served.log("split", partitions=3)
+    state = FailingState(served.store.state)
+    monkeypatch.setattr(served.store, "state", state)
+    with served.client() as client:
+        state.fails = True
+        assert refusal(client, 1, ULong(5)) == conditions.INTERNAL_ERROR
+        state.fails = False
+        again = join(client, 1, ULong(6))
+        assert partition_of(again) == "1"
+
+
 def join(client: Client, partition: int | None = None, epoch: Any = None, group: str = "G", **options: Any) -> Receiver:
     return client.receiver("split", properties=bound(partition, group, epoch), **{"credit": 0, **options})
 

@@ -31,7 +31,7 @@ class AmqpSettings:
     """How long an attach may wait for a partition."""
     group_drain_ms: int = 2000
     """How long a member that must give up its partition may take to settle what it has."""
-    termini_max: int = 1000
+    termini_max: int = 10_000
     """Durable subscriptions that one log remembers."""
     info_pause_ms: int = 1000
     """Between two messages of `$info` to one receiver."""

@@ -120,7 +120,11 @@ class Amqp:
         int, Described(duration_ms(0, 600_000), "how long a receiver that loses its partition may take to settle")
     ] = 2000
     termini_max: Annotated[
-        int, Described(whole_number(0, 10_000_000), "durable subscriptions that one log remembers")
+        int,
+        Described(
+            whole_number(0, 10_000_000),
+            "durable subscriptions that one log remembers, and as many positions of consumer groups",
+        ),
     ] = 10_000
 
 

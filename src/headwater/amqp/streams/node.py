@@ -72,7 +72,7 @@ class EventLogNode:
         self._performing: asyncio.Task[None] | None = None
         self._information: asyncio.Task[bytes] | None = None
         self._saving = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[bool]] = set()
         self._is_woken = False
         self._stop_watching = log.watch(self._wake_soon)
 
@@ -171,28 +171,40 @@ class EventLogNode:
                 _member(action.link).refused(INTERNAL_ERROR, "the server's log says more")
 
     async def _record_epochs(self) -> None:
+        recorded: list[tuple[int, int]] = []
         try:
             while self._actions and isinstance(record := self._actions[0], RecordEpoch):
                 self._actions.popleft()
                 self.positions.record_epoch(record.group, record.partition, record.epoch)
-            await self._save()
+                recorded.append((record.partition, record.epoch))
+            if not await self._save():
+                self._refuse_owner(recorded)
         finally:
             self._performing = None
         self.perform(())
 
-    async def _save(self) -> None:
+    def _refuse_owner(self, recorded: Sequence[tuple[int, int]]) -> None:
+        """Name nobody the owner under an epoch that a restart would not know of."""
+        action = self._actions[0] if self._actions else None
+        if isinstance(action, Assign) and (action.partition, action.epoch) in recorded:
+            self._actions.popleft()
+            _member(action.link).refused(INTERNAL_ERROR, "the epoch cannot be stored; the server's log says why")
+
+    async def _save(self) -> bool:
+        """Whether what was to be stored is stored now."""
         async with self._saving:
             self.is_changed = False
             if self.log.is_closed:
-                return  # what was remembered went with the log
+                return True  # what was remembered went with the log
             if changes := self.positions.changes():
                 try:
                     await asyncio.to_thread(store, self._state, self.incarnation, changes)
                 except Exception:
                     self.is_changed = True  # tried again with the next tick
                     _logger.exception("positions were not stored", extra={"fields": {"log": self.log.name}})
-                else:
-                    self.positions.stored(changes)
+                    return False
+                self.positions.stored(changes)
+            return True
 
     def _is_taken(self, request: AppendRequest) -> bool:
         try:
