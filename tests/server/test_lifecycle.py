@@ -26,7 +26,7 @@ def basic(name: str, password: str) -> dict[str, str]:
 
 def test_a_server_with_no_argument_says_where_it_listens_and_has_one_log(tmp_path: Path) -> None:
     with RunningServer(cwd=tmp_path) as server:
-        assert server.line == f"headwater: listening on {server.url} (dcb, futoin)\n"
+        assert server.line == f"headwater: listening on {server.url} (dcb, futoin, cne)\n"
         assert server.url.startswith("http://127.0.0.1:")
         assert server.ask("/health/live") == (200, '{"status": "live"}')
         assert server.ask("/health/ready") == (200, '{"status": "ready"}')

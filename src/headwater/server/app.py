@@ -122,7 +122,9 @@ class Server:
         except CannotListen:
             close_all(sockets)
             raise
-        lines = [f"headwater: listening on {url('https' if tls else 'http', its)} (dcb, futoin)" for its in sockets]
+        lines = [
+            f"headwater: listening on {url('https' if tls else 'http', its)} (dcb, futoin, cne)" for its in sockets
+        ]
         lines += [f"headwater: listening on {url('amqps' if tls else 'amqp', its)}" for its in amqp_sockets]
         async with AsyncExitStack() as ending:
             http = HttpServer(self._gate, sockets, config.http, tls)
