@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from headwater.core import Credentials, Forbidden, Grant, Right, Unauthenticated, User
-from headwater.dcb.host import UNREADABLE, credentials_of
+from headwater.formats.authorization import UNREADABLE, credentials_of
 
 
 class Doorkeeper:

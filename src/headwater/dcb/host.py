@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..core.access import ANYBODY, Credentials, Guard, Right, Unauthenticated, User
+from ..core.access import ANYBODY, Guard, Right, Unauthenticated, User
 from ..core.asynchronous import AsyncLog
 from ..core.local import LocalLog
 from ..core.store import LogStore
+from ..formats.authorization import UNREADABLE, credentials_of
 from .errors import Header
 from .exchange import Exchange
 
 T = TypeVar("T")
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-UNREADABLE = Credentials("", "")
-"""What nobody has."""
 
 
 class HostedLog:
@@ -123,27 +117,6 @@ async def authenticate(guard: Guard, header: bytes | None, peer: str) -> User:
         if credentials is UNREADABLE:
             raise Unauthenticated("the Authorization header is not well-formed Basic or Bearer") from None
         raise
-
-
-def credentials_of(header: bytes | None) -> Credentials | None:
-    """What an Authorization header shows: Basic (RFC 7617, UTF-8) or Bearer (RFC 6750).
-
-    UNREADABLE for a header that is neither, or is not well-formed. A password with control characters is not (RFC 7617,
-    2); scrypt, moreover, takes one with NULs at its end for the one without.
-    """
-    if header is None:
-        return None
-    scheme, _, value = header.partition(b" ")
-    try:
-        if scheme.lower() == b"bearer":
-            return Credentials("", value.strip().decode("ascii"))
-        if scheme.lower() == b"basic":
-            name, colon, secret = base64.b64decode(value.strip(), validate=True).decode().partition(":")
-            if colon and not _CONTROL.search(secret):
-                return Credentials(name, secret)
-    except (binascii.Error, UnicodeDecodeError):
-        pass  # as every other header that cannot be used
-    return UNREADABLE
 
 
 def _opened(store: LogStore, name: str) -> tuple[LocalLog, str]:

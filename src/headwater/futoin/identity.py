@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..core.access import ANYBODY, Credentials, Guard, Unauthenticated, User
+from ..formats.authorization import CONTROL, UNREADABLE, credentials_of
 from .errors import invalid, security
 from .message import Message
 from .signing import ALGORITHMS, LEGACY_ALGORITHMS, Mac, Signature
@@ -17,7 +18,6 @@ from .signing import ALGORITHMS, LEGACY_ALGORITHMS, Mac, Signature
 ANYBODY_NAME = "anybody"
 """Whose consumers those are of a peer that names nobody, where no user is configured."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _BASIC_REFUSED = "Basic Auth Verification Failed"
 _MAC_REFUSED = "Signature Verification Failed"
 
@@ -101,7 +101,7 @@ def _shown(sec: object) -> Credentials | _Signed | None:
         raise invalid("Invalid req.sec")
     if not sec.startswith("-"):
         name, colon, secret = sec.partition(":")
-        if not colon or _CONTROL.search(sec):
+        if not colon or CONTROL.search(sec):
             raise security(_BASIC_REFUSED)
         return Credentials(name, secret)
     parts = sec.split(":")
@@ -113,7 +113,7 @@ def _shown(sec: object) -> Credentials | _Signed | None:
 def _of_structure(sec: dict[object, object]) -> Credentials | _Signed:
     values = {key: value for key, value in sec.items() if isinstance(value, str)}
     if values.keys() == sec.keys() == {"user", "secret"}:
-        if _CONTROL.search(values["secret"]):
+        if CONTROL.search(values["secret"]):
             raise security(_BASIC_REFUSED)
         return Credentials(values["user"], values["secret"])
     if values.keys() == sec.keys() == {"user", "algo", "sig"}:
@@ -131,17 +131,8 @@ def _signed(name: str, algorithm: str, code: str, algorithms: Mapping[str, Mac])
 
 
 def _of_header(header: bytes | None) -> Credentials | None:
-    """Basic (RFC 7617, UTF-8) or Bearer (RFC 6750)."""
-    if header is None:
-        return None
-    scheme, _, value = header.partition(b" ")
-    try:
-        if scheme.lower() == b"bearer":
-            return Credentials("", value.strip().decode("ascii"))
-        if scheme.lower() == b"basic":
-            name, colon, secret = base64.b64decode(value.strip(), validate=True).decode().partition(":")
-            if colon and not _CONTROL.search(secret):
-                return Credentials(name, secret)
-    except (binascii.Error, UnicodeDecodeError):
-        pass  # as every other header that cannot be used
-    raise security(_BASIC_REFUSED)
+    """What the request's Authorization header shows. Raises FutoInError (SecurityError) where it cannot be read."""
+    shown = credentials_of(header)
+    if shown is UNREADABLE:
+        raise security(_BASIC_REFUSED)
+    return shown

@@ -44,7 +44,7 @@ from .performatives import (
 )
 from .session import Session
 from .settings import IDLE_MS_MIN, ConnectionSettings
-from .types import Described, Symbol
+from .types import Described
 from .wire import DISPOSITION, TRANSFER, read_disposition, read_transfer
 
 _head = Struct(">IBBH")
@@ -314,10 +314,6 @@ class Connection:
         key = link.name, link.is_sender
         if self._attached.get(key) is link:
             del self._attached[key]
-
-    def fault(self, condition: Symbol, problem: str) -> ConnectionFault:
-        """An error of this connection, to be raised."""
-        return ConnectionFault(condition, problem)
 
     # Bytes in
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import conditions
-from .conditions import LinkFault, SessionFault
+from .conditions import ConnectionFault, LinkFault, SessionFault
 from .events import Event, OutcomesReceived, SessionBegun, SessionEnded, WindowOpened
 from .link import SERIAL, Link, Receiver, Sender
 from .performatives import (
@@ -280,7 +280,7 @@ class Session:
             raise SessionFault(conditions.SESSION_HANDLE_IN_USE, f"handle {attach.handle} is attached already")
         if attach.handle > self.connection.settings.handle_max:
             problem = f"handle {attach.handle} given, up to {self.connection.settings.handle_max} is allowed"
-            raise self.connection.fault(conditions.CONNECTION_FRAMING_ERROR, problem)
+            raise ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, problem)
         link = self._awaited(attach)
         if link is None:
             handle = self._free_handle()
