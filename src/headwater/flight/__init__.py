@@ -1,0 +1,1 @@
+"""Arrow Flight: bulk columnar reads and writes of logs, for Spark, DuckDB, Polars and everything that has Arrow."""

@@ -1,0 +1,1 @@
+"""The data pipeline on Spark: the data source `headwater`, and the pipelines built on it. Alone to import pyspark."""
