@@ -1,0 +1,49 @@
+"""The main program of the bulk process: it serves Arrow Flight until the server that started it says stop, or is gone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+
+from ...flight.server import BulkServer
+from ..log_lines import configure_logging
+from .backend import BulkBackend
+from .link import Link
+from .supervisor import BulkSettings
+
+logger = logging.getLogger("headwater.bulk")
+
+
+def main() -> None:
+    """Arguments: the descriptor of the link, and the settings as JSON."""
+    settings = msgspec.json.decode(sys.argv[2], type=BulkSettings)
+    configure_logging(settings.log_level)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # it ends with its server
+    stop = threading.Event()
+    link = Link(socket.socket(fileno=int(sys.argv[1])), ended=_leave, asked=lambda _: stop.set())
+    backend = BulkBackend(
+        link, staged_bytes_max=settings.staged_bytes_max, disk_reserve_bytes=settings.disk_reserve_bytes
+    )
+    server = BulkServer(backend, **_places(settings))
+    link.call("ready", type=type(None))
+    stop.wait()
+    server.close()
+    _leave()
+
+
+def _places(settings: BulkSettings) -> dict[str, object]:
+    raise NotImplementedError
+
+
+def _leave() -> None:
+    """At once: nothing here is worth the wait for threads that stream to slow readers."""
+    logging.shutdown()
+    os._exit(0)
