@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .errors import InvalidEvent, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
@@ -47,6 +47,9 @@ _RESERVED_ATTRIBUTES = frozenset({"id", "type", "source", "specversion", "data",
 _SEEN_MAX = 65_536
 
 
+_T = TypeVar("_T")
+
+
 class EventColumns:
     """Checked events as columns of one length: how an append travels from here to the log."""
 
@@ -72,6 +75,30 @@ class EventColumns:
         self.count = len(types)
         self.bytes = bytes
         """About how much the events take: what admission and grouping count."""
+
+    def take(self, indexes: Sequence[int]) -> EventColumns:
+        """Those of the events, in that order."""
+
+        def taken(column: Sequence[_T]) -> Sequence[_T]:
+            return [column[index] for index in indexes]
+
+        return EventColumns(
+            taken(self.types),
+            taken(self.data),
+            taken(self.tags),
+            taken(self.ids),
+            taken(self.sources),
+            taken(self.attributes),
+            taken(self.group_keys),
+            taken(self.envelopes),
+            taken(self.encodings),
+            self.bytes * len(indexes) // max(self.count, 1),
+        )
+
+    @staticmethod
+    def none() -> EventColumns:
+        """No events: what a mark that ends an empty batch goes with."""
+        return EventColumns((), (), (), (), (), (), (), (), (), 0)
 
     @staticmethod
     def join(groups: Sequence[EventColumns]) -> EventColumns:
