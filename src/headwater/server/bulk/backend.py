@@ -1,4 +1,4 @@
-"""What the Flight server of the bulk process works on: logs mapped read-only here, everything else asked of the server."""
+"""What the Flight server of the bulk process works on: logs mapped read-only here; the server does everything else."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from ...core.log import LogInfo
 from ...core.query import Query
 from ...core.settings import LogSettings
 from ...flight.backend import LogExtent, Span, SplitSize, StageWriter
-from ...flight.wire import Appended, Committed, OnDuplicate, WriterState
+from ...flight.wire import Appended, Committed, OnDuplicate, Staged, WriterState
 from ...storage.mapped import MappedLog
+from ...storage.staging import StageWriter as StagedFile
 from ...storage.staging import Staging
 from .calls import Place
 from .link import Link
@@ -108,12 +109,14 @@ class BulkBackend:
 
     def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
         """See Backend."""
+        info = self.info(log)
         staging = Staging(
             Path(self._place(log).directory),
-            staged_bytes_max=self._staged_bytes_max,
+            info.settings,
+            bytes_max=self._staged_bytes_max,
             reserve_bytes=self._disk_reserve_bytes,
         )
-        return staging.stage(writer, batch, part, attempt, schema)
+        return _Staging(staging.stage(writer, batch, part, attempt, schema))
 
     def commit(
         self,
@@ -161,9 +164,7 @@ class BulkBackend:
         """See Backend."""
         return self._link.call("register_consumer", log, owner, component, after, type=Consumer)
 
-    def acknowledge(
-        self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None
-    ) -> Consumer:
+    def acknowledge(self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
         """See Backend."""
         return self._link.call("acknowledge", log, owner, component, sequence_number, epoch, type=Consumer)
 
@@ -186,6 +187,18 @@ class BulkBackend:
                 self._mapped.popitem(last=False)  # its maps go when the last scan of it ends
         mapped.refresh(place.head)
         return mapped
+
+
+class _Staging:
+    """A staged file, as the Flight server sees it."""
+
+    def __init__(self, file: StagedFile) -> None:
+        self._file = file
+        self.write, self.abort = file.write, file.abort
+
+    def close(self) -> Staged:
+        """See flight.backend.StageWriter."""
+        return Staged(*self._file.close())
 
 
 def _ipc(batch: pa.RecordBatch) -> bytes:

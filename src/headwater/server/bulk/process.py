@@ -1,4 +1,4 @@
-"""The main program of the bulk process: it serves Arrow Flight until the server that started it says stop, or is gone."""
+"""The main program of the bulk process: it serves Arrow Flight until its server says stop, or is gone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...flight.limits import StreamLimits
 from ...flight.server import BulkServer
 from ..log_lines import configure_logging
 from .backend import BulkBackend
@@ -32,15 +33,17 @@ def main() -> None:
     backend = BulkBackend(
         link, staged_bytes_max=settings.staged_bytes_max, disk_reserve_bytes=settings.disk_reserve_bytes
     )
-    server = BulkServer(backend, **_places(settings))
+    server = BulkServer(
+        backend,
+        f"{'grpc+tls' if settings.certificate else 'grpc'}://{settings.host}:{settings.port}",
+        certificate=Path(settings.certificate).read_bytes() if settings.certificate else None,
+        key=Path(settings.key).read_bytes() if settings.certificate else None,
+        limits=StreamLimits(settings.streams_max, settings.streams_max),
+    )
     link.call("ready", type=type(None))
     stop.wait()
-    server.close()
+    server.stop(settings.stop_ms / 1000)
     _leave()
-
-
-def _places(settings: BulkSettings) -> dict[str, object]:
-    raise NotImplementedError
 
 
 def _leave() -> None:

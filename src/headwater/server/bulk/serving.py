@@ -42,7 +42,6 @@ class BulkPlane:
             port=self._reservation.port,
             certificate=str(config.tls.certificate or ""),
             key=str(config.tls.key or ""),
-            client_ca=str(config.tls.client_ca or ""),
             streams_max=config.flight.streams_max,
             staged_bytes_max=config.flight.staged_bytes_max,
             disk_reserve_bytes=config.limits.disk_reserve_bytes,

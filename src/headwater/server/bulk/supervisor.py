@@ -30,7 +30,6 @@ class BulkSettings(msgspec.Struct, frozen=True):
     port: int
     certificate: str = ""
     key: str = ""
-    client_ca: str = ""
     streams_max: int = 64
     staged_bytes_max: int = 16 * 2**30
     disk_reserve_bytes: int = 0
@@ -150,5 +149,3 @@ class Supervisor:
 
     async def _ready(self) -> None:
         self._is_ready.set()
-
-
