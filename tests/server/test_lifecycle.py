@@ -116,7 +116,9 @@ def test_a_data_directory_is_one_process_s(tmp_path: Path) -> None:
 
 
 def test_listening_for_others_without_users_needs_a_word(tmp_path: Path) -> None:
-    refused = headwater("serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", "--host", "0.0.0.0", cwd=tmp_path)
+    refused = headwater(
+        "serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", "--host", "0.0.0.0", cwd=tmp_path
+    )
     assert refused.returncode == 2
     assert "--insecure" in refused.stderr and "headwater user add" in refused.stderr
     with RunningServer("--host", "0.0.0.0", "--insecure", cwd=tmp_path) as server:

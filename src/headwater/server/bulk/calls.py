@@ -132,18 +132,13 @@ class BulkCalls:
         """See storage.committing."""
         stored = await self._opened(log)
         wanted = _condition(condition)
-        return await self._blocking(
+        committed = await self._blocking(
             lambda: commit_staged(
-                stored,
-                stored.directory,
-                writer,
-                batch,
-                stages,
-                partition=partition,
-                condition=wanted,
-                on_duplicate=on_duplicate,
+                stored, stored.directory, writer, batch, stages,
+                partition=partition, condition=wanted, on_duplicate=on_duplicate,
             )
-        )
+        )  # fmt: skip
+        return Committed(*committed)
 
     async def discard(self, log: str, writer: str, batch: int) -> None:
         """See storage.committing."""
