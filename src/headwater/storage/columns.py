@@ -311,8 +311,10 @@ def _numbers_in_place(frames: Frames, name: str, count: int) -> pa.Array:
         return _primitive(np.arange(first, first + count), kind)
     slot, stored, given = _NUMBERS[name]
     if at := int(frames.directory[0, slot]):
-        begin = (int(frames.offsets[0]) + at) // np.dtype(stored).itemsize
-        return _primitive(frames.content.view(stored)[begin : begin + count].astype(given, copy=False), kind)
+        width = np.dtype(stored).itemsize
+        begin = (int(frames.offsets[0]) + at) // width
+        values = frames.content.view(stored)[begin : begin + count]
+        return _primitive(values.view(given) if np.dtype(given).itemsize == width else values.astype(given), kind)
     if slot == Column.RECORDED_AT:
         return _primitive(np.full(count, frames.headers["recorded_at"][0]), kind)
     return _zeros(kind, count)

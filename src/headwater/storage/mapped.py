@@ -110,7 +110,7 @@ class MappedLog:
         total, events = extents.bytes, self.count(after, upto)
         if events and not self._is_everything(partition):
             total = total * self.count(after, upto, partition) // events
-        pieces = min(max(-(-total // max(split_bytes, 1)), splits_min), max(events, 1))
+        pieces = min(max(-(-total // max(split_bytes, 1)), splits_min, 1), max(events, 1))
         borders = [after, *extents.borders(pieces), upto]
         return [self._split(extents, *piece, partition) for piece in pairwise(borders)]
 
@@ -222,6 +222,8 @@ class MappedLog:
                 if following <= self._head:
                     segment.adopt(self.directory / INDEX)
                 segment.walk(upto, gaps)
+            if following <= self._head:
+                segment.close()  # it does not grow any more
             expected = segment.last + 1
             found.append(segment.followed())
         self._check_reached(expected, highest_kept(gaps, high))
