@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -84,7 +85,7 @@ def test_a_partition_alone_can_be_read(store, client):
     log = store.create("parted", LogSettings(partitions=4))
     log.append([Event("A", group_key=f"g{number}") for number in range(100)])
     found = [numbers(client, Ticket("parted", partition=each)) for each in range(4)]
-    assert sorted(sum(found, [])) == list(range(1, 101))
+    assert sorted(chain.from_iterable(found)) == list(range(1, 101))
     assert [len(each) for each in found] == list(log.info().partition_events)
     assert client.count("parted", partition=1) == len(found[1])
     with pytest.raises(InvalidPosition, match="partition: 4 given, 0 to 3"):
@@ -173,7 +174,8 @@ def test_splits_cover_a_ticket_in_order_without_gaps(client):
     assert [split.ticket.after for split in splits] == [3, *[split.ticket.upto for split in splits[:-1]]]
     assert splits[-1].ticket.upto == 90
     assert sum(split.events for split in splits) == 87
-    assert sum([numbers(client, split.ticket) for split in splits], []) == numbers(client, ticket)
+    found = [numbers(client, split.ticket) for split in splits]
+    assert list(chain.from_iterable(found)) == numbers(client, ticket)
     assert {split.ticket.incarnation for split in splits} == {client.head("orders").incarnation}
     assert len(client.plan(ticket, split_bytes=1000)) == 4
 

@@ -159,6 +159,8 @@ class FollowedSegment:
     def _check(self, first: int, count: int, length: int, gaps: Ranges) -> None:
         if first <= self.last or (first > self.last + 1 and not is_covered(self.last + 1, first - 1, gaps)):
             raise BadFrame(f"it begins with event {first}, after event {self.last}")
+        if gaps and is_covered(first, first, gaps):
+            raise BadFrame("its loss was accepted")  # its header may be good, but is not to be trusted
         if not count or length < HEADER_BYTES or length & 7 or self.end + length > self._segment.size:
             raise BadFrame(f"length {length} does not fit")
 

@@ -16,6 +16,7 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.state import StateStore
 from . import ids
+from .committing import drop_committed
 from .disk import Disk
 from .judge import Extent, LogJudge
 from .loading import load_index, load_writers
@@ -92,6 +93,7 @@ class StoredLog(LocalLog):
         self._closing = threading.Lock()
         """Who closes second waits for the first: until then frames are written."""
         self._is_closed = False
+        drop_committed(self, directory)
 
     def _load(
         self, meta: Meta, clock: Callable[[], int], waiting_bytes_max: int, fatal: Callable[[str], None] | None

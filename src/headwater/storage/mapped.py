@@ -110,7 +110,7 @@ class MappedLog:
         total, events = extents.bytes, self.count(after, upto)
         if events and not self._is_everything(partition):
             total = total * self.count(after, upto, partition) // events
-        pieces = min(max(-(-total // max(split_bytes, 1)), splits_min), max(events, 1))
+        pieces = min(max(-(-total // max(split_bytes, 1)), splits_min, 1), max(events, 1))
         borders = [after, *extents.borders(pieces), upto]
         return [self._split(extents, *piece, partition) for piece in pairwise(borders)]
 
@@ -195,19 +195,18 @@ class MappedLog:
                 return []
             try:
                 return self._followed(low, high)
-            except (FileNotFoundError, StorageCorrupted):
+            except (OSError, StorageCorrupted):
                 # A segment may have been begun, or trimmed, within a tick of the clock that directories are stamped by.
                 self._meta_stamp = self._paths_stamp = (0, 0)
                 self._read_meta()
                 self._list_segments()
-            low = max(low, self._meta.first_retained)
             try:
-                return self._followed(low, high)
-            except FileNotFoundError as error:
-                raise StorageCorrupted(str(error.filename), "the file is gone", _RESTORE) from None
+                return self._followed(max(low, self._meta.first_retained), high)
+            except OSError as error:
+                raise StorageUnavailable(f"{error.filename}: it cannot be read: {error.strerror}") from error
 
     def _followed(self, low: int, high: int) -> list[Followed]:
-        """As `_pinned`, if the list of files is new enough. Raises FileNotFoundError too."""
+        """As `_pinned`, if the list of files is new enough. Raises OSError too."""
         found: list[Followed] = []
         gaps, expected = self._meta.gaps, low
         firsts = [first for first in self._paths if first <= self._head]
@@ -223,6 +222,8 @@ class MappedLog:
                 if following <= self._head:
                     segment.adopt(self.directory / INDEX)
                 segment.walk(upto, gaps)
+            if following <= self._head:
+                segment.close()  # it does not grow any more
             expected = segment.last + 1
             found.append(segment.followed())
         self._check_reached(expected, highest_kept(gaps, high))
@@ -286,7 +287,7 @@ class _PostingsFiles:
         with self._lock:
             if stamp != self._stamp:
                 self._ranges, self._stamp = postings_ranges(self._directory), stamp
-                self._files = {each: self._files[each] for each in self._ranges if each in self._files}
+                self._files = {each: found for each in self._ranges if (found := self._files.get(each)) is not None}
 
     def covering(self, low: int, high: int) -> Postings | None:
         """The smallest file with all of these numbers; None if there is none."""

@@ -27,6 +27,7 @@ from ..core.mark import BATCH_MAX, check_writer
 from ..core.settings import LogSettings
 from ..formats.arrow_events import EVENT_SCHEMA, appends_of, batch_of, check_schema
 from .disk import Disk, sync_directory, write_whole
+from .locks import NoBackup
 
 STAGED = "staged"
 MANIFEST_NAME = "MANIFEST.json"
@@ -232,6 +233,14 @@ def unfreeze(log_directory: Path, directory: Path) -> None:
     with exclusively(log_directory):
         (directory / MANIFEST_NAME).unlink(missing_ok=True)
         sync_directory(directory)
+
+
+def remove_committed(log_directory: Path, directory: Path) -> None:
+    """Forget a batch that is in the log. While a backup runs it stays: the copy may have some of its rows only."""
+    if directory.exists():
+        with NoBackup(log_directory.parent.parent) as may_unlink:
+            if may_unlink:
+                remove_batch(log_directory, directory)
 
 
 def remove_batch(log_directory: Path, directory: Path) -> None:
