@@ -1,0 +1,1 @@
+"""The pipelines: one module each, with its options, its plan and its run."""
