@@ -5,6 +5,7 @@ ArchiveError (an EventLogError)
 ├── ArchiveFenced       a newer archiver of the log has claimed the table
 ├── ArchiveIncomplete   what was staged is not just the next events of the log
 ├── CompactionOvertaken another compaction came between
+├── ConsumerAhead       the consumer has acknowledged what is not in this table
 └── EventsMissing       the log does not have the events any more that the table needs next
 """
 
@@ -47,6 +48,18 @@ class CompactionOvertaken(ArchiveError):
     def __init__(self, path: str, date: str) -> None:
         self.path, self.date = path, date
         super().__init__(f"{path}: another compaction came between, and {date} was left as it is; run it again")
+
+
+class ConsumerAhead(ArchiveError):
+    """The archiver's consumer has acknowledged events that this table does not have."""
+
+    def __init__(self, path: str, log: str, owner: str, component: str, acknowledged: int) -> None:
+        self.path, self.log, self.owner, self.component = path, log, owner, component
+        self.acknowledged = acknowledged
+        super().__init__(
+            f"{path} lacks events that its consumer has acknowledged (up to {acknowledged}): is this the right table? "
+            f"If so, begin anew with what the log has: `headwater consumers unregister {log} {owner} {component}`"
+        )
 
 
 class EventsMissing(ArchiveError):

@@ -45,6 +45,11 @@ def compaction_transaction(log: str) -> str:
     return f"archiver-compaction:{log}"
 
 
+def is_archive(path: Path) -> bool:
+    """Whether there is a Delta table at that path."""
+    return DeltaTable.is_deltatable(str(path))
+
+
 def open_table(path: Path, version: int | None = None) -> DeltaTable:
     """The Delta table at that path. Raises NotAnArchive."""
     try:

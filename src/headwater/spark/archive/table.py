@@ -28,6 +28,7 @@ from .state import (
     archive_transaction,
     claim_transaction,
     compaction_transaction,
+    is_archive,
     open_table,
     state_of,
 )
@@ -58,7 +59,7 @@ class ArchiveTable:
     def create(path: Path, log: str, incarnation: str, first: int) -> ArchiveTable:
         """Make an empty table, or open the one that is there: then `first` counts for nothing. Raises NotAnArchive."""
         try:
-            if not DeltaTable.is_deltatable(str(path)):
+            if not is_archive(path):
                 _create(path, {LOG: log, INCARNATION: incarnation, FIRST: str(first)})
         except OSError as error:
             raise NotAnArchive(str(path), f"no table can be made there: {error.strerror}") from error
