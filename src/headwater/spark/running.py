@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+DEFAULT_URL = "grpc://127.0.0.1:8815"
 POLL_S = 0.2
 LAST_WORDS_S = 10.0
 """How long the events of a query that ended are waited for."""
@@ -35,7 +36,7 @@ LAST_WORDS_S = 10.0
 class Server:
     """The server, as every source and sink of a pipeline is told of it."""
 
-    url: str | None = None
+    url: str = DEFAULT_URL
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
@@ -45,7 +46,7 @@ class Server:
     def options(self, **others: object) -> dict[str, str]:
         """The options of the data source that say which server and who asks, and those `others` that are not None."""
         mine = {"url": self.url, "user": self.user, "password": self.password, "token": self.token,
-                "caFile": self.ca_file, "verify": None if self.is_verified else False}  # fmt: skip
+                "caFile": self.ca_file, "tlsVerify": None if self.is_verified else False}  # fmt: skip
         said = {**mine, **others}.items()
         return {name: _option(value) for name, value in said if value is not None}
 

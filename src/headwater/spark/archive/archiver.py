@@ -1,6 +1,6 @@
 """An archiver: the order in which a log, its consumer and its table are asked and told. No Spark here.
 
-1. `open`: register as the log's consumer, which raises the epoch and stops the log from trimming; claim the table, which
+1. `open`: register as the log's consumer, which raises the epoch and stops the log from trimming; claim the table, what
    fences off every older archiver; acknowledge what the table has, in case that one was killed before it could.
 2. Somebody writes Parquet files of the events after `archived` into `directory`.
 3. `commit`: read the files back, make them durable, add them to the table, in one durable step.
@@ -70,7 +70,7 @@ class Archiver:
         *,
         owner: str = OWNER,
         component: str = COMPONENT,
-        keeping: Keeping = Keeping(),  # noqa: B008 - immutable
+        keeping: Keeping = Keeping(),
         accepts_gap: bool = False,
     ) -> Archiver:
         """Step 1. A table that is not there yet is made, and begins at the log's first retained event.
