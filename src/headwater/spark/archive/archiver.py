@@ -1,6 +1,6 @@
 """An archiver: the order in which a log, its consumer and its table are asked and told. No Spark here.
 
-1. `open`: register as the log's consumer, which raises the epoch and stops the log from trimming; claim the table, what
+1. `open`: register as the log's consumer, which raises the epoch and holds trimming back; claim the table, which
    fences off every older archiver; acknowledge what the table has, in case that one was killed before it could.
 2. Somebody writes Parquet files of the events after `archived` into `directory`.
 3. `commit`: read the files back, make them durable, add them to the table, in one durable step.
@@ -12,6 +12,7 @@ staged again; what was committed and not acknowledged is acknowledged by the nex
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import time
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 COMPONENT = "ARCHIVER"
 """The component under which an archiver is registered. FutoIn's rule for names allows it."""
 OWNER = "spark"
-"""The owner, where nobody has to say who he is."""
 HEARTBEAT_S = 30.0
 """An archiver that has nothing to do acknowledges so often all the same: the server sees that it is there."""
 
@@ -85,7 +85,7 @@ class Archiver:
         info = client.info(log)  # from here on the log keeps what is not acknowledged
         table = ArchiveTable.create(path, log, info.incarnation, info.first_retained)
         check_consumer(path, table.state, info, consumer)
-        if problem := missing(table.state, info):
+        if problem := missing(table.state.archived, table.state.incarnation, info):
             if not accepts_gap:
                 raise EventsMissing(str(path), table.state.archived, problem)
             table.follow_log(info.incarnation)
@@ -120,6 +120,18 @@ class Archiver:
     def directory(self) -> Path:
         """Where the next events are staged: files below `date=...`, by the date on which they were recorded."""
         return batch_directory(self.path, self._after, self.claim)
+
+    def begin_checkpoint(self, parent: Path | None = None) -> Path:
+        """A directory that is this archiver's alone, for what Spark remembers of one run; those before it are removed.
+
+        It is below the table, unless a parent is given.
+        """
+        parent = self.path / "_checkpoints" if parent is None else parent.absolute()
+        if parent.exists():
+            for other in parent.iterdir():
+                if re.fullmatch(r"[0-9a-f]{8,16}", other.name) and int(other.name, 16) < self.claim:
+                    shutil.rmtree(other, ignore_errors=True)
+        return parent / f"{self.claim:x}"
 
     def commit(self) -> Staged | None:
         """Step 3, for what lies in `directory`; None if there are no events.
@@ -158,6 +170,10 @@ class Archiver:
         """Whether the last acknowledgement was a heartbeat ago."""
         return time.monotonic() - self._released_at >= HEARTBEAT_S
 
+    def put_off_release(self) -> None:
+        """It was tried in vain: not before the next heartbeat again."""
+        self._released_at = time.monotonic()
+
     def _releasable(self) -> int:
         number = self.archived - self.keeping.numbers
         if self.keeping.seconds:
@@ -195,13 +211,13 @@ def check_consumer(path: Path, state: ArchiveState, info: LogInfo, consumer: Con
         raise ConsumerAhead(str(path), info.name, consumer.owner, consumer.component, consumer.acknowledged)
 
 
-def missing(state: ArchiveState, info: LogInfo) -> str | None:
+def missing(archived: int, incarnation: str, info: LogInfo) -> str | None:
     """What is wrong if the log cannot give just the events that follow those in the table; None if it can."""
-    if state.incarnation != info.incarnation:
+    if incarnation != info.incarnation:
         return (
             f"log {info.name!r} is another one now: it was deleted and made again, or restored "
-            f"(incarnation {info.incarnation}, the table's is {state.incarnation})"
+            f"(incarnation {info.incarnation}, the table's is {incarnation})"
         )
-    if info.first_retained > state.archived + 1:
+    if info.first_retained > archived + 1:
         return f"log {info.name!r} begins at {info.first_retained}: what was between is trimmed"
     return None

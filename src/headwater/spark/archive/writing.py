@@ -10,8 +10,8 @@ from .columns import DATE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Of the time alone: to_date would ask the session for its time zone.
-_UTC_DATE = "date_from_unix_date(cast(unix_millis(recorded_at) div 86400000 as int))"
+UTC_DATE = "date_from_unix_date(cast(unix_millis(recorded_at) div 86400000 as int))"
+"""The date of an event, by the time alone: to_date would ask the session for its time zone."""
 
 
 def stage(events: DataFrame, after: int, directory: Path) -> None:
@@ -25,7 +25,7 @@ def stage(events: DataFrame, after: int, directory: Path) -> None:
     events.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     (
         events.where(F.col("sequence_number") > after)
-        .withColumn(DATE, F.expr(_UTC_DATE))
+        .withColumn(DATE, F.expr(UTC_DATE))
         .sortWithinPartitions(DATE, "sequence_number")
         .write.mode("overwrite")
         .option("partitionOverwriteMode", "static")
