@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from headwater.core.local import LocalLog
-from headwater.spark.schema import COLUMNS, EVENT_SCHEMA
-
-from .conftest import numbers
+from headwater.spark.schema import EVENT_SCHEMA
 
 Load = Callable[..., DataFrame]
 
