@@ -196,6 +196,8 @@ def _owner(options: Archive, run: Run) -> str:
 
 
 def _keeping(options: Archive) -> Keeping:
+    from ..archive.archiver import Keeping
+
     return Keeping(options.keep_numbers, options.keep_s, options.trim)
 
 
