@@ -8,8 +8,12 @@ from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headwater.flight.client import BulkClient
+from headwater.flight.wire import Ticket
+from headwater.spark.archive.archiver import Archiver
 from headwater.spark.archive.columns import FILE_SCHEMA
 from headwater.spark.archive.staging import Staged, batch_directory, inspect
 from headwater.spark.archive.table import ArchiveTable
@@ -66,6 +70,29 @@ def stage(
             part = rows(each[index * size : (index + 1) * size], each_ms, data)
             pq.write_table(part, target / f"part-{index:05d}.zstd.parquet", compression="zstd")
     return inspect(root, directory, after, count or (lambda after, upto: upto - after))
+
+
+def data_files(root: Path) -> list[str]:
+    """Every Parquet file that lies there, whether the table knows it or not; Delta's own checkpoints apart."""
+    return sorted(str(path) for path in root.rglob("*.parquet") if "_delta_log" not in path.parts)
+
+
+def stage_next(archiver: Archiver, client: BulkClient, upto: int | None = None) -> None:
+    """What Spark does for an archiver: the next events of log `orders` as Parquet, by date."""
+    for batch in client.read(Ticket("orders", after=archiver.after, upto=upto, schema="spark")):
+        dates = pc.cast(batch["recorded_at"], pa.date32())
+        for date in dates.unique():
+            rows = batch.filter(pc.equal(dates, date))
+            target = archiver.directory / f"date={date}"
+            target.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.Table.from_batches([rows]), target / f"part-{rows['sequence_number'][0]}.parquet")
+
+
+def step(archiver: Archiver, client: BulkClient, upto: int | None = None) -> None:
+    """A batch, whole: staged, committed, acknowledged."""
+    stage_next(archiver, client, upto)
+    archiver.commit()
+    archiver.release()
 
 
 def add(table: ArchiveTable, events: int, *, claim: int = CLAIM, files: int = 1, each_ms: int = 1000) -> None:

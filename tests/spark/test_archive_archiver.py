@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +25,7 @@ from headwater.storage.memory import MemoryStore
 
 from ..builders import event
 from ..flight.memory_backend import bulk_server
+from .archives import data_files, stage_next, step
 
 
 class World:
@@ -57,23 +57,6 @@ def world(tmp_path) -> Iterator[World]:
     store = MemoryStore()
     with bulk_server(store) as url, BulkClient(url) as client:
         yield World(store, client, tmp_path / "orders")
-
-
-def stage(archiver: Archiver, client: BulkClient, upto: int | None = None) -> None:
-    """What Spark does: the next events as Parquet, by date."""
-    for batch in client.read(Ticket("orders", after=archiver.after, upto=upto, schema="spark")):
-        date = datetime.fromtimestamp(pc.min(batch["recorded_at"]).as_py().timestamp(), UTC).date()
-        directory = archiver.directory / f"date={date}"
-        directory.mkdir(parents=True, exist_ok=True)
-        name = f"part-{batch['sequence_number'][0]}.parquet"
-        pq.write_table(pa.Table.from_batches([batch]), directory / name)
-
-
-def step(archiver: Archiver, client: BulkClient, upto: int | None = None) -> None:
-    """A batch, whole."""
-    stage(archiver, client, upto)
-    archiver.commit()
-    archiver.release()
 
 
 class Killed(BaseException):
@@ -149,8 +132,9 @@ def test_archiver_that_is_killed_at_that_step_loses_nothing_and_adds_nothing_twi
     step(again, world.client)
     assert world.archived() == list(range(1, 36))
     assert (world.acknowledged(), world.log.info().first_retained) == (35, 36)
-    files = sorted(map(str, world.path.rglob("*.parquet")))
-    assert files == sorted(file.path for file in snapshot(world.path).files), "what was staged in vain is gone"
+    assert data_files(world.path) == sorted(file.path for file in snapshot(world.path).files), (
+        "what was staged in vain is gone"
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,7 +160,7 @@ def test_older_of_two_archivers_can_neither_commit_nor_acknowledge(world):
     older = world.open()
     step(older, world.client, upto=10)
     newer = world.open()
-    stage(older, world.client)
+    stage_next(older, world.client)
     with pytest.raises(ArchiveFenced):
         older.commit()
     with pytest.raises(ConsumerFenced):
@@ -191,7 +175,7 @@ def test_older_archiver_writes_nowhere_where_the_newer_one_does(world):
     older, newer = world.open(), world.open()
     step(newer, world.client)
     assert older.directory != newer.directory
-    stage(older, world.client)
+    stage_next(older, world.client)
     assert world.archived() == list(range(1, 21))
     step(world.open(), world.client)
     assert world.archived() == list(range(1, 21))
@@ -228,7 +212,6 @@ def test_newest_minutes_stay_in_the_log_as_long_as_is_wanted(tmp_path):
         now[0] = int(datetime.now(UTC).timestamp() * 1000)
         world.append(10)
         archiver = world.open(keeping=Keeping(seconds=60))
-        step(archiver, client, upto=10)
         step(archiver, client)
         assert (len(world.archived()), world.acknowledged()) == (20, 10)
 
@@ -283,7 +266,7 @@ def test_archive_of_another_log_is_refused_before_anything_is_registered(world):
 def test_batch_with_an_event_too_few_is_not_committed(world):
     world.append(30)
     archiver = world.open()
-    stage(archiver, world.client)
+    stage_next(archiver, world.client)
     (path,) = archiver.directory.rglob("*.parquet")
     pq.write_table(pq.read_table(path, partitioning=None).filter(pc.field("sequence_number") != 17), path)
     with pytest.raises(ArchiveIncomplete, match="29 events up to 30 were staged, but the log has 30"):
