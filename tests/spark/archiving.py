@@ -13,7 +13,7 @@ from pathlib import Path
 from headwater.flight.client import BulkClient
 from headwater.spark.archive.archiver import Archiver, Keeping
 
-from .archives import step
+from .archive_tables import step
 
 
 def main(url: str, path: str, is_once: bool) -> None:

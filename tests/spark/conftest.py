@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.core import Event, LogSettings
+from headwater.core import Event, LogSettings, Query
 from headwater.core.local import LocalLog
+from headwater.flight.backend import Span, SplitSize
 from headwater.storage.memory import MemoryStore
-from tests.flight.memory_backend import bulk_server
+from tests.flight.memory_backend import MemoryBackend, serving
 
+T0 = 1_700_000_000_000
+"""When the first event of a log is recorded."""
 SOURCES = Path(__file__).parents[2] / "src"
 
 
@@ -47,24 +52,76 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+class Clock:
+    """The time that a store gives its events, in ms."""
+
+    def __init__(self) -> None:
+        self.ms = T0
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+class Scan(NamedTuple):
+    """What a server was asked to read."""
+
+    log: str
+    span: Span
+    query: Query
+    columns: list[str]
+
+
+class Backend(MemoryBackend):
+    """A backend that remembers what it was asked to read, and can do something else just before."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.scans: list[Scan] = []
+        self.before_scan: list[Callable[[], object]] = []
+        self.before_splits: list[Callable[[], object]] = []
+
+    def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        while self.before_scan:
+            self.before_scan.pop()()
+        self.scans.append(Scan(log, span, query, list(columns)))
+        return super().scan(log, span, query, columns)
+
+    def splits(self, log: str, span: Span, *, split_bytes: int, splits_min: int) -> list[SplitSize]:
+        while self.before_splits:
+            self.before_splits.pop()()
+        return super().splits(log, span, split_bytes=split_bytes, splits_min=splits_min)
+
+
 @pytest.fixture
-def store() -> MemoryStore:
+def clock() -> Clock:
+    """It stands still; `fill` moves it."""
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> MemoryStore:
     """No logs yet."""
-    return MemoryStore()
+    return MemoryStore(clock)
 
 
 @pytest.fixture
-def url(store: MemoryStore) -> Iterator[str]:
+def backend(store: MemoryStore) -> Backend:
+    """What the server reads that store with."""
+    return Backend(store)
+
+
+@pytest.fixture
+def url(backend: Backend) -> Iterator[str]:
     """A bulk server for that store."""
-    with bulk_server(store) as url:
-        yield url
+    with serving(backend) as server:
+        yield f"grpc://127.0.0.1:{server.port}"
 
 
 @pytest.fixture
-def orders(store: MemoryStore) -> LocalLog:
+def orders(store: MemoryStore, clock: Clock) -> LocalLog:
     """A log of 100 events in two partitions: each third is `Paid`, the others `Placed`."""
     log = store.create("orders", LogSettings(partitions=2))
-    fill(log, 100)
+    fill(log, 100, clock)
     return log
 
 
@@ -79,11 +136,14 @@ def load(spark: SparkSession, url: str) -> Callable[..., DataFrame]:
     return read
 
 
-def fill(log: LocalLog, count: int, *, first: int = 1) -> None:
-    """Append `count` events in appends of 10; the event with number n has id `n` and is tagged `order:n % 7`."""
+def fill(log: LocalLog, count: int, clock: Clock | None = None) -> None:
+    """Append `count` events in appends of 10, a second apart. What event n is like, says `event`."""
+    first = log.head() + 1
     numbers = range(first, first + count)
     for at in range(0, count, 10):
         log.append([event(number) for number in numbers[at : at + 10]])
+        if clock is not None:
+            clock.ms += 1000
 
 
 def event(number: int) -> Event:

@@ -25,7 +25,7 @@ from headwater.storage.memory import MemoryStore
 
 from ..builders import event
 from ..flight.memory_backend import bulk_server
-from .archives import data_files, stage_next, step
+from .archive_tables import data_files, stage_next, step
 
 
 class World:

@@ -17,7 +17,7 @@ from headwater.spark.archive.snapshot import snapshot
 from headwater.spark.archive.staging import sync
 from headwater.spark.archive.table import ArchiveTable
 
-from .archives import CLAIM, add, archive, data_files, stage
+from .archive_tables import CLAIM, add, archive, data_files, stage
 
 DAY_AFTER = date(2026, 11, 21)
 

@@ -27,7 +27,7 @@ from headwater.spark.archive.state import is_archive
 from headwater.storage.memory import MemoryStore
 
 from ..flight.memory_backend import bulk_server
-from .archives import data_files
+from .archive_tables import data_files
 from .processes import kill, start, wait_for
 
 KILLS = int(os.environ.get("HEADWATER_KILLS", "1"))

@@ -23,7 +23,7 @@ from headwater.spark.running import Ending, Run, Server, Summary
 from headwater.storage.memory import MemoryStore
 
 from ..flight.memory_backend import bulk_server
-from .archives import data_files
+from .archive_tables import data_files
 from .conftest import fill, numbers
 
 JOB = load("archive")

@@ -10,7 +10,7 @@ import pytest
 from headwater.spark.archive import staging
 from headwater.spark.archive.errors import ArchiveIncomplete
 
-from .archives import archive, rows, stage
+from .archive_tables import archive, rows, stage
 
 
 def no_question(after: int, upto: int) -> int:

@@ -14,7 +14,7 @@ from headwater.spark.archive.errors import ArchiveFenced, NotAnArchive
 from headwater.spark.archive.snapshot import snapshot
 from headwater.spark.archive.table import CHECKPOINT_COMMITS, ArchiveTable
 
-from .archives import CLAIM, NOON, add, archive, stage
+from .archive_tables import CLAIM, NOON, add, archive, stage
 
 
 def numbers(path: Path, version: int | None = None) -> list[int]:

@@ -183,7 +183,7 @@ def test_a_declared_schema_is_a_choice_of_columns_with_their_own_types() -> None
     assert columns_of(select(["type", "log"])) == ("type", "log")
     with pytest.raises(InvalidInput, match="type: bigint is declared, the column is string; leave the schema out"):
         columns_of(StructType([StructField("type", LongType())]))
-    with pytest.raises(InvalidInput, match="there is no column 'typ'; did you mean type?"):
+    with pytest.raises(InvalidInput, match=r"there is no column 'typ'; did you mean type\?"):
         columns_of(StructType([StructField("typ", StringType())]))
 
 

@@ -127,14 +127,13 @@ def ticket_columns(options: ReadOptions) -> tuple[str, ...]:
 
 def shares(total: int, weights: Sequence[int]) -> list[int]:
     """The total in parts by weight: at least 1 for every weight above 0, even where that makes more than the total."""
-    whole = sum(weights)
-    parts = [max(1, total * weight // whole) if weight else 0 for weight in weights]
-    surplus = sum(parts) - total
-    while surplus > 0 and max(parts) > 1:
+    parts = [max(1, total * weight // sum(weights)) if weight else 0 for weight in weights]
+    by_weight = sorted(range(len(parts)), key=lambda index: weights[index])
+    while sum(parts) > total and max(parts) > 1:
         largest = parts.index(max(parts))
-        taken = min(surplus, parts[largest] - 1)
-        parts[largest] -= taken
-        surplus -= taken
+        parts[largest] -= min(sum(parts) - total, parts[largest] - 1)
+    while 0 < sum(parts) < total:  # what rounding down has left, fewer than there are parts
+        parts[by_weight.pop()] += 1
     return parts
 
 

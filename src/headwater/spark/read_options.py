@@ -246,5 +246,5 @@ def _refuse(given: Mapping[str, str], table: tuple[Option, ...], why: str) -> No
 
 
 def _refuse_place(bound: Bound, place: Place, name: str, why: str) -> None:
-    if place in (bound.place, *bound.by_log.values()):
+    if bound.time_ms is None and place in (bound.place, *bound.by_log.values()):
         raise InvalidOption(f"{place} given: {why}", name)
