@@ -9,6 +9,8 @@ from ..core.errors import EventLogError
 
 _CHARS_MAX = 2000
 _TRACE = "Traceback (most recent call last):"
+_NOT_OF_IT = ("\t", _TRACE, " SQLSTATE:", "===", "JVM stacktrace:")
+"""What Spark puts below the message of an error."""
 _JAVA_CAUSE = re.compile(r"Caused by: (?:[\w$]+\.)*[\w$]+: (.*)")
 
 
@@ -39,13 +41,13 @@ def cause_in(text: str) -> str:
     caused = [found[1] for line in lines if (found := _JAVA_CAUSE.match(line))]
     first = [line for line in lines if line.strip()]
     words = next((words for words in (*raised[::-1], *caused[::-1], *first) if words), "").split()
-    return " ".join(words)[:_CHARS_MAX]
+    return re.sub(r"[. ]*\bSQLSTATE: \w{5}$", "", " ".join(words))[:_CHARS_MAX]
 
 
 def _raised_after(lines: list[str], trace: int) -> str:
     """What the Python trace that begins at that line ends with; a name of our own errors is left out."""
     rest = list(dropwhile(lambda line: line.startswith(" ") or not line, lines[trace + 1 :]))
-    its = takewhile(lambda line: line.strip() and not line.startswith(("\t", _TRACE, "JVM stacktrace:")), rest)
+    its = takewhile(lambda line: line.strip() and not line.startswith(_NOT_OF_IT), rest)
     return re.sub(
         r"^(?:headwater\.[\w.]+|(?:\w+\.)*(\w+)): ", lambda found: f"{found[1]}: " if found[1] else "", "\n".join(its)
     )

@@ -101,7 +101,9 @@ def _start_java(given: Mapping[str, str]) -> dict[str, str]:
         if _is_local(given.get("spark.master")):
             # Nothing outside this machine has to reach it, and a laptop's name often resolves to nothing.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    launch = SparkConf(loadDefaults=False).setAll(list(given.items()))
+    # Spark's launcher would set this one itself.
+    launched = {"spark.ui.showConsoleProgress": _text(sys.stderr.isatty()), **given}
+    launch = SparkConf(loadDefaults=False).setAll(list(launched.items()))
     SparkContext._ensure_initialized(conf=launch)  # so that SparkConf() knows what spark-defaults.conf says
     known = SparkConf()
     master = given.get("spark.master") or known.get("spark.master", "local[*]")
@@ -117,7 +119,6 @@ def _is_local(master: str | None) -> bool:
 def _defaults(master: str) -> dict[str, str]:
     defaults = dict(FOR_LOGS)
     defaults["spark.ui.enabled"] = "false"
-    defaults["spark.ui.showConsoleProgress"] = _text(sys.stderr.isatty())
     if found := re.match(r"local(?:\[(\d+|\*))?", master):
         # A stream of events makes as many state stores and tasks as this says in every batch; Spark's own is 200.
         cores = (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
