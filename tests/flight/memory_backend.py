@@ -86,6 +86,7 @@ class MemoryBackend:
         self.open_stages = 0
         """Stages that were begun, and neither closed nor aborted yet."""
         self._writings: dict[tuple[str, str], Writing] = {}
+        self._incarnations: dict[LocalLog, str] = {}
         self._lock = threading.RLock()
 
     def authenticate(self, credentials: Credentials | None, peer: str) -> User:
@@ -116,8 +117,12 @@ class MemoryBackend:
         return self.store.open(log).info()
 
     def extent(self, log: str) -> LogExtent:
-        info = self.info(log)
-        return LogExtent(info.head, info.first_retained, info.incarnation, info.settings.partitions)
+        opened = self.store.open(log)
+        if opened not in self._incarnations:  # what `info` counts takes its time, and this does not change
+            self._incarnations[opened] = opened.info().incarnation
+        page = opened.read_page(Query.all(), 0, limit=1)
+        first_retained = page.events[0].sequence_number if page.events else page.head + 1
+        return LogExtent(page.head, first_retained, self._incarnations[opened], opened.settings.partitions)
 
     def check_position(self, log: str, position: int) -> None:
         self.store.open(log).check_position(position)

@@ -19,6 +19,7 @@ from .log import (
     Reading,
     Selection,
 )
+from .mark import Mark, WriterState
 from .query import ALL, Query, QueryItem
 from .settings import LogSettings, check_log_name
 from .state import StateEntry, StateStore
@@ -47,6 +48,7 @@ __all__ = [
     "LogSettings",
     "LogStatistics",
     "LogStore",
+    "Mark",
     "OpenGuard",
     "Page",
     "Query",
@@ -60,6 +62,7 @@ __all__ = [
     "Subscription",
     "Unauthenticated",
     "User",
+    "WriterState",
     "check_log_name",
     "read_pages",
     "tag_key",

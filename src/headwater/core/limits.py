@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .errors import InvalidEvent, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
@@ -47,6 +47,9 @@ _RESERVED_ATTRIBUTES = frozenset({"id", "type", "source", "specversion", "data",
 _SEEN_MAX = 65_536
 
 
+_T = TypeVar("_T")
+
+
 class EventColumns:
     """Checked events as columns of one length: how an append travels from here to the log."""
 
@@ -72,6 +75,30 @@ class EventColumns:
         self.count = len(types)
         self.bytes = bytes
         """About how much the events take: what admission and grouping count."""
+
+    def take(self, indexes: Sequence[int]) -> EventColumns:
+        """Those of the events, in that order."""
+
+        def taken(column: Sequence[_T]) -> Sequence[_T]:
+            return [column[index] for index in indexes]
+
+        return EventColumns(
+            taken(self.types),
+            taken(self.data),
+            taken(self.tags),
+            taken(self.ids),
+            taken(self.sources),
+            taken(self.attributes),
+            taken(self.group_keys),
+            taken(self.envelopes),
+            taken(self.encodings),
+            self.bytes * len(indexes) // max(self.count, 1),
+        )
+
+    @staticmethod
+    def none() -> EventColumns:
+        """No events: what a mark that ends an empty batch goes with."""
+        return EventColumns((), (), (), (), (), (), (), (), (), 0)
 
     @staticmethod
     def join(groups: Sequence[EventColumns]) -> EventColumns:
@@ -195,8 +222,22 @@ def check_tag(tag: str) -> str | None:
     return None
 
 
+def check_attribute_name(name: str) -> str | None:
+    """What is wrong with the name of an attribute, or None."""
+    if not isinstance(name, str) or not ATTRIBUTE_NAME.fullmatch(name):
+        return f"an attribute's name fits {ATTRIBUTE_NAME.pattern}, {show(name)} given"
+    if name in _RESERVED_ATTRIBUTES:
+        return f"{name} is a field of its own, not an attribute"
+    return None
+
+
 check_query_tag = check_tag
 """A query's tag has the form of an event's; without value it asks for every tag of that key."""
+
+
+def has_controls(text: str) -> bool:
+    """Whether a text has control characters (or lone surrogates), which no label of an event may have."""
+    return not text.isprintable() and _UNFIT.search(text) is not None
 
 
 def show(value: object, chars: int = 80) -> str:
@@ -294,7 +335,7 @@ def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
         joined = "".join(column)
         if not joined:
             return 0
-        if max(map(len, column)) <= chars_max and (joined.isprintable() or not _UNFIT.search(joined)):
+        if max(map(len, column)) <= chars_max and not has_controls(joined):
             return len(joined)
     except TypeError:
         pass  # the culprit is found below
@@ -323,10 +364,8 @@ def _check_attributes(attributes: Mapping[str, str], where: str) -> int:
     if len(attributes) > ATTRIBUTES_MAX:
         raise InvalidEvent(f"{len(attributes)} attributes given, at most {ATTRIBUTES_MAX} are allowed", where)
     for name, value in attributes.items():
-        if not isinstance(name, str) or not ATTRIBUTE_NAME.fullmatch(name):
-            raise InvalidEvent(f"an attribute's name fits {ATTRIBUTE_NAME.pattern}, {show(name)} given", where)
-        if name in _RESERVED_ATTRIBUTES:
-            raise InvalidEvent(f"{name} is a field of its own, not an attribute", where)
+        if fault := check_attribute_name(name):
+            raise InvalidEvent(fault, where)
         if not isinstance(value, str) or len(value) > ATTRIBUTE_CHARS_MAX or _UNFIT.search(value):
             problem = f"a string of at most {ATTRIBUTE_CHARS_MAX} characters without control characters is expected"
             raise InvalidEvent(f"{problem}, {show(value)} given", f"{where}.{name}")

@@ -11,9 +11,9 @@ from itertools import chain
 
 from .condition import AppendCondition, check_condition
 from .consumer import Consumer, ConsumerRegistry
-from .errors import InvalidPosition, Overloaded, PositionOfOtherIncarnation
+from .errors import DuplicateEventId, InvalidEvent, InvalidPosition, Overloaded, PositionOfOtherIncarnation
 from .event import Event, SequencedEvent
-from .limits import SEQUENCE_NUMBER_MAX, check_append, show
+from .limits import SEQUENCE_NUMBER_MAX, EventColumns, check_append, show
 from .log import (
     PAGE_BYTES,
     PAGE_EVENTS,
@@ -25,9 +25,13 @@ from .log import (
     Reading,
     Selection,
 )
+from .mark import Mark, WriterState, check_mark
 from .query import ALL, Query
 from .settings import LogSettings
 from .subscription import Subscription
+
+APPEND_NEW_ATTEMPTS = 8
+"""So often `append_new` looks again which ids are stored, when another append of one of them came between."""
 
 
 class LocalLog(ABC):
@@ -134,6 +138,21 @@ class LocalLog(ABC):
     def trim(self, below: int) -> int:
         """See EventLog."""
 
+    @abstractmethod
+    def writer(self, name: str) -> WriterState | None:
+        """What is durable of an exactly-once writer (see `core.mark`), or None if it is not known; does not block."""
+
+    @abstractmethod
+    def writers(self) -> list[WriterState]:
+        """All exactly-once writers that the log knows, by name."""
+
+    @abstractmethod
+    def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
+        """For each (source, id): the number of the stored event that has it, None if there is none.
+
+        Within the ids' horizon, as for appends. May read from the disk. Raises StorageCorrupted, Closed.
+        """
+
     def request(
         self,
         events: Sequence[Event],
@@ -147,14 +166,29 @@ class LocalLog(ABC):
         Raises what the caller did wrong: InvalidEvent, TooLarge, InvalidPosition, PositionOfOtherIncarnation (a
         decision taken on what a log of this name had before must not pass on this one).
         """
-        if condition is not None:
-            check_condition(condition)
-            for low, high in self.voids:
-                if low <= condition.after < high:  # the highest is this log's own head before its first event
-                    raise PositionOfOtherIncarnation(condition.after, self.info().incarnation, high + 1)
-        if partition is not None:
-            self._check_partition(partition)
+        self._check_bounds(condition, partition)
         return AppendRequest(check_append(events, self.settings), condition, partition, deliver, context)
+
+    def request_columns(
+        self,
+        columns: EventColumns,
+        condition: AppendCondition | None,
+        partition: int | None,
+        deliver: Callable[[list[AppendRequest]], None],
+        context: object = None,
+        mark: Mark | None = None,
+    ) -> AppendRequest:
+        """As `request`, of events that are columns already, and perhaps with the mark of an exactly-once writer.
+
+        Raises InvalidInput (of the mark), InvalidEvent (no events, and no mark), InvalidPosition,
+        PositionOfOtherIncarnation.
+        """
+        self._check_bounds(condition, partition)
+        if mark is not None:
+            check_mark(mark, columns.count)
+        elif not columns.count:
+            raise InvalidEvent("an append needs at least one event", "events")
+        return AppendRequest(columns, condition, partition, deliver, context, mark)
 
     def append(
         self,
@@ -165,8 +199,68 @@ class LocalLog(ABC):
     ) -> AppendResult:
         """See EventLog. Blocks until the events are durable; waits where `submit` would be overloaded."""
         done = threading.Lock()
+        return self._await(self.request(events, condition, partition, _release_all, done), done)
+
+    def append_columns(
+        self,
+        columns: EventColumns,
+        condition: AppendCondition | None = None,
+        *,
+        partition: int | None = None,
+        mark: Mark | None = None,
+    ) -> AppendResult:
+        """As `append`, of checked columns, and exactly once with a mark.
+
+        If the mark is not ahead of its writer's newest, nothing is appended, and the condition is not looked at:
+        `was_stored`. A mark is kept only together with events that are appended: where the events turn out to be
+        stored already, by their ids, it is not. Without events, a mark that ends its batch is kept by itself, durably.
+
+        Raises what `append` raises, InvalidInput (of the mark), and TooLarge for one writer too many.
+        """
+        done = threading.Lock()
+        return self._await(self.request_columns(columns, condition, partition, _release_all, done, mark), done)
+
+    def append_new(
+        self, columns: EventColumns, condition: AppendCondition | None = None, *, partition: int | None = None
+    ) -> tuple[AppendResult | None, int]:
+        """Append those of the events whose ids are not stored yet, and how many that leaves out.
+
+        Of events that share an id the first one counts. None: there was nothing new (the condition was not looked at).
+        Raises as `append`; DuplicateEventId if appends of the same ids came between again and again.
+        """
+        left, skipped = columns, 0
+        for attempt in range(APPEND_NEW_ATTEMPTS):
+            kept = self.new_ones(left)
+            if len(kept) < left.count:
+                skipped += left.count - len(kept)
+                left = left.take(kept)
+            if not left.count:
+                return None, skipped
+            try:
+                result = self.append_columns(left, condition, partition=partition)
+            except DuplicateEventId:  # another append came between
+                if attempt == APPEND_NEW_ATTEMPTS - 1:
+                    raise
+                continue
+            if result.was_stored:  # they all came between
+                break
+            return result, skipped
+        return None, skipped + left.count
+
+    def new_ones(self, columns: EventColumns) -> list[int]:
+        """The indexes of the events whose (source, id) is not stored, and not that of an event before them."""
+        found = self.stored(columns.sources, columns.ids)
+        seen: set[tuple[str, str]] = set()
+        kept = []
+        for index, key in enumerate(zip(columns.sources, columns.ids, strict=True)):
+            if found[index] is None and key not in seen:
+                seen.add(key)
+                kept.append(index)
+        return kept
+
+    def _await(self, request: AppendRequest, done: threading.Lock) -> AppendResult:
+        """Submit a request whose context is that lock, and wait until it is released."""
         done.acquire()
-        request = self.request(events, condition, partition, _release_all, done)
         while True:
             try:
                 self.submit(request)
@@ -220,6 +314,15 @@ class LocalLog(ABC):
         if position is not None:
             self.check_position(position)
         return Selection((position or 1) - 1, head, False, limit, partition)
+
+    def _check_bounds(self, condition: AppendCondition | None, partition: int | None) -> None:
+        if condition is not None:
+            check_condition(condition)
+            for low, high in self.voids:
+                if low <= condition.after < high:  # the highest is this log's own head before its first event
+                    raise PositionOfOtherIncarnation(condition.after, self.info().incarnation, high + 1)
+        if partition is not None:
+            self._check_partition(partition)
 
     def _check_partition(self, partition: int) -> None:
         count = self.settings.partitions

@@ -11,6 +11,7 @@ from .consumer import Consumer
 from .errors import EventLogError
 from .event import Event, SequencedEvent
 from .limits import EventColumns
+from .mark import Mark
 from .query import ALL, Query
 from .settings import LogSettings
 from .subscription import Subscription
@@ -25,7 +26,8 @@ class AppendResult(NamedTuple):
     first: int
     last: int
     was_stored: bool = False
-    """True if a retry was recognised: these very events had been appended before."""
+    """True if a retry was recognised: these very events had been appended before, or the mark was not ahead of its
+    writer's. Then the numbers are those of the writer's newest batch, as far as it got, or 0 for an older batch."""
 
 
 class Page(NamedTuple):
@@ -179,7 +181,7 @@ class EventLog(Protocol):
 class AppendRequest:
     """One append on its way through a local log; `deliver` gets it back when `result` or `error` is set."""
 
-    __slots__ = ("columns", "condition", "context", "deliver", "error", "partition", "result")
+    __slots__ = ("columns", "condition", "context", "deliver", "error", "mark", "partition", "result")
 
     def __init__(
         self,
@@ -188,6 +190,7 @@ class AppendRequest:
         partition: int | None,
         deliver: Callable[[list[AppendRequest]], None],
         context: object = None,
+        mark: Mark | None = None,
     ) -> None:
         self.columns = columns
         self.condition = condition
@@ -195,6 +198,8 @@ class AppendRequest:
         self.deliver = deliver
         """Called once per commit, from the log's own thread, with all of its finished requests; must not block."""
         self.context = context
+        self.mark = mark
+        """Of an exactly-once writer; with it the columns may be empty."""
         self.result: AppendResult | None = None
         self.error: EventLogError | None = None
 

@@ -13,7 +13,7 @@ from .wire import DEFAULT_PORT
 
 SCHEMES = ("grpc", "grpc+tls")
 TIMEOUT_S = 60.0
-RETRIES = 8
+RETRIES = 12
 
 
 @dataclass(frozen=True, slots=True)

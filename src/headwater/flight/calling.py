@@ -66,7 +66,7 @@ class Calls:
             session = self._login.session
             try:
                 return call()
-            except (flight.FlightError, pa.ArrowException, OSError) as error:
+            except (flight.FlightError, pa.ArrowException) as error:
                 known = self.error_of(error)
                 if isinstance(known, Unauthenticated) and session is not None and self._login.drop(session):
                     continue
@@ -107,6 +107,9 @@ class Calls:
                 disable_server_verification=address.is_tls and not address.is_verified,
                 middleware=[self._login],
                 generic_options=[
+                    ("grpc.initial_reconnect_backoff_ms", 100),
+                    ("grpc.min_reconnect_backoff_ms", 100),
+                    ("grpc.max_reconnect_backoff_ms", 2000),
                     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
                     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
                 ],

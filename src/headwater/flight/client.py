@@ -7,7 +7,8 @@ with BulkClient("grpc://127.0.0.1:8815") as bulk:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from .schemas import schema_of
 from .sending import Batches, pieces_of, schema_and_batches
 from .wire import (
     ACTIONS,
+    END,
     SPLIT_BYTES,
     AcknowledgeBody,
     AppendCommand,
@@ -169,7 +171,7 @@ class BulkClient:
                         asked = _replaced(asked, after=last)
                         attempts.succeeded()
                 return
-            except (flight.FlightError, pa.ArrowException, OSError, EventLogError) as error:
+            except (flight.FlightError, pa.ArrowException, EventLogError) as error:
                 known = self._calls.error_of(error)
                 if isinstance(known, Unauthenticated) and self._calls.refuse(session):
                     continue
@@ -193,15 +195,14 @@ class BulkClient:
         Answers where each went. It is not tried again by itself: after ServerUnreachable some may be in, and with
         ids in the events, and `on_duplicate` = skip, all may be sent again.
         """
-        command = PutCommand(append=AppendCommand(log, partition, condition_json(condition), on_duplicate))
-        return self._put(command, batches, Appended)
+        is_one = condition is not None
+        append = AppendCommand(log, partition, condition_json(condition), on_duplicate, marks_end=is_one)
+        return self._put(PutCommand(append=append), batches, Appended, is_idempotent=False)
 
     def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, batches: Batches) -> Staged:
         """Lay batches down for a commit, durably. Tried again if `batches` can be gone through again (no iterator)."""
-        command = PutCommand(stage=StageCommand(log, writer, batch, part, attempt))
-        again = not isinstance(batches, Iterator)
-        answers = self._calls.call(lambda: self._put_once(command, batches, Staged), is_idempotent=again)
-        staged: Staged = answers[0]
+        stage = StageCommand(log, writer, batch, part, attempt, marks_end=True)
+        staged: Staged = self._put(PutCommand(stage=stage), batches, Staged)[0]
         return staged
 
     def commit(
@@ -217,7 +218,7 @@ class BulkClient:
     ) -> Committed:
         """Append the stages, in that order, exactly once, however often it is asked for."""
         body = CommitBody(log, writer, batch, tuple(stages), partition, condition_json(condition), on_duplicate)
-        committed: Committed = self._act("commit", body)
+        committed: Committed = self._act("commit", body, self._calls.options(is_stream=True))
         return committed
 
     def discard(self, log: str, writer: str, batch: int) -> None:
@@ -268,12 +269,12 @@ class BulkClient:
         """See EventLog."""
         self._act("unregister_consumer", ConsumerBody(log, owner, component))
 
-    def _act(self, name: str, body: object) -> Any:
+    def _act(self, name: str, body: object, options: flight.FlightCallOptions | None = None) -> Any:
         shape = ACTIONS[name]
         action = flight.Action(name, encode(body))
 
         def act() -> bytes:
-            results = list(self._calls.client().do_action(action, self._calls.options()))
+            results = list(self._calls.client().do_action(action, options or self._calls.options()))
             answer: bytes = results[0].body.to_pybytes() if results else b""
             return answer
 
@@ -291,29 +292,44 @@ class BulkClient:
             if not is_whole:
                 reader.cancel()
 
-    def _put(self, command: PutCommand, batches: Iterable[pa.RecordBatch] | pa.Table, kind: type[Any]) -> list[Any]:
-        """Not repeated, but for a login: before a batch is taken from the caller."""
-        return self._calls.call(lambda: self._put_once(command, batches, kind), is_idempotent=False)
+    def _put(self, command: PutCommand, batches: Batches, kind: type[Any], *, is_idempotent: bool = True) -> list[Any]:
+        """The answers to a stream. What cannot be gone through again is sent once, and begun when the login is good."""
+        if isinstance(batches, Iterator | pa.RecordBatchReader):
+            self.logs()
+            schema, rest = schema_and_batches(batches)
+            try:
+                return self._put_once(command, schema, rest, kind)
+            except (flight.FlightError, pa.ArrowException) as error:
+                raise self._calls.error_of(error) from None
+        return self._calls.call(
+            lambda: self._put_once(command, *schema_and_batches(batches), kind), is_idempotent=is_idempotent
+        )
 
-    def _put_once(self, command: PutCommand, batches: Batches, kind: type[Any]) -> list[Any]:
-        schema, rest = schema_and_batches(batches)
+    def _put_once(
+        self, command: PutCommand, schema: pa.Schema, batches: Iterator[pa.RecordBatch], kind: type[Any]
+    ) -> list[Any]:
+        target = command.append or command.stage
+        assert target is not None
         descriptor = flight.FlightDescriptor.for_command(encode(command))
         writer, reader = self._calls.client().do_put(descriptor, schema, self._calls.options(is_stream=True))
         answers: list[Any] = []
-        ahead = 0
-        answers_each = command.append is not None and command.append.condition is None
+        sent = 0
         try:
-            for batch in pieces_of(rest):
+            for batch in pieces_of(batches):
                 writer.write_batch(batch)
-                ahead += 1
-                if answers_each and ahead > APPENDS_AHEAD:
+                sent += 1
+                if not target.marks_end and sent - len(answers) > APPENDS_AHEAD:
                     answers.append(_answer(reader, kind))
-                    ahead -= 1
+            if target.marks_end:
+                writer.write_metadata(END)
             writer.done_writing()
             while (metadata := reader.read()) is not None:
                 answers.append(_decoded(kind, metadata.to_pybytes()))
-        finally:
             writer.close()
+        except BaseException:
+            with suppress(pa.ArrowException):  # it says again what is raised already, or that the end was not marked
+                writer.close()
+            raise
         return answers
 
 

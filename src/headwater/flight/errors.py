@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
-import pyarrow as pa
 import pyarrow.flight as flight
 
 from ..core import access
@@ -46,8 +45,6 @@ def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
     """What a client is told of an error; one that is nobody's fault but ours is logged, with what was being done."""
     if isinstance(error, flight.FlightError):
         return error
-    if isinstance(error, pa.ArrowInvalid):
-        error = core.InvalidInput(f"the Arrow data cannot be read: {_first_line(error)}")
     if not isinstance(error, core.EventLogError):
         _logger.error("%s failed", doing, exc_info=error)
         error = INTERNAL
@@ -176,7 +173,3 @@ def _row_of(error: core.EventLogError) -> _Row:
         if kind in TABLE:
             return TABLE[kind]
     return TABLE[ServerFault]
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0][:200]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.flight as flight
 from msgspec import structs
 
-from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation
+from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation, TooLarge
 from ..core.limits import show
 from .backend import Backend, LogExtent, Span
 from .errors import flight_error_of
 from .limits import Place
 from .schemas import Shaping, schema_of
-from .wire import CountBody, Extent, PlanCommand, Ticket, encode, query_of
+from .wire import SPLITS_MAX, CountBody, Extent, PlanCommand, Ticket, encode, query_of
+
+PLAN_BYTES_MAX = 64 * 1024 * 1024
+"""What the tickets of one plan may take: each repeats the query."""
 
 
 def span_of(backend: Backend, asked: Ticket | CountBody) -> tuple[Span, LogExtent]:
@@ -83,9 +85,9 @@ class Batches(Iterator[pa.RecordBatch]):
             raise flight_error_of(error, f"a read of {show(self._log)}") from None
 
     def _end(self) -> None:
-        with suppress(AttributeError):  # only a generator has to be closed
-            self._batches.close()  # type: ignore[attr-defined]
         self._place.release()
+        if (close := getattr(self._batches, "close", None)) is not None:
+            close()
 
     def __del__(self) -> None:
         self._end()
@@ -97,9 +99,12 @@ def plan_of(backend: Backend, command: PlanCommand, descriptor: flight.FlightDes
     schema = schema_of(command)
     span, extent = span_of(backend, command)
     splits = backend.splits(command.log, span, split_bytes=command.split_bytes, splits_min=command.splits_min)
-    return _info(descriptor, schema, command.ticket, extent, [
-        (split.after, split.upto, split.events, split.bytes) for split in splits
-    ])  # fmt: skip
+    if len(splits) > SPLITS_MAX:
+        raise TooLarge(len(splits), SPLITS_MAX, "splits", "split_bytes")
+    if (size := len(splits) * len(encode(command))) > PLAN_BYTES_MAX:
+        raise TooLarge(size, PLAN_BYTES_MAX, "bytes of tickets", "query")
+    pieces = [(split.after, split.upto, split.events, split.bytes) for split in splits]
+    return _info(descriptor, schema, command.ticket, extent, pieces)
 
 
 def whole_of(backend: Backend, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:

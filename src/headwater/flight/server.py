@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+import pyarrow as pa
 import pyarrow.flight as flight
 
 from ..core.access import Right, User
@@ -95,7 +96,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         """The schema of what `get_flight_info` would answer.
 
-        pyarrow hands an error of this call on without its `extra_info`: only its text says what it is.
+        pyarrow hands no error of Flight on from here, but takes it for a fault: only the text says what it is.
         """
 
         def described(user: User) -> flight.SchemaResult:
@@ -108,7 +109,10 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             self._backend.extent(ticket.log)
             return flight.SchemaResult(schema)
 
-        return self._answer(context, "get_schema", described)
+        try:
+            return self._answer(context, "get_schema", described)
+        except flight.FlightError as error:
+            raise pa.ArrowInvalid(str(error)) from None
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         """The events that a ticket asks for."""
@@ -142,7 +146,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             self._backend.authorize(user, Right.APPEND, target.log)
             with self.puts.take(user.name or address_of(context.peer())):
                 self._backend.extent(target.log)
-                incoming = writing.Incoming(reader, self._stopping, target.log)
+                incoming = writing.Incoming(context, reader, self._stopping, target)
                 if command.append is not None:
                     writing.append(self._backend, command.append, incoming, writer)
                 elif command.stage is not None:

@@ -15,7 +15,7 @@ from ..core.access import Right
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
 from ..core.errors import InvalidInput, InvalidQuery, TooLarge
-from ..core.limits import SEQUENCE_NUMBER_MAX
+from ..core.limits import PARTITIONS_MAX, SEQUENCE_NUMBER_MAX
 from ..core.log import LogInfo
 from ..core.query import ALL, Query, QueryItem
 from ..core.settings import LogSettings
@@ -30,8 +30,14 @@ SPLIT_BYTES = 64 * 1024 * 1024
 SPLITS_MAX = 100_000
 STAGES_MAX = 100_000
 
+PARTITION_MAX = PARTITIONS_MAX - 1
+QUERY_CHARS_MAX = 64 * 1024
+"""The longest query as a text."""
+
 Number = Annotated[int, Meta(ge=0, le=SEQUENCE_NUMBER_MAX)]
 Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
+QueryText = Annotated[str, Meta(max_length=QUERY_CHARS_MAX)]
 WriterName = Annotated[str, Meta(min_length=1, max_length=256)]
 OnDuplicate = Literal["fail", "skip"]
 """What becomes of events whose ids are stored already: the append is refused, or goes without them."""
@@ -63,7 +69,7 @@ class QueryJson(Asked, frozen=True):
 class ConditionJson(Asked, frozen=True):
     """See core.condition.AppendCondition."""
 
-    fail_if_events_match: QueryJson | str
+    fail_if_events_match: QueryJson | QueryText
     after: Number = 0
     requires_match: bool = False
 
@@ -76,8 +82,8 @@ class Ticket(Asked, frozen=True):
     """None: from the first retained event on."""
     upto: Number | None = None
     """None: up to the head at the time of the call."""
-    partition: int | None = None
-    query: QueryJson | str | None = None
+    partition: Partition | None = None
+    query: QueryJson | QueryText | None = None
     """None: every event. A text has the form of `formats.querytext`: "type=OrderPlaced tag=order:17"."""
     columns: tuple[str, ...] | None = None
     """In the order in which they are to come. None: all."""
@@ -119,9 +125,11 @@ class AppendCommand(Asked, frozen=True):
     """A stream of batches to append, each as one append; with a condition, all of them as one."""
 
     log: str
-    partition: int | None = None
+    partition: Partition | None = None
     condition: ConditionJson | None = None
     on_duplicate: OnDuplicate = "fail"
+    marks_end: bool = False
+    """See StageCommand; of interest with a condition."""
 
 
 class StageCommand(Asked, frozen=True):
@@ -132,6 +140,9 @@ class StageCommand(Asked, frozen=True):
     batch: Counter
     part: Counter
     attempt: Counter = 0
+    marks_end: bool = False
+    """Whether the stream ends with END as its metadata, and is worth nothing without: Flight's clients end a stream in
+    order also where the program that feeds it fails."""
 
 
 class PutCommand(Asked, frozen=True):
@@ -139,6 +150,10 @@ class PutCommand(Asked, frozen=True):
 
     append: AppendCommand | None = None
     stage: StageCommand | None = None
+
+
+END = b'{"end":true}'
+"""The metadata after the last batch of a stream that marks its end."""
 
 
 class Appended(Answered, frozen=True):
@@ -205,7 +220,7 @@ class CountBody(Asked, frozen=True):
     log: str
     after: Number | None = None
     upto: Number | None = None
-    partition: int | None = None
+    partition: Partition | None = None
 
 
 class SettingsJson(Asked, frozen=True):
@@ -254,7 +269,7 @@ class AcknowledgeBody(ConsumerBody, frozen=True):
     """Everything up to `sequence_number` is done with."""
 
     sequence_number: Number = msgspec.field()
-    epoch: int | None = None
+    epoch: Counter | None = None
 
 
 class WriterBody(Asked, frozen=True):
@@ -269,7 +284,7 @@ class CommitBody(WriterBody, frozen=True):
 
     batch: Counter = msgspec.field()
     stages: Annotated[tuple[str, ...], Meta(max_length=STAGES_MAX)] = ()
-    partition: int | None = None
+    partition: Partition | None = None
     condition: ConditionJson | None = None
     on_duplicate: OnDuplicate = "fail"
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from ..core.errors import Closed, InvalidPosition, TooLarge
+from ..core.errors import Closed, InvalidEvent, InvalidInput, InvalidPosition, TooLarge
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX
 from .backend import Backend
 from .schemas import check_appended
-from .wire import AppendCommand, StageCommand, condition_of, encode
+from .wire import END, AppendCommand, StageCommand, condition_of, encode
 
 BATCH_BYTES_MAX = APPEND_BYTES_MAX
 """The largest batch that is taken, as it lies in memory."""
@@ -21,23 +21,59 @@ BATCH_BYTES_MAX = APPEND_BYTES_MAX
 class Incoming:
     """The batches that a client sends, checked: also its buffers, because Arrow trusts their offsets."""
 
-    def __init__(self, reader: flight.MetadataRecordBatchReader, stopping: threading.Event, log: str) -> None:
-        self._reader, self._stopping, self._log = reader, stopping, log
-        self.schema: pa.Schema = reader.schema
+    def __init__(
+        self,
+        context: flight.ServerCallContext,
+        reader: flight.MetadataRecordBatchReader,
+        stopping: threading.Event,
+        command: AppendCommand | StageCommand,
+    ) -> None:
+        self._context, self._reader, self._stopping, self._command = context, reader, stopping, command
+        try:
+            self.schema: pa.Schema = reader.schema
+        except pa.ArrowException as error:
+            raise _unreadable(error, "schema") from None
         check_appended(self.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Raises InvalidEvent, TooLarge, ArrowInvalid, Closed where the server stops."""
-        for chunk in self._reader:
+        """Raises InvalidEvent, TooLarge; Closed where the server stops; FlightCancelledError where the client left."""
+        index, has_ended = 0, False
+        while (chunk := self._next(index)) is not None:
             if self._stopping.is_set():
-                raise Closed(self._log)
-            batch = chunk.data
-            if batch is None:  # metadata alone, which says nothing to us
+                raise Closed(self._command.log)
+            metadata, batch = chunk.app_metadata, chunk.data
+            if has_ended:
+                raise InvalidInput("more comes after the end that was marked", f"batches[{index}]")
+            has_ended = self._command.marks_end and metadata is not None and metadata.to_pybytes() == END
+            if batch is None:
                 continue
             if batch.nbytes > BATCH_BYTES_MAX:
-                raise TooLarge(batch.nbytes, BATCH_BYTES_MAX, "bytes", "batch")
-            batch.validate(full=True)
+                raise TooLarge(batch.nbytes, BATCH_BYTES_MAX, "bytes", f"batches[{index}]")
+            try:
+                batch.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise _unreadable(error, f"batches[{index}]") from None
             yield batch
+            index += 1
+        # The end of a stream and the loss of its client look alike to the reader.
+        if self._context.is_cancelled() or (self._command.marks_end and not has_ended):
+            raise flight.FlightCancelledError("the stream broke off")
+
+    def _next(self, index: int) -> flight.FlightStreamChunk | None:
+        try:
+            return self._reader.read_chunk()
+        except StopIteration:
+            return None
+        except flight.FlightError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            if self._context.is_cancelled():
+                raise flight.FlightCancelledError("the stream broke off") from None
+            raise _unreadable(error, f"batches[{index}]") from None
+
+
+def _unreadable(error: BaseException, where: str) -> InvalidEvent:
+    return InvalidEvent(f"the Arrow data cannot be read: {str(error).partition(chr(10))[0][:200]}", where)
 
 
 def append(backend: Backend, command: AppendCommand, incoming: Incoming, writer: flight.FlightMetadataWriter) -> None:
@@ -58,7 +94,7 @@ def append(backend: Backend, command: AppendCommand, incoming: Incoming, writer:
             condition=condition,
             on_duplicate=command.on_duplicate,
         )
-        writer.write(encode(appended))
+        tell(writer, appended)
 
 
 def _joined(incoming: Incoming) -> Iterator[pa.RecordBatch]:
@@ -86,4 +122,12 @@ def stage(backend: Backend, command: StageCommand, incoming: Incoming, writer: f
     except BaseException:
         staging.abort()
         raise
-    writer.write(encode(staging.close()))
+    tell(writer, staging.close())
+
+
+def tell(writer: flight.FlightMetadataWriter, answer: object) -> None:
+    """Send an answer. Raises FlightCancelledError where nobody is left to be told."""
+    try:
+        writer.write(encode(answer))
+    except (pa.ArrowException, OSError):
+        raise flight.FlightCancelledError("the client left") from None

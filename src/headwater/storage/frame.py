@@ -15,11 +15,13 @@ from itertools import accumulate, chain, pairwise, repeat
 from typing import Any, NamedTuple
 
 import google_crc32c
+import msgspec
 import pyarrow as pa
 
 from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ..core.limits import EventColumns
+from .writers import FrameMark
 
 assert sys.byteorder == "little", "frames are written as the machine's own little-endian arrays"
 
@@ -27,6 +29,8 @@ MAGIC = b"HWF1"
 FORMAT_VERSION = 1
 REQUIRED_FEATURES = 0
 """Bits of required features that this code knows. A frame with another bit set cannot be read."""
+MARKS_FEATURE = 1
+"""Bit of the optional features: the frame's CONTROL has marks. Who only reads events may ignore them."""
 
 
 class Column:
@@ -69,6 +73,7 @@ nonce, recorded_at"""
 _DIRECTORY = struct.Struct(f"<{DIRECTORY_SLOTS}I")
 HEADER_BYTES = _LEAD.size + _HEADER.size + _DIRECTORY.size
 _PAIR = struct.Struct("<ii")
+_CONTROL_LENGTH = struct.Struct("<I")
 _ARROW_MIN = 32
 _PADDING = [b"\0" * count for count in range(8)]
 _sequenced = partial(tuple.__new__, SequencedEvent)
@@ -85,6 +90,12 @@ class Chain(NamedTuple):
     nonce: int
 
 
+class Control(msgspec.Struct, omit_defaults=True):
+    """What a frame has besides events, as MessagePack."""
+
+    marks: tuple[FrameMark, ...] = ()
+
+
 class EncodedFrame(NamedTuple):
     """A frame ready to be written."""
 
@@ -97,7 +108,12 @@ class EncodedFrame(NamedTuple):
 
 
 def encode(
-    columns: EventColumns, partitions: Sequence[int], first: int, recorded_at: int, chain_: Chain
+    columns: EventColumns,
+    partitions: Sequence[int],
+    first: int,
+    recorded_at: int,
+    chain_: Chain,
+    marks: Sequence[FrameMark] = (),
 ) -> EncodedFrame:
     """One frame of these events, numbered from `first` on. Never fails on checked events."""
     body = _Body()
@@ -123,6 +139,8 @@ def encode(
     if any(columns.envelopes):
         body.add_bytes(Column.ENVELOPE, columns.envelopes)
     body.add_bytes(Column.DATA, columns.data)
+    if marks:
+        body.add_control(Control(tuple(marks)))
     return body.frame(columns.count, len(tags), first, recorded_at, chain_)
 
 
@@ -133,6 +151,7 @@ class _Body:
         self.buffers: list[bytes] = []
         self.length = HEADER_BYTES
         self.directory = [0] * DIRECTORY_SLOTS
+        self.features = 0
 
     def add(self, slot: int, content: bytes) -> None:
         self.directory[slot] = self.length
@@ -155,11 +174,16 @@ class _Body:
         self.add(slot, _offsets(values))
         self.add(slot + 1, b"".join(values))
 
+    def add_control(self, control: Control) -> None:
+        content = msgspec.msgpack.encode(control)
+        self.add(Column.CONTROL, _CONTROL_LENGTH.pack(len(content)) + content)
+        self.features |= MARKS_FEATURE
+
     def frame(self, count: int, tags: int, first: int, recorded_at: int, chain_: Chain) -> EncodedFrame:
         crc_seed, epoch, previous_crc, durable_upto, nonce = chain_
         header = _HEADER.pack(
-            self.length, FORMAT_VERSION, 0, 0, 0, count, tags, first, epoch, previous_crc, 0, durable_upto, nonce,
-            recorded_at,
+            self.length, FORMAT_VERSION, 0, self.features, 0, count, tags, first, epoch, previous_crc, 0, durable_upto,
+            nonce, recorded_at,
         )  # fmt: skip
         rest = b"".join((header, _DIRECTORY.pack(*self.directory), *self.buffers))
         crc = google_crc32c.extend(crc_seed, rest)
@@ -322,6 +346,18 @@ class Frame:
         if not (at := self._directory[Column.PARTITION]):
             return [0] * (end - start)
         return self._buffer[at + 2 * start : at + 2 * end].cast("H").tolist()
+
+    def marks(self) -> tuple[FrameMark, ...]:
+        """The marks of exactly-once writers that came with these events, in order. Raises StorageUnavailable."""
+        if not (at := self._directory[Column.CONTROL]):
+            return ()
+        start = at + _CONTROL_LENGTH.size
+        (length,) = _CONTROL_LENGTH.unpack_from(self._buffer, at)
+        try:
+            return msgspec.msgpack.decode(self._buffer[start : start + length], type=Control).marks
+        except msgspec.MsgspecError as error:
+            problem = f"the control record of the frame of event {self.first} is not known: {error}"
+            raise StorageUnavailable(f"{problem}; use a newer headwater") from None
 
     def recorded_at_of(self, number: int) -> int:
         """When that event of the frame was recorded, in ms."""

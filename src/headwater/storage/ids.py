@@ -45,6 +45,8 @@ class Generation:
 
     def use(self, hashes: Hashes, offsets: Offsets) -> None:
         """Take these arrays as the table."""
+        self.table = (hashes, offsets)
+        """Both at once, for other threads than the one that changes them."""
         self.hashes, self.offsets = hashes, offsets
         self.slots = len(hashes)
         self.mask = self.slots - 1
@@ -77,6 +79,24 @@ class Generation:
             wanted = wanted[busy]
             slots = (slots[busy] + _ONE) & mask
         return has_any_of_few([self], wanted.tolist())
+
+    def find(self, wanted: Hashes) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]]:
+        """For these hashes: (indexes of some of them, a number under each), until all numbers were told.
+
+        Any thread may ask: of what is entered meanwhile, some may be missing.
+        """
+        hashes, offsets = self.table
+        mask = np.uint64(len(hashes) - 1)
+        indexes = np.arange(len(wanted))
+        slots = wanted & mask
+        while len(indexes):
+            found = hashes[slots]
+            hits = np.flatnonzero((found == wanted) & (offsets[slots] != _GONE))
+            if len(hits):
+                yield indexes[hits], offsets[slots[hits]].astype(np.int64) + self.first
+            busy = np.flatnonzero(found)
+            indexes, wanted = indexes[busy], wanted[busy]
+            slots = (slots[busy] + _ONE) & mask
 
     def insert(self, wanted: list[int], first: int) -> None:
         """Enter hashes for the numbers from `first` on; there must be room."""
@@ -111,18 +131,19 @@ class Generation:
         return wanted.tolist(), numbers.tolist()
 
     def grow(self) -> None:
-        """Rehash into a larger table."""
+        """Rehash into a larger table. Who looks up meanwhile finds what was there before."""
         kept = (self.hashes != 0) & (self.offsets != _GONE)
         hashes, offsets = self.hashes[kept], self.offsets[kept]
-        self.use(np.zeros(self.slots * SLOTS_GROWTH, np.uint64), np.zeros(self.slots * SLOTS_GROWTH, np.uint32))
-        self.count = len(hashes)
-        few, numbers = self._insert_most(hashes, offsets)
+        larger = Generation(self.first, self.slots * SLOTS_GROWTH)
+        few, numbers = larger._insert_most(hashes, offsets)
         for each, number in zip(few, numbers, strict=True):
-            slot = each & self.mask
-            while self.hash_view[slot]:
-                slot = (slot + 1) & self.mask
-            self.hash_view[slot] = each
-            self.offset_view[slot] = number
+            slot = each & larger.mask
+            while larger.hash_view[slot]:
+                slot = (slot + 1) & larger.mask
+            larger.hash_view[slot] = each
+            larger.offset_view[slot] = number
+        self.count = len(hashes)
+        self.use(larger.hashes, larger.offsets)
 
     def rollback(self, above: int) -> None:
         """Forget the numbers above that."""
@@ -162,6 +183,16 @@ class IdTable:
         """The numbers under that hash, newest generation first."""
         for generation in reversed(self.generations):
             yield from generation.candidates(wanted)
+
+    def find(self, wanted: list[int], low: int, high: int) -> list[tuple[int, int]]:
+        """Candidates from `low` to `high`: (index into `wanted`, number), ascending by number. Any thread may ask."""
+        hashes = np.array(wanted, np.uint64)
+        pairs: set[tuple[int, int]] = set()
+        for generation in self.generations:
+            for indexes, numbers in generation.find(hashes):
+                fitting = (numbers >= low) & (numbers <= high)
+                pairs.update(zip(indexes[fitting].tolist(), numbers[fitting].tolist(), strict=True))
+        return sorted(pairs, key=lambda pair: pair[1])
 
     def insert(self, hashes: list[int], first: int) -> None:
         """Enter hashes for the numbers from `first` on."""

@@ -18,6 +18,7 @@ from ..core.errors import (
     DuplicateEventId,
     EventLogError,
     SequenceExhausted,
+    StorageUnavailable,
 )
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.log import AppendRequest, AppendResult, LogStatistics
@@ -30,6 +31,7 @@ from .matching import first_match
 from .partitioner import Partitioner
 from .places import hash_ids
 from .sequencer import Verdict
+from .writers import FrameMark, WriterTable, frame_mark
 
 logger = logging.getLogger("headwater.storage")
 
@@ -65,6 +67,7 @@ class LogJudge:
         extent: Extent,
         statistics: LogStatistics,
         frame_at: Callable[[int], Frame | None],
+        writers: WriterTable,
         *,
         id_seed: int,
         recorded_at: int,
@@ -72,8 +75,9 @@ class LogJudge:
     ) -> None:
         self._index, self._settings, self._extent, self._statistics = index, settings, extent, statistics
         self._frame_at = frame_at
+        self._writers = writers
         self._id_seed = id_seed
-        self._recorded_at = self._clock_read = recorded_at
+        self._recorded_at = self._clock_read = self._now = recorded_at
         self._clock = clock
         self._partitioner = Partitioner(settings())
         self._in_flight: deque[tuple[int, EventColumns]] = deque()
@@ -90,7 +94,8 @@ class LogJudge:
                 "the clock went back %d ms; events keep the last time until it catches up", self._clock_read - now
             )
         self._clock_read = now
-        return max(now, self._recorded_at)
+        self._now = max(now, self._recorded_at)
+        return self._now
 
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         """See sequencer.Judge."""
@@ -107,9 +112,12 @@ class LogJudge:
         passed: list[AppendRequest] = []
         run: list[AppendRequest] = []
         partitions: list[int] = []
+        marks: list[FrameMark] = []
         number = run_first = first
         for request in group:
             try:
+                if request.mark is not None and self._is_behind(request):
+                    continue
                 if request.condition is not None:
                     self._apply(run, run_first, partitions)
                     run, run_first = [], number
@@ -120,6 +128,8 @@ class LogJudge:
             except EventLogError as error:
                 request.error = error
                 continue
+            if request.mark is not None:
+                marks.append(self._apply_mark(request, number, number - first))
             partitions += self._partitioner.assign(request.columns, request.partition)
             request.result = AppendResult(number, last)
             run.append(request)
@@ -135,7 +145,7 @@ class LogJudge:
             columns = EventColumns.join([request.columns for request in passed])
             hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
         self._index.ids.insert(hashes, first)
-        return Verdict(columns, partitions)
+        return Verdict(columns, partitions, marks)
 
     def _apply(self, run: Sequence[AppendRequest], first: int, partitions: list[int]) -> None:
         """Enter a run of appends into the postings; theirs are the last of the partitions assigned so far."""
@@ -146,11 +156,14 @@ class LogJudge:
     def _judge_each(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         """Some id is, or may be, in the log: one append after the other, each seeing those before it."""
         partitions: list[int] = []
+        marks: list[FrameMark] = []
         number = first
         for request in group:
             columns = request.columns
             hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
             try:
+                if request.mark is not None and self._is_behind(request):
+                    continue
                 request.result = self._stored_block(columns, hashes, number - 1)
                 if request.result is not None:
                     continue
@@ -162,6 +175,8 @@ class LogJudge:
             except EventLogError as error:
                 request.error = error
                 continue
+            if request.mark is not None:
+                marks.append(self._apply_mark(request, number, number - first))
             request.result = AppendResult(number, last)
             assigned = self._partitioner.assign(columns, request.partition)
             partitions += assigned
@@ -170,7 +185,50 @@ class LogJudge:
             self._passed.append((number, columns))
             number = last + 1
         passed = [columns for _, columns in self._passed]
-        return Verdict(EventColumns.join(passed) if passed else None, partitions)
+        return Verdict(EventColumns.join(passed) if passed else None, partitions, marks)
+
+    def record(self, request: AppendRequest, head: int) -> None:
+        """See sequencer.Judge."""
+        assert request.mark is not None
+        try:
+            if self._is_behind(request):
+                return
+            if request.condition is not None:
+                self._check(request.condition, head)
+            try:
+                self._writers.record(request.mark, head, self._now)
+            except OSError as error:
+                raise self._no_room(error) from error
+            request.result = AppendResult(0, 0)
+        except EventLogError as error:
+            request.error = error
+
+    def _is_behind(self, request: AppendRequest) -> bool:
+        """Whether a mark is not ahead of its writer's newest; then that is the request's result.
+
+        If it is ahead, all is ready to take it. Raises TooLarge (one writer too many), DiskFull.
+        """
+        assert request.mark is not None
+        request.result = self._writers.judge(request.mark, request.columns.count, self._now)
+        if request.result is not None:
+            return True
+        try:
+            self._writers.begin()
+        except OSError as error:
+            raise self._no_room(error) from error
+        return False
+
+    def _apply_mark(self, request: AppendRequest, number: int, index: int) -> FrameMark:
+        assert request.mark is not None
+        count = request.columns.count
+        return frame_mark(self._writers.apply(request.mark, number, count, self._now), index, count)
+
+    @staticmethod
+    def _no_room(error: OSError) -> EventLogError:
+        """A small file could not be written: nothing is promised, and nothing is lost."""
+        return StorageUnavailable(
+            f"the table of exactly-once writers cannot be written: {error}; free some space, and append again"
+        )
 
     def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
         """See sequencer.Judge."""
@@ -187,6 +245,7 @@ class LogJudge:
     def rollback(self, above: int) -> None:
         """See sequencer.Judge."""
         self._index.rollback(above)
+        self._writers.rollback()
         self._in_flight.clear()
         self._passed.clear()
 
@@ -194,9 +253,10 @@ class LogJudge:
         """See sequencer.Judge."""
         for frame in frame_log.read(after):
             self.apply_frame(frame)
+            self._writers.replay(frame)
 
     def apply_frame(self, frame: Frame) -> None:
-        """Take up a frame that is in the log already."""
+        """Take up the events of a frame that is in the log already."""
         hashes = hash_ids(frame.sources(), frame.ids(), self._id_seed)
         self._index.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
         self._index.ids.insert(hashes, frame.first)

@@ -6,7 +6,7 @@ Missing or damaged index files of sealed segments are made anew here; deleting t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from .places import Places, hash_ids, places_name
 from .postings import FilePostings
 from .sealing import HISTORY, INDEX, frames_of, is_sealed, seal
 from .segments import Segment, SegmentLog
+from .writers import StoredWriterTable, read_writers
 
 logger = logging.getLogger("headwater.storage")
 
@@ -49,6 +50,21 @@ def load_index(directory: Path, frames: SegmentLog, meta: Meta) -> LoadedIndex:
     index = Index(replay_after, has_partitions=meta.partitions > 1, files=files)
     _load_ids(index.ids, directory / INDEX, frames, meta, replay_after)
     return LoadedIndex(index, frames, replay_after)
+
+
+def load_writers(directory: Path, frames: SegmentLog, meta: Meta, begin: Callable[[], None]) -> StoredWriterTable:
+    """The table of exactly-once writers: what is on file, and the marks of the frames behind that.
+
+    `begin` is called before a log without marks takes its first. Raises StorageCorrupted, StorageUnavailable.
+    """
+    if not meta.has_marks:
+        return StoredWriterTable(directory, frames.head, (), begin)
+    upto, known = read_writers(directory)
+    table = StoredWriterTable(directory, upto, known, None)
+    for frame in frames.read(upto):
+        table.replay(frame)
+    table.landed(frames.head)
+    return table
 
 
 def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[int, list[FilePostings]]:

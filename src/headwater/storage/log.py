@@ -8,23 +8,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..core.consumer import ConsumerRegistry
-from ..core.errors import InvalidPosition, PositionOfOtherIncarnation, PositionTrimmed
+from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, LogInfo, LogStatistics, Page
+from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.state import StateStore
 from . import ids
 from .disk import Disk
 from .judge import Extent, LogJudge
-from .loading import load_index
-from .meta import CleanStop, Meta, read_meta
+from .loading import load_index, load_writers
+from .meta import FORMAT_MARKS, CleanStop, Meta, read_meta
+from .places import hash_ids
 from .postings import PARTITION, write_postings
 from .reader import Bounds, Reader
 from .recovery import known_durable, open_segments
 from .sealing import FRAMES, INDEX
 from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
+from .writers import read_writers
 
 logger = logging.getLogger("headwater.storage")
 
@@ -62,7 +65,7 @@ class StoredLog(LocalLog):
             directory / INDEX,
             self._log_id,
             clean=meta.clean,
-            known_durable=known_durable(state, meta),
+            known_durable=max(known_durable(state, meta), read_writers(directory)[0] if meta.has_marks else 0),
             first_retained=meta.first_retained,
             gaps=meta.gaps,
             disk=disk,
@@ -78,14 +81,14 @@ class StoredLog(LocalLog):
             disk=disk,
             reserve_bytes=reserve_bytes,
         )
+        self._change = threading.RLock()
+        """Held while META, settings or the set of files change."""
         try:
             self._load(meta, clock, waiting_bytes_max, fatal)
         except BaseException:
             self.frames.close()
             raise
         self._watchers: dict[object, Callable[[], None]] = {}
-        self._change = threading.RLock()
-        """Held while META, settings or the set of files change."""
         self._closing = threading.Lock()
         """Who closes second waits for the first: until then frames are written."""
         self._is_closed = False
@@ -100,12 +103,14 @@ class StoredLog(LocalLog):
         loaded = load_index(self.directory, self.frames, meta)
         self.index = loaded.index
         self._reader = Reader(self.frames, self.index)
+        self.writer_table = load_writers(self.directory, self.frames, self.meta, self._begin_marks)
         judge = LogJudge(
             self.index,
             lambda: self.settings,
             self._extent,
             self._statistics,
             self._reader.frame_at_exactly,
+            self.writer_table,
             id_seed=meta.id_seed,
             recorded_at=self.frames.recorded_at,
             clock=clock,
@@ -231,6 +236,23 @@ class StoredLog(LocalLog):
                 self._set_extent(bound, known_from)
             return self._extent.first_retained
 
+    def writer(self, name: str) -> WriterState | None:
+        """See LocalLog."""
+        return self.writer_table.get(name)
+
+    def writers(self) -> list[WriterState]:
+        """See LocalLog."""
+        return self.writer_table.all()
+
+    def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
+        """See LocalLog."""
+        if self._is_closed:
+            raise Closed(self.name)
+        head, horizon = self.head(), self.settings.id_horizon
+        lowest = max(self._extent.first_retained, head - horizon + 1 if horizon else 0)
+        hashes = hash_ids(sources, ids, self.meta.id_seed)
+        return self._reader.confirmed(self.index.ids.find(hashes, lowest, head), sources, ids)
+
     def change(self, settings: LogSettings) -> None:
         """New settings. Raises InvalidSettings for what is fixed at creation."""
         with self._change:
@@ -278,10 +300,17 @@ class StoredLog(LocalLog):
         if self._count(self._extent.first_retained, self.head()) >= CLEAN_POSTINGS_MIN:
             for generation in self.index.ids.generations:
                 ids.save(generation, index)
+        self.writer_table.save()
         if self.frames.segments and (newest := self.frames.segments[-1]).events:
             clean = CleanStop(newest.last, newest.path.name, newest.end, newest.last_crc)
             self.meta = self.meta.changed(clean=clean)
             self.meta.write(self.directory)
+
+    def _begin_marks(self) -> None:
+        with self._change:
+            meta = self.meta.changed(format=FORMAT_MARKS)
+            meta.write(self.directory)
+            self.meta = meta
 
     def _set_extent(self, first_retained: int, known_from: int) -> None:
         """Durably first, so that what was trimmed once never comes back."""
@@ -316,6 +345,7 @@ class StoredLog(LocalLog):
         return tuple(counts)
 
     def _published(self, head: int) -> None:
+        self.writer_table.landed(head)
         self._wake_all()
 
     def _unwatch(self, token: object) -> None:

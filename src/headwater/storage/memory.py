@@ -31,10 +31,12 @@ from ..core.event import SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, LogInfo, LogStatistics, Page
+from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name
 from ..core.state import StateEntry, StateStore
 from .partitioner import Partitioner
+from .writers import WriterTable
 
 
 def wall_clock_ms() -> int:
@@ -69,6 +71,7 @@ class MemoryLog(LocalLog):
         self._created_at = clock()
         self._clock = clock
         self._partitioner = Partitioner(self.settings)
+        self._writers = WriterTable(floor)
         self._watchers: dict[object, Callable[[], None]] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -106,11 +109,16 @@ class MemoryLog(LocalLog):
             statistics.refused += 1
 
     def _append(self, request: AppendRequest) -> AppendResult:
-        columns = request.columns
+        columns, mark, now = request.columns, request.mark, max(self._clock(), self._recorded_at)
+        if mark is not None and (done := self._writers.judge(mark, columns.count, now)):
+            return done
         if stored := self._stored_block(columns):
             return stored
         if request.condition is not None:
             self._check_condition(request.condition)
+        if mark is not None and not columns.count:
+            self._writers.record(mark, self._head, now)
+            return AppendResult(0, 0)
         first, last = self._head + 1, self._head + columns.count
         if last > SEQUENCE_NUMBER_MAX:
             raise SequenceExhausted(SEQUENCE_NUMBER_MAX)
@@ -134,13 +142,14 @@ class MemoryLog(LocalLog):
             columns.encodings,
         )
         self._head = last
+        if mark is not None:
+            self._writers.apply(mark, first, columns.count, self._recorded_at)
+        self._writers.landed(last)
         return AppendResult(first, last)
 
     def _stored_block(self, columns: EventColumns) -> AppendResult | None:
         """Where these very events are stored already. Raises DuplicateEventId if only some ids are there."""
-        horizon = self.settings.id_horizon
-        lowest = max(self._first_retained, self._head - horizon + 1 if horizon else 0)
-        stored = {(event.source, event.id): event for event in self._events if event.sequence_number >= lowest}
+        stored = self._known_ids()
         keys = list(zip(columns.sources, columns.ids, strict=True))
         seen: set[tuple[str, str]] = set()
         for index, key in enumerate(keys):
@@ -157,6 +166,11 @@ class MemoryLog(LocalLog):
                 index, known = next((index, event) for index, event in enumerate(found) if event is not None)
                 raise DuplicateEventId(known.id, known.source, known.sequence_number, index)
         return AppendResult(first, first + columns.count - 1, was_stored=True)
+
+    def _known_ids(self) -> dict[tuple[str, str], SequencedEvent]:
+        horizon = self.settings.id_horizon
+        lowest = max(self._first_retained, self._head - horizon + 1 if horizon else 0)
+        return {(event.source, event.id): event for event in self._events if event.sequence_number >= lowest}
 
     def _check_condition(self, condition: AppendCondition) -> None:
         query, after, known_from = condition.fail_if_events_match, condition.after, self._known_from
@@ -259,6 +273,21 @@ class MemoryLog(LocalLog):
                 self._created_at,
                 tuple(counts),
             )
+
+    def writer(self, name: str) -> WriterState | None:
+        """See LocalLog."""
+        return self._writers.get(name)
+
+    def writers(self) -> list[WriterState]:
+        """See LocalLog."""
+        return self._writers.all()
+
+    def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
+        """See LocalLog."""
+        with self._lock:
+            known = self._known_ids()
+        found = map(known.get, zip(sources, ids, strict=True))
+        return [None if event is None else event.sequence_number for event in found]
 
     @property
     def is_closed(self) -> bool:

@@ -10,8 +10,11 @@ import msgspec
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from .disk import write_whole
 
-FORMAT = 1
-"""Version of the directory layout and of META."""
+FORMAT = 2
+"""The highest version of the directory layout, and of META, that this code knows."""
+FORMAT_PLAIN, FORMAT_MARKS = 1, 2
+"""A log begins with the first, which older code opens too. With its first mark it gets the second: older code, which
+would drop frames without keeping the table of writers, refuses it."""
 META_NAME = "META.json"
 
 
@@ -38,7 +41,7 @@ class Meta:
     created_at: int
     partitions: int
     """How many the log has; more than one have postings."""
-    format: int = FORMAT
+    format: int = FORMAT_PLAIN
     epoch: int = 0
     """Raised at every open."""
     first_retained: int = 1
@@ -64,6 +67,11 @@ class Meta:
     def floor(self) -> int:
         """The highest number that must not be given again, whatever the frames say; the log goes on above it."""
         return max((high for _, high in self.gaps), default=0)
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether the log has, or had, marks of exactly-once writers: then there is a file of their table."""
+        return self.format >= FORMAT_MARKS
 
     def changed(self, **changes: object) -> Meta:
         """A copy with these fields changed."""

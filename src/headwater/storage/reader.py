@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from ..core.event import SequencedEvent
@@ -21,6 +21,8 @@ from .segments import SegmentLog
 RING_BYTES_MAX = 8 * 1024 * 1024
 RING_FRAME_BYTES_MAX = 512 * 1024
 _first = attrgetter("first")
+_CONFIRMED_TOGETHER = 1024
+"""So many candidates of one frame are looked at in one go."""
 _DENSE = 4
 """Events of a frame are decoded together if at least every so-manyth is wanted."""
 
@@ -62,6 +64,33 @@ class Reader:
         """The frame with that number, or None if it is not stored (yet)."""
         frame = self.frame_at(number)
         return frame if frame is not None and frame.first <= number else None
+
+    def confirmed(
+        self, candidates: Sequence[tuple[int, int]], sources: Sequence[str], ids: Sequence[str]
+    ) -> list[int | None]:
+        """For each (source, id) the number of the event that has it, by candidates (index, number) in order of number.
+
+        Raises StorageCorrupted.
+        """
+        found: list[int | None] = [None] * len(ids)
+        position = 0
+        while position < len(candidates):
+            number = candidates[position][1]
+            frame = self.frame_at_exactly(number)
+            if frame is None or number > frame.last:  # trimmed this moment, or lost
+                position += 1
+                continue
+            stop = bisect_right(candidates, frame.last, position, key=itemgetter(1))
+            for start in range(position, stop, _CONFIRMED_TOGETHER):
+                piece = candidates[start : min(start + _CONFIRMED_TOGETHER, stop)]
+                low, high = piece[0][1], piece[-1][1]
+                its_sources = frame.sources(low - frame.first, high - frame.first + 1)
+                its_ids = frame.ids(low - frame.first, high - frame.first + 1)
+                for index, number in piece:
+                    if (its_sources[number - low], its_ids[number - low]) == (sources[index], ids[index]):
+                        found[index] = number
+            position = stop
+        return found
 
     def _scan(self, bounds: Bounds) -> Page:
         events: list[SequencedEvent] = []

@@ -26,6 +26,7 @@ from ..core.limits import EventColumns
 from ..core.log import AppendRequest, LogStatistics
 from .frame import Chain, EncodedFrame, encode
 from .framelog import FrameLog, HeadMoved
+from .writers import FrameMark
 
 logger = logging.getLogger("headwater.storage")
 
@@ -41,6 +42,8 @@ class Verdict(NamedTuple):
     columns: EventColumns | None
     """Of all appends that pass, in order; None if none has events to write."""
     partitions: list[int]
+    marks: Sequence[FrameMark] = ()
+    """Of exactly-once writers, for the frame."""
 
 
 class Judge(Protocol):
@@ -48,6 +51,12 @@ class Judge(Protocol):
 
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         """Decide each append, in order, and set its `result` or `error`. What passes is applied, from `first` on."""
+
+    def record(self, request: AppendRequest, head: int) -> None:
+        """Decide an append without events, whose mark alone is to be kept; everything is durable up to that head.
+
+        What passes is durable when this returns.
+        """
 
     def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
         """These events went into that frame, which is in flight now."""
@@ -182,6 +191,9 @@ class Sequencer:
                 continue
             if not group:
                 continue
+            if not group[0].columns.count:
+                self._record(group)
+                continue
             self._slots.acquire()
             if self._refusal is None:
                 self._commit(group)
@@ -201,7 +213,12 @@ class Sequencer:
             if group and (events > GROUP_EVENTS_MAX or size > GROUP_BYTES_MAX):
                 self._held = request
                 break
+            if group and not request.columns.count:
+                self._held = request
+                break
             group.append(request)
+            if not request.columns.count:  # it goes by itself
+                break
             try:
                 request = self._inbox.get_nowait()
             except Empty:
@@ -211,15 +228,25 @@ class Sequencer:
     def _commit(self, group: list[AppendRequest]) -> None:
         """Judge a group, encode one frame of what passes, hand it to the writer."""
         recorded_at = self._judge.next_recorded_at()
-        columns, partitions = self._judge.judge(group, self._applied_head + 1)
+        columns, partitions, marks = self._judge.judge(group, self._applied_head + 1)
         frame = None
         if columns is not None:
             self._nonce += 1
             chain = Chain(self._frame_log.crc_seed, self._epoch, self._last_crc, self.durable_head, self._nonce)
-            frame = encode(columns, partitions, self._applied_head + 1, recorded_at, chain)
+            frame = encode(columns, partitions, self._applied_head + 1, recorded_at, chain, marks)
             self._judge.applied(frame, columns)
             self._applied_head, self._last_crc = frame.last, frame.crc
         self._send(_Flight(frame, group))
+
+    def _record(self, group: list[AppendRequest]) -> None:
+        """Keep a mark that comes without events: rare, so it waits until everything before it is durable."""
+        if not self._has_settled():
+            self._again.appendleft(group)
+            return
+        (request,) = group
+        self._judge.next_recorded_at()
+        self._judge.record(request, self.durable_head)
+        self._answer(group)
 
     def _send(self, flight: _Flight) -> None:
         """Hand a flight to the writer; if nothing else is under way, it is quicker to write it here."""

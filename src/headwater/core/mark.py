@@ -1,0 +1,82 @@
+"""Marks: how a writer that repeats itself after a failure gets each of its batches into a log exactly once.
+
+A writer has a name and numbers its batches, ascending. An append that carries a mark is taken only if it is ahead of
+what the log has of that writer; the mark becomes durable with the events, in one piece. A batch may take several
+appends: each mark says how many of the batch's rows are consumed with it, and the last one ends the batch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .errors import InvalidInput
+from .limits import show
+
+WRITER_CHARS_MAX = 256
+BATCH_MAX = 2**63 - 1
+"""Batches and rows are counted up to that."""
+
+
+class Mark(NamedTuple):
+    """What an append of an exactly-once writer carries."""
+
+    writer: str
+    """1 to 256 printable characters, unique in the log."""
+    batch: int
+    """0 or more; a writer's next batch has a higher number."""
+    rows: int
+    """How many rows of the batch are consumed up to and with this append (those left out as duplicates too)."""
+    is_last: bool
+    """Whether the batch is complete with it."""
+
+
+class WriterState(NamedTuple):
+    """What a log has of a writer: its newest batch, as far as it is durable."""
+
+    writer: str
+    batch: int
+    rows: int
+    """Rows of that batch that were consumed."""
+    first: int
+    """Number of the batch's first event; 0 if it has none (yet)."""
+    last: int
+    """Number of its last event so far; 0 if it has none."""
+    events: int
+    """How many events it has so far. Other appends may lie between them."""
+    is_complete: bool
+
+    def is_behind(self, mark: Mark, count: int) -> bool:
+        """Whether an append of `count` events with that mark has something new: a later batch, or more of this one."""
+        if mark.batch != self.batch:
+            return mark.batch > self.batch
+        if self.is_complete:
+            return False
+        return mark.rows > self.rows or (mark.rows == self.rows and mark.is_last and not count)
+
+
+def advanced(state: WriterState | None, mark: Mark, first: int, count: int) -> WriterState:
+    """The state of the writer with an append of that mark, whose `count` events are numbered from `first` on."""
+    goes_on = state is not None and state.batch == mark.batch
+    begin, end, events = (state.first, state.last, state.events) if state is not None and goes_on else (0, 0, 0)
+    if count:
+        begin, end, events = begin or first, first + count - 1, events + count
+    return WriterState(mark.writer, mark.batch, mark.rows, begin, end, events, mark.is_last)
+
+
+def check_mark(mark: Mark, count: int) -> None:
+    """Raises InvalidInput if a mark is malformed, or is to go without events though it is not its batch's last."""
+    check_writer(mark.writer, "mark.writer")
+    for name, value in (("batch", mark.batch), ("rows", mark.rows)):
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= BATCH_MAX:
+            raise InvalidInput(f"{show(value)} given, 0 to {BATCH_MAX} is allowed", f"mark.{name}")
+    if not isinstance(mark.is_last, bool):
+        raise InvalidInput(f"{show(mark.is_last)} given, true or false is allowed", "mark.is_last")
+    if not count and not mark.is_last:
+        raise InvalidInput("an append without events needs a mark that ends its batch", "mark.is_last")
+
+
+def check_writer(writer: str, where: str = "writer") -> None:
+    """Raises InvalidInput if no exactly-once writer may have that name."""
+    if not isinstance(writer, str) or not 1 <= len(writer) <= WRITER_CHARS_MAX or not writer.isprintable():
+        problem = f"{show(writer)} given, 1 to {WRITER_CHARS_MAX} printable characters are allowed"
+        raise InvalidInput(problem, where)

@@ -1,0 +1,277 @@
+"""Committing staged batches: every row once, whatever ends at whatever moment and is tried again.
+
+A batch that fits one append needs nothing but its mark. A larger one gets a manifest first, durably: from then on it
+consists of those files in that order, so that a commit that goes on after an interruption, behind the rows that the
+log's mark tells of, cannot leave out rows or take them twice. Only what is complete in the log is removed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+
+from ..core.condition import AppendCondition
+from ..core.errors import DuplicateEventId, InvalidInput, TooLarge
+from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, show
+from ..core.local import APPEND_NEW_ATTEMPTS, LocalLog
+from ..core.mark import BATCH_MAX, Mark, WriterState, check_writer
+from ..formats.arrow_events import appends_of
+from .staging import (
+    Manifest,
+    batch_directory,
+    check_stages,
+    read_manifest,
+    remove_batch,
+    staged_batches,
+    staged_rows,
+    unfreeze,
+    write_manifest,
+    writer_directory,
+)
+
+
+class Committed(NamedTuple):
+    """A batch that is in the log."""
+
+    first: int
+    """Number of its first event; 0 if it has none, or if it is older than the writer's newest."""
+    last: int
+    events: int
+    skipped: int
+    """Rows that were left out because their ids were stored already."""
+    was_applied: bool
+    """Whether it had been complete before this call."""
+
+
+def commit_staged(
+    log: LocalLog,
+    directory: Path,
+    writer: str,
+    batch: int,
+    stages: Sequence[str],
+    *,
+    partition: int | None = None,
+    condition: AppendCondition | None = None,
+    on_duplicate: str = "fail",
+    step: Callable[[str], None] = lambda _name: None,
+) -> Committed:
+    """Append the rows of these stages, in that order, exactly once. `directory` is the log's.
+
+    Blocks; one commit of a writer runs at a time, others wait. Batches that are larger than an append become several:
+    others' events may lie between them, and if one is refused, those before it stay. Then the same call again goes on
+    where it stopped, and `discard_staged` gives the rest up. With a condition the batch must fit one append.
+
+    `on_duplicate`: "fail" raises DuplicateEventId where an id is stored already; "skip" leaves such rows out. `step` is
+    told of each step that is done, for tests.
+
+    Raises InvalidInput (a stage that is not there), TooLarge (with a condition), and as `append_columns`.
+    """
+    check_writer(writer)
+    _check_arguments(batch, stages, on_duplicate)
+    with _one_at_a_time(directory, writer):
+        _finish_older(log, directory, writer, batch, step)
+        folder = batch_directory(directory, writer, batch)
+        if (done := _applied(log, writer, batch)) is not None:
+            remove_batch(directory, folder)
+            return done
+        manifest = read_manifest(folder)
+        if manifest is None:
+            manifest = Manifest(writer, batch, list(stages), partition, on_duplicate)
+            check_stages(folder, manifest.stages)
+            state = log.writer(writer)
+            is_begun = state is not None and state.batch == batch
+            if not is_begun and (committed := _commit_at_once(log, folder, manifest, condition)) is not None:
+                step("appended")
+                remove_batch(directory, folder)
+                step("removed")
+                return committed
+            write_manifest(directory, folder, manifest)
+            step("manifest")
+        try:
+            return _commit_all(log, directory, manifest, condition, step)
+        except (InvalidInput, DuplicateEventId):
+            state = log.writer(writer)
+            if state is None or state.batch != batch:  # nothing of it is in the log: another commit may bring others
+                unfreeze(directory, folder)
+            raise
+
+
+def discard_staged(directory: Path, writer: str, batch: int) -> None:
+    """Forget what is staged of a batch. What of it is in the log stays there."""
+    check_writer(writer)
+    _check_arguments(batch, (), "fail")
+    with _one_at_a_time(directory, writer):
+        remove_batch(directory, batch_directory(directory, writer, batch))
+
+
+def _check_arguments(batch: int, stages: Sequence[str], on_duplicate: str) -> None:
+    if not isinstance(batch, int) or isinstance(batch, bool) or not 0 <= batch <= BATCH_MAX:
+        raise InvalidInput(f"{show(batch)} given, 0 to {BATCH_MAX} is allowed", "batch")
+    if on_duplicate not in ("fail", "skip"):
+        raise InvalidInput(f'{show(on_duplicate)} given, "fail" or "skip" is allowed', "on_duplicate")
+    if isinstance(stages, str):
+        raise InvalidInput(f"a list of stages is expected, {show(stages)} given", "stages")
+
+
+def _applied(log: LocalLog, writer: str, batch: int) -> Committed | None:
+    """What the log says of a batch that is complete, or older than the newest."""
+    state = log.writer(writer)
+    if state is None or state.batch < batch or (state.batch == batch and not state.is_complete):
+        return None
+    if state.batch > batch:
+        return Committed(0, 0, 0, 0, was_applied=True)
+    return _committed(state, was_applied=True)
+
+
+def _committed(state: WriterState, *, was_applied: bool = False) -> Committed:
+    return Committed(state.first, state.last, state.events, state.rows - state.events, was_applied)
+
+
+def _finish_older(log: LocalLog, directory: Path, writer: str, batch: int, step: Callable[[str], None]) -> None:
+    """Older batches first: a begun commit is finished; what else is left of them will not be committed any more."""
+    folder = writer_directory(directory, writer)
+    older = sorted(int(path.name) for path in folder.glob("*") if path.name.isdecimal() and int(path.name) < batch)
+    for number in older:
+        manifest = read_manifest(folder / str(number))
+        if manifest is not None and _applied(log, writer, number) is None:
+            _commit_all(log, directory, manifest, None, step)
+        else:
+            remove_batch(directory, folder / str(number))
+
+
+def _commit_at_once(
+    log: LocalLog, folder: Path, manifest: Manifest, condition: AppendCondition | None
+) -> Committed | None:
+    """Commit a batch that fits one append; None if it does not."""
+    if not _is_small(folder, manifest.stages):
+        if condition is not None:
+            raise _too_large(folder, manifest.stages)
+        return None
+    appends = list(islice(appends_of(staged_batches(folder, manifest.stages), log.settings), 2))
+    if len(appends) > 1:
+        if condition is not None:
+            raise _too_large(folder, manifest.stages)
+        return None
+    columns = appends[0] if appends else EventColumns.none()
+    _append(log, manifest, columns, Mark(manifest.writer, manifest.batch, columns.count, is_last=True), condition)
+    return _newest(log, manifest)
+
+
+def _is_small(folder: Path, stages: Sequence[str]) -> bool:
+    return sum((folder / f"{stage}.arrow").stat().st_size for stage in stages) <= 2 * APPEND_BYTES_MAX
+
+
+def _too_large(folder: Path, stages: Sequence[str]) -> TooLarge:
+    rows = size = 0
+    for batch in staged_batches(folder, list(stages)):
+        rows += batch.num_rows
+        size += batch.nbytes
+    if rows > APPEND_EVENTS_MAX:
+        return TooLarge(rows, APPEND_EVENTS_MAX, "events with a condition", "stages")
+    return TooLarge(size, APPEND_BYTES_MAX, "bytes with a condition", "stages")
+
+
+def _commit_all(
+    log: LocalLog,
+    directory: Path,
+    manifest: Manifest,
+    condition: AppendCondition | None,
+    step: Callable[[str], None],
+) -> Committed:
+    """Append what of a frozen batch is not in the log yet; then forget its files."""
+    if condition is not None:
+        raise InvalidInput("the commit of that batch began without a condition", "condition")
+    folder = batch_directory(directory, manifest.writer, manifest.batch)
+    check_stages(folder, manifest.stages)
+    state = log.writer(manifest.writer)
+    rows = state.rows if state is not None and state.batch == manifest.batch else 0
+    batches = _behind(staged_batches(folder, manifest.stages), rows)
+    total = staged_rows(folder, manifest.stages)
+    for columns in _prepared(appends_of(batches, log.settings)):
+        rows += columns.count
+        _append(log, manifest, columns, Mark(manifest.writer, manifest.batch, rows, rows == total), None)
+        step("appended")
+    state = log.writer(manifest.writer)
+    if state is None or state.batch != manifest.batch or not state.is_complete:  # its last rows added nothing
+        _append(log, manifest, EventColumns.none(), Mark(manifest.writer, manifest.batch, rows, is_last=True), None)
+        step("ended")
+    committed = _newest(log, manifest)
+    remove_batch(directory, folder)
+    step("removed")
+    return committed
+
+
+def _newest(log: LocalLog, manifest: Manifest) -> Committed:
+    state = log.writer(manifest.writer)
+    assert state is not None and state.batch == manifest.batch and state.is_complete
+    return _committed(state)
+
+
+def _behind(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The rows behind so many."""
+    for batch in batches:
+        if rows >= batch.num_rows:
+            rows -= batch.num_rows
+            continue
+        yield batch.slice(rows)
+        rows = 0
+
+
+def _prepared(appends: Iterator[EventColumns]) -> Iterator[EventColumns]:
+    """The same; the next one is made ready while one is written."""
+    with ThreadPoolExecutor(1, "headwater-commit") as pool:
+        columns = next(appends, None)
+        while columns is not None:
+            following = pool.submit(next, appends, None)
+            yield columns
+            columns = following.result()
+
+
+def _append(
+    log: LocalLog, manifest: Manifest, columns: EventColumns, mark: Mark, condition: AppendCondition | None
+) -> None:
+    """Append the rows that one mark is for; raises what the log raises."""
+    for attempt in range(APPEND_NEW_ATTEMPTS):
+        new = columns
+        if manifest.on_duplicate == "skip" and columns.count:
+            kept = log.new_ones(columns)
+            new = columns if len(kept) == columns.count else columns.take(kept)
+        if not new.count and not mark.is_last:
+            return  # the next mark tells of these rows too
+        try:
+            result = log.append_columns(new, condition, partition=manifest.partition, mark=mark)
+        except DuplicateEventId:
+            if manifest.on_duplicate == "fail" or attempt == APPEND_NEW_ATTEMPTS - 1:
+                raise
+            continue  # another append came between
+        if result.was_stored and mark.is_last:  # the events were, by their ids: the mark is still to be kept
+            log.append_columns(EventColumns.none(), mark=mark)
+        return
+
+
+class _Turn:
+    """Held by the one commit of a writer that runs."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+_turns: WeakValueDictionary[tuple[Path, str], _Turn] = WeakValueDictionary()
+_turns_lock = threading.Lock()
+
+
+@contextmanager
+def _one_at_a_time(directory: Path, writer: str) -> Iterator[None]:
+    """Only the process that serves a log commits, so threads are all there is to keep apart."""
+    with _turns_lock:
+        turn = _turns.setdefault((directory, writer), _Turn())
+    with turn.lock:
+        yield

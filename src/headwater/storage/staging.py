@@ -1,0 +1,285 @@
+"""Staged batches: rows of an exactly-once writer that lie beside the log, durable, until the batch is committed.
+
+    LOG/staged/WRITER/BATCH/PART-ATTEMPT.arrow    the rows of one task, checked, as an Arrow file
+    LOG/staged/WRITER/BATCH/MANIFEST.json         the batch is being committed: which files, in order; they are frozen
+
+WRITER is a hash of the writer's name. Any process may stage; the one that serves the log commits (`committing`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from ..core.errors import DiskFull, InvalidInput, Overloaded
+from ..core.limits import show
+from ..core.mark import BATCH_MAX, check_writer
+from ..core.settings import LogSettings
+from ..formats.arrow_events import EVENT_SCHEMA, appends_of, batch_of, check_schema
+from .disk import Disk, sync_directory, write_whole
+
+STAGED = "staged"
+MANIFEST_NAME = "MANIFEST.json"
+STAGED_BYTES_MAX = 16 * 1024**3
+RESERVE_BYTES = 128 * 1024 * 1024
+"""As of the engine: nothing is staged while less than that is free."""
+ORPHAN_AGE_S = 7 * 24 * 60 * 60
+"""What was staged and not committed for so long is forgotten."""
+RELOOK_S = 1.0
+"""How much is staged is looked up that often; in between, what is written is added."""
+UNFINISHED_AGE_S = 60 * 60
+"""So is a file that nobody writes on any more."""
+
+
+class Stage(NamedTuple):
+    """What was staged: its id within the batch, and how much it is."""
+
+    id: str
+    rows: int
+    bytes: int
+
+
+class Manifest(msgspec.Struct):
+    """A commit that has begun. From now on the batch consists of these rows, whoever commits it again."""
+
+    writer: str
+    batch: int
+    stages: list[str]
+    partition: int | None = None
+    on_duplicate: str = "fail"
+
+
+class Staging:
+    """Where batches for one log are staged. Safe to use from any thread."""
+
+    def __init__(
+        self,
+        log_directory: Path,
+        settings: LogSettings | None = None,
+        *,
+        bytes_max: int = STAGED_BYTES_MAX,
+        reserve_bytes: int = RESERVE_BYTES,
+        disk: Disk | None = None,
+    ) -> None:
+        """Rows are checked against the settings as they come; a commit checks them again."""
+        self.directory = log_directory
+        self.settings = settings or LogSettings()
+        self._bytes_max, self._reserve_bytes, self._disk = bytes_max, reserve_bytes, disk or Disk()
+        self._staged_bytes, self._looked_at = 0, -RELOOK_S
+        self._looking = threading.Lock()
+        drop_orphans(log_directory)
+
+    def stage(self, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
+        """Begin to stage the rows of one task. Rows of one batch are committed in the order of the commit's list.
+
+        If the batch is being committed already, what is staged is counted and forgotten: its rows are decided.
+        Raises InvalidInput, InvalidEvent (the schema), DiskFull, Overloaded (too much is staged).
+        """
+        check_writer(writer)
+        for name, value in (("batch", batch), ("part", part), ("attempt", attempt)):
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= BATCH_MAX:
+                raise InvalidInput(f"{show(value)} given, 0 to {BATCH_MAX} is allowed", name)
+        check_schema(schema)
+        self._check_room(0)
+        return StageWriter(self, batch_directory(self.directory, writer, batch), f"{part}-{attempt}")
+
+    def staged_bytes(self) -> int:
+        """What all staged files of the log take."""
+        total = 0
+        for path in _files(self.directory):
+            with contextlib.suppress(FileNotFoundError):  # it was committed this moment
+                total += path.stat().st_size
+        return total
+
+    def _check_room(self, size: int) -> None:
+        with self._looking:
+            if (now := time.monotonic()) - self._looked_at > RELOOK_S:
+                self._staged_bytes, self._looked_at = self.staged_bytes(), now
+            self._staged_bytes += size
+            staged = self._staged_bytes
+        if staged > self._bytes_max:
+            raise Overloaded(staged, self._bytes_max)
+        free = self._disk.free_bytes(self.directory)
+        if free < size + self._reserve_bytes:
+            raise DiskFull(str(self.directory), free, size + self._reserve_bytes)
+
+
+class StageWriter:
+    """Stages rows: `write`, and then `close` or `abort`. One thread at a time."""
+
+    def __init__(self, staging: Staging, directory: Path, id: str) -> None:
+        self._staging, self._directory, self.id = staging, directory, id
+        self.rows = 0
+        self._path = directory / f"{id}.arrow"
+        self._file: IO[bytes] | None = None
+        self._sink: pa.ipc.RecordBatchFileWriter | None = None
+        with exclusively(staging.directory):
+            if (directory / MANIFEST_NAME).exists():
+                return
+            directory.mkdir(parents=True, exist_ok=True)
+            self._temporary = directory / f"{id}.{os.urandom(4).hex()}.tmp"
+            self._file = open(self._temporary, "wb")  # noqa: SIM115 - until it is closed or aborted
+        self._sink = pa.ipc.new_file(self._file, EVENT_SCHEMA)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows. Raises InvalidEvent, TooLarge (one event is), DiskFull, Overloaded: then abort it."""
+        for columns in appends_of([batch], self._staging.settings):
+            if self._sink is not None:
+                self._staging._check_room(columns.bytes)
+                try:
+                    self._sink.write_batch(batch_of(columns))
+                except OSError as error:
+                    raise self._no_room(columns.bytes) from error
+            self.rows += columns.count
+
+    def close(self) -> Stage:
+        """The rows are durable when this returns. Raises DiskFull."""
+        if self._file is None or self._sink is None:
+            return Stage(self.id, self.rows, 0)
+        try:
+            self._sink.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self.abort()
+            raise self._no_room(0) from error
+        size = self._file.tell()
+        self._file.close()
+        with exclusively(self._staging.directory):
+            if (self._directory / MANIFEST_NAME).exists() or not self._temporary.exists():  # decided, or discarded
+                self._temporary.unlink(missing_ok=True)
+                return Stage(self.id, self.rows, 0)
+            os.replace(self._temporary, self._path)
+            for directory in (self._directory, *self._directory.parents[:3]):
+                sync_directory(directory)
+        return Stage(self.id, self.rows, size)
+
+    def abort(self) -> None:
+        """Forget the rows."""
+        if self._file is not None:
+            self._file.close()
+            self._temporary.unlink(missing_ok=True)
+
+    def _no_room(self, size: int) -> DiskFull:
+        directory = self._staging.directory
+        return DiskFull(str(directory), self._staging._disk.free_bytes(directory), size)
+
+
+def batch_directory(log_directory: Path, writer: str, batch: int) -> Path:
+    """Where a batch is staged."""
+    return writer_directory(log_directory, writer) / str(batch)
+
+
+def writer_directory(log_directory: Path, writer: str) -> Path:
+    """Where the batches of a writer are staged."""
+    return log_directory / STAGED / hashlib.sha256(writer.encode()).hexdigest()[:32]
+
+
+def read_manifest(directory: Path) -> Manifest | None:
+    """The manifest of a batch, if it is being committed."""
+    try:
+        return msgspec.json.decode((directory / MANIFEST_NAME).read_bytes(), type=Manifest)
+    except FileNotFoundError:
+        return None
+
+
+def write_manifest(log_directory: Path, directory: Path, manifest: Manifest) -> None:
+    """Freeze the files of a batch, durably. Raises InvalidInput if one of them is not there."""
+    with exclusively(log_directory):
+        check_stages(directory, manifest.stages)
+        write_whole(directory / MANIFEST_NAME, msgspec.json.encode(manifest) + b"\n")
+
+
+def check_stages(directory: Path, stages: list[str]) -> None:
+    """Raises InvalidInput if a stage is not there, or is named twice."""
+    for index, stage in enumerate(stages):
+        if stage in stages[:index]:
+            raise InvalidInput(f"{show(stage)} is there twice", f"stages[{index}]")
+        if not _is_stage(stage) or not (directory / f"{stage}.arrow").exists():
+            raise InvalidInput(f"there is no stage {show(stage)} of that batch", f"stages[{index}]")
+
+
+def staged_batches(directory: Path, stages: list[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of these stages, in order, mapped."""
+    for stage in stages:
+        with pa.memory_map(str(directory / f"{stage}.arrow")) as file:
+            reader = pa.ipc.open_file(file)
+            for index in range(reader.num_record_batches):
+                yield reader.get_batch(index)
+
+
+def staged_rows(directory: Path, stages: list[str]) -> int:
+    """How many rows these stages have."""
+    total = 0
+    for stage in stages:
+        with pa.memory_map(str(directory / f"{stage}.arrow")) as file:
+            total += pa.ipc.open_file(file).count_rows()
+    return total
+
+
+def unfreeze(log_directory: Path, directory: Path) -> None:
+    """A commit that has changed nothing is given up."""
+    with exclusively(log_directory):
+        (directory / MANIFEST_NAME).unlink(missing_ok=True)
+        sync_directory(directory)
+
+
+def remove_batch(log_directory: Path, directory: Path) -> None:
+    """Forget a batch. Its manifest goes first: what an interruption leaves is not being committed any more."""
+    if not directory.exists():
+        return
+    with exclusively(log_directory):
+        (directory / MANIFEST_NAME).unlink(missing_ok=True)
+        sync_directory(directory)
+        for path in directory.iterdir():
+            path.unlink(missing_ok=True)
+        directory.rmdir()
+        with contextlib.suppress(OSError):  # there are other batches
+            directory.parent.rmdir()
+
+
+def drop_orphans(log_directory: Path, now: float | None = None) -> None:
+    """Forget what was staged long ago and is not being committed, and files that were never finished."""
+    if not (log_directory / STAGED).exists():
+        return
+    now = time.time() if now is None else now
+    with exclusively(log_directory):
+        for path in _files(log_directory):
+            age = now - path.stat().st_mtime
+            is_orphan = age > ORPHAN_AGE_S and not (path.parent / MANIFEST_NAME).exists()
+            if is_orphan or (path.suffix == ".tmp" and age > UNFINISHED_AGE_S):
+                path.unlink()
+        for directory in (*log_directory.glob(f"{STAGED}/*/*/"), *log_directory.glob(f"{STAGED}/*/")):
+            if not any(directory.iterdir()):
+                directory.rmdir()
+
+
+@contextlib.contextmanager
+def exclusively(log_directory: Path) -> Iterator[None]:
+    """While held, no other process or thread changes which staged files there are."""
+    directory = log_directory / STAGED
+    directory.mkdir(exist_ok=True)
+    with open(directory / "LOCK", "a", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _is_stage(stage: object) -> bool:
+    if not isinstance(stage, str):
+        return False
+    part, dash, attempt = stage.partition("-")
+    return bool(dash) and part.isascii() and part.isdecimal() and attempt.isascii() and attempt.isdecimal()
+
+
+def _files(log_directory: Path) -> Iterator[Path]:
+    yield from (log_directory / STAGED).glob("*/*/*")

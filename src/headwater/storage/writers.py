@@ -1,0 +1,279 @@
+"""The writer table of one log: what it has of each exactly-once writer (`core.mark`), applied and durable.
+
+The committer applies marks; what it applied becomes durable with its frame (`landed`), or is forgotten (`rollback`).
+The table follows from the frames. So that frames may go, it is also written to a file: see `StoredWriterTable`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import google_crc32c
+import msgspec
+
+from ..core.errors import StorageCorrupted, StorageUnavailable, TooLarge
+from ..core.log import AppendResult
+from ..core.mark import Mark, WriterState, advanced
+from .disk import write_whole
+
+WRITERS_MAX = 10_000
+"""A log knows no more writers than that: for a new one, the one that was idle longest is forgotten."""
+WRITER_IDLE_MS = 7 * 24 * 60 * 60 * 1000
+"""But none whose newest batch is not complete, or younger than that: then the new one is refused."""
+WRITERS_NAME = "WRITERS.json"
+WRITERS_FORMAT = 1
+
+
+class FrameMark(msgspec.Struct, array_like=True, frozen=True):
+    """A mark as a frame keeps it. It says all that is to be known of its writer, so that the newest one suffices."""
+
+    writer: str
+    batch: int
+    rows: int
+    is_last: bool
+    index: int
+    """The mark's events are those of the frame from this index on, and so many:"""
+    count: int
+    first: int
+    """First and last number of the whole batch so far (0 if it has no events), and how many events it has."""
+    last: int
+    events: int
+
+    @property
+    def state(self) -> WriterState:
+        """What the log has of the writer with this mark."""
+        return WriterState(self.writer, self.batch, self.rows, self.first, self.last, self.events, self.is_last)
+
+
+def frame_mark(state: WriterState, index: int, count: int) -> FrameMark:
+    """What a frame keeps of an append of `count` events, its own from that index on, that left its writer so."""
+    return FrameMark(
+        state.writer, state.batch, state.rows, state.is_complete, index, count, state.first, state.last, state.events
+    )
+
+
+class MarkedFrame(Protocol):
+    """What the table asks of a frame."""
+
+    recorded_at: int
+
+    @property
+    def last(self) -> int:
+        """The number of its last event."""
+
+    def marks(self) -> Sequence[FrameMark]:
+        """Its marks, in order."""
+
+
+class _Known(NamedTuple):
+    state: WriterState
+    at: int
+    """When the writer was last heard of: recorded_at of its newest mark."""
+
+
+class _Pending(NamedTuple):
+    """A change that is applied, but not durable: with the frame that has that number it will be."""
+
+    number: int
+    known: _Known
+    forgotten: str | None
+    """The writer that made room for this one."""
+
+
+class WriterTable:
+    """The writers of one log. One thread applies and rolls back; `landed` and the look-ups may come from any."""
+
+    def __init__(self, upto: int = 0, known: Iterable[tuple[WriterState, int]] = ()) -> None:
+        """`upto`: the table is exact for the events up to that number."""
+        self._durable = {state.writer: _Known(state, at) for state, at in known}
+        self._applied = dict(self._durable)
+        self._pending: deque[_Pending] = deque()
+        self._upto = upto
+        self._lock = threading.Lock()
+        """Guards `_durable`, `_pending` and `_upto`."""
+
+    def get(self, writer: str) -> WriterState | None:
+        """What is durable of a writer."""
+        known = self._durable.get(writer)
+        return None if known is None else known.state
+
+    def all(self) -> list[WriterState]:
+        """What is durable of all writers, by name."""
+        with self._lock:
+            return sorted(known.state for known in self._durable.values())
+
+    def judge(self, mark: Mark, count: int, at: int) -> AppendResult | None:
+        """The answer to an append whose mark is not ahead; None if it may go in. Raises TooLarge: one writer too many.
+
+        `at` is the present time, in ms.
+        """
+        known = self._applied.get(mark.writer)
+        if known is None:
+            if len(self._applied) >= WRITERS_MAX and self._idlest(at) is None:
+                raise TooLarge(WRITERS_MAX + 1, WRITERS_MAX, "writers", "mark.writer")
+            return None
+        if known.state.is_behind(mark, count):
+            return None
+        if mark.batch < known.state.batch:
+            return AppendResult(0, 0, was_stored=True)
+        return AppendResult(known.state.first, known.state.last, was_stored=True)
+
+    def apply(self, mark: Mark, first: int, count: int, at: int) -> WriterState:
+        """Enter a mark that passed, with its `count` events from number `first` on; answers the state that it makes."""
+        known = self._applied.get(mark.writer)
+        state = advanced(None if known is None else known.state, mark, first, count)
+        self._enter(state, first + count - 1, at)
+        return state
+
+    def record(self, mark: Mark, head: int, at: int) -> None:
+        """Enter a mark without events, durably; nothing else is pending. Raises OSError: then nothing has changed."""
+        self.apply(mark, head + 1, 0, at)
+        self.landed(head)
+
+    def replay(self, frame: MarkedFrame) -> None:
+        """Enter the marks of a frame that is in the log."""
+        for mark in frame.marks():
+            self._enter(mark.state, frame.last, frame.recorded_at)
+
+    def landed(self, head: int) -> None:
+        """Everything up to that number is durable."""
+        if not self._pending:
+            self._upto = head
+            return
+        with self._lock:
+            while self._pending and self._pending[0].number <= head:
+                _, known, forgotten = self._pending.popleft()
+                if forgotten is not None:
+                    self._durable.pop(forgotten, None)
+                self._durable[known.state.writer] = known
+            self._upto = head
+
+    def rollback(self) -> None:
+        """Forget what is applied but not durable."""
+        with self._lock:
+            self._pending.clear()
+            self._applied = dict(self._durable)
+
+    def begin(self) -> None:
+        """The first mark is about to go in. Raises OSError."""
+
+    def save(self) -> None:
+        """Make the durable table last without the frames it comes from. Raises OSError."""
+
+    def snapshot(self) -> tuple[int, list[_Known]]:
+        """A number, and what was known with the events up to it."""
+        with self._lock:
+            return self._upto, list(self._durable.values())
+
+    def _enter(self, state: WriterState, number: int, at: int) -> None:
+        forgotten = None
+        if state.writer not in self._applied and len(self._applied) >= WRITERS_MAX:
+            forgotten = self._idlest(at)
+            if forgotten is not None:
+                del self._applied[forgotten]
+        known = _Known(state, at)
+        self._applied[state.writer] = known
+        with self._lock:
+            self._pending.append(_Pending(number, known, forgotten))
+
+    def _idlest(self, now: int) -> str | None:
+        """The writer that may be forgotten: of those that are complete and old, the one longest idle."""
+        old = [
+            (at, state.writer)
+            for state, at in self._applied.values()
+            if state.is_complete and at <= now - WRITER_IDLE_MS
+        ]
+        return min(old)[1] if old else None
+
+
+class StoredWriterTable(WriterTable):
+    """A writer table with a file. `begin` is called once in the life of a log, before its first mark."""
+
+    def __init__(
+        self, directory: Path, upto: int, known: Iterable[tuple[WriterState, int]], begin: Callable[[], None] | None
+    ) -> None:
+        """`begin`: what else is to be done before the log's first mark; None if it has marks."""
+        super().__init__(upto, known)
+        self._directory = directory
+        self._begin = begin
+        self._saving = threading.Lock()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the log has, or had, marks."""
+        return self._begin is None
+
+    def begin(self) -> None:
+        """See WriterTable."""
+        if self._begin is not None:
+            with self._saving:
+                write_writers(self._directory, *self.snapshot())
+            self._begin()
+            self._begin = None
+
+    def save(self) -> None:
+        """See WriterTable."""
+        if self.is_used:
+            with self._saving:  # an older snapshot must not replace a newer one
+                write_writers(self._directory, *self.snapshot())
+
+    def record(self, mark: Mark, head: int, at: int) -> None:
+        """See WriterTable. On file first: there is no frame that it could be found in again."""
+        with self._saving:
+            upto, known = self.snapshot()
+            state = advanced(self.get(mark.writer), mark, 0, 0)
+            others = [each for each in known if each.state.writer != mark.writer]
+            write_writers(self._directory, upto, [*others, (state, at)])
+            super().record(mark, head, at)
+
+
+class _File(msgspec.Struct):
+    """WRITERS.json."""
+
+    format: int
+    upto: int
+    """The table is exact for the events up to that number; marks of later frames come on top."""
+    crc: int
+    """CRC32C of `upto` in decimal digits, a line feed, and `writers` as it stands in the file."""
+    writers: msgspec.Raw
+
+
+def write_writers(directory: Path, upto: int, known: Sequence[tuple[WriterState, int]]) -> None:
+    """Write the file of a writer table, durably: it is replaced whole, or stays. Raises OSError."""
+    rows = msgspec.json.encode([[*state, at] for state, at in sorted(known)])
+    file = _File(WRITERS_FORMAT, upto, _crc(upto, rows), msgspec.Raw(rows))
+    write_whole(directory / WRITERS_NAME, msgspec.json.encode(file) + b"\n")
+
+
+def read_writers(directory: Path) -> tuple[int, list[tuple[WriterState, int]]]:
+    """Up to which number the table on file is exact, and its writers with the time each was last heard of.
+
+    Raises StorageCorrupted if the file is missing or damaged, StorageUnavailable (a newer format).
+    """
+    path = directory / WRITERS_NAME
+    remedy = (
+        "restore a backup (headwater restore), or accept that batches whose events are gone may come again "
+        "(headwater check --accept-loss)"
+    )
+    try:
+        file = msgspec.json.decode(path.read_bytes(), type=_File)
+        if file.format > WRITERS_FORMAT:
+            raise StorageUnavailable(
+                f"{path}: format {file.format} is newer than this headwater ({WRITERS_FORMAT}); use a newer headwater"
+            )
+        if file.crc != _crc(file.upto, bytes(file.writers)):
+            raise StorageCorrupted(str(path), "the checksum does not fit", remedy)
+        rows = msgspec.json.decode(file.writers, type=list[tuple[str, int, int, int, int, int, bool, int]])
+    except FileNotFoundError:
+        raise StorageCorrupted(str(path), "the table of exactly-once writers is missing", remedy) from None
+    except msgspec.MsgspecError as error:
+        raise StorageCorrupted(str(path), f"unreadable: {error}", remedy) from None
+    return file.upto, [(WriterState(*row[:7]), row[7]) for row in rows]
+
+
+def _crc(upto: int, rows: bytes) -> int:
+    return int(google_crc32c.value(b"%d\n" % upto + rows))
