@@ -90,8 +90,9 @@ def stage_next(archiver: Archiver, client: BulkClient, upto: int | None = None) 
 
 def step(archiver: Archiver, client: BulkClient, upto: int | None = None) -> None:
     """A batch, whole: staged, committed, acknowledged."""
-    stage_next(archiver, client, upto)
-    archiver.commit()
+    with archiver.adding():
+        stage_next(archiver, client, upto)
+        archiver.commit()
     archiver.release()
 
 

@@ -169,6 +169,24 @@ def test_older_of_two_archivers_can_neither_commit_nor_acknowledge(world):
     assert (world.archived(), world.acknowledged()) == (list(range(1, 21)), 20)
 
 
+def test_older_archiver_whose_files_are_removed_while_it_writes_them_says_why(world):
+    world.append(20)
+    older = world.open()
+    with pytest.raises(ArchiveFenced), older.adding():
+        stage_next(older, world.client)
+        world.open()
+        for path in older.directory.rglob("*.parquet"):
+            path.read_bytes()
+        (older.directory / "date=2026-11-21" / "part-next.parquet").write_bytes(b"")
+
+
+def test_what_fails_for_another_reason_stays_what_it_is(world):
+    world.append(20)
+    archiver = world.open()
+    with pytest.raises(ZeroDivisionError), archiver.adding():
+        print(1 / 0)
+
+
 def test_older_archiver_writes_nowhere_where_the_newer_one_does(world):
     """One that slept since it looked, and wakes up when its batch is long in the table, by another's hand."""
     world.append(20)

@@ -12,17 +12,19 @@ staged again; what was committed and not acknowledged is acknowledged by the nex
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import PositionOfOtherIncarnation
 from ...flight.wire import Ticket
-from .errors import ConsumerAhead, EventsMissing, NotAnArchive
+from .errors import ArchiveFenced, ConsumerAhead, EventsMissing, NotAnArchive
 from .staging import Staged, batch_directory, drop_abandoned, drop_sidecars, inspect, sync
 from .state import ArchiveState, is_archive
 from .table import ArchiveTable
@@ -132,6 +134,20 @@ class Archiver:
                 if re.fullmatch(r"[0-9a-f]{8,16}", other.name) and int(other.name, 16) < self.claim:
                     shutil.rmtree(other, ignore_errors=True)
         return parent / f"{self.claim:x}"
+
+    @contextlib.contextmanager
+    def adding(self) -> Iterator[None]:
+        """Around staging and `commit`: whatever fails because this archiver was replaced is ArchiveFenced.
+
+        The newer one has removed what this one was staging, so that it may fail anywhere.
+        """
+        try:
+            yield
+        except Exception as error:
+            newest = self._table.refresh().claim
+            if newest != self.claim and not isinstance(error, ArchiveFenced):
+                raise ArchiveFenced(str(self.path), self.claim, newest) from error
+            raise
 
     def commit(self) -> Staged | None:
         """Step 3, for what lies in `directory`; None if there are no events.

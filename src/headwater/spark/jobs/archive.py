@@ -151,8 +151,10 @@ def _follow(spark: SparkSession, options: Archive, run: Run, archiver: Archiver)
 
     def archive(events: DataFrame, _: int) -> None:
         try:
-            stage(events, archiver.after, archiver.directory)
-            if archiver.commit() is not None:
+            with archiver.adding():
+                stage(events, archiver.after, archiver.directory)
+                staged = archiver.commit()
+            if staged is not None:
                 archiver.release()
         except EventLogError as error:
             problems.append(error)  # it says more than what Spark makes of it
