@@ -313,7 +313,7 @@ def _label_column(batch: pa.RecordBatch, name: str, chars_max: int) -> pa.String
 
 def _check_labels(column: pa.StringArray, chars_max: int) -> None:
     """Raises Unclear unless every text is plainly short enough, and without control characters."""
-    content = _content(column)
+    content = content_of(column)
     if not content:
         return
     if int(_sizes(column).max()) > chars_max and pc.max(pc.utf8_length(column)).as_py() > chars_max:
@@ -375,7 +375,7 @@ def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, Coded, int]:
         rows, codes = places // len(terms), order[places % len(terms)]
         values = pa.array(terms, pa.string()).take(pa.array(codes))
         lengths = np.bincount(rows, minlength=count)
-    return pa.ListArray.from_arrays(_offsets_of(lengths), values), Coded(terms, codes, rows), chars
+    return pa.ListArray.from_arrays(_list_offsets(lengths), values), Coded(terms, codes, rows), chars
 
 
 def coded(column: pa.StringArray) -> Coded:
@@ -405,7 +405,7 @@ def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
     places = np.repeat(np.arange(count), lengths) * max(len(terms), 1) + codes
     if len(np.unique(places)) != len(places):  # a name comes twice in one event
         raise Unclear
-    return pa.MapArray.from_arrays(_offsets_of(lengths), names, values), _chars(names) + _chars(values)
+    return pa.MapArray.from_arrays(_list_offsets(lengths), names, values), _chars(names) + _chars(values)
 
 
 def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
@@ -435,7 +435,7 @@ def _lengths(column: pa.Array) -> Ints:
     return np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
 
 
-def _offsets_of(lengths: Ints) -> pa.Int32Array:
+def _list_offsets(lengths: Ints) -> pa.Int32Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.array(offsets)
@@ -449,24 +449,32 @@ def _plain_text(column: pa.Array) -> pa.StringArray:
 
 def _sizes(column: pa.Array) -> Ints:
     """Bytes of each value of an array without nulls."""
-    offsets = _offsets(column)
+    offsets = offsets_of(column)
     return np.diff(offsets).astype(np.int64)
 
 
-def _offsets(column: pa.Array) -> npt.NDArray[np.int32]:
+def offsets_of(column: pa.Array) -> npt.NDArray[np.int32]:
+    """The offsets of an array of texts, bytes or lists: one more than it has values."""
     return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
 
 
-def _content(column: pa.Array) -> bytes:
+def content_of(column: pa.Array) -> bytes:
     """All values of an array of texts or bytes, joined."""
-    offsets = _offsets(column)
+    return bytes(view_of(column))
+
+
+def view_of(column: pa.Array) -> memoryview:
+    """As `content_of`, in place."""
+    offsets = offsets_of(column)
     buffer = column.buffers()[2]
-    return b"" if buffer is None else buffer.slice(offsets[0], offsets[-1] - offsets[0]).to_pybytes()
+    if buffer is None:
+        return memoryview(b"")
+    return memoryview(buffer.slice(offsets[0], offsets[-1] - offsets[0]))
 
 
 def _chars(column: pa.StringArray) -> int:
     """How many characters all texts have together."""
-    content = _content(column)
+    content = content_of(column)
     return len(content) if content.isascii() else len(content.decode())
 
 

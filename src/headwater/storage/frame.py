@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ..core.limits import EventColumns
+from ..formats.arrow_events import ArrowColumns, offsets_of, view_of
 from .writers import FrameMark
 
 assert sys.byteorder == "little", "frames are written as the machine's own little-endian arrays"
@@ -119,6 +121,14 @@ def encode(
     body = _Body()
     if any(partitions):
         body.add(Column.PARTITION, array("H", partitions).tobytes())
+    tags_count = body.add_arrow(columns.batch) if isinstance(columns, ArrowColumns) else _add_columns(body, columns)
+    if marks:
+        body.add_control(Control(tuple(marks)))
+    return body.frame(columns.count, tags_count, first, recorded_at, chain_)
+
+
+def _add_columns(body: _Body, columns: EventColumns) -> int:
+    """All columns but the partitions; answers how many tags there are."""
     if any(columns.encodings):
         body.add(Column.ENCODING, bytes(columns.encodings))
     body.add_texts(Column.ID, columns.ids)
@@ -139,21 +149,19 @@ def encode(
     if any(columns.envelopes):
         body.add_bytes(Column.ENVELOPE, columns.envelopes)
     body.add_bytes(Column.DATA, columns.data)
-    if marks:
-        body.add_control(Control(tuple(marks)))
-    return body.frame(columns.count, len(tags), first, recorded_at, chain_)
+    return len(tags)
 
 
 class _Body:
     """The buffers of a frame under construction, and where each starts."""
 
     def __init__(self) -> None:
-        self.buffers: list[bytes] = []
+        self.buffers: list[bytes | memoryview] = []
         self.length = HEADER_BYTES
         self.directory = [0] * DIRECTORY_SLOTS
         self.features = 0
 
-    def add(self, slot: int, content: bytes) -> None:
+    def add(self, slot: int, content: bytes | memoryview) -> None:
         self.directory[slot] = self.length
         self.buffers.append(content)
         size = len(content)
@@ -173,6 +181,38 @@ class _Body:
     def add_bytes(self, slot: int, values: Sequence[bytes]) -> None:
         self.add(slot, _offsets(values))
         self.add(slot + 1, b"".join(values))
+
+    def add_arrow(self, batch: pa.RecordBatch) -> int:
+        """The columns of a batch of EVENT_SCHEMA: their buffers as they lie there. Answers how many tags there are."""
+        encodings = np.asarray(batch.column("encoding")).tobytes()
+        if any(encodings):
+            self.add(Column.ENCODING, encodings)
+        self.add_values(Column.ID, batch.column("id"))
+        for slot, name in ((Column.SOURCE, "source"), (Column.GROUP_KEY, "group_key"), (Column.ENVELOPE, "envelope")):
+            if len(view_of(batch.column(name))):
+                self.add_values(slot, batch.column(name))
+        self.add_values(Column.TYPE, batch.column("type"))
+        tags, attributes = batch.column("tags"), batch.column("attributes")
+        if tags_count := self.add_lists(Column.TAG_LISTS, tags):
+            self.add_values(Column.TAG, tags.flatten())
+        if self.add_lists(Column.ATTRIBUTE_LISTS, attributes):
+            low, high = attributes.offsets[0].as_py(), attributes.offsets[-1].as_py()
+            self.add_values(Column.ATTRIBUTE_NAME, attributes.keys.slice(low, high - low))
+            self.add_values(Column.ATTRIBUTE_VALUE, attributes.items.slice(low, high - low))
+        self.add_values(Column.DATA, batch.column("data"))
+        return tags_count
+
+    def add_values(self, slot: int, column: pa.Array) -> None:
+        offsets = offsets_of(column)
+        self.add(slot, (offsets - offsets[0]).tobytes())
+        self.add(slot + 1, view_of(column))
+
+    def add_lists(self, slot: int, column: pa.Array) -> int:
+        """Where the lists begin; none of that if all are empty. Answers how many elements they have together."""
+        offsets = offsets_of(column)
+        if count := int(offsets[-1] - offsets[0]):
+            self.add(slot, (offsets - offsets[0]).tobytes())
+        return count
 
     def add_control(self, control: Control) -> None:
         content = msgspec.msgpack.encode(control)

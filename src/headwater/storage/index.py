@@ -9,8 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from ..core.limits import EventColumns
+from ..formats.arrow_events import ArrowColumns
 from .ids import IdTable
 from .matching import Piece
+from .places import ARROW_MIN
 from .postings import ActivePostings, FilePostings, Postings
 from .segments import SEGMENT_EVENTS_MAX
 
@@ -45,12 +48,23 @@ class Index:
         partitions: Sequence[int],
     ) -> None:
         """Take up events numbered from `first` on; their ids go into `ids` apart."""
+        self._active_for(first).apply(first, types, tags, partitions)
+
+    def apply_columns(self, first: int, columns: EventColumns, partitions: Sequence[int]) -> None:
+        """As `apply`, of columns: quickly where they are large, and Arrow's."""
+        active = self._active_for(first)
+        if isinstance(columns, ArrowColumns) and columns.count >= ARROW_MIN:
+            active.apply_coded(first, columns.type_terms, columns.tag_terms, partitions)
+        else:
+            active.apply(first, columns.types, columns.tags, partitions)
+
+    def _active_for(self, first: int) -> ActivePostings:
         active = self._actives[-1]
         if active.last - active.first >= SEGMENT_EVENTS_MAX or first > active.last + 1:
             active = self._new_active(first)
             with self._lock:
                 self._actives = (*self._actives, active)
-        active.apply(first, types, tags, partitions)
+        return active
 
     def rollback(self, above: int) -> None:
         """Forget the events numbered above that: frames that did not become durable."""

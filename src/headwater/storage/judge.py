@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
 
+import numpy as np
+
 from ..core.condition import AppendCondition, ConditionFailure
 from ..core.errors import (
     AppendConditionFailed,
@@ -26,10 +28,11 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from .frame import EncodedFrame, Frame
 from .framelog import FrameLog
+from .ids import IdHashes, as_list
 from .index import Index
 from .matching import first_match
 from .partitioner import Partitioner
-from .places import hash_ids
+from .places import hash_ids, hashes_of
 from .sequencer import Verdict
 from .writers import FrameMark, WriterTable, frame_mark
 
@@ -100,13 +103,13 @@ class LogJudge:
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         """See sequencer.Judge."""
         columns = EventColumns.join([request.columns for request in group])
-        hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
-        if len(set(hashes)) == len(hashes) and not self._index.ids.has_any(hashes):
+        hashes = hashes_of(columns, self._id_seed)
+        if _are_distinct(hashes) and not self._index.ids.has_any(hashes):
             return self._judge_new(group, columns, hashes, first)
         return self._judge_each(group, first)
 
     def _judge_new(
-        self, group: Sequence[AppendRequest], columns: EventColumns, hashes: list[int], first: int
+        self, group: Sequence[AppendRequest], columns: EventColumns, hashes: IdHashes, first: int
     ) -> Verdict:
         """All ids are new (nearly always): only conditions can refuse, and what passes is applied in runs."""
         passed: list[AppendRequest] = []
@@ -136,14 +139,14 @@ class LogJudge:
             passed.append(request)
             number = last + 1
         if len(run) == len(group):
-            self._index.apply(first, columns.types, columns.tags, partitions)
+            self._index.apply_columns(first, columns, partitions)
         else:
             self._apply(run, run_first, partitions)
         if len(passed) < len(group):
             if not passed:
                 return Verdict(None, [])
             columns = EventColumns.join([request.columns for request in passed])
-            hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
+            hashes = hashes_of(columns, self._id_seed)
         self._index.ids.insert(hashes, first)
         return Verdict(columns, partitions, marks)
 
@@ -151,7 +154,7 @@ class LogJudge:
         """Enter a run of appends into the postings; theirs are the last of the partitions assigned so far."""
         if run:
             columns = EventColumns.join([request.columns for request in run])
-            self._index.apply(first, columns.types, columns.tags, partitions[-columns.count :])
+            self._index.apply_columns(first, columns, partitions[-columns.count :])
 
     def _judge_each(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         """Some id is, or may be, in the log: one append after the other, each seeing those before it."""
@@ -160,7 +163,7 @@ class LogJudge:
         number = first
         for request in group:
             columns = request.columns
-            hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
+            hashes = hashes_of(columns, self._id_seed)
             try:
                 if request.mark is not None and self._is_behind(request):
                     continue
@@ -180,7 +183,7 @@ class LogJudge:
             request.result = AppendResult(number, last)
             assigned = self._partitioner.assign(columns, request.partition)
             partitions += assigned
-            self._index.apply(number, columns.types, columns.tags, assigned)
+            self._index.apply_columns(number, columns, assigned)
             self._index.ids.insert(hashes, number)
             self._passed.append((number, columns))
             number = last + 1
@@ -286,7 +289,7 @@ class LogJudge:
             return number if number <= high else None
         return first_match(self._index.pieces(low, high), query)
 
-    def _stored_block(self, columns: EventColumns, hashes: list[int], head: int) -> AppendResult | None:
+    def _stored_block(self, columns: EventColumns, hashes: IdHashes, head: int) -> AppendResult | None:
         """Where these very events are stored; None if none of the ids is. Raises DuplicateEventId."""
         if columns.count > 1 and len(set(columns.ids)) != columns.count:
             self._check_repeats(columns)
@@ -294,6 +297,7 @@ class LogJudge:
             return None
         horizon = self._settings().id_horizon
         lowest = max(self._extent.first_retained, head - horizon + 1 if horizon else 0)
+        hashes = as_list(hashes)
         found = [self._find(hashes[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
         known = [(index, number) for index, number in enumerate(found) if number is not None]
         if not known:
@@ -337,6 +341,13 @@ class LogJudge:
             return None
         event = frame.event(number - frame.first)
         return (event.source, event.id, event.type, event.data, event.tags)
+
+
+def _are_distinct(hashes: IdHashes) -> bool:
+    if isinstance(hashes, list):
+        return len(set(hashes)) == len(hashes)
+    ordered = np.sort(hashes)
+    return not (ordered[1:] == ordered[:-1]).any()
 
 
 def _fields_of(columns: EventColumns, index: int) -> tuple[str, str, str, bytes, tuple[str, ...]]:

@@ -7,18 +7,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
+from ..core.limits import EventColumns
+from ..formats.arrow_events import ArrowColumns, view_of
 from .disk import write_whole
+from .ids import IdHashes
 
 MAGIC = b"HWPLACE1"
 _HEADER = struct.Struct("<8sIIQQQQ")
 """magic, crc of the rest, spare, first number, size of the segment's used part, frames, events"""
+
+ARROW_MIN = 512
+"""From so many events on, whole columns are quicker than one event after the other."""
 
 
 class Places:
@@ -59,6 +68,21 @@ def write_places(
     crc = google_crc32c.value(header[16:] + body)
     path = directory / places_name(first)
     return write_whole(path, _HEADER.pack(MAGIC, crc, 0, first, end, len(firsts), len(id_hashes)), body)
+
+
+def hashes_of(columns: EventColumns, seed: int) -> IdHashes:
+    """As `hash_ids`, of columns; of large ones as an array."""
+    if not isinstance(columns, ArrowColumns) or columns.count < ARROW_MIN:
+        return hash_ids(columns.sources, columns.ids, seed)
+    ids = columns.batch.column("id")
+    sources = columns.batch.column("source")
+    if len(view_of(sources)):
+        prefix = pc.if_else(pc.equal(sources, ""), "", pc.binary_join_element_wise(sources, "", "\n"))
+        ids = pc.binary_join_element_wise(prefix, ids, "")
+    digests = map(xxhash.xxh3_64_intdigest, ids.cast(pa.binary()).to_pylist(), repeat(seed))
+    hashes = np.fromiter(digests, np.uint64, columns.count)
+    hashes[hashes == 0] = 1
+    return hashes
 
 
 def hash_ids(sources: Sequence[str], ids: Sequence[str], seed: int) -> list[int]:
