@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from ..core.limits import EventColumns
 from ..formats.arrow_events import ArrowColumns
+from .frame import ARROW_MIN, Frame
 from .ids import IdTable
 from .matching import Piece
-from .places import ARROW_MIN
 from .postings import ActivePostings, FilePostings, Postings
 from .segments import SEGMENT_EVENTS_MAX
 
@@ -57,6 +57,10 @@ class Index:
             active.apply_coded(first, columns.type_terms, columns.tag_terms, partitions)
         else:
             active.apply(first, columns.types, columns.tags, partitions)
+
+    def apply_frame(self, frame: Frame) -> None:
+        """As `apply`, of a frame that is in the log."""
+        self._active_for(frame.first).apply_frame(frame)
 
     def _active_for(self, first: int) -> ActivePostings:
         active = self._actives[-1]

@@ -32,7 +32,7 @@ from .ids import IdHashes, as_list
 from .index import Index
 from .matching import first_match
 from .partitioner import Partitioner
-from .places import hash_ids, hashes_of
+from .places import hashes_of, hashes_of_frame
 from .sequencer import Verdict
 from .writers import FrameMark, WriterTable, frame_mark
 
@@ -260,9 +260,8 @@ class LogJudge:
 
     def apply_frame(self, frame: Frame) -> None:
         """Take up the events of a frame that is in the log already."""
-        hashes = hash_ids(frame.sources(), frame.ids(), self._id_seed)
-        self._index.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
-        self._index.ids.insert(hashes, frame.first)
+        self._index.apply_frame(frame)
+        self._index.ids.insert(hashes_of_frame(frame, self._id_seed), frame.first)
         self._recorded_at = max(self._recorded_at, frame.recorded_at)
 
     def _check(self, condition: AppendCondition, head: int) -> None:

@@ -20,14 +20,12 @@ import xxhash
 from ..core.limits import EventColumns
 from ..formats.arrow_events import ArrowColumns, view_of
 from .disk import write_whole
-from .ids import IdHashes
+from .frame import ARROW_MIN, Frame
+from .ids import Hashes, IdHashes
 
 MAGIC = b"HWPLACE1"
 _HEADER = struct.Struct("<8sIIQQQQ")
 """magic, crc of the rest, spare, first number, size of the segment's used part, frames, events"""
-
-ARROW_MIN = 512
-"""From so many events on, whole columns are quicker than one event after the other."""
 
 
 class Places:
@@ -79,8 +77,18 @@ def hashes_of(columns: EventColumns, seed: int) -> IdHashes:
     if len(view_of(sources)):
         prefix = pc.if_else(pc.equal(sources, ""), "", pc.binary_join_element_wise(sources, "", "\n"))
         ids = pc.binary_join_element_wise(prefix, ids, "")
-    digests = map(xxhash.xxh3_64_intdigest, ids.cast(pa.binary()).to_pylist(), repeat(seed))
-    hashes = np.fromiter(digests, np.uint64, columns.count)
+    return _hashes(ids.cast(pa.binary()).to_pylist(), seed)
+
+
+def hashes_of_frame(frame: Frame, seed: int) -> IdHashes:
+    """The hashes of all ids of a frame."""
+    if frame.count < ARROW_MIN or frame.has_sources:
+        return hash_ids(frame.sources(), frame.ids(), seed)
+    return _hashes(frame.encoded_ids(), seed)
+
+
+def _hashes(keys: Sequence[bytes], seed: int) -> Hashes:
+    hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, keys, repeat(seed)), np.uint64, len(keys))
     hashes[hashes == 0] = 1
     return hashes
 

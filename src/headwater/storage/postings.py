@@ -26,6 +26,7 @@ import xxhash
 from ..core.event import tag_key
 from ..formats.arrow_events import Coded
 from .disk import write_whole
+from .frame import ARROW_MIN, Frame
 
 ASKED_KEYS_MAX = 256
 TYPE, TAG, KEY, PARTITION = "t", "g", "k", "p"
@@ -113,6 +114,13 @@ class ActivePostings:
             if self._asked_keys:
                 self._apply_keys(first, tags)
             self.last = first + len(types) - 1
+
+    def apply_frame(self, frame: Frame) -> None:
+        """Take up the events of a frame."""
+        if frame.count < ARROW_MIN:
+            self.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
+        else:
+            self.apply_coded(frame.first, frame.coded_types(), frame.coded_tags(), frame.partitions())
 
     def apply_coded(self, first: int, types: Coded, tags: Coded, partitions: Sequence[int]) -> None:
         """As `apply`, of many events whose types and tags are coded."""
