@@ -15,7 +15,8 @@ from headwater.core import NO_ATTRIBUTES, Encoding, Event, LogSettings
 from headwater.core.errors import InvalidEvent, InvalidInput, TooLarge
 from headwater.core.limits import APPEND_EVENTS_MAX, EventColumns, check_append
 from headwater.formats.arrow import SCHEMA, record_batch
-from headwater.formats.arrow_events import EVENT_SCHEMA, ArrowColumns, appends_of, columns_of
+from headwater.formats.arrow_columns import EVENT_SCHEMA, ArrowColumns
+from headwater.formats.arrow_events import appends_of, columns_of
 
 from ..strategies import stored_events
 

@@ -12,7 +12,8 @@ import pytest
 from headwater.core import AppendCondition, AppendResult, Encoding, Event, LogSettings, Mark, Query
 from headwater.core.errors import AppendConditionFailed, DuplicateEventId
 from headwater.core.limits import EventColumns, check_append
-from headwater.formats.arrow_events import ArrowColumns, batch_of, columns_of
+from headwater.formats.arrow_columns import ArrowColumns, batch_of
+from headwater.formats.arrow_events import columns_of
 from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage.frame import ARROW_MIN, Frame, encode
 from headwater.storage.ids import IdTable, as_list

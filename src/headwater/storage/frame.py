@@ -22,7 +22,7 @@ import pyarrow as pa
 from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ..core.limits import EventColumns
-from ..formats.arrow_events import ArrowColumns, Coded, coded, offsets_of, view_of
+from ..formats.arrow_columns import ArrowColumns, Coded, coded, offsets_of, view_of
 from .writers import FrameMark
 
 assert sys.byteorder == "little", "frames are written as the machine's own little-endian arrays"

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 
 from ..core.limits import EventColumns
-from ..formats.arrow_events import ArrowColumns
+from ..formats.arrow_columns import ArrowColumns
 from .frame import ARROW_MIN, Frame
 from .ids import IdTable
 from .matching import Piece

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from ..core.limits import EventColumns
-from ..formats.arrow_events import ArrowColumns, view_of
+from ..formats.arrow_columns import ArrowColumns, view_of
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
 from .ids import Hashes, IdHashes

@@ -24,7 +24,7 @@ import numpy as np
 import xxhash
 
 from ..core.event import tag_key
-from ..formats.arrow_events import Coded
+from ..formats.arrow_columns import Coded
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
 

@@ -25,7 +25,9 @@ from ..core.errors import DiskFull, InvalidInput, Overloaded
 from ..core.limits import show
 from ..core.mark import BATCH_MAX, check_writer
 from ..core.settings import LogSettings
-from ..formats.arrow_events import EVENT_SCHEMA, appends_of, batch_of, check_schema
+from ..formats.arrow_columns import EVENT_SCHEMA, batch_of
+from ..formats.arrow_events import appends_of
+from ..formats.arrow_schema import check_schema
 from .disk import Disk, sync_directory, write_whole
 from .locks import NoBackup
 
