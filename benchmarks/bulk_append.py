@@ -27,7 +27,9 @@ from rich.table import Table
 
 from headwater.core import LocalLog, LogSettings
 from headwater.formats.arrow_events import columns_of
-from headwater.storage import Engine
+from headwater.storage import Engine, StoredLog
+from headwater.storage.committing import commit_staged
+from headwater.storage.staging import Staging
 
 ROWS = 65_536
 DATA_BYTES = 256
@@ -120,6 +122,20 @@ def _measured(made: list[pa.RecordBatch], directory: Path) -> Iterator[tuple[str
             watch = _Watch()
             work(log, made)
             yield f"columns_of + append_columns, {work.__name__.replace('_', ' ')}", watch.read()
+    with tempfile.TemporaryDirectory(dir=directory) as place, Engine(place) as engine:
+        yield from _staged(engine.create("bulk"), made)
+
+
+def _staged(log: StoredLog, made: list[pa.RecordBatch]) -> Iterator[tuple[str, Cost]]:
+    watch = _Watch()
+    writer = Staging(log.directory).stage("bench", 0, 0, 0, made[0].schema)
+    for batch in made:
+        writer.write(batch)
+    stage = writer.close()
+    yield "staging all as one file", watch.read()
+    watch = _Watch()
+    commit_staged(log, log.directory, "bench", 0, [stage.id])
+    yield "commit of the staged batch", watch.read()
 
 
 def _raw(made: list[pa.RecordBatch], directory: Path) -> Cost:

@@ -178,6 +178,14 @@ def as_list(hashes: IdHashes) -> list[int]:
     return hashes if isinstance(hashes, list) else hashes.tolist()
 
 
+def are_distinct(hashes: IdHashes) -> bool:
+    """Whether no hash comes twice."""
+    if isinstance(hashes, list):
+        return len(set(hashes)) == len(hashes)
+    ordered = np.sort(hashes)
+    return not (ordered[1:] == ordered[:-1]).any()
+
+
 class IdTable:
     """All generations of a log, oldest first. Changed by the log's committer; maintenance drops the oldest."""
 

@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-import numpy as np
-
 from ..core.condition import AppendCondition, ConditionFailure
 from ..core.errors import (
     AppendConditionFailed,
@@ -28,7 +26,7 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from .frame import EncodedFrame, Frame
 from .framelog import FrameLog
-from .ids import IdHashes, as_list
+from .ids import IdHashes, are_distinct, as_list
 from .index import Index
 from .matching import first_match
 from .partitioner import Partitioner
@@ -104,7 +102,7 @@ class LogJudge:
         """See sequencer.Judge."""
         columns = EventColumns.join([request.columns for request in group])
         hashes = hashes_of(columns, self._id_seed)
-        if _are_distinct(hashes) and not self._index.ids.has_any(hashes):
+        if are_distinct(hashes) and not self._index.ids.has_any(hashes):
             return self._judge_new(group, columns, hashes, first)
         return self._judge_each(group, first)
 
@@ -340,13 +338,6 @@ class LogJudge:
             return None
         event = frame.event(number - frame.first)
         return (event.source, event.id, event.type, event.data, event.tags)
-
-
-def _are_distinct(hashes: IdHashes) -> bool:
-    if isinstance(hashes, list):
-        return len(set(hashes)) == len(hashes)
-    ordered = np.sort(hashes)
-    return not (ordered[1:] == ordered[:-1]).any()
 
 
 def _fields_of(columns: EventColumns, index: int) -> tuple[str, str, str, bytes, tuple[str, ...]]:
