@@ -45,6 +45,9 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "consumers": Entry("consumers", "consumers", "List, register and move the reliable consumers of a log."),
         "bench": Entry("bench", "bench", "Put load on a log, and measure."),
     },
+    "Pipelines (on Spark)": {
+        "pipeline": Entry("pipeline", "pipeline", "Run a pipeline on Spark."),
+    },
     "Server": {
         "serve": Entry("serve", "serve", "Run the server."),
         "config": Entry("config", "config", "Show the effective configuration."),
