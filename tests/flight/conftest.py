@@ -63,7 +63,8 @@ def refusal(call: Any) -> tuple[type[Exception], dict[str, Any]]:
 
 
 def batch(*types: str, **columns: Any) -> pa.RecordBatch:
-    return pa.record_batch({"type": list(types), "data": [type.encode() for type in types], **columns})
+    data = pa.array([type.encode() for type in types], pa.binary())
+    return pa.record_batch({"type": pa.array(types, pa.string()), "data": data, **columns})
 
 
 @pytest.fixture

@@ -22,8 +22,6 @@ from headwater.core import (
     ANYBODY,
     Consumer,
     Credentials,
-    Encoding,
-    Event,
     Forbidden,
     Grant,
     LogInfo,
@@ -36,13 +34,13 @@ from headwater.core import (
 )
 from headwater.core.condition import AppendCondition
 from headwater.core.errors import InvalidInput, TooLarge
-from headwater.core.event import NO_ATTRIBUTES
 from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.local import LocalLog
 from headwater.flight.backend import LogExtent, Span, SplitSize
 from headwater.flight.server import BulkServer
 from headwater.flight.wire import Appended, Committed, OnDuplicate, Staged, WriterState
 from headwater.formats.arrow import record_batch
+from headwater.formats.arrow_events import batch_of, columns_of
 
 PAGE_EVENTS = 65_536
 PAGE_BYTES = 4 * 1024 * 1024
@@ -176,14 +174,15 @@ class MemoryBackend:
         on_duplicate: OnDuplicate,
     ) -> Appended:
         opened = self.store.open(log)
-        events = events_of(batch)
+        columns = columns_of(batch, opened.settings)
         with self._lock:
-            stored = _stored(opened) if on_duplicate == "skip" else {}
-            left = [event for event in events if (event.source, event.id) not in stored]
-            if events and not left:
-                return Appended(0, 0, False, len(events))
-            result = opened.append(left, condition, partition=partition)
-            return Appended(result.first, result.last, result.was_stored, len(events) - len(left))
+            if on_duplicate == "skip":
+                fresh = [number is None for number in opened.stored(columns.sources, columns.ids)]
+                if not any(fresh):
+                    return Appended(0, 0, False, columns.count)
+                columns = columns_of(batch_of(columns).filter(pa.array(fresh)), opened.settings)
+            result = opened.append_columns(columns, condition, partition=partition)
+            return Appended(result.first, result.last, result.was_stored, batch.num_rows - columns.count)
 
     def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> MemoryStage:
         self.store.open(log)
@@ -291,28 +290,6 @@ class MemoryStage:
     def abort(self) -> None:
         self._batches.clear()
         self._backend.open_stages -= 1
-
-
-def events_of(batch: pa.RecordBatch) -> list[Event]:
-    """The events of a batch with some of the columns that an append may have. Nulls are defaults."""
-    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-    defaults = {"type": "", "data": b"", "tags": (), "id": "", "source": "", "group_key": "", "envelope": b""}
-    events = []
-    for row in range(batch.num_rows):
-        given = {name: values[row] for name, values in columns.items() if values[row] is not None}
-        fields: dict[str, Any] = {**defaults, **given}
-        fields["attributes"] = dict(given["attributes"]) if given.get("attributes") else NO_ATTRIBUTES
-        fields["tags"] = tuple(fields["tags"])
-        fields["encoding"] = Encoding(given.get("encoding", 0))
-        for name in ("data", "envelope"):
-            if isinstance(fields[name], str):
-                fields[name] = fields[name].encode()
-        events.append(Event(**fields))
-    return events
-
-
-def _stored(log: LocalLog) -> set[tuple[str, str]]:
-    return {(event.source, event.id) for event in log.read()}
 
 
 def _stage_id(key: tuple[int, int, int]) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -84,7 +85,7 @@ def test_a_partition_alone_can_be_read(store, client):
     log = store.create("parted", LogSettings(partitions=4))
     log.append([Event("A", group_key=f"g{number}") for number in range(100)])
     found = [numbers(client, Ticket("parted", partition=each)) for each in range(4)]
-    assert sorted(sum(found, [])) == list(range(1, 101))
+    assert sorted(chain.from_iterable(found)) == list(range(1, 101))
     assert [len(each) for each in found] == list(log.info().partition_events)
     assert client.count("parted", partition=1) == len(found[1])
     with pytest.raises(InvalidPosition, match="partition: 4 given, 0 to 3"):
@@ -173,7 +174,8 @@ def test_splits_cover_a_ticket_in_order_without_gaps(client):
     assert [split.ticket.after for split in splits] == [3, *[split.ticket.upto for split in splits[:-1]]]
     assert splits[-1].ticket.upto == 90
     assert sum(split.events for split in splits) == 87
-    assert sum([numbers(client, split.ticket) for split in splits], []) == numbers(client, ticket)
+    found = [numbers(client, split.ticket) for split in splits]
+    assert list(chain.from_iterable(found)) == numbers(client, ticket)
     assert {split.ticket.incarnation for split in splits} == {client.head("orders").incarnation}
     assert len(client.plan(ticket, split_bytes=1000)) == 4
 
@@ -254,6 +256,22 @@ def test_a_stopping_server_ends_its_streams(store, log):
             list(batches)
         stopped.join(30)
         assert not stopped.is_alive()
+
+
+def test_a_client_that_takes_nothing_holds_a_stop_up_and_is_told_of(store, log):
+    backend = Endless(store)
+    with serving(backend) as server:
+        raw = Raw(f"grpc://127.0.0.1:{server.port}")
+        reader = raw.client.do_get(flight.Ticket(b'{"log":"orders"}'))
+        reader.read_chunk()
+        made = -1
+        while made < backend.made:  # what the network takes by itself
+            made = backend.made
+            time.sleep(0.3)
+        has_stopped = server.stop(timeout_s=0.3)
+        reader.cancel()
+        assert not has_stopped
+        raw.close()
 
 
 def test_a_fault_of_the_server_is_logged_and_not_told(store, log, caplog):

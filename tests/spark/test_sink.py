@@ -14,7 +14,6 @@ from headwater.core.local import LocalLog
 from headwater.spark.failures import cause_of
 from headwater.spark.sink import STAGED_BYTES, joined
 from headwater.storage.memory import MemoryStore
-
 from tests.flight.memory_backend import MemoryBackend, serving
 
 from .conftest import event

@@ -22,7 +22,7 @@ from headwater.core.errors import (
 )
 from headwater.storage import Engine, StoredLog, check_directory, ids, maintenance
 from headwater.storage import log as log_module
-from headwater.storage.engine import BACKUP_LOCK
+from headwater.storage.locks import BACKUP_LOCK
 from headwater.storage.worker import Job, Worker, do
 
 from .builders import crashed, engine, event, log_directory, numbers

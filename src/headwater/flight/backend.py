@@ -113,8 +113,9 @@ class Backend(Protocol):
         condition: AppendCondition | None,
         on_duplicate: OnDuplicate,
     ) -> Appended:
-        """Append a batch as one append, durably. Its columns are some of `schemas.APPENDED`. Raises as EventLog.append.
+        """Append a batch as one append, durably. Raises as EventLog.append.
 
+        The batch is valid, and of a schema that `formats.arrow_events.check_schema` takes; its rows were not looked at.
         With `on_duplicate` = skip, events whose ids are stored are left out.
         """
 

@@ -190,7 +190,9 @@ class BulkClient:
         condition: AppendCondition | None = None,
         on_duplicate: OnDuplicate = "fail",
     ) -> list[Appended]:
-        """Append batches, each as one append (large ones in pieces); with a condition, all of them as one append.
+        """Append batches, each as one append (large ones in pieces, empty ones not at all).
+
+        With a condition, all of them are one append.
 
         Answers where each went. It is not tried again by itself: after ServerUnreachable some may be in, and with
         ids in the events, and `on_duplicate` = skip, all may be sent again.

@@ -49,7 +49,7 @@ def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
         _logger.error("%s failed", doing, exc_info=error)
         error = INTERNAL
     row = _row_of(error)
-    if row.code in ("internal", "storage_corrupted"):
+    if error is not INTERNAL and row.code in ("internal", "storage_corrupted"):
         _logger.error("%s: %s", doing, error)
     text = row.text or str(error)
     extra = {"error": row.code, "message": text, **row.fields(error)}

@@ -1,4 +1,4 @@
-"""The columns that come out (of a ticket) and those that may go in (append, stage), and what makes one of the other."""
+"""The columns of a ticket, and what makes them of the batches of a scan. What goes in is in `formats.arrow_events`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from ..core.errors import InvalidEvent, InvalidInput
+from ..core.errors import InvalidInput
 from ..core.limits import show
 from ..formats.arrow import SCHEMA
 from .wire import Ticket
@@ -18,20 +18,6 @@ SPARK_SCHEMA = pa.schema(
         *[field.with_type(pa.timestamp("us", tz="UTC")) if field.name == "recorded_at" else field for field in SCHEMA],
     ]
 )
-
-APPENDED: dict[str, tuple[str, ...]] = {
-    "type": ("string", "large_string"),
-    "data": ("binary", "large_binary", "string", "large_string"),
-    "tags": ("list<string>",),
-    "id": ("string", "large_string"),
-    "source": ("string", "large_string"),
-    "attributes": ("map<string, string>",),
-    "group_key": ("string", "large_string"),
-    "envelope": ("binary", "large_binary"),
-    "encoding": ("int8",),
-}
-"""The columns that an append or a stage may have, and their types; lists, and strings in them, may be large ones."""
-NEEDED = ("type", "data")
 
 
 def read_columns(ticket: Ticket) -> list[str]:
@@ -80,33 +66,3 @@ class Shaping:
             return self._names.slice(0, batch.num_rows)
         column = batch.column(field.name)
         return column if column.type == field.type else column.cast(field.type)
-
-
-def check_appended(schema: pa.Schema) -> None:
-    """Raises InvalidEvent unless batches of that schema can be appended."""
-    for index, field in enumerate(schema):
-        if field.name not in APPENDED:
-            raise InvalidEvent(
-                f"there is no such column; allowed: {', '.join(APPENDED)}", f"columns[{index}] {show(field.name)}"
-            )
-        if schema.names.count(field.name) > 1:
-            raise InvalidEvent("the column is given twice", f"columns[{index}] {show(field.name)}")
-        if _name_of(field.type) not in APPENDED[field.name]:
-            allowed = ", ".join(APPENDED[field.name])
-            raise InvalidEvent(f"{field.type} given, allowed: {allowed}", f"columns[{index}] {show(field.name)}")
-    for name in NEEDED:
-        if name not in schema.names:
-            raise InvalidEvent(f"the column {name!r} is missing; given: {', '.join(schema.names) or 'none'}", "columns")
-
-
-def _name_of(type: pa.DataType) -> str:
-    """The type as APPENDED writes it: whatever its fields are called, and whether they may be null."""
-    if pa.types.is_map(type) and _is_text(type.key_type) and _is_text(type.item_type):
-        return "map<string, string>"
-    if (pa.types.is_list(type) or pa.types.is_large_list(type)) and _is_text(type.value_type):
-        return "list<string>"
-    return str(type)
-
-
-def _is_text(type: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type) or pa.types.is_large_string(type))

@@ -19,6 +19,12 @@ Batches: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable
 
 def schema_and_batches(given: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema, and the batches one by one. Raises InvalidInput: nothing there, or something else."""
+    schema, batches = _opened(given)
+    plain = pa.schema([field.with_type(_plain(field.type)) for field in schema])
+    return plain, batches if plain.equals(schema) else (_cast(batch, plain) for batch in batches)
+
+
+def _opened(given: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     if isinstance(given, pa.RecordBatch):
         return given.schema, iter([given])
     if isinstance(given, pa.Table):
@@ -34,10 +40,29 @@ def schema_and_batches(given: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBat
     return first.schema, chain((first,), batches)
 
 
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type with each value in its row: a server takes no dictionaries and no views."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def pieces_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, those cut that are too large for one append."""
+    """The batches, those cut that are too large for one append, and without those that have no rows."""
     for batch in batches:
         rows = batch.num_rows
+        if not rows:
+            continue
         most = max(1, min(APPEND_EVENTS_MAX, rows * PIECE_BYTES // max(batch.nbytes, 1)))
         if rows <= most:
             yield batch

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from ..core.access import Right, User
-from ..core.errors import Closed, InvalidInput
+from ..core.errors import Closed, InvalidInput, LogNotFound
 from ..core.limits import show
 from . import actions, reading, writing
 from .authentication import MIDDLEWARE, Callers, NoHandshake, address_of
@@ -72,8 +73,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         def listed(user: User) -> Iterator[flight.FlightInfo]:
             if criteria:
                 raise InvalidInput(f"{show(criteria)} given, nothing is allowed", "criteria")
-            names = actions.readable(self._backend, user)
-            return iter([self._whole(name, flight.FlightDescriptor.for_path(name)) for name in names])
+            return iter(list(self._listed(user)))
 
         return self._answer(context, "list_flights", listed)
 
@@ -175,6 +175,11 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         except Exception as error:
             raise flight_error_of(error, doing) from None
 
+    def _listed(self, user: User) -> Iterator[flight.FlightInfo]:
+        for name in actions.readable(self._backend, user):
+            with suppress(LogNotFound):  # deleted since
+                yield self._whole(name, flight.FlightDescriptor.for_path(name))
+
     def _whole(self, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
         return reading.whole_of(self._backend, log, descriptor)
 
@@ -182,7 +187,4 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
 def _log_of(descriptor: flight.FlightDescriptor) -> str:
     if len(descriptor.path) != 1:
         raise InvalidInput(f"a path of one part, the log's name, is expected, {len(descriptor.path)} given", "path")
-    try:
-        return str(descriptor.path[0].decode())
-    except UnicodeDecodeError:
-        raise InvalidInput(f"{show(descriptor.path[0])} is not UTF-8", "path") from None
+    return str(descriptor.path[0].decode())  # gRPC refuses what is not UTF-8 before it comes here

@@ -10,8 +10,9 @@ import pyarrow.flight as flight
 
 from ..core.errors import Closed, InvalidEvent, InvalidInput, InvalidPosition, TooLarge
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX
+from ..core.mark import check_writer
+from ..formats.arrow_schema import check_schema
 from .backend import Backend
-from .schemas import check_appended
 from .wire import END, AppendCommand, StageCommand, condition_of, encode
 
 BATCH_BYTES_MAX = APPEND_BYTES_MAX
@@ -33,7 +34,8 @@ class Incoming:
             self.schema: pa.Schema = reader.schema
         except pa.ArrowException as error:
             raise _unreadable(error, "schema") from None
-        check_appended(self.schema)
+        check_schema(self.schema)
+        _check_plain(self.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Raises InvalidEvent, TooLarge; Closed where the server stops; FlightCancelledError where the client left."""
@@ -47,12 +49,12 @@ class Incoming:
             has_ended = self._command.marks_end and metadata is not None and metadata.to_pybytes() == END
             if batch is None:
                 continue
-            if batch.nbytes > BATCH_BYTES_MAX:
-                raise TooLarge(batch.nbytes, BATCH_BYTES_MAX, "bytes", f"batches[{index}]")
             try:
                 batch.validate(full=True)
             except pa.ArrowInvalid as error:
                 raise _unreadable(error, f"batches[{index}]") from None
+            if batch.nbytes > BATCH_BYTES_MAX:
+                raise TooLarge(batch.nbytes, BATCH_BYTES_MAX, "bytes", f"batches[{index}]")
             yield batch
             index += 1
         # The end of a stream and the loss of its client look alike to the reader.
@@ -70,6 +72,17 @@ class Incoming:
             if self._context.is_cancelled():
                 raise flight.FlightCancelledError("the stream broke off") from None
             raise _unreadable(error, f"batches[{index}]") from None
+
+
+def _check_plain(schema: pa.Schema) -> None:
+    """Raises InvalidEvent for columns whose values may stand in many rows at once: small here, without bound later."""
+    for field in schema:
+        kind = getattr(field.type, "value_type", None) if pa.types.is_nested(field.type) else field.type
+        if kind is not None and (
+            pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
+        ):
+            problem = f"column {field.name!r} has type {field.type}; no dictionaries and no views are taken, cast them"
+            raise InvalidEvent(problem, "schema")
 
 
 def _unreadable(error: BaseException, where: str) -> InvalidEvent:
@@ -107,7 +120,9 @@ def _joined(incoming: Incoming) -> Iterator[pa.RecordBatch]:
         if size > BATCH_BYTES_MAX:
             raise TooLarge(size, BATCH_BYTES_MAX, "bytes", "events")
         batches.append(batch)
-    yield pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], incoming.schema)
+    if not rows:
+        raise InvalidEvent("an append needs at least one event", "events")
+    yield pa.concat_batches(batches)
 
 
 def stage(backend: Backend, command: StageCommand, incoming: Incoming, writer: flight.FlightMetadataWriter) -> None:
@@ -115,6 +130,7 @@ def stage(backend: Backend, command: StageCommand, incoming: Incoming, writer: f
 
     Raises LogNotFound, DiskFull, TooLarge, InvalidEvent.
     """
+    check_writer(command.writer)
     staging = backend.stage(command.log, command.writer, command.batch, command.part, command.attempt, incoming.schema)
     try:
         for batch in incoming:

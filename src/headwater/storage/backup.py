@@ -25,7 +25,6 @@ from ..core.errors import StorageUnavailable
 from ..core.state import kinds_of_log
 from .disk import sync_directory, write_whole
 from .engine import (
-    BACKUP_LOCK,
     EVERY_LOG,
     FLOOR_KIND,
     LOG_KIND,
@@ -34,11 +33,14 @@ from .engine import (
     STATE_NAME,
     LogEntry,
 )
-from .meta import META_NAME, Meta, read_meta
+from .locks import BACKUP_LOCK
+from .meta import FORMAT_MARKS, META_NAME, Meta, read_meta
 from .recovery import Scan
 from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segments import Segment, segment_paths
+from .staging import MANIFEST_NAME, STAGED
 from .state import SqliteState
+from .writers import WRITERS_NAME, write_writers
 
 Progress = Callable[[str, int, int], None]
 """Told what is copied, how many bytes are done, and how many there are."""
@@ -172,6 +174,8 @@ class _Copy:
         relative = Path(LOGS) / source.name
         self.file(source / META_NAME, relative / META_NAME)
         meta = read_meta(self._target / relative)
+        if meta.has_marks:  # before the frames: those that come on top of it are all in the copy then
+            self.file(source / WRITERS_NAME, relative / WRITERS_NAME)
         for part in (FRAMES, INDEX, HISTORY):
             (self._target / relative / part).mkdir(parents=True, exist_ok=True)
         last = 0
@@ -180,6 +184,9 @@ class _Copy:
             self.file(path, relative / FRAMES / path.name)
         if paths:
             last = self._newest(paths[-1], relative / FRAMES / paths[-1].name, meta)
+        if not meta.has_marks and read_meta(source).has_marks:  # it took its first since: the frames tell of all
+            write_writers(self._target / relative, 0, [])
+            meta.changed(format=FORMAT_MARKS).write(self._target / relative)
         for path in sorted((source / HISTORY).glob("*.postings")):
             self.file(path, relative / HISTORY / path.name, may_vanish=True)
         for path in sorted((source / INDEX).iterdir()):
@@ -188,6 +195,10 @@ class _Copy:
                 covered is None or covered[1] <= last
             ):  # an index of what came after the copy would be a lie in it
                 self.file(path, relative / INDEX / path.name, may_vanish=True)
+        for manifest in sorted((source / STAGED).glob(f"*/*/{MANIFEST_NAME}")):  # commits that have begun
+            for path in sorted(manifest.parent.glob("*")):
+                if path.suffix != ".tmp":
+                    self.file(path, relative / path.relative_to(source))
         return max(last, meta.floor)
 
     def tree(self, source: Path) -> None:

@@ -10,15 +10,16 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..core.errors import EventLogError, LogNotFound, StorageUnavailable
+from ..core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
 from .meta import Meta, read_meta
-from .places import Places, hash_ids, places_name
+from .places import Places, hashes_of_frame, places_name
 from .postings import ActivePostings, FilePostings
 from .recovery import Scan, highest_kept, known_durable
 from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
 from .segments import Segment, segment_paths
 from .state import SqliteState
+from .writers import WriterTable, read_writers, write_writers
 
 Progress = Callable[[str, int, int], None]
 """Told what is looked at, how much of it is done, and how much there is (bytes)."""
@@ -79,7 +80,25 @@ def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
             for index_file in (log_directory / INDEX).iterdir():
                 index_file.unlink()  # derived; made anew without what was lost
             meta.changed(lost=[*meta.lost, *given_up], clean=None).write(log_directory)
+        if meta.has_marks:
+            _mend_writers(log_directory, read_meta(log_directory))
         return given_up
+
+
+def _mend_writers(directory: Path, meta: Meta) -> None:
+    """Make a table of writers that is missing or damaged from the frames that are there, as far as they go."""
+    try:
+        read_writers(directory)
+    except StorageCorrupted:
+        table, last = WriterTable(), 0
+        for path in segment_paths(directory / FRAMES):
+            segment = Segment(path, bytes.fromhex(meta.segments_id))
+            Scan(segment, meta.gaps).run()
+            for frame in frames_of(segment):
+                table.replay(frame)
+            last = max(last, segment.last)
+        table.landed(last)
+        write_writers(directory, *table.snapshot())
 
 
 def _entries(state: SqliteState) -> list[tuple[str, LogEntry]]:
@@ -124,6 +143,8 @@ def _check_log(directory: Path, name: str, state: SqliteState, progress: Progres
         paths = segment_paths(directory / FRAMES)
         total = sum(path.stat().st_size for path in paths)
         durable = known_durable(state, meta)
+        if meta.has_marks:
+            durable = max(durable, _check_writers(directory, report))
         crc, last = 0, meta.first_retained - 1
         if (before := highest_kept(meta.gaps, int(paths[0].stem) - 1 if paths else durable)) > last:
             report.problems.append(f"events {last + 1} to {before} are missing; a segment file is gone")
@@ -147,6 +168,15 @@ def _check_log(directory: Path, name: str, state: SqliteState, progress: Progres
     return report
 
 
+def _check_writers(directory: Path, report: LogCheck) -> int:
+    """Up to which number the table of writers is exact."""
+    try:
+        return read_writers(directory)[0]
+    except EventLogError as error:
+        report.problems.append(str(error))
+        return 0
+
+
 def _check_segment(path: Path, meta: Meta, report: LogCheck, ends_at: int | None, durable: int) -> Segment | None:
     report.segments += 1
     try:
@@ -162,7 +192,9 @@ def _check_segment(path: Path, meta: Meta, report: LogCheck, ends_at: int | None
     elif ends_at is None and (scan.bad is not None or not scan.is_zero_behind()):
         report.notes.append(f"{path.name}: a torn tail behind event {segment.last}; the next start cuts it")
     report.frames += len(segment.firsts)
-    report.events += sum(frame.count for frame in frames_of(segment))
+    for frame in frames_of(segment):
+        report.events += frame.count
+        frame.marks()
     return segment
 
 
@@ -178,7 +210,7 @@ def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogChec
     hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
         at = frame.first - segment.first
-        hashes[at : at + frame.count] = hash_ids(frame.sources(), frame.ids(), meta.id_seed)
+        hashes[at : at + frame.count] = hashes_of_frame(frame, meta.id_seed)
     if list(places.firsts) != list(segment.firsts) or list(places.offsets) != list(segment.offsets):
         report.problems.append(f"{path.name}: the places of frames are not those of the segment")
     if not np.array_equal(places.id_hashes, hashes):

@@ -199,7 +199,7 @@ class Rows:
     def _tags(self) -> pa.Array:
         slot = Column.TAG_LISTS
         if not self.frames.has(slot):
-            return pa.ListArray.from_arrays(_no_offsets(len(self)), _empty_texts(pa.string(), 0))
+            return _empty_lists("tags", len(self))
         offsets, of, index = self._members(slot)
         tags = self._gathered(Column.TAG, pa.string(), of, *self._bounds(Column.TAG, of, index))
         return pa.ListArray.from_arrays(offsets, tags)
@@ -207,8 +207,7 @@ class Rows:
     def _attributes(self) -> pa.Array:
         slot, kind = Column.ATTRIBUTE_LISTS, pa.string()
         if not self.frames.has(slot):
-            nothing = _empty_texts(kind, 0)
-            return pa.MapArray.from_arrays(_no_offsets(len(self)), nothing, nothing)
+            return _empty_lists("attributes", len(self))
         offsets, of, index = self._members(slot)
         names = self._gathered(Column.ATTRIBUTE_NAME, kind, of, *self._bounds(Column.ATTRIBUTE_NAME, of, index))
         values = self._gathered(Column.ATTRIBUTE_VALUE, kind, of, *self._bounds(Column.ATTRIBUTE_VALUE, of, index))
@@ -269,7 +268,9 @@ def whole_column(frames: Frames, name: str) -> pa.Array:
         return pa.MapArray.from_arrays(
             offsets, names, _texts_in_place(frames, Column.ATTRIBUTE_VALUE, pa.string(), members)
         )
-    return Rows.all(frames).column(name)
+    if name in ("tags", "attributes"):
+        return _empty_lists(name, count)
+    return _numbers_in_place(frames, name, count)
 
 
 def record_batch(rows: Rows, names: Sequence[str]) -> pa.RecordBatch:
@@ -303,6 +304,22 @@ def _texts_in_place(frames: Frames, slot: int, kind: pa.DataType, count: int) ->
     return pa.Array.from_buffers(kind, count, buffers)
 
 
+def _numbers_in_place(frames: Frames, name: str, count: int) -> pa.Array:
+    kind = SCHEMA.field(name).type
+    if name == "sequence_number":
+        first = int(frames.firsts[0])
+        return _primitive(np.arange(first, first + count), kind)
+    slot, stored, given = _NUMBERS[name]
+    if at := int(frames.directory[0, slot]):
+        width = np.dtype(stored).itemsize
+        begin = (int(frames.offsets[0]) + at) // width
+        values = frames.content.view(stored)[begin : begin + count]
+        return _primitive(values.view(given) if np.dtype(given).itemsize == width else values.astype(given), kind)
+    if slot == Column.RECORDED_AT:
+        return _primitive(np.full(count, frames.headers["recorded_at"][0]), kind)
+    return _zeros(kind, count)
+
+
 def _lists_in_place(frames: Frames, slot: int, count: int) -> tuple[pa.Array, int]:
     """The offsets of the lists, and how many members they have together."""
     content, at = frames.content, int(frames.offsets[0]) + int(frames.directory[0, slot])
@@ -330,8 +347,11 @@ def _empty_texts(kind: pa.DataType, size: int) -> pa.Array:
     return _many_empty_texts(kind, _rounded(size)).slice(0, size)
 
 
-def _no_offsets(size: int) -> pa.Array:
-    return _zeros(pa.int32(), size + 1)
+def _empty_lists(name: str, size: int) -> pa.Array:
+    offsets, nothing = _zeros(pa.int32(), size + 1), _empty_texts(pa.string(), 0)
+    if name == "tags":
+        return pa.ListArray.from_arrays(offsets, nothing)
+    return pa.MapArray.from_arrays(offsets, nothing, nothing)
 
 
 def _every_other(size: int) -> pa.Array:

@@ -25,11 +25,15 @@ from ..core.local import APPEND_NEW_ATTEMPTS, LocalLog
 from ..core.mark import BATCH_MAX, Mark, WriterState, check_writer
 from ..formats.arrow_events import appends_of
 from .staging import (
+    MANIFEST_NAME,
+    STAGED,
     Manifest,
     batch_directory,
     check_stages,
+    drop_orphans,
     read_manifest,
     remove_batch,
+    remove_committed,
     staged_batches,
     staged_rows,
     unfreeze,
@@ -80,7 +84,7 @@ def commit_staged(
         _finish_older(log, directory, writer, batch, step)
         folder = batch_directory(directory, writer, batch)
         if (done := _applied(log, writer, batch)) is not None:
-            remove_batch(directory, folder)
+            remove_committed(directory, folder)
             return done
         manifest = read_manifest(folder)
         if manifest is None:
@@ -90,7 +94,7 @@ def commit_staged(
             is_begun = state is not None and state.batch == batch
             if not is_begun and (committed := _commit_at_once(log, folder, manifest, condition)) is not None:
                 step("appended")
-                remove_batch(directory, folder)
+                remove_committed(directory, folder)
                 step("removed")
                 return committed
             write_manifest(directory, folder, manifest)
@@ -102,6 +106,15 @@ def commit_staged(
             if state is None or state.batch != batch:  # nothing of it is in the log: another commit may bring others
                 unfreeze(directory, folder)
             raise
+
+
+def drop_committed(log: LocalLog, directory: Path) -> None:
+    """Forget the files of batches that are complete in the log, and what was staged long ago."""
+    for manifest in sorted(directory.glob(f"{STAGED}/*/*/{MANIFEST_NAME}")):
+        found = read_manifest(manifest.parent)
+        if found is not None and _applied(log, found.writer, found.batch) is not None:
+            remove_committed(directory, manifest.parent)
+    drop_orphans(directory)
 
 
 def discard_staged(directory: Path, writer: str, batch: int) -> None:
@@ -144,7 +157,7 @@ def _finish_older(log: LocalLog, directory: Path, writer: str, batch: int, step:
         if manifest is not None and _applied(log, writer, number) is None:
             _commit_all(log, directory, manifest, None, step)
         else:
-            remove_batch(directory, folder / str(number))
+            remove_committed(directory, folder / str(number))
 
 
 def _commit_at_once(
@@ -171,7 +184,7 @@ def _is_small(folder: Path, stages: Sequence[str]) -> bool:
 
 def _too_large(folder: Path, stages: Sequence[str]) -> TooLarge:
     rows = size = 0
-    for batch in staged_batches(folder, list(stages)):
+    for batch in staged_batches(folder, stages):
         rows += batch.num_rows
         size += batch.nbytes
     if rows > APPEND_EVENTS_MAX:
@@ -204,7 +217,7 @@ def _commit_all(
         _append(log, manifest, EventColumns.none(), Mark(manifest.writer, manifest.batch, rows, is_last=True), None)
         step("ended")
     committed = _newest(log, manifest)
-    remove_batch(directory, folder)
+    remove_committed(directory, folder)
     step("removed")
     return committed
 

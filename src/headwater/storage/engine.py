@@ -26,6 +26,7 @@ from ..core.settings import LogSettings, check_log_name
 from ..core.state import kinds_of_log
 from . import maintenance
 from .disk import Disk, sync_directory
+from .locks import NoBackup
 from .log import StoredLog
 from .memory import wall_clock_ms
 from .meta import META_NAME, Meta
@@ -40,8 +41,6 @@ RESERVE_BYTES = 128 * 1024 * 1024
 """Appends fail while less than that is free on the file system."""
 STATE_NAME = "state.sqlite"
 LOGS = "logs"
-BACKUP_LOCK = "BACKUP.lock"
-"""Held shared by a backup; files are unlinked only while nobody holds it."""
 PARTIAL_BACKUP = "BACKUP.partial"
 """In a backup that is not finished: nobody may take it for a data directory."""
 MAINTENANCE_INTERVAL_S = 1.0
@@ -163,7 +162,7 @@ class Engine:
                 for key, _ in list(self.state.items(kind)):
                     self.state.delete(kind, key)
             del self._logs[name]
-        with _NoBackup(self.directory) as may_unlink:
+        with NoBackup(self.directory) as may_unlink:
             if may_unlink:
                 self._empty_trash()
 
@@ -179,14 +178,14 @@ class Engine:
                 maintenance.merge_postings(log, self._worker.run)
                 if retention:
                     maintenance.apply_retention(log, self._clock())
-                with _NoBackup(self.directory) as may_unlink:
+                with NoBackup(self.directory) as may_unlink:
                     if may_unlink:
                         maintenance.drop_leftovers(log)
                         maintenance.reclaim(log, self.state.flush)
             except Exception:  # whatever it is, the other logs and the next round must have their turn
                 if not log.is_closed and not self._stopping.is_set():
                     logger.exception("log %s: maintenance failed; it will be tried again", log.name)
-        with _NoBackup(self.directory) as may_unlink:
+        with NoBackup(self.directory) as may_unlink:
             if may_unlink:
                 self._empty_trash()
 
@@ -325,21 +324,3 @@ def lock_directory(directory: Path) -> IO[str]:
     file.write(f"{os.getpid()}\n")
     file.flush()
     return file
-
-
-class _NoBackup:
-    """While held, no backup begins; enters with False where one is running."""
-
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / BACKUP_LOCK
-
-    def __enter__(self) -> bool:
-        self._file = open(self._path, "a", encoding="ascii")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()

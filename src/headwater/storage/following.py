@@ -79,7 +79,7 @@ class FollowedSegment:
         """Raises FileNotFoundError if it was trimmed, StorageCorrupted, StorageUnavailable."""
         self._fd = os.open(path, os.O_RDONLY)
         try:
-            self._segment = Segment(path, log_id)
+            self._segment = _mapped(path, log_id)
         except BaseException:
             self.close()
             raise
@@ -159,6 +159,8 @@ class FollowedSegment:
     def _check(self, first: int, count: int, length: int, gaps: Ranges) -> None:
         if first <= self.last or (first > self.last + 1 and not is_covered(self.last + 1, first - 1, gaps)):
             raise BadFrame(f"it begins with event {first}, after event {self.last}")
+        if gaps and is_covered(first, first, gaps):
+            raise BadFrame("its loss was accepted")  # its header may be good, but is not to be trusted
         if not count or length < HEADER_BYTES or length & 7 or self.end + length > self._segment.size:
             raise BadFrame(f"length {length} does not fit")
 
@@ -191,6 +193,13 @@ class FollowedSegment:
         crc = int.from_bytes(content[offset + 4 : offset + 8], "little")
         is_here = self.last < first <= upto and count > 0
         return is_here and google_crc32c.extend(self.crc_seed, content[offset + 8 : offset + length]) == crc
+
+
+def _mapped(path: Path, log_id: bytes) -> Segment:
+    try:
+        return Segment(path, log_id)
+    except ValueError:  # cut between two looks at its size: it is sealed now, and is not cut again
+        return Segment(path, log_id)
 
 
 def _read_start(window: bytes, at: int) -> tuple[int, int, int]:

@@ -43,6 +43,7 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
             return
         name = postings_name(segment.first, segment.last)
         log.index.replace(FilePostings(log.directory / INDEX / name))
+        log.writer_table.save()  # an opening need not look for marks in it
     generations = log.index.ids.generations
     for generation in generations[:-1]:
         if generation.last <= log.head():
@@ -137,6 +138,7 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
             flush_state()
             if log.settings.keeps_history:
                 _keep_history(log, gone[-1].last)
+            log.writer_table.save()  # what the marks in these frames say must outlive them
             log.frames.trim(gone[-1].last + 1)
             for segment in gone:
                 (log.directory / INDEX / places_name(segment.first)).unlink(missing_ok=True)

@@ -60,29 +60,27 @@ class Extents:
 
     def borders(self, pieces: int) -> list[int]:
         """The last numbers of all pieces but the last: pieces of like bytes, or of like count if there are too few."""
-        found = self._borders(self._bytes, pieces)
-        return found if len(found) == pieces - 1 else self._borders(self._events, pieces, coarse=0)
+        found = self._borders(self._bytes, pieces, cut_above=self.bytes // (_COARSE * pieces))
+        return found if len(found) == pieces - 1 else self._borders(self._events, pieces)
 
-    def _borders(self, totals: Ints, pieces: int, coarse: int = _COARSE) -> list[int]:
+    def _borders(self, totals: Ints, pieces: int, cut_above: int = 0) -> list[int]:
+        """Where each share of the total is reached; only frames with more than `cut_above` of it are cut."""
         total = int(totals[-1])
         wanted = [total * piece // pieces for piece in range(1, pieces)]
         frames = np.searchsorted(totals, np.array(wanted, np.int64), "right") - 1
         found: list[int] = []
         for at, offset in zip(frames.tolist(), wanted, strict=True):
-            first, last, begin, end = (
-                int(each) for each in (self._firsts[at], self._lasts[at], totals[at], totals[at + 1])
-            )
-            if (end - begin) * coarse * pieces <= total * bool(coarse):  # to the nearer end of the frame
-                border = first - 1 if 2 * (offset - begin) < end - begin else last
-            else:
+            first, last, begin, end = self._frame(at, totals)
+            if end - begin > cut_above:
                 border = first - 1 + (last - first + 1) * (offset - begin) // (end - begin)
-            if (
-                border >= int(self._firsts[0])
-                and border < int(self._lasts[-1])
-                and border > (found[-1] if found else 0)
-            ):
+            else:
+                border = first - 1 if 2 * (offset - begin) < end - begin else last
+            if (found[-1] if found else int(self._firsts[0]) - 1) < border < int(self._lasts[-1]):
                 found.append(border)
         return found
+
+    def _frame(self, at: int, totals: Ints) -> tuple[int, int, int, int]:
+        return int(self._firsts[at]), int(self._lasts[at]), int(totals[at]), int(totals[at + 1])
 
 
 def _joined(arrays: Iterable[Ints]) -> Ints:
