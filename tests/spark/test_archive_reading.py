@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, TableFeatures, Transaction, convert_to_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    Schema,
+    TableFeatures,
+    Transaction,
+    convert_to_deltalake,
+)
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import to_date
@@ -137,7 +144,7 @@ def test_compacted_files_are_read_as_those_before(orders: LocalLog, tmp_path: Pa
 def test_files_that_spark_wrote_are_read(spark: SparkSession, load: Load, orders: LocalLog, tmp_path: Path) -> None:
     frame = load(log="orders", endingPosition=60)
     frame.withColumn("date", to_date("recorded_at")).write.mode("append").partitionBy("date").parquet(str(tmp_path))
-    convert_to_deltalake(tmp_path, partition_by=pa.schema([pa.field("date", pa.date32())]), partition_strategy="hive")
+    convert_to_deltalake(tmp_path, partition_by=Schema([Field("date", "date")]), partition_strategy="hive")
     table = DeltaTable(tmp_path)
     after = Transaction(archiver_app("orders"), 61)
     table.create_write_transaction(

@@ -58,7 +58,7 @@ def test_a_stream_goes_on_where_its_checkpoint_says(
 ) -> None:
     through(stream(), url, tmp_path / "checkpoint")
     assert target.head() == 100
-    fill(orders, 30, first=101)
+    fill(orders, 30)
     through(stream(), url, tmp_path / "checkpoint")
     through(stream(), url, tmp_path / "checkpoint")
     assert sorted(int(its.id) for its in target.read()) == list(range(1, 131))

@@ -19,6 +19,7 @@ from headwater.core.errors import (
     InvalidEvent,
     InvalidInput,
     Overloaded,
+    StorageCorrupted,
     TooLarge,
 )
 from headwater.formats import arrow_events
@@ -277,6 +278,16 @@ def test_what_nobody_commits_is_forgotten_after_a_week(log: StoredLog, staging: 
     assert left == ["2/0-0.arrow", "2/MANIFEST.json", "3/0-0.arrow"]
     unfinished.abort()
     assert commit(log, 2, []).events == 350
+
+
+def test_a_damaged_file_is_refused_until_it_is_discarded(log: StoredLog, staging: Staging) -> None:
+    part = stage(staging, 1, 0, 0, 250)
+    (path,) = log.directory.glob(f"{STAGED}/*/1/*.arrow")
+    os.truncate(path, 3000)
+    with pytest.raises(StorageCorrupted, match="stage it again"):
+        commit(log, 1, [part])
+    discard_staged(log.directory, "w", 1)
+    assert commit(log, 1, [stage(staging, 1, 0, 0, 250)]).events == 250
 
 
 def test_a_batch_of_a_writer_that_marks_by_itself_is_known_to_commits(log: StoredLog, staging: Staging) -> None:

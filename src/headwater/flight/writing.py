@@ -11,7 +11,7 @@ import pyarrow.flight as flight
 from ..core.errors import Closed, InvalidEvent, InvalidInput, InvalidPosition, TooLarge
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX
 from ..core.mark import check_writer
-from ..formats.arrow_events import check_schema
+from ..formats.arrow_schema import check_schema
 from .backend import Backend
 from .wire import END, AppendCommand, StageCommand, condition_of, encode
 

@@ -75,10 +75,11 @@ def _option(its: Setting) -> click.Option:
         kind: Any = click.BOOL
     else:
         names, kind = [its.flag], _kind(its)
+    default = its.default.value if isinstance(its.default, enum.StrEnum) else its.default
     return click.Option(
         [its.name, *names],
         type=kind,
-        default=() if its.is_repeated and its.default is None else its.default,
+        **({} if its.is_required else {"default": default}),  # to click, None is a default as well
         required=its.is_required,
         multiple=its.is_repeated,
         metavar=its.about.metavar,

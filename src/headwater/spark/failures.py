@@ -41,7 +41,7 @@ def cause_in(text: str) -> str:
     caused = [found[1] for line in lines if (found := _JAVA_CAUSE.match(line))]
     first = [line for line in lines if line.strip()]
     words = next((words for words in (*raised[::-1], *caused[::-1], *first) if words), "").split()
-    return re.sub(r"[. ]*\bSQLSTATE: \w{5}$", "", " ".join(words))[:_CHARS_MAX]
+    return re.sub(r"[. ]*\bSQLSTATE: \w{5};?$", "", " ".join(words))[:_CHARS_MAX]
 
 
 def _raised_after(lines: list[str], trace: int) -> str:

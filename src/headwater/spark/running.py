@@ -167,7 +167,7 @@ class Run:
 
     def _follow(self, writer: DataStreamWriter, gate: Gate | None) -> Summary:
         heard: queue.SimpleQueue[Mapping[str, Any] | _Ended] = queue.SimpleQueue()
-        streams = (writer._session if _is_remote(writer) else writer._spark).streams
+        streams = getattr(writer, "_session" if _is_remote(writer) else "_spark").streams
         listener = _listener(f"headwater-{self.pipeline}", heard)
         streams.addListener(listener)
         try:

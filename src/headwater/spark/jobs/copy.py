@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ...core.errors import InvalidLogName
+from ...core.settings import check_log_name
+from ...formats.querytext import parse_query
 from ..pipelines import option
 from ..running import Run, Summary
 
@@ -32,6 +35,16 @@ class Copy:
         "What to do with an event whose id the target has already.", default="skip"
     )
     events_per_batch: int = option("At most so many events in a batch.", default=1_000_000, minimum=1)
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInput, before Spark is started."""
+        for flag, log in (("--from", self.source), ("--to", self.target)):
+            try:
+                check_log_name(log)
+            except InvalidLogName as error:
+                raise InvalidLogName(error.problem, flag) from None
+        if self.query is not None:
+            parse_query(self.query)
 
 
 OPTIONS = Copy
