@@ -34,7 +34,14 @@ WITH_FLIGHT = ("--flight-enabled", "true", "--flight-port", "0")
 
 
 def project_twice(
-    directory: Path, *, events: int, kills: int, entities: int, batch: int, columns: str = "type,data"
+    directory: Path,
+    *,
+    events: int,
+    kills: int,
+    entities: int,
+    batch: int,
+    buckets: int = 64,
+    columns: str = "type,data",
 ) -> dict[str, object]:
     """Do it all in that directory; answers what it was like. Raises AssertionError where the tables differ."""
     with RunningServer("--data", "data", "--log", "orders", *WITH_FLIGHT, cwd=directory) as server:
@@ -42,7 +49,7 @@ def project_twice(
         with BulkClient(url) as bulk:
             for first in range(1, events + 1, APPEND):
                 bulk.append("orders", [events_from(first, min(APPEND, events + 1 - first), entities)])
-        its = Projecting(directory, url, columns)
+        its = Projecting(directory, url, columns, buckets)
         for number in range(kills):
             target = (number + 1) * events // (kills + 1)
             its.kill_after("killed", target, batch)
@@ -50,6 +57,7 @@ def project_twice(
         seconds = its.finish("at-once", max(events, 1))
         dumps = {name: its.digest(name) for name in ("killed", "at-once")}
     assert dumps["killed"] == dumps["at-once"], dumps
+    assert counted(directory / "at-once.ndjson") == expected(events, entities)
     digest, count = dumps["killed"]
     table = StateTable(directory / "killed")
     assert table.position == events, table.position
@@ -62,11 +70,12 @@ def project_twice(
 class Projecting:
     """Runs of the pipeline on one log."""
 
-    def __init__(self, directory: Path, url: str, columns: str) -> None:
+    def __init__(self, directory: Path, url: str, columns: str, buckets: int) -> None:
         self.directory, self.output = directory, directory / "output.txt"
         self._common = ["-m", "headwater.spark.jobs", "project", "--log", "orders", "--tag", "order", "--fold",
-                        "tests.spark.folds:totals", "--url", url, "--columns", columns, "--once",
-                        "--progress", "json", "--master", "local[2]", "--conf", "spark.driver.memory=1g"]  # fmt: skip
+                        "tests.spark.folds:totals", "--url", url, "--columns", columns, "--buckets", str(buckets),
+                        "--once", "--progress", "json", "--master", "local[2]",
+                        "--conf", "spark.driver.memory=1g"]  # fmt: skip
 
     def command(self, table: str, batch: int) -> Sequence[str]:
         """The arguments of a run."""
@@ -129,6 +138,25 @@ def tags_of(number: int, entities: int) -> list[str]:
     return [*tags, f"order:{number * 31 % entities}"] if number % 10 == 0 else tags
 
 
+def expected(events: int, entities: int) -> dict[str, tuple[int, int]]:
+    """How many events each entity has had since it had no state, and the last one: counted without the pipeline."""
+    found: dict[str, tuple[int, int]] = {}
+    for number in range(1, events + 1):
+        for entity in {tag.removeprefix("order:") for tag in tags_of(number, entities) if tag.startswith("order:")}:
+            if number % 97 == 0:
+                found.pop(entity, None)
+            else:
+                found[entity] = (found.get(entity, (0, 0))[0] + 1, number)
+    return found
+
+
+def counted(dumped: Path) -> dict[str, tuple[int, int]]:
+    """The same, as a dump says it."""
+    with dumped.open("rb") as lines:
+        its = map(json.loads, lines)
+        return {line["entity"]: (line["events"], line["sequence_number"]) for line in its}
+
+
 def main(arguments: Sequence[str]) -> int:
     """See above."""
     parser = argparse.ArgumentParser(prog="python -m tests.spark.long_project")
@@ -136,6 +164,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--entities", type=int, default=50_000)
     parser.add_argument("--batch", type=int, default=100_000)
+    parser.add_argument("--buckets", type=int, default=64)
     parser.add_argument("--columns", default="type,data")
     given = vars(parser.parse_args(arguments))
     directory = Path(tempfile.mkdtemp(prefix="headwater-long-project-"))

@@ -23,7 +23,8 @@ FILE_SCHEMA = pa.schema(
     ]
 )
 TABLE_SCHEMA = FILE_SCHEMA.append(pa.field(BUCKET, pa.int32(), nullable=False))
-BUCKETS_MAX = 4096
+DIRECTORY = "states"
+"""Where the files are, below the table: one directory for all buckets is one to make durable at a commit."""
 _ROWS = 8192
 
 

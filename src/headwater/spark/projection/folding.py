@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
-from .buckets import rows_of, write
+from .buckets import DIRECTORY, rows_of, write
 from .fold import Fold, Row, folded
 from .table import BucketFile, StateTable
 
@@ -90,7 +90,7 @@ class FoldTask:
     def _write(self, bucket: int, rows: dict[str, Row], events: int) -> pa.RecordBatch:
         path, size = "", 0
         if rows:
-            path = f"bucket={bucket}/{uuid.uuid4()}.parquet"
+            path = f"{DIRECTORY}/{bucket:04d}-{uuid.uuid4()}.parquet"
             size = write(Path(self.root) / path, rows)
         columns = {"bucket": pa.array([bucket], pa.int32()), "path": pa.array([path])}
         numbers = {"bytes": size, "rows": len(rows), "events": events}
