@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from headwater.core import SequencedEvent
@@ -60,6 +61,12 @@ def a_number_as_a_name(state: State | None, event: SequencedEvent) -> dict[Any, 
 def an_object(state: State | None, event: SequencedEvent) -> State:
     """A state that is no JSON."""
     return {"at": object()}
+
+
+def slow(state: State | None, event: SequencedEvent) -> State:
+    """Takes its time."""
+    time.sleep(0.2)
+    return {}
 
 
 NOT_A_FUNCTION = 3

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,19 @@ def test_events_that_the_log_has_no_more_are_not_passed_over(project: Project, l
         project()
 
 
+def test_events_that_the_log_has_no_more_come_from_its_archive(
+    spark: SparkSession, url: str, project: Project, log: LocalLog, tmp_path: Path
+) -> None:
+    fill(log, 40)
+    project("before")
+    archive = load("archive")
+    with Run("archive", server=Server(url)) as run:
+        archive.run(spark, archive.options(log="orders", table=str(tmp_path / "archive")), run)
+    log.trim(21)
+    assert project("after", archive=str(tmp_path / "archive")).events == 40
+    assert dumped(tmp_path / "after") == dumped(tmp_path / "before")
+
+
 def test_of_two_runs_on_one_table_one_commits(project: Project, log: LocalLog, tmp_path: Path) -> None:
     fill(log, 10)
     project()
@@ -243,6 +257,19 @@ def test_it_follows_the_log_until_it_is_asked_to_stop(
     assert (summary.ending, summary.events, summary.batches) == (Ending.STOPPED, 30, 3)
     with pytest.raises(InvalidInput, match="checkpoint"):
         JOB.run(spark, options_of(tmp_path / "table"), Run("project", server=Server(url), checkpoint="here"))
+
+
+def test_a_second_request_to_stop_ends_it_in_the_middle_of_a_batch(
+    spark: SparkSession, url: str, log: LocalLog, tmp_path: Path
+) -> None:
+    fill(log, 1000)
+    with Run("project", server=Server(url)) as run:
+        timer = threading.Timer(3, lambda: (run.stop.ask(), run.stop.ask()))
+        timer.start()
+        summary = JOB.run(spark, options_of(tmp_path / "table", "slow"), run)
+        timer.join()
+    assert (summary.ending, summary.events) == (Ending.INTERRUPTED, 0)
+    assert snapshot(tmp_path / "table") == (0, {})
 
 
 def test_a_log_that_is_made_again_under_a_run_ends_it(
