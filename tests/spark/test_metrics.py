@@ -21,7 +21,7 @@ from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.spark.failures import PipelineFailed
 from headwater.spark.metrics import NotAMetricsTable
-from headwater.spark.metrics.durations import Change, Stay, Timeline
+from headwater.spark.metrics.durations import WINDOWS_MAX, Change, Stay, Timeline
 from headwater.spark.metrics.samples import Sample, samples_of
 from headwater.spark.metrics.table import append
 from headwater.spark.pipelines import load
@@ -29,6 +29,7 @@ from headwater.spark.running import Ending, Run, Server, Summary
 from headwater.storage.memory import MemoryStore
 
 from ..cne.builders import bare, redfish, text, v1_value, v2_value, wrapped
+from .conftest import Clock
 
 JOB = load("metrics")
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -69,7 +70,7 @@ def clock_class(seconds: float, value: str, node: str = NODE1) -> Event:
 
 
 def sampled(event: Event) -> list[Sample]:
-    return samples_of(SequencedEvent(7, 1000, 0, *event))
+    return samples_of(SequencedEvent(7, int(NOON.timestamp() + 3600) * 1000, 0, *event))
 
 
 def test_a_value_is_a_sample_of_its_resource_wherever_the_event_says_where_that_is() -> None:
@@ -96,6 +97,13 @@ def test_several_values_are_several_samples_and_what_measures_nothing_is_none() 
 
 def redfish_value() -> dict[str, Any]:
     return v2_value(value_type="redfish-event", value=redfish())
+
+
+def test_a_time_that_cannot_be_is_when_the_event_was_recorded() -> None:
+    """A node that boots without a clock, and one whose clock runs ahead, neither hold windows up nor close them."""
+    for wrong in ("1970-01-01T00:00:10Z", "9999-12-31T23:59:59Z", at(3601)):
+        (sample,) = sampled(kept(bare(type=STATE, time=wrong)))
+        assert sample.time == int(NOON.timestamp() + 3600) * 1_000_000
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"7", b'{"n": 1}', b'{"data": {"values": 3}}'])
@@ -146,6 +154,18 @@ def test_a_resource_without_a_state_has_no_stay_and_no_next_window() -> None:
     assert timeline.next_end(10) == 0
 
 
+def test_a_resource_that_is_new_begins_in_the_first_open_window() -> None:
+    timeline = Timeline()
+    timeline.begin(25, 10)
+    assert stays(timeline, [(3, "LOCKED")], 30) == [Stay(20, "LOCKED", 10, 1)]
+
+
+def test_a_state_that_lasts_for_ages_is_told_for_the_last_windows() -> None:
+    found = stays(Timeline(), [(5, "LOCKED")], 10**12)
+    assert len(found) == WINDOWS_MAX + 1
+    assert found[-1] == Stay(10**12 - 10, "LOCKED", 10, 0)
+
+
 def test_in_whatever_steps_windows_are_closed_they_say_the_same() -> None:
     chance = random.Random(7)
     changes = [(chance.randrange(500), chance.choice(["LOCKED", "HOLDOVER", "FREERUN", ""])) for _ in range(60)]
@@ -163,7 +183,8 @@ def test_in_whatever_steps_windows_are_closed_they_say_the_same() -> None:
 
 
 @pytest.fixture
-def log(store: MemoryStore) -> LocalLog:
+def log(store: MemoryStore, clock: Clock) -> LocalLog:
+    clock.ms = int(NOON.timestamp() + 3600) * 1000
     return store.create("cne")
 
 

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
+WINDOWS_MAX = 100_000
+"""A state that lasts longer is told for the last so many windows only: its resource may have been silent for years."""
+
 
 class Change(NamedTuple):
     """A resource was told to be in a state."""
@@ -43,6 +46,11 @@ class Timeline(msgspec.Struct):
     pending: list[Change] = []
     timer: int = 0
     """The end of a window at which somebody should look again; 0: at none."""
+
+    def begin(self, watermark: int, window: int) -> None:
+        """Windows that are closed before anything is known of the resource are not told any more."""
+        if self.told_at < 0 and not self.pending:
+            self.upto = max(self.upto, watermark // window * window)
 
     def add(self, change: Change) -> None:
         """Take a change. One that is late, but newer than all that is told, counts from the first open window on."""
@@ -82,6 +90,7 @@ class Timeline(msgspec.Struct):
 
 
 def _spend(stays: dict[tuple[int, str], list[int]], state: str, from_: int, to: int, window: int) -> None:
+    from_ = max(from_, to - WINDOWS_MAX * window)
     while from_ < to:
         start = from_ // window * window
         until = min(to, start + window)

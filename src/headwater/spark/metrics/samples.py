@@ -19,6 +19,9 @@ from ...core.limits import APPEND_BYTES_MAX
 
 COLUMNS = ("sequence_number", "recorded_at", "type", "data", "id", "source", "attributes", "encoding")
 """What is read of an event."""
+YEAR_2000 = 946_684_800_000_000
+"""µs. A clock that tells an earlier time was not set; and none tells of the future: one that did would make all that
+comes after it too late. Then the time is when the event was recorded."""
 SCHEMA = pa.schema(
     [
         pa.field("time", pa.timestamp("us", tz="UTC")),
@@ -36,7 +39,7 @@ class Sample(NamedTuple):
     """A value of a resource at some time: a number or a state, the other is None."""
 
     time: int
-    """µs since 1970 UTC: the notification's own time, or when it was recorded."""
+    """µs since 1970 UTC: the notification's own time, or when it was recorded, if that cannot be."""
     sequence_number: int
     resource: str
     """Its address, with cluster and node as far as the event tells them."""
@@ -52,7 +55,9 @@ def samples_of(event: SequencedEvent) -> list[Sample]:
     stored = stored_of(event, APPEND_BYTES_MAX)
     if stored is None:
         return []
-    time = _microseconds(stored.notification.time)
+    time, recorded = _microseconds(stored.notification.time), event.recorded_at * 1000
+    if not YEAR_2000 <= time <= recorded:
+        time = recorded
     found = []
     for value in stored.notification.values:
         number, state = _measured(value)

@@ -76,6 +76,7 @@ class Staying(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
         """Changes of one resource, in no order."""
         timeline = self._load()
+        timeline.begin(max(0, timerValues.getCurrentWatermarkInMs()), self._window)
         for row in rows:
             timeline.add(Change(row.at, row.sequence_number, row.state))
         yield from self._close(key, timeline, timerValues)
