@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 STARTS_WITHIN_S = 60.0
-_LISTENING = re.compile(r"listening on ((?:http|amqp)://\S+:(\d+))")
-_PORTS = 2
-"""HTTP first, then AMQP."""
+_LISTENING = re.compile(r"listening on ((?:http|amqp|grpc)://\S+:(\d+))")
+_PORTS = 3
+"""HTTP first, then AMQP, then Arrow Flight."""
 ALIASES = "*:FlightDeparted=FLIGHT_DEPARTED,*:FlightArrived=FLIGHT_ARRIVED"
 """What FutoIn clients call the types of the flights."""
 
@@ -27,8 +27,8 @@ class ServerProcess:
 
     def __init__(self, directory: Path, log: str) -> None:
         self.directory, self._log = directory, log
-        self._port = self._amqp_port = 0
-        self.url = self.amqp_url = ""
+        self._port = self._amqp_port = self._flight_port = 0
+        self.url = self.amqp_url = self.flight_url = ""
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -41,6 +41,7 @@ class ServerProcess:
         """Start it; answers how many seconds went by until it was ready. Raises ServerFailed."""
         command = [sys.executable, "-m", "headwater.server.cli", "serve", "--data", str(self.directory / "data")]
         command += ["--http-port", str(self._port), "--amqp-port", str(self._amqp_port)]
+        command += ["--flight-port", str(self._flight_port)]
         command += ["--log", self._log, "--futoin-aliases", ALIASES]
         started = time.perf_counter()
         with (self.directory / "server.log").open("a") as diary:
@@ -58,7 +59,8 @@ class ServerProcess:
             self.kill()
             told = (self.directory / "server.log").read_text().strip().splitlines()
             raise ServerFailed(f"the server did not start: {' / '.join(told[-3:]) or 'it said nothing'}")
-        (self.url, self._port), (self.amqp_url, self._amqp_port) = ((its[1], int(its[2])) for its in found)
+        places = [(its[1], int(its[2])) for its in found]
+        (self.url, self._port), (self.amqp_url, self._amqp_port), (self.flight_url, self._flight_port) = places
         return time.perf_counter() - started
 
     def kill(self) -> None:

@@ -44,7 +44,7 @@ class RunningServer:
     def __init__(self, *arguments: str, cwd: Path, context: ssl.SSLContext | None = None) -> None:
         self._errors = open(cwd / "stderr.txt", "w+", encoding="utf-8")  # noqa: SIM115 - as long as the process
         self.process = subprocess.Popen(
-            [*PROGRAM, "serve", "--http-port", "0", "--amqp-port", "0", *arguments],
+            [*PROGRAM, "serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", *arguments],
             cwd=cwd,
             env=environment(),
             stdout=subprocess.PIPE,
@@ -55,6 +55,15 @@ class RunningServer:
         self.line = self.process.stdout.readline()
         self.url = self.line.removeprefix("headwater: listening on ").partition(" ")[0]
         self._context = context
+
+    def further_url(self, scheme: str) -> str:
+        """The first address of that scheme among the lines after the first. To be asked once, in their order."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            url = line.removeprefix("headwater: listening on ").split()[0]
+            if url.startswith(f"{scheme}://"):
+                return url
+        raise AssertionError(f"the server named no {scheme} address")
 
     def __enter__(self) -> RunningServer:
         return self

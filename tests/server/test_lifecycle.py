@@ -110,13 +110,15 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
 
 def test_a_data_directory_is_one_process_s(tmp_path: Path) -> None:
     with RunningServer(cwd=tmp_path):
-        second = headwater("serve", "--http-port", "0", "--amqp-port", "0", cwd=tmp_path)
+        second = headwater("serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", cwd=tmp_path)
         assert second.returncode == 4
         assert "in use by another process" in second.stderr and "Traceback" not in second.stderr
 
 
 def test_listening_for_others_without_users_needs_a_word(tmp_path: Path) -> None:
-    refused = headwater("serve", "--http-port", "0", "--amqp-port", "0", "--host", "0.0.0.0", cwd=tmp_path)
+    refused = headwater(
+        "serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", "--host", "0.0.0.0", cwd=tmp_path
+    )
     assert refused.returncode == 2
     assert "--insecure" in refused.stderr and "headwater user add" in refused.stderr
     with RunningServer("--host", "0.0.0.0", "--insecure", cwd=tmp_path) as server:
@@ -175,7 +177,7 @@ def test_settings_of_a_log_in_the_file_are_imposed_and_those_fixed_refused(tmp_p
         assert (settings["partitions"], settings["retention_ms"]) == (2, 2 * 86_400_000)
         assert server.terminate() == 0
     file.write_text("[logs.orders]\npartitions = 3\n", encoding="utf-8")
-    refused = headwater("serve", "--http-port", "0", "--amqp-port", "0", cwd=tmp_path)
+    refused = headwater("serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.strip().splitlines()[-1]) == (
         2,
         "headwater: logs.orders.partitions: fixed at creation as 2, 3 given",

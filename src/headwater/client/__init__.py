@@ -5,9 +5,10 @@ orders = server.create("orders")
 orders.append([Event("OrderPlaced", b"{}", ("order:17",))])
 """
 
+from ..formats.unreachable import ServerUnreachable
 from .bulk import BulkProgress, append_all
 from .log import RemoteLog
-from .problems import ServerUnreachable, UnexpectedAnswer
+from .problems import UnexpectedAnswer
 from .server import Server, connect
 
 __all__ = ["BulkProgress", "RemoteLog", "Server", "ServerUnreachable", "UnexpectedAnswer", "append_all", "connect"]

@@ -1,7 +1,6 @@
 """Problem documents (RFC 9457) as the core's own exceptions, in one table, and what the client adds to them.
 
 EventLogError
-├── ServerUnreachable     no answer came, for as long as was to be tried
 └── UnexpectedAnswer      an answer came that this client does not know
 """
 
@@ -47,14 +46,6 @@ _INPUT_KINDS: tuple[tuple[re.Pattern[str], type[InvalidInput]], ...] = (
     (re.compile(r"events\b"), InvalidEvent),
 )
 """What kind of input stands at a path; it is the server's path, without `$.`."""
-
-
-class ServerUnreachable(EventLogError):
-    """No answer came from the server. Whether an append went in is unknown: repeat it with the same ids."""
-
-    def __init__(self, url: str, problem: str) -> None:
-        self.url, self.problem = url, problem
-        super().__init__(f"no answer from {url}: {problem}")
 
 
 SERVICE_UNAVAILABLE = 503

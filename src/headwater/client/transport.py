@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable
 
 from ..core.errors import Closed, EventLogError, Overloaded, StorageUnavailable
+from ..formats.unreachable import ServerUnreachable
 from .address import Address
 from .connection import Connection
-from .problems import ServerUnreachable, UnexpectedAnswer, error_of
+from .problems import UnexpectedAnswer, error_of
 
 JSON = "application/json"
 IDLE_CONNECTIONS_MAX = 32

@@ -12,6 +12,7 @@ import gc
 import logging
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -24,6 +25,7 @@ from ..core.settings import LogSettings
 from ..core.store import LogStore
 from .accounts import AccountDirectory
 from .amqp_metrics import AmqpCollector
+from .bulk.serving import BulkPlane
 from .config import Config, Futoin, InvalidConfiguration
 from .gate import Application, Gate, Receive, Scope, Send, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
@@ -117,15 +119,19 @@ class Server:
         stop = _on_signals()
         tls = tls_context(config.tls)
         sockets = listen(config.host, config.http.port, "--http-port")
+        amqp_sockets: list[socket.socket] = []
         try:
             amqp_sockets = listen(config.host, config.amqp.port, "--amqp-port")
+            bulk = BulkPlane.reserved(config)
         except CannotListen:
-            close_all(sockets)
+            close_all([*sockets, *amqp_sockets])
             raise
         lines = [
             f"headwater: listening on {url('https' if tls else 'http', its)} (dcb, futoin, cne)" for its in sockets
         ]
         lines += [f"headwater: listening on {url('amqps' if tls else 'amqp', its)}" for its in amqp_sockets]
+        if bulk is not None:
+            lines.append(f"headwater: listening on {bulk.url}")
         async with AsyncExitStack() as ending:
             http = HttpServer(self._gate, sockets, config.http, tls)
             await http.start()
@@ -144,13 +150,17 @@ class Server:
                 ending.callback(front_end.close)
             await messages.start()
             ending.push_async_callback(messages.stop)
+            if bulk is not None:
+                ending.push_async_callback(bulk.stop)
+                await bulk.start(store, guard)
             _tune_interpreter()
             for line in lines:
                 self._announce(line)
             logger.info("started", extra=fields(version=__version__, data=config.data, logs=len(store.names())))
             await stop.wait()
             clouds.stop()
-            await asyncio.gather(self._drain(http, front_ends), messages.stop())
+            endings = [self._drain(http, front_ends), messages.stop()]
+            await asyncio.gather(*endings, *([bulk.stop()] if bulk is not None else []))
         logger.info("stopped")
 
     def unready(self) -> str | None:

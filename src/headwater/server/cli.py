@@ -16,6 +16,7 @@ import click
 
 from .. import __version__
 from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnavailable
+from ..formats.unreachable import ServerUnreachable
 from .config import InvalidConfiguration
 
 DONE, REFUSED, USAGE, UNREACHABLE, UNAVAILABLE, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
@@ -43,6 +44,9 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "logs": Entry("logs", "logs", "List, create, change, trim and delete logs."),
         "consumers": Entry("consumers", "consumers", "List, register and move the reliable consumers of a log."),
         "bench": Entry("bench", "bench", "Put load on a log, and measure."),
+    },
+    "Pipelines (on Spark)": {
+        "pipeline": Entry("pipeline", "pipeline", "Run a pipeline on Spark."),
     },
     "Server": {
         "serve": Entry("serve", "serve", "Run the server."),
@@ -121,8 +125,6 @@ def run(arguments: Sequence[str]) -> int:
 
 def exit_code(error: EventLogError) -> int:
     """The exit code of an error."""
-    from ..client.problems import ServerUnreachable  # not at the top: `headwater serve` needs no client
-
     if isinstance(error, InvalidConfiguration):
         return USAGE
     if isinstance(error, StorageUnavailable | DiskFull):

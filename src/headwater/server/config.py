@@ -129,6 +129,20 @@ class Amqp:
 
 
 @dataclass(frozen=True, slots=True)
+class Flight:
+    """Arrow Flight: bulk reads and writes, in a process of its own."""
+
+    enabled: Annotated[bool, Described(boolean, "serve Arrow Flight; with storage in memory it is not served")] = True
+    port: Annotated[int, Described(whole_number(0, 65535), "TCP port of Arrow Flight; 0 takes any free one")] = 8815
+    streams_max: Annotated[
+        int, Described(whole_number(1, 10_000), "reads and writes at the same time; more are told to try again")
+    ] = 64
+    staged_bytes_max: Annotated[
+        int, Described(byte_count(MIB, 2**50), "bytes that exactly-once writers may have staged, per log")
+    ] = 16 * GIB
+
+
+@dataclass(frozen=True, slots=True)
 class Tls:
     """TLS of every listening port; both or none."""
 
@@ -220,6 +234,7 @@ class Config:
     http: Http = field(default_factory=Http)
     amqp: Amqp = field(default_factory=Amqp)
     futoin: Futoin = field(default_factory=Futoin)
+    flight: Flight = field(default_factory=Flight)
     tls: Tls = field(default_factory=Tls)
     limits: Limits = field(default_factory=Limits)
     cne: Cne = field(default_factory=Cne)

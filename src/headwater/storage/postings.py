@@ -21,6 +21,7 @@ from typing import Protocol
 
 import google_crc32c
 import numpy as np
+import pyarrow as pa
 import xxhash
 
 from ..core.event import tag_key
@@ -270,7 +271,7 @@ class FilePostings:
 
     def verify(self) -> None:
         """Raises ValueError if the checksum does not fit."""
-        if google_crc32c.value(self._map[16:]) != self._crc:
+        if google_crc32c.value(pa.py_buffer(self._map).slice(16)) != self._crc:  # in place: files may be large
             raise ValueError(f"{self.path}: the checksum does not fit")
 
     def numbers(self, kind: str, term: str) -> Numbers | None:

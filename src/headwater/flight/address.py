@@ -1,0 +1,88 @@
+"""Where a bulk server is and how to show who asks: plain values, which can be pickled and be keys of a cache."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ..core.errors import InvalidInput
+from ..core.limits import show
+from .wire import DEFAULT_PORT
+
+SCHEMES = ("grpc", "grpc+tls")
+TIMEOUT_S = 60.0
+RETRIES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class BulkAddress:
+    """All that a client is made of. Raises InvalidInput where that does not go together."""
+
+    url: str
+    """`grpc://HOST[:PORT]` or `grpc+tls://HOST[:PORT]`."""
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    """An API token, instead of a user and a password."""
+    ca_file: str | None = None
+    """The authorities to trust (PEM), instead of those of the system."""
+    is_verified: bool = True
+    """Whether the server's certificate is checked."""
+    timeout_s: float = TIMEOUT_S
+    """How long an action or a plan may take; streams may take as long as they like."""
+    retries: int = RETRIES
+    """How often a call that may be repeated is tried again while the server is away or busy."""
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            _ = parts.port
+        except ValueError as error:
+            raise InvalidInput(f"{error} in {show(self.url)}", "url") from None
+        if parts.scheme not in SCHEMES or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
+            expected = "grpc://HOST[:PORT] or grpc+tls://HOST[:PORT] is expected"
+            raise InvalidInput(f"{expected}, {show(self.url)} given", "url")
+        if parts.username is not None:
+            raise InvalidInput("user and password are given apart from the URL, not in it", "url")
+        if self.token is not None and (self.user is not None or self.password is not None):
+            raise InvalidInput("give a token, or a user and a password, not both", "token")
+        if self.token is not None and (not self.token.isascii() or not self.token.isprintable()):
+            raise InvalidInput("a token has printable ASCII characters only", "token")
+        if (self.user is None) != (self.password is None):
+            raise InvalidInput("a user and a password go together; one of them is missing", "user")
+        if not self.timeout_s > 0:
+            raise InvalidInput(f"{self.timeout_s!r} given, more than 0 is allowed", "timeout_s")
+        if self.retries < 0:
+            raise InvalidInput(f"{self.retries!r} given, 0 or more is allowed", "retries")
+
+    @property
+    def location(self) -> str:
+        """The URL as Flight wants it, with its port."""
+        parts = urlsplit(self.url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return f"{parts.scheme}://{host}:{parts.port or DEFAULT_PORT}"
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.url.startswith("grpc+tls:")
+
+    @property
+    def authorization(self) -> str | None:
+        """The value of the Authorization header, or None."""
+        if self.token is not None:
+            return f"Bearer {self.token}"
+        if self.user is None:
+            return None
+        return f"Basic {base64.b64encode(f'{self.user}:{self.password}'.encode()).decode()}"
+
+    def ca_bytes(self) -> bytes | None:
+        """The authorities to trust. Raises InvalidInput where the file cannot be read."""
+        if self.ca_file is None:
+            return None
+        try:
+            return Path(self.ca_file).read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"{show(self.ca_file)} cannot be read: {error}", "ca_file") from None

@@ -1,0 +1,165 @@
+"""What the server needs of the rest: the logs, the users, and a place for staged batches.
+
+All calls may block, come from many threads at once, and raise the errors of `core.errors` and `core.access`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from ..core.access import Credentials, Right, User
+from ..core.condition import AppendCondition
+from ..core.consumer import Consumer
+from ..core.log import LogInfo
+from ..core.query import Query
+from ..core.settings import LogSettings
+from .wire import Appended, Committed, OnDuplicate, Staged, WriterState
+
+
+class LogExtent(NamedTuple):
+    """How far a log goes, and how many partitions it has."""
+
+    head: int
+    first_retained: int
+    incarnation: str
+    partitions: int
+
+
+class Span(NamedTuple):
+    """The checked bounds of a read: the events in (after, upto], of that partition (None: of all)."""
+
+    after: int
+    upto: int
+    partition: int | None
+
+
+class SplitSize(NamedTuple):
+    """A piece of a span, and about how much is in it."""
+
+    after: int
+    upto: int
+    events: int
+    bytes: int
+
+
+class StageWriter(Protocol):
+    """A stage being written. Its owner calls `close` or `abort`, once; `write` and `close` raise DiskFull, TooLarge."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add a batch, of the schema that the stage was opened with."""
+
+    def close(self) -> Staged:
+        """Make it durable. From then on it can be committed."""
+
+    def abort(self) -> None:
+        """Leave nothing of it. Raises nothing."""
+
+
+class Backend(Protocol):
+    """The logs as the server sees them. What a client sent has been checked for its shape, and the right to it."""
+
+    # Who asks
+
+    def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+        """See core.access.Guard. `peer` is empty where it is not known (in a handshake). Raises Unauthenticated."""
+
+    def user(self, name: str, peer: str) -> User:
+        """The user of that name, as he is now, whom a session has authenticated. Raises Unauthenticated."""
+
+    def authorize(self, user: User, right: Right, log: str) -> None:
+        """See core.access.Guard: raises Forbidden, and counts it. There need not be a log of that name."""
+
+    # Reading
+
+    def logs(self) -> list[str]:
+        """The names of all logs, in order."""
+
+    def info(self, log: str) -> LogInfo:
+        """See EventLog. Raises LogNotFound."""
+
+    def extent(self, log: str) -> LogExtent:
+        """How far the log goes at present. Called for every read: it should be quick. Raises LogNotFound."""
+
+    def check_position(self, log: str, position: int) -> None:
+        """See LocalLog. Called only for positions below the first retained event."""
+
+    def position_at(self, log: str, recorded_at: int) -> int:
+        """See LocalLog.sequence_number_at."""
+
+    def count(self, log: str, span: Span) -> int:
+        """How many events are retained in the span."""
+
+    def splits(self, log: str, span: Span, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
+        """The span in pieces, in order and without gaps, of about that size; none for an empty span."""
+
+    def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The events in order, in batches of `formats.arrow.SCHEMA` restricted to `columns`, in the order given.
+
+        Batches are made as they are asked for. Events that are no longer there are absent. Closing the iterator, or
+        forgetting it, ends the scan; it may be closed by another thread than that which ran it.
+        """
+
+    # Writing
+
+    def append(
+        self,
+        log: str,
+        batch: pa.RecordBatch,
+        *,
+        partition: int | None,
+        condition: AppendCondition | None,
+        on_duplicate: OnDuplicate,
+    ) -> Appended:
+        """Append a batch as one append, durably. Raises as EventLog.append.
+
+        The batch is valid, and of a schema that `formats.arrow_events.check_schema` takes; its rows were not looked at.
+        With `on_duplicate` = skip, events whose ids are stored are left out.
+        """
+
+    def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
+        """Begin a stage. Raises LogNotFound, DiskFull, TooLarge."""
+
+    def commit(
+        self,
+        log: str,
+        writer: str,
+        batch: int,
+        stages: Sequence[str],
+        *,
+        partition: int | None,
+        condition: AppendCondition | None,
+        on_duplicate: OnDuplicate,
+    ) -> Committed:
+        """Append those stages in that order, exactly once, however often it is asked for."""
+
+    def discard(self, log: str, writer: str, batch: int) -> None:
+        """Forget the stages of a batch whose commit has not begun; nothing happens where there are none."""
+
+    def writer(self, log: str, writer: str) -> WriterState | None:
+        """How far that writer is; None if it never committed."""
+
+    # Managing
+
+    def create_log(self, log: str, settings: LogSettings | None) -> LogInfo:
+        """See LogStore.create."""
+
+    def trim(self, log: str, below: int) -> int:
+        """See EventLog."""
+
+    def consumers(self, log: str) -> list[Consumer]:
+        """See EventLog."""
+
+    def consumer(self, log: str, owner: str, component: str) -> Consumer | None:
+        """See LocalLog."""
+
+    def register_consumer(self, log: str, owner: str, component: str, after: int | None) -> Consumer:
+        """See EventLog."""
+
+    def acknowledge(self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
+        """See EventLog."""
+
+    def unregister_consumer(self, log: str, owner: str, component: str) -> None:
+        """See EventLog."""

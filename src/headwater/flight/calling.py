@@ -1,0 +1,191 @@
+"""Calls to one server: who asks, deadlines, errors as the core's own, and trying again while it is away."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from ..core.access import Unauthenticated
+from ..core.errors import Closed, EventLogError, InvalidInput, Overloaded, StorageUnavailable
+from ..formats.unreachable import ServerUnreachable
+from .address import BulkAddress
+from .errors import Busy, ServerFault, core_error_of
+
+T = TypeVar("T")
+
+PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
+PASSING = (ServerUnreachable, Busy, Overloaded, Closed, StorageUnavailable)
+"""What may be better in a moment."""
+BUSY_S = 600.0
+"""How long to wait for a place at a server that is busy."""
+KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 310_000, 20_000
+"""A server that says nothing for so long is asked whether it is there; gRPC's takes it amiss more often than 300 s."""
+
+
+class Calls:
+    """The way to one server. Safe to use from any thread."""
+
+    def __init__(self, address: BulkAddress) -> None:
+        self.address = address
+        self._login = _Login(address.authorization)
+        self._lock = threading.Lock()
+        self._client: flight.FlightClient | None = None
+        self._is_closed = False
+
+    def client(self) -> flight.FlightClient:
+        """Flight's own client, connected when it is first used. Raises ServerUnreachable when closed."""
+        with self._lock:
+            if self._is_closed:
+                raise ServerUnreachable(self.address.url, "this client was closed")
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    def close(self) -> None:
+        """Close the connection; no more calls are taken."""
+        with self._lock:
+            client, self._client, self._is_closed = self._client, None, True
+        if client is not None:
+            client.close()
+
+    def options(self, *, is_stream: bool = False) -> flight.FlightCallOptions:
+        """What each call is sent with; streams have no deadline."""
+        return flight.FlightCallOptions(timeout=None if is_stream else self.address.timeout_s)
+
+    def call(self, call: Callable[[], T], *, is_idempotent: bool = True) -> T:
+        """What the call answers, tried again while the server is away, if it may be, or wants another login.
+
+        Raises the errors of the core, ServerUnreachable, Busy and ServerFault.
+        """
+        attempts = Attempts(self.address.retries)
+        while True:
+            session = self._login.session
+            try:
+                return call()
+            except (flight.FlightError, pa.ArrowException) as error:
+                known = self.error_of(error)
+                if isinstance(known, Unauthenticated) and session is not None and self._login.drop(session):
+                    continue
+                may_repeat = is_idempotent or isinstance(known, Busy)  # who is refused a place has done nothing yet
+                if not may_repeat or not isinstance(known, PASSING):
+                    raise known from None
+                attempts.failed(known)
+
+    def error_of(self, error: BaseException) -> EventLogError:
+        """The core's error that an error of Flight stands for."""
+        if isinstance(error, EventLogError):
+            return error
+        if isinstance(error, flight.FlightError) and (known := core_error_of(error)) is not None:
+            return known
+        text = str(error).partition(". gRPC client debug context")[0]
+        if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError | flight.FlightCancelledError):
+            return ServerUnreachable(self.address.url, text)
+        if isinstance(error, flight.FlightUnauthenticatedError):
+            return Unauthenticated(text)
+        if isinstance(error, pa.ArrowInvalid) and not isinstance(error, flight.FlightError):
+            return InvalidInput(text)
+        return ServerFault(text)
+
+    def refuse(self, session: str | None) -> bool:
+        """The server does not know that session; answers whether there is another way to log in."""
+        return session is not None and self._login.drop(session)
+
+    @property
+    def session(self) -> str | None:
+        """The session in use."""
+        return self._login.session
+
+    def _connect(self) -> flight.FlightClient:
+        address = self.address
+        try:
+            return flight.FlightClient(
+                address.location,
+                tls_root_certs=address.ca_bytes(),
+                disable_server_verification=address.is_tls and not address.is_verified,
+                middleware=[self._login],
+                generic_options=[
+                    ("grpc.initial_reconnect_backoff_ms", 100),
+                    ("grpc.min_reconnect_backoff_ms", 100),
+                    ("grpc.max_reconnect_backoff_ms", 2000),
+                    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+                    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+                ],
+            )
+        except pa.ArrowException as error:
+            raise InvalidInput(str(error), "url") from None
+
+
+class Attempts:
+    """How often to try. The pauses in between double, with jitter, and are never shorter than the server asks for.
+
+    A busy server is well, and has others before us: waiting for it is no failed attempt, for BUSY_S.
+    """
+
+    def __init__(self, retries: int, sleep: Callable[[float], object] = time.sleep) -> None:
+        self._retries, self._sleep = retries, sleep
+        self.succeeded()
+
+    def succeeded(self) -> None:
+        """The next failure is a first one again."""
+        self._left, self._pause_s, self._busy_s = self._retries, PAUSE_S_MIN, 0.0
+
+    def failed(self, error: EventLogError) -> None:
+        """Pause before the next attempt; where there is none left, raises the error."""
+        if self._left <= 0 or self._busy_s > BUSY_S:
+            raise error
+        asked_s = error.retry_after_s if isinstance(error, Overloaded) else 0.0
+        pause_s = max(asked_s, self._pause_s * random.uniform(0.5, 1.0))
+        if isinstance(error, Busy):
+            self._busy_s += pause_s
+        else:
+            self._left -= 1
+        self._sleep(pause_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+
+
+class _Login(flight.ClientMiddlewareFactory):  # type: ignore[misc]
+    """Shows the password until the server gives a session for it, and then that."""
+
+    def __init__(self, authorization: str | None) -> None:
+        self._authorization = authorization
+        self.session: str | None = None
+
+    def start_call(self, info: flight.CallInfo) -> flight.ClientMiddleware:
+        """Called by Flight."""
+        return _Showing(self, self.session or self._authorization)
+
+    def drop(self, session: str) -> bool:
+        """Log in again; answers whether that makes sense."""
+        if self.session == session:
+            self.session = None
+        return self._authorization is not None
+
+    def took(self, session: str) -> None:
+        """The server gave a session."""
+        if self._authorization is not None and self._authorization.startswith("Basic "):
+            self.session = session
+
+
+class _Showing(flight.ClientMiddleware):  # type: ignore[misc]
+    def __init__(self, login: _Login, shown: str | None) -> None:
+        self._login, self._shown = login, shown
+        self._given: str | None = None
+
+    def sending_headers(self) -> Mapping[str, str]:
+        return {} if self._shown is None else {"authorization": self._shown}
+
+    def received_headers(self, headers: Mapping[str, Sequence[str]]) -> None:
+        for name, values in headers.items():
+            if name.lower() == "authorization" and values and values[0].startswith("Bearer "):
+                self._given = values[0]
+
+    def call_completed(self, exception: BaseException | None) -> None:
+        # A token is given before it is known whether the password is right; it is worth something only if it was.
+        if self._given is not None and exception is None:
+            self._login.took(self._given)

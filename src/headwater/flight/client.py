@@ -1,0 +1,359 @@
+"""A client of the bulk plane: the actions by name, plans, streams of Arrow batches in and out.
+
+with BulkClient("grpc://127.0.0.1:8815") as bulk:
+    for batch in bulk.read(Ticket("orders", columns=("sequence_number", "type"))):
+        ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from ..core.access import Unauthenticated
+from ..core.condition import AppendCondition
+from ..core.consumer import Consumer
+from ..core.errors import EventLogError
+from ..core.log import LogInfo
+from ..core.settings import LogSettings
+from .address import RETRIES, TIMEOUT_S, BulkAddress
+from .calling import PASSING, Attempts, Calls
+from .errors import ServerFault
+from .schemas import schema_of
+from .sending import Batches, pieces_of, schema_and_batches
+from .wire import (
+    ACTIONS,
+    END,
+    SPLIT_BYTES,
+    AcknowledgeBody,
+    AppendCommand,
+    Appended,
+    CommitBody,
+    Committed,
+    ConsumerBody,
+    CountBody,
+    CreateBody,
+    DiscardBody,
+    Extent,
+    LogBody,
+    Nothing,
+    OnDuplicate,
+    PlanCommand,
+    PositionAtBody,
+    PutCommand,
+    RegisterBody,
+    Split,
+    StageCommand,
+    Staged,
+    Ticket,
+    TrimBody,
+    WriterBody,
+    WriterState,
+    condition_json,
+    decode,
+    encode,
+    settings_json,
+)
+
+SEQUENCE_NUMBER = "sequence_number"
+APPENDS_AHEAD = 4
+"""Batches that are on their way while the first of them is not yet known to be durable."""
+
+
+class BulkClient:
+    """The logs of one server, in bulk. Safe to use from any thread; make one and keep it.
+
+    All methods raise the errors of `core.errors` and `core.access`, ServerUnreachable where no answer comes for as
+    long as is tried, `errors.Busy` and `errors.ServerFault`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        token: str | None = None,
+        ca_file: str | None = None,
+        is_verified: bool = True,
+        timeout_s: float = TIMEOUT_S,
+        retries: int = RETRIES,
+    ) -> None:
+        """See BulkAddress. Nothing is sent yet."""
+        self.address = BulkAddress(url, user, password, token, ca_file, is_verified, timeout_s, retries)
+        self._calls = Calls(self.address)
+
+    @staticmethod
+    def of(address: BulkAddress) -> BulkClient:
+        """The client of an address."""
+        names = BulkAddress.__dataclass_fields__
+        return BulkClient(**{name: getattr(address, name) for name in names})
+
+    def close(self) -> None:
+        """Close the connection. Streams that are open break."""
+        self._calls.close()
+
+    def __enter__(self) -> BulkClient:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # Looking
+
+    def logs(self) -> list[str]:
+        """The logs that the user may read."""
+        names: list[str] = self._act("logs", Nothing()).logs
+        return names
+
+    def info(self, log: str) -> LogInfo:
+        """See EventLog."""
+        info: LogInfo = self._act("info", LogBody(log))
+        return info
+
+    def head(self, log: str) -> Extent:
+        """How far the log goes."""
+        extent: Extent = self._act("head", LogBody(log))
+        return extent
+
+    def position_at(self, log: str, recorded_at: int) -> int:
+        """The number of the first retained event recorded at that time (ms) or later; head + 1 if there is none."""
+        number: int = self._act("position_at", PositionAtBody(log, recorded_at)).sequence_number
+        return number
+
+    def count(
+        self, log: str, after: int | None = None, upto: int | None = None, *, partition: int | None = None
+    ) -> int:
+        """How many events are retained in (after, upto]."""
+        count: int = self._act("count", CountBody(log, after, upto, partition)).events
+        return count
+
+    # Reading
+
+    def plan(self, ticket: Ticket, *, split_bytes: int = SPLIT_BYTES, splits_min: int = 1) -> list[Split]:
+        """The ticket in pieces of about that size, in order; each names the log's incarnation and fixed bounds."""
+        fields = {name: getattr(ticket, name) for name in Ticket.__struct_fields__}
+        command = encode(PlanCommand(**fields, split_bytes=split_bytes, splits_min=splits_min))
+        descriptor = flight.FlightDescriptor.for_command(command)
+        info = self._calls.call(lambda: self._calls.client().get_flight_info(descriptor, self._calls.options()))
+        return [_split_of(endpoint) for endpoint in info.endpoints]
+
+    def schema(self, ticket: Ticket) -> pa.Schema:
+        """The schema of the ticket's batches. Asks nobody."""
+        return schema_of(ticket)
+
+    def read(self, ticket: Ticket) -> Iterator[pa.RecordBatch]:
+        """The ticket's batches, in order. One that breaks off goes on after the last number that was given out.
+
+        The head is fixed, and so is the incarnation, when the iteration begins.
+        """
+        if ticket.upto is None or ticket.incarnation is None:
+            extent = self.head(ticket.log)
+            upto = extent.head if ticket.upto is None else ticket.upto
+            ticket = _replaced(ticket, upto=upto, incarnation=ticket.incarnation or extent.incarnation)
+        asked = ticket
+        has_number = ticket.columns is None or SEQUENCE_NUMBER in ticket.columns
+        if not has_number:
+            asked = _replaced(ticket, columns=(*(ticket.columns or ()), SEQUENCE_NUMBER))
+        attempts = Attempts(self.address.retries)
+        while True:
+            session = self._calls.session
+            try:
+                for batch in self._stream(asked):
+                    if batch.num_rows:
+                        last = batch.column(SEQUENCE_NUMBER)[-1].as_py()
+                        yield batch if has_number else batch.drop_columns([SEQUENCE_NUMBER])
+                        asked = _replaced(asked, after=last)
+                        attempts.succeeded()
+                return
+            except (flight.FlightError, pa.ArrowException, EventLogError) as error:
+                known = self._calls.error_of(error)
+                if isinstance(known, Unauthenticated) and self._calls.refuse(session):
+                    continue
+                if not isinstance(known, PASSING):
+                    raise known from None
+                attempts.failed(known)
+
+    # Writing
+
+    def append(
+        self,
+        log: str,
+        batches: Batches,
+        *,
+        partition: int | None = None,
+        condition: AppendCondition | None = None,
+        on_duplicate: OnDuplicate = "fail",
+    ) -> list[Appended]:
+        """Append batches, each as one append (large ones in pieces, empty ones not at all).
+
+        With a condition, all of them are one append.
+
+        Answers where each went. It is not tried again by itself: after ServerUnreachable some may be in, and with
+        ids in the events, and `on_duplicate` = skip, all may be sent again.
+        """
+        is_one = condition is not None
+        append = AppendCommand(log, partition, condition_json(condition), on_duplicate, marks_end=is_one)
+        return self._put(PutCommand(append=append), batches, Appended, is_idempotent=False)
+
+    def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, batches: Batches) -> Staged:
+        """Lay batches down for a commit, durably. Tried again if `batches` can be gone through again (no iterator)."""
+        stage = StageCommand(log, writer, batch, part, attempt, marks_end=True)
+        staged: Staged = self._put(PutCommand(stage=stage), batches, Staged)[0]
+        return staged
+
+    def commit(
+        self,
+        log: str,
+        writer: str,
+        batch: int,
+        stages: Sequence[str],
+        *,
+        partition: int | None = None,
+        condition: AppendCondition | None = None,
+        on_duplicate: OnDuplicate = "fail",
+    ) -> Committed:
+        """Append the stages, in that order, exactly once, however often it is asked for."""
+        body = CommitBody(log, writer, batch, tuple(stages), partition, condition_json(condition), on_duplicate)
+        committed: Committed = self._act("commit", body, self._calls.options(is_stream=True))
+        return committed
+
+    def discard(self, log: str, writer: str, batch: int) -> None:
+        """Forget the stages of a batch that is not to be committed."""
+        self._act("discard", DiscardBody(log, writer, batch))
+
+    def writer(self, log: str, writer: str) -> WriterState | None:
+        """How far that writer is; None if it never committed."""
+        state: WriterState | None = self._act("writer", WriterBody(log, writer)).writer
+        return state
+
+    # Managing
+
+    def create_log(self, log: str, settings: LogSettings | None = None) -> LogInfo:
+        """See LogStore.create."""
+        info: LogInfo = self._act("create_log", CreateBody(log, settings_json(settings)))
+        return info
+
+    def trim(self, log: str, below: int) -> int:
+        """See EventLog."""
+        first_retained: int = self._act("trim", TrimBody(log, below)).first_retained
+        return first_retained
+
+    def consumers(self, log: str) -> list[Consumer]:
+        """See EventLog."""
+        consumers: list[Consumer] = self._act("consumers", LogBody(log)).consumers
+        return consumers
+
+    def consumer(self, log: str, owner: str, component: str) -> Consumer | None:
+        """One registered consumer, or None."""
+        consumer: Consumer | None = self._act("consumer", ConsumerBody(log, owner, component)).consumer
+        return consumer
+
+    def register_consumer(self, log: str, owner: str, component: str, *, after: int | None = None) -> Consumer:
+        """See EventLog."""
+        consumer: Consumer = self._act("register_consumer", RegisterBody(log, owner, component, after))
+        return consumer
+
+    def acknowledge(
+        self, log: str, owner: str, component: str, sequence_number: int, *, epoch: int | None = None
+    ) -> Consumer:
+        """See EventLog."""
+        body = AcknowledgeBody(log, owner, component, sequence_number, epoch)
+        consumer: Consumer = self._act("acknowledge", body)
+        return consumer
+
+    def unregister_consumer(self, log: str, owner: str, component: str) -> None:
+        """See EventLog."""
+        self._act("unregister_consumer", ConsumerBody(log, owner, component))
+
+    def _act(self, name: str, body: object, options: flight.FlightCallOptions | None = None) -> Any:
+        shape = ACTIONS[name]
+        action = flight.Action(name, encode(body))
+
+        def act() -> bytes:
+            results = list(self._calls.client().do_action(action, options or self._calls.options()))
+            answer: bytes = results[0].body.to_pybytes() if results else b""
+            return answer
+
+        answer = self._calls.call(act, is_idempotent=shape.is_idempotent)
+        return _decoded(shape.answer, answer)
+
+    def _stream(self, ticket: Ticket) -> Iterator[pa.RecordBatch]:
+        reader = self._calls.client().do_get(flight.Ticket(encode(ticket)), self._calls.options(is_stream=True))
+        is_whole = False
+        try:
+            for chunk in reader:
+                yield chunk.data
+            is_whole = True
+        finally:
+            if not is_whole:
+                reader.cancel()
+
+    def _put(self, command: PutCommand, batches: Batches, kind: type[Any], *, is_idempotent: bool = True) -> list[Any]:
+        """The answers to a stream. What cannot be gone through again is sent once, and begun when the login is good."""
+        if isinstance(batches, Iterator | pa.RecordBatchReader):
+            self.logs()
+            schema, rest = schema_and_batches(batches)
+            try:
+                return self._put_once(command, schema, rest, kind)
+            except (flight.FlightError, pa.ArrowException) as error:
+                raise self._calls.error_of(error) from None
+        return self._calls.call(
+            lambda: self._put_once(command, *schema_and_batches(batches), kind), is_idempotent=is_idempotent
+        )
+
+    def _put_once(
+        self, command: PutCommand, schema: pa.Schema, batches: Iterator[pa.RecordBatch], kind: type[Any]
+    ) -> list[Any]:
+        target = command.append or command.stage
+        assert target is not None
+        descriptor = flight.FlightDescriptor.for_command(encode(command))
+        writer, reader = self._calls.client().do_put(descriptor, schema, self._calls.options(is_stream=True))
+        answers: list[Any] = []
+        sent = 0
+        try:
+            for batch in pieces_of(batches):
+                writer.write_batch(batch)
+                sent += 1
+                if not target.marks_end and sent - len(answers) > APPENDS_AHEAD:
+                    answers.append(_answer(reader, kind))
+            if target.marks_end:
+                writer.write_metadata(END)
+            writer.done_writing()
+            while (metadata := reader.read()) is not None:
+                answers.append(_decoded(kind, metadata.to_pybytes()))
+            writer.close()
+        except BaseException:
+            with suppress(pa.ArrowException):  # it says again what is raised already, or that the end was not marked
+                writer.close()
+            raise
+        return answers
+
+
+def _answer(reader: flight.FlightMetadataReader, kind: type[Any]) -> Any:
+    metadata = reader.read()
+    if metadata is None:
+        raise ServerFault("the server ended the stream before it had answered each batch")
+    return _decoded(kind, metadata.to_pybytes())
+
+
+def _decoded(kind: Any, text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ServerFault(f"the answer is not understood: {error}") from None
+
+
+def _split_of(endpoint: flight.FlightEndpoint) -> Split:
+    ticket = decode(Ticket, endpoint.ticket.ticket, "ticket")
+    counts = _decoded(dict[str, int], endpoint.app_metadata)
+    return Split(ticket, counts["events"], counts["bytes"])
+
+
+def _replaced(ticket: Ticket, **changes: object) -> Ticket:
+    return msgspec.structs.replace(ticket, **changes)

@@ -1,0 +1,68 @@
+"""The columns of a ticket, and what makes them of the batches of a scan. What goes in is in `formats.arrow_events`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from ..core.errors import InvalidInput
+from ..core.limits import show
+from ..formats.arrow import SCHEMA
+from .wire import Ticket
+
+LOG = "log"
+SPARK_SCHEMA = pa.schema(
+    [
+        pa.field(LOG, pa.string(), nullable=False),
+        *[field.with_type(pa.timestamp("us", tz="UTC")) if field.name == "recorded_at" else field for field in SCHEMA],
+    ]
+)
+
+
+def read_columns(ticket: Ticket) -> list[str]:
+    """The columns of SCHEMA that a ticket asks for. Raises InvalidInput: unknown, repeated or none."""
+    known = SPARK_SCHEMA.names if ticket.schema == "spark" else SCHEMA.names
+    if ticket.columns is None:
+        return list(SCHEMA.names)
+    if not ticket.columns:
+        raise InvalidInput("at least one column is expected, none given", "columns")
+    for index, name in enumerate(ticket.columns):
+        if name not in known:
+            raise InvalidInput(f"{show(name)} given, allowed: {', '.join(known)}", f"columns[{index}]")
+        if name in ticket.columns[:index]:
+            raise InvalidInput(f"{show(name)} given twice", f"columns[{index}]")
+    return [name for name in ticket.columns if name != LOG]
+
+
+def schema_of(ticket: Ticket) -> pa.Schema:
+    """The schema of the stream that a ticket stands for. Raises as `read_columns`."""
+    read_columns(ticket)
+    whole = SPARK_SCHEMA if ticket.schema == "spark" else SCHEMA
+    return whole if ticket.columns is None else pa.schema([whole.field(name) for name in ticket.columns])
+
+
+class Shaping:
+    """Gives the batches of a scan the schema of their ticket. One per stream."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.schema = schema_of(ticket)
+        self.columns: Sequence[str] = read_columns(ticket) or ["sequence_number"]
+        """What to ask a scan for; where only the log's name is asked for, something that counts the rows."""
+        self._log = ticket.log
+        self._names = pa.array([], pa.string())
+        self._is_plain = ticket.schema is None
+
+    def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in that schema."""
+        if self._is_plain:
+            return batch
+        return pa.record_batch([self._column(field, batch) for field in self.schema], schema=self.schema)
+
+    def _column(self, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
+        if field.name == LOG:
+            if len(self._names) < batch.num_rows:  # made once for the largest batch: all others are slices of it
+                self._names = pa.repeat(self._log, batch.num_rows)
+            return self._names.slice(0, batch.num_rows)
+        column = batch.column(field.name)
+        return column if column.type == field.type else column.cast(field.type)

@@ -1,0 +1,447 @@
+"""The JSON of the bulk protocol, field by field: tickets, commands, actions and their answers.
+
+docs/reference/flight.md says the same for people. Unknown fields are errors, so that a misspelt one never passes in
+silence. Only shapes are checked here; what a log makes of them is the server's part.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from ..core.access import Right
+from ..core.condition import AppendCondition
+from ..core.consumer import Consumer
+from ..core.errors import InvalidInput, InvalidQuery, TooLarge
+from ..core.limits import PARTITIONS_MAX, SEQUENCE_NUMBER_MAX
+from ..core.log import LogInfo
+from ..core.query import ALL, Query, QueryItem
+from ..core.settings import LogSettings
+from ..formats import jsontext
+from ..formats.querytext import parse_query
+
+COMMAND_BYTES_MAX = 1024 * 1024
+"""The largest ticket, command or body of an action that is looked at."""
+DEFAULT_PORT = 8815
+SPLIT_BYTES = 64 * 1024 * 1024
+"""About how large a split is where nothing is said."""
+SPLITS_MAX = 100_000
+STAGES_MAX = 100_000
+
+PARTITION_MAX = PARTITIONS_MAX - 1
+QUERY_CHARS_MAX = 64 * 1024
+"""The longest query as a text."""
+
+Number = Annotated[int, Meta(ge=0, le=SEQUENCE_NUMBER_MAX)]
+Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
+QueryText = Annotated[str, Meta(max_length=QUERY_CHARS_MAX)]
+WriterName = Annotated[str, Meta(min_length=1, max_length=256)]
+OnDuplicate = Literal["fail", "skip"]
+"""What becomes of events whose ids are stored already: the append is refused, or goes without them."""
+T = TypeVar("T")
+
+
+class Asked(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """Whatever a client sends."""
+
+
+class Answered(Struct, frozen=True):
+    """Whatever the server sends. A client leaves out what it does not know."""
+
+
+class QueryItemJson(Asked, frozen=True):
+    """(any of `types`) and (all of `tags`)."""
+
+    types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+class QueryJson(Asked, frozen=True):
+    """A query as an object: any of `items`, or `{"all": true}`."""
+
+    items: tuple[QueryItemJson, ...] | UnsetType = UNSET
+    all: Literal[True] | UnsetType = UNSET
+
+
+class ConditionJson(Asked, frozen=True):
+    """See core.condition.AppendCondition."""
+
+    fail_if_events_match: QueryJson | QueryText
+    after: Number = 0
+    requires_match: bool = False
+
+
+class Ticket(Asked, frozen=True):
+    """What a reader asks for: the events of a log in (after, upto] that the query and the partition leave."""
+
+    log: str
+    after: Number | None = None
+    """None: from the first retained event on."""
+    upto: Number | None = None
+    """None: up to the head at the time of the call."""
+    partition: Partition | None = None
+    query: QueryJson | QueryText | None = None
+    """None: every event. A text has the form of `formats.querytext`: "type=OrderPlaced tag=order:17"."""
+    columns: tuple[str, ...] | None = None
+    """In the order in which they are to come. None: all."""
+    incarnation: str | None = None
+    """Refused unless the log is (still) that one. None: whatever it is."""
+    schema: Literal["spark"] | None = None
+    """`spark`: recorded_at in microseconds, and a first column `log`."""
+
+
+class PlanCommand(Ticket, frozen=True):
+    """A ticket to be split: into pieces of about `split_bytes`, and at least `splits_min` where that can be."""
+
+    split_bytes: Annotated[int, Meta(ge=1, le=2**63 - 1)] = SPLIT_BYTES
+    splits_min: Annotated[int, Meta(ge=1, le=SPLITS_MAX)] = 1
+
+    @property
+    def ticket(self) -> Ticket:
+        """All of it as one ticket."""
+        return Ticket(**{name: getattr(self, name) for name in Ticket.__struct_fields__})
+
+
+class Extent(Answered, frozen=True):
+    """How far a log goes: the answer of `head`, and the `app_metadata` of a plan."""
+
+    head: int
+    first_retained: int
+    incarnation: str
+
+
+class Split(NamedTuple):
+    """A piece of a plan, for one reader."""
+
+    ticket: Ticket
+    events: int
+    bytes: int
+
+
+class AppendCommand(Asked, frozen=True):
+    """A stream of batches to append, each as one append; with a condition, all of them as one."""
+
+    log: str
+    partition: Partition | None = None
+    condition: ConditionJson | None = None
+    on_duplicate: OnDuplicate = "fail"
+    marks_end: bool = False
+    """See StageCommand; of interest with a condition."""
+
+
+class StageCommand(Asked, frozen=True):
+    """A stream of batches to lay down, durably, as one part of a writer's batch, until it is committed."""
+
+    log: str
+    writer: WriterName
+    batch: Counter
+    part: Counter
+    attempt: Counter = 0
+    marks_end: bool = False
+    """Whether the stream ends with END as its metadata, and is worth nothing without: Flight's clients end a stream in
+    order also where the program that feeds it fails."""
+
+
+class PutCommand(Asked, frozen=True):
+    """What a `do_put` is for: just one of the two."""
+
+    append: AppendCommand | None = None
+    stage: StageCommand | None = None
+
+
+END = b'{"end":true}'
+"""The metadata after the last batch of a stream that marks its end."""
+
+
+class Appended(Answered, frozen=True):
+    """Where a batch went: its events have numbers from `first` to `last`; both 0 if all of them were skipped."""
+
+    first: int
+    last: int
+    was_stored: bool = False
+    """These very events had been appended before."""
+    skipped: int = 0
+    """Events left out because their ids are stored already."""
+
+
+class Staged(Answered, frozen=True):
+    """A stage that lies there durably; `stage` is its name for the commit."""
+
+    stage: str
+    rows: int
+    bytes: int
+
+
+class Committed(Answered, frozen=True):
+    """What a commit appended; `was_applied` says that an earlier call did it. Numbers are 0 where there are none."""
+
+    first: int
+    last: int
+    events: int
+    skipped: int = 0
+    was_applied: bool = False
+
+
+class WriterState(Answered, frozen=True):
+    """How far a writer is: its newest batch, the rows of it that are in, and the numbers that these have."""
+
+    writer: str
+    batch: int
+    rows: int
+    first: int
+    last: int
+    events: int
+    is_complete: bool
+
+
+class Nothing(Asked, frozen=True):
+    """The body of an action that asks for nothing, and the answer of one that has nothing to say."""
+
+
+class LogBody(Asked, frozen=True):
+    """An action on a log."""
+
+    log: str
+
+
+class PositionAtBody(Asked, frozen=True):
+    """`recorded_at` in ms since 1970 UTC."""
+
+    log: str
+    recorded_at: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class CountBody(Asked, frozen=True):
+    """Events of a log in (after, upto]."""
+
+    log: str
+    after: Number | None = None
+    upto: Number | None = None
+    partition: Partition | None = None
+
+
+class SettingsJson(Asked, frozen=True):
+    """See core.settings.LogSettings; null stands for the default."""
+
+    partitions: int | UnsetType | None = UNSET
+    partition_by: str | UnsetType | None = UNSET
+    retention_ms: int | UnsetType | None = UNSET
+    retention_bytes: int | UnsetType | None = UNSET
+    retention_until_acknowledged: bool | UnsetType | None = UNSET
+    event_bytes_max: int | UnsetType | None = UNSET
+    id_horizon: int | UnsetType | None = UNSET
+    keeps_history: bool | UnsetType | None = UNSET
+    consumer_age_ms_max: int | UnsetType | None = UNSET
+
+
+class CreateBody(Asked, frozen=True):
+    """Without settings: the defaults, or whatever the log has."""
+
+    log: str
+    settings: SettingsJson | None = None
+
+
+class TrimBody(Asked, frozen=True):
+    """Events numbered below `below` may go."""
+
+    log: str
+    below: Number
+
+
+class ConsumerBody(Asked, frozen=True):
+    """One consumer of a log."""
+
+    log: str
+    owner: str
+    component: str
+
+
+class RegisterBody(ConsumerBody, frozen=True):
+    """A new consumer starts after `after`, by default at the head; a known one keeps its position."""
+
+    after: Number | None = None
+
+
+class AcknowledgeBody(ConsumerBody, frozen=True):
+    """Everything up to `sequence_number` is done with."""
+
+    sequence_number: Number = msgspec.field()
+    epoch: Counter | None = None
+
+
+class WriterBody(Asked, frozen=True):
+    """One writer of a log."""
+
+    log: str
+    writer: WriterName
+
+
+class CommitBody(WriterBody, frozen=True):
+    """The stages of a writer's batch, to be appended in that order, once."""
+
+    batch: Counter = msgspec.field()
+    stages: Annotated[tuple[str, ...], Meta(max_length=STAGES_MAX)] = ()
+    partition: Partition | None = None
+    condition: ConditionJson | None = None
+    on_duplicate: OnDuplicate = "fail"
+
+
+class DiscardBody(WriterBody, frozen=True):
+    """The stages of a writer's batch, not to be committed."""
+
+    batch: Counter = msgspec.field()
+
+
+class LogNames(Answered, frozen=True):
+    """The logs that the user may read."""
+
+    logs: list[str]
+
+
+class SequenceNumber(Answered, frozen=True):
+    """One number."""
+
+    sequence_number: int
+
+
+class EventCount(Answered, frozen=True):
+    """How many events there are."""
+
+    events: int
+
+
+class Trimmed(Answered, frozen=True):
+    """The first event that is left."""
+
+    first_retained: int
+
+
+class Consumers(Answered, frozen=True):
+    """All of a log's."""
+
+    consumers: list[Consumer]
+
+
+class OneConsumer(Answered, frozen=True):
+    """The one that was asked for, if it is registered."""
+
+    consumer: Consumer | None
+
+
+class OneWriter(Answered, frozen=True):
+    """The one that was asked for, if it ever wrote."""
+
+    writer: WriterState | None
+
+
+class ActionShape(NamedTuple):
+    """What an action takes and gives, and what it takes to be allowed it."""
+
+    body: Any
+    answer: Any
+    right: Right | None
+    """On the log of the body; None: everybody may, and is shown what he may read."""
+    is_idempotent: bool = True
+    """Whether a client may send it again without having seen the answer."""
+
+
+ACTIONS: dict[str, ActionShape] = {
+    "logs": ActionShape(Nothing, LogNames, None),
+    "info": ActionShape(LogBody, LogInfo, Right.READ),
+    "head": ActionShape(LogBody, Extent, Right.READ),
+    "position_at": ActionShape(PositionAtBody, SequenceNumber, Right.READ),
+    "count": ActionShape(CountBody, EventCount, Right.READ),
+    "create_log": ActionShape(CreateBody, LogInfo, Right.MANAGE),
+    "trim": ActionShape(TrimBody, Trimmed, Right.MANAGE),
+    "consumers": ActionShape(LogBody, Consumers, Right.READ),
+    "consumer": ActionShape(ConsumerBody, OneConsumer, Right.READ),
+    "register_consumer": ActionShape(RegisterBody, Consumer, Right.MANAGE),
+    "acknowledge": ActionShape(AcknowledgeBody, Consumer, Right.MANAGE),
+    "unregister_consumer": ActionShape(ConsumerBody, Nothing, Right.MANAGE, is_idempotent=False),
+    "writer": ActionShape(WriterBody, OneWriter, Right.APPEND),
+    "commit": ActionShape(CommitBody, Committed, Right.APPEND),
+    "discard": ActionShape(DiscardBody, Nothing, Right.APPEND),
+}
+
+_encoder = msgspec.json.Encoder()
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def encode(value: object) -> bytes:
+    """The JSON of any of these."""
+    return _encoder.encode(value)
+
+
+def decode(kind: type[T], text: bytes, what: str) -> T:
+    """The JSON as one of these. Raises InvalidInput with the path of the culprit below `what`, TooLarge."""
+    if len(text) > COMMAND_BYTES_MAX:
+        raise TooLarge(len(text), COMMAND_BYTES_MAX, "bytes", what)
+    if (decoder := _decoders.get(kind)) is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    try:
+        given: T = jsontext.decode(decoder, text)
+    except InvalidInput as error:
+        error.where = f"{what}.{error.where}" if error.where else what
+        error.args = (f"{error.where}: {error.problem}",)
+        raise
+    return given
+
+
+def query_of(given: QueryJson | str | None, where: str) -> Query:
+    """The query that is said. Raises InvalidQuery with its path."""
+    try:
+        if given is None:
+            return ALL
+        if isinstance(given, str):
+            return parse_query(given)
+        if given.items is UNSET:
+            if given.all is UNSET:
+                raise InvalidQuery('{"items": [...]} or {"all": true} is expected')
+            return ALL
+        if given.all is not UNSET:
+            raise InvalidQuery("give `items` or `all`, not both")
+        return Query.of(*(QueryItem(item.types, item.tags) for item in given.items))
+    except InvalidQuery as error:
+        below = error.where if error.where != "query" else ""
+        raise InvalidQuery(error.problem, f"{where}.{below}" if below else where) from None
+
+
+def query_json(query: Query) -> QueryJson | None:
+    """The query as a ticket says it."""
+    if query.items is None:
+        return None
+    return QueryJson(tuple(QueryItemJson(item.types, item.tags) for item in query.items))
+
+
+def condition_of(given: ConditionJson | None) -> AppendCondition | None:
+    """The condition that is said. Raises InvalidQuery."""
+    if given is None:
+        return None
+    query = query_of(given.fail_if_events_match, "condition.fail_if_events_match")
+    return AppendCondition(query, given.after, given.requires_match)
+
+
+def condition_json(condition: AppendCondition | None) -> ConditionJson | None:
+    """The condition as a command says it."""
+    if condition is None:
+        return None
+    query = query_json(condition.fail_if_events_match) or QueryJson(all=True)
+    return ConditionJson(query, condition.after, condition.requires_match)
+
+
+def settings_of(given: SettingsJson | None) -> LogSettings | None:
+    """The settings that are said; None where nothing is. Raises InvalidSettings."""
+    if given is None:
+        return None
+    said = {name: getattr(given, name) for name in SettingsJson.__struct_fields__}
+    return LogSettings(**{name: value for name, value in said.items() if value is not UNSET and value is not None})
+
+
+def settings_json(settings: LogSettings | None) -> SettingsJson | None:
+    """The settings as the body of `create_log` says them."""
+    if settings is None:
+        return None
+    return SettingsJson(**{name: getattr(settings, name) for name in SettingsJson.__struct_fields__})

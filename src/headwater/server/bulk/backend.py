@@ -1,0 +1,209 @@
+"""What the Flight server of the bulk process works on: logs mapped read-only here; the server does everything else."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from ...core.access import Credentials, Right, User
+from ...core.condition import AppendCondition
+from ...core.consumer import Consumer
+from ...core.log import LogInfo
+from ...core.query import Query
+from ...core.settings import LogSettings
+from ...flight.backend import LogExtent, Span, SplitSize, StageWriter
+from ...flight.wire import Appended, Committed, OnDuplicate, Staged, WriterState
+from ...storage.mapped import MappedLog
+from ...storage.staging import StageWriter as StagedFile
+from ...storage.staging import Staging
+from .calls import Place
+from .link import Link
+
+MAPPED_MAX = 128
+"""Logs that are kept mapped; those used longest ago are let go."""
+
+
+class BulkBackend:
+    """See flight.backend.Backend. Any thread may call it."""
+
+    def __init__(self, link: Link, *, staged_bytes_max: int, disk_reserve_bytes: int) -> None:
+        self._link = link
+        self._staged_bytes_max, self._disk_reserve_bytes = staged_bytes_max, disk_reserve_bytes
+        self._mapped: OrderedDict[str, MappedLog] = OrderedDict()
+        """By directory, which is another one for each incarnation of a log."""
+        self._mapping = threading.Lock()
+
+    # Who asks
+
+    def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+        """See Backend."""
+        name, secret = ("", None) if credentials is None else (credentials.name, credentials.secret)
+        return self._link.call("authenticate", name, secret, peer, type=User)
+
+    def user(self, name: str, peer: str) -> User:
+        """See Backend."""
+        return self._link.call("user", name, peer, type=User)
+
+    def authorize(self, user: User, right: Right, log: str) -> None:
+        """See Backend."""
+        if not user.may(right, log):
+            self._link.call("authorize", user.name, right, log, type=type(None))
+
+    # Reading
+
+    def logs(self) -> list[str]:
+        """See Backend."""
+        return self._link.call("logs", type=list[str])
+
+    def info(self, log: str) -> LogInfo:
+        """See Backend."""
+        return self._link.call("info", log, type=LogInfo)
+
+    def extent(self, log: str) -> LogExtent:
+        """See Backend."""
+        place = self._place(log)
+        return LogExtent(place.head, place.first_retained, place.incarnation, place.partitions)
+
+    def check_position(self, log: str, position: int) -> None:
+        """See Backend."""
+        self._link.call("check_position", log, position, type=type(None))
+
+    def position_at(self, log: str, recorded_at: int) -> int:
+        """See Backend."""
+        return self._link.call("position_at", log, recorded_at, type=int)
+
+    def count(self, log: str, span: Span) -> int:
+        """See Backend."""
+        return self._opened(log).count(span.after, span.upto, span.partition)
+
+    def splits(self, log: str, span: Span, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
+        """See Backend."""
+        found = self._opened(log).splits(
+            span.after, span.upto, split_bytes=split_bytes, splits_min=splits_min, partition=span.partition
+        )
+        return [SplitSize(*its) for its in found]
+
+    def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """See Backend."""
+        mapped = self._opened(log)
+        return mapped.scan(span.after, span.upto, partition=span.partition, query=query, columns=columns)
+
+    # Writing
+
+    def append(
+        self,
+        log: str,
+        batch: pa.RecordBatch,
+        *,
+        partition: int | None,
+        condition: AppendCondition | None,
+        on_duplicate: OnDuplicate,
+    ) -> Appended:
+        """See Backend."""
+        body = _ipc(batch)
+        return self._link.call("append", log, body, partition, condition, on_duplicate, type=Appended)
+
+    def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
+        """See Backend."""
+        info = self.info(log)
+        staging = Staging(
+            Path(self._place(log).directory),
+            info.settings,
+            bytes_max=self._staged_bytes_max,
+            reserve_bytes=self._disk_reserve_bytes,
+        )
+        return _Staging(staging.stage(writer, batch, part, attempt, schema))
+
+    def commit(
+        self,
+        log: str,
+        writer: str,
+        batch: int,
+        stages: Sequence[str],
+        *,
+        partition: int | None,
+        condition: AppendCondition | None,
+        on_duplicate: OnDuplicate,
+    ) -> Committed:
+        """See Backend."""
+        asked = (log, writer, batch, stages, partition, condition, on_duplicate)
+        return self._link.call("commit", *asked, type=Committed)
+
+    def discard(self, log: str, writer: str, batch: int) -> None:
+        """See Backend."""
+        self._link.call("discard", log, writer, batch, type=type(None))
+
+    def writer(self, log: str, writer: str) -> WriterState | None:
+        """See Backend."""
+        return self._link.call("writer", log, writer, type=WriterState | None)  # type: ignore[arg-type]
+
+    # Managing
+
+    def create_log(self, log: str, settings: LogSettings | None) -> LogInfo:
+        """See Backend."""
+        return self._link.call("create_log", log, settings, type=LogInfo)
+
+    def trim(self, log: str, below: int) -> int:
+        """See Backend."""
+        return self._link.call("trim", log, below, type=int)
+
+    def consumers(self, log: str) -> list[Consumer]:
+        """See Backend."""
+        return self._link.call("consumers", log, type=list[Consumer])
+
+    def consumer(self, log: str, owner: str, component: str) -> Consumer | None:
+        """See Backend."""
+        found = (its for its in self.consumers(log) if (its.owner, its.component) == (owner, component))
+        return next(found, None)
+
+    def register_consumer(self, log: str, owner: str, component: str, after: int | None) -> Consumer:
+        """See Backend."""
+        return self._link.call("register_consumer", log, owner, component, after, type=Consumer)
+
+    def acknowledge(self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
+        """See Backend."""
+        return self._link.call("acknowledge", log, owner, component, sequence_number, epoch, type=Consumer)
+
+    def unregister_consumer(self, log: str, owner: str, component: str) -> None:
+        """See Backend."""
+        self._link.call("unregister_consumer", log, owner, component, type=type(None))
+
+    def _place(self, log: str) -> Place:
+        return self._link.call("place", log, type=Place)
+
+    def _opened(self, log: str) -> MappedLog:
+        """The log, mapped up to its present head."""
+        place = self._place(log)
+        with self._mapping:
+            mapped = self._mapped.pop(place.directory, None)
+            if mapped is None:
+                mapped = MappedLog(Path(place.directory))
+            self._mapped[place.directory] = mapped
+            while len(self._mapped) > MAPPED_MAX:
+                self._mapped.popitem(last=False)  # its maps go when the last scan of it ends
+        mapped.refresh(place.head)
+        return mapped
+
+
+class _Staging:
+    """A staged file, as the Flight server sees it."""
+
+    def __init__(self, file: StagedFile) -> None:
+        self._file = file
+        self.write, self.abort = file.write, file.abort
+
+    def close(self) -> Staged:
+        """See flight.backend.StageWriter."""
+        return Staged(*self._file.close())
+
+
+def _ipc(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

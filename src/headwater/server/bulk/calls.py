@@ -1,0 +1,201 @@
+"""What the server answers its bulk process: who a user is, where a log lies, and every write, which only it may do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from ...core.access import Credentials, Guard, Right, User
+from ...core.condition import AppendCondition
+from ...core.consumer import Consumer
+from ...core.log import LogInfo
+from ...core.settings import LogSettings
+from ...core.store import LogStore
+from ...flight.wire import Appended, Committed, OnDuplicate, WriterState
+from ...formats.arrow_events import columns_of
+from ...storage.committing import commit_staged, discard_staged
+from ...storage.log import StoredLog
+from .link import Call
+
+P = ParamSpec("P")
+T = TypeVar("T")
+THREADS_MAX = 16
+"""Calls that may block at the same time; more wait."""
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Where a log lies, and from where to where it can be read at this moment."""
+
+    directory: str
+    incarnation: str
+    head: int
+    first_retained: int
+    partitions: int
+
+
+class BulkCalls:
+    """The calls by name: what `link.Answering` is given."""
+
+    def __init__(self, store: LogStore, guard: Guard) -> None:
+        self._store, self._guard = store, guard
+        self._slots = asyncio.Semaphore(THREADS_MAX)
+
+    def table(self) -> Mapping[str, Call]:
+        """Every call that the bulk process may make."""
+        return {
+            name: getattr(self, name)
+            for name in (
+                "authenticate", "user", "authorize", "logs", "info", "place", "position_at", "check_position",
+                "append", "commit", "discard", "writer", "consumers", "register_consumer", "acknowledge",
+                "unregister_consumer", "create_log", "trim",
+            )
+        }  # fmt: skip
+
+    # Who
+
+    async def authenticate(self, name: str, secret: str | None, peer: str) -> User:
+        """The user behind credentials; `secret` None = there are none. Raises Unauthenticated."""
+        return await self._guard.authenticate(None if secret is None else Credentials(name, secret), peer)
+
+    async def user(self, name: str, peer: str) -> User:
+        """The user of that name as the accounts are now. Raises Unauthenticated: there is none any more."""
+        return self._guard.trusted(name, peer)
+
+    async def authorize(self, name: str, right: str, log: str) -> None:
+        """See Guard. Asked only where a user seemed to lack the right."""
+        self._guard.authorize(self._guard.trusted(name, ""), Right(right), log)
+
+    # Logs
+
+    async def logs(self) -> list[str]:
+        """See LogStore.names."""
+        return await self._blocking(self._store.names)
+
+    async def info(self, log: str) -> LogInfo:
+        """See EventLog.info."""
+        return await self._blocking(lambda: self._store.open(log).info())
+
+    async def place(self, log: str) -> Place:
+        """Where it lies. Raises LogNotFound, StorageCorrupted."""
+        stored = await self._opened(log)
+        return Place(
+            str(stored.directory),
+            stored.meta.incarnation,
+            stored.head(),
+            stored.first_retained,
+            stored.settings.partitions,
+        )
+
+    async def position_at(self, log: str, recorded_at: int) -> int:
+        """See LocalLog.sequence_number_at."""
+        stored = await self._opened(log)
+        return await self._blocking(stored.sequence_number_at, recorded_at)
+
+    async def create_log(self, log: str, settings: dict[str, Any] | None) -> LogInfo:
+        """See LogStore.create. Raises LogExists, InvalidLogName, InvalidSettings."""
+        wanted = None if settings is None else LogSettings(**settings)
+        return await self._blocking(lambda: self._store.create(log, wanted).info())
+
+    async def trim(self, log: str, below: int) -> int:
+        """See EventLog.trim."""
+        stored = await self._opened(log)
+        return await self._blocking(stored.trim, below)
+
+    async def check_position(self, log: str, position: int) -> None:
+        """See LocalLog."""
+        (await self._opened(log)).check_position(position)
+
+    # Writes
+
+    async def append(
+        self, log: str, body: bytes, partition: int | None, condition: Any, on_duplicate: OnDuplicate
+    ) -> Appended:
+        """Append the events of one batch, in one append. Raises as EventLog.append."""
+        stored = await self._opened(log)
+        wanted = _condition(condition)
+        return await self._blocking(_append, stored, body, partition, wanted, on_duplicate)
+
+    async def commit(
+        self,
+        log: str,
+        writer: str,
+        batch: int,
+        stages: list[str],
+        partition: int | None,
+        condition: Any,
+        on_duplicate: OnDuplicate,
+    ) -> Committed:
+        """See storage.committing."""
+        stored = await self._opened(log)
+        wanted = _condition(condition)
+        committed = await self._blocking(
+            lambda: commit_staged(
+                stored, stored.directory, writer, batch, stages,
+                partition=partition, condition=wanted, on_duplicate=on_duplicate,
+            )
+        )  # fmt: skip
+        return Committed(*committed)
+
+    async def discard(self, log: str, writer: str, batch: int) -> None:
+        """See storage.committing."""
+        stored = await self._opened(log)
+        await self._blocking(discard_staged, stored.directory, writer, batch)
+
+    async def writer(self, log: str, writer: str) -> WriterState | None:
+        """See LocalLog. As a mapping, which the other side's type has the fields of."""
+        found = (await self._opened(log)).writer(writer)
+        return None if found is None else WriterState(*found)
+
+    # Consumers
+
+    async def consumers(self, log: str) -> list[Consumer]:
+        """See EventLog."""
+        return (await self._opened(log)).consumers()
+
+    async def register_consumer(self, log: str, owner: str, component: str, after: int | None) -> Consumer:
+        """See EventLog."""
+        stored = await self._opened(log)
+        return await self._blocking(lambda: stored.register_consumer(owner, component, after=after))
+
+    async def acknowledge(
+        self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None
+    ) -> Consumer:
+        """See EventLog."""
+        stored = await self._opened(log)
+        return await self._blocking(lambda: stored.acknowledge(owner, component, sequence_number, epoch=epoch))
+
+    async def unregister_consumer(self, log: str, owner: str, component: str) -> None:
+        """See EventLog."""
+        stored = await self._opened(log)
+        await self._blocking(stored.unregister_consumer, owner, component)
+
+    async def _opened(self, log: str) -> StoredLog:
+        stored = next((its for its in self._store.opened() if its.name == log), None)
+        if stored is None or stored.is_closed:
+            stored = await self._blocking(self._store.open, log)
+        assert isinstance(stored, StoredLog), "there is a bulk plane only where logs are on disk"
+        return stored
+
+    async def _blocking(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        async with self._slots:
+            return await asyncio.to_thread(work, *arguments, **named)
+
+
+def _append(
+    log: StoredLog, body: bytes, partition: int | None, condition: AppendCondition | None, on_duplicate: OnDuplicate
+) -> Appended:
+    batch = pa.ipc.open_stream(body).read_next_batch()
+    columns = columns_of(batch, log.settings)
+    if on_duplicate == "fail":
+        return Appended(*log.append_columns(columns, condition, partition=partition))
+    result, skipped = log.append_new(columns, condition, partition=partition)
+    return Appended(0, 0, skipped=skipped) if result is None else Appended(*result, skipped=skipped)
+
+
+def _condition(given: Any) -> AppendCondition | None:
+    """The condition, as MessagePack had it."""
+    return None if given is None else msgspec.convert(given, AppendCondition)

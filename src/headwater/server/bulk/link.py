@@ -1,0 +1,167 @@
+"""The link between the server and its bulk process: requests one way, answers the other, over one socket.
+
+A message is a head (length, number, kind) and MessagePack. Requests are answered in any order. Errors of the core
+travel as what they are. A link that ends, ends for good: the bulk process leaves, and the server starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...core.access import Right
+from ...core.condition import ConditionFailure
+from ...core.errors import Closed, EventLogError, StorageUnavailable
+
+logger = logging.getLogger("headwater.server")
+
+_HEAD = struct.Struct("<IQB")
+"""Bytes of the body, number of the request, kind."""
+REQUEST, ANSWER, ERROR = range(3)
+MESSAGE_BYTES_MAX = 256 * 1024 * 1024
+T = TypeVar("T")
+_encoder = msgspec.msgpack.Encoder()
+_request = msgspec.msgpack.Decoder(tuple[str, list[Any]])
+
+Call = Callable[..., Awaitable[object]]
+
+
+class Link:
+    """The end of the bulk process: any thread asks, one thread of its own takes the answers in."""
+
+    def __init__(self, sock: socket.socket, *, ended: Callable[[], None], asked: Callable[[str], None]) -> None:
+        """`ended` is called once, when the server has gone; `asked` with what the server asks for ("stop")."""
+        self._socket, self._ended, self._asked = sock, ended, asked
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, Future[bytes]] = {}
+        self._sending = threading.Lock()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._receive_all, name="headwater-link", daemon=True)
+        self._thread.start()
+
+    def call(self, method: str, *arguments: object, type: type[T]) -> T:
+        """Ask, and wait for the answer. Raises what the server's side raised, and Closed when it has gone."""
+        number = next(self._numbers)
+        future: Future[bytes] = Future()
+        self._waiting[number] = future
+        body = _encoder.encode((method, arguments))
+        try:
+            with self._sending:
+                self._socket.sendall(_HEAD.pack(len(body), number, REQUEST))
+                self._socket.sendall(body)
+        except OSError:
+            self._waiting.pop(number, None)
+            raise Closed("server") from None
+        if self._is_over:
+            raise Closed("server")
+        return msgspec.msgpack.decode(future.result(), type=type)
+
+    def _receive_all(self) -> None:
+        try:
+            while True:
+                length, number, kind = _HEAD.unpack(self._receive(_HEAD.size))
+                body = self._receive(length)
+                if kind == REQUEST:
+                    self._asked(_request.decode(body)[0])
+                elif (future := self._waiting.pop(number, None)) is not None:
+                    if kind == ANSWER:
+                        future.set_result(body)
+                    else:
+                        future.set_exception(_decode_error(body))
+        except (OSError, EOFError):
+            self._is_over = True
+            for future in list(self._waiting.values()):
+                future.set_exception(Closed("server"))
+            self._ended()
+
+    def _receive(self, size: int) -> bytes:
+        received = bytearray(size)
+        view, at = memoryview(received), 0
+        while at < size:
+            count = self._socket.recv_into(view[at:])
+            if not count:
+                raise EOFError
+            at += count
+        return bytes(received)
+
+
+class Answering:
+    """The server's end, on its event loop: each request is a task; `calls` are coroutine functions by name."""
+
+    def __init__(self, calls: Mapping[str, Call]) -> None:
+        self._calls = calls
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def run(self, sock: socket.socket) -> None:
+        """Answer until the other side ends."""
+        reader, self._writer = await asyncio.open_connection(sock=sock, limit=1 << 20)
+        try:
+            while True:
+                length, number, _ = _HEAD.unpack(await reader.readexactly(_HEAD.size))
+                if length > MESSAGE_BYTES_MAX:
+                    raise StorageUnavailable(f"a request of {length} bytes came from the bulk process")
+                body = await reader.readexactly(length)
+                task = asyncio.create_task(self._answer(number, body))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        except (asyncio.IncompleteReadError, OSError):
+            return
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self._writer.close()
+
+    def ask(self, what: str) -> None:
+        """Tell the bulk process something; nothing is answered."""
+        self._send(0, REQUEST, _encoder.encode((what, ())))
+
+    async def _answer(self, number: int, body: bytes) -> None:
+        try:
+            method, arguments = _request.decode(body)
+            answer = _encoder.encode(await self._calls[method](*arguments))
+        except EventLogError as error:
+            self._send(number, ERROR, _encode_error(error))
+        except Exception as error:  # told to the caller, who must not wait for ever; the log has the rest
+            logger.exception("a request of the bulk process failed")
+            problem = StorageUnavailable(f"the server failed at it: {type(error).__name__}; its log says more")
+            self._send(number, ERROR, _encode_error(problem))
+        else:
+            self._send(number, ANSWER, answer)
+
+    def _send(self, number: int, kind: int, body: bytes) -> None:
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(_HEAD.pack(len(body), number, kind) + body)
+
+
+def _kinds(base: type[EventLogError]) -> dict[str, type[EventLogError]]:
+    found = {base.__name__: base}
+    for kind in base.__subclasses__():
+        found.update(_kinds(kind))
+    return found
+
+
+def _encode_error(error: EventLogError) -> bytes:
+    return _encoder.encode((type(error).__name__, str(error), vars(error)))
+
+
+def _decode_error(body: bytes) -> EventLogError:
+    """The error with all that it carries, whatever its constructor takes."""
+    name, message, carried = msgspec.msgpack.decode(body, type=tuple[str, str, dict[str, Any]])
+    kind = _kinds(EventLogError).get(name, StorageUnavailable)
+    for field, enum in (("reason", ConditionFailure), ("right", Right)):
+        if field in carried:
+            carried[field] = enum(carried[field])
+    error = kind.__new__(kind, message)
+    error.args = (message,)
+    vars(error).update(carried)
+    return error

@@ -1,0 +1,59 @@
+"""The bulk plane of a server: whether there is one, where, and its start and stop."""
+
+from __future__ import annotations
+
+import logging
+from typing import Self
+
+from ...core.access import Guard
+from ...core.store import LogStore
+from ..config import Config
+from ..log_lines import fields
+from .calls import BulkCalls
+from .supervisor import BulkSettings, Reservation, Supervisor
+
+logger = logging.getLogger("headwater.server")
+
+
+class BulkPlane:
+    """Arrow Flight on a port that was reserved before anything else was opened."""
+
+    def __init__(self, config: Config, reservation: Reservation) -> None:
+        self._config, self._reservation = config, reservation
+        self._supervisor: Supervisor | None = None
+        scheme = "grpc" if config.tls.certificate is None else "grpc+tls"
+        self.url = f"{scheme}://{reservation.host}:{reservation.port}"
+
+    @classmethod
+    def reserved(cls, config: Config) -> Self | None:
+        """The bulk plane, or None where it is switched off, or nothing is kept on disk. Raises CannotListen."""
+        if not config.flight.enabled:
+            return None
+        if config.storage == "memory":
+            logger.info("no Arrow Flight", extra=fields(reason="it reads logs on disk, and storage is memory"))
+            return None
+        return cls(config, Reservation(config.host, config.flight.port, "--flight-port"))
+
+    async def start(self, store: LogStore, guard: Guard) -> None:
+        """Serve. Raises CannotListen."""
+        config = self._config
+        settings = BulkSettings(
+            host=self._reservation.host,
+            port=self._reservation.port,
+            certificate=str(config.tls.certificate or ""),
+            key=str(config.tls.key or ""),
+            streams_max=config.flight.streams_max,
+            staged_bytes_max=config.flight.staged_bytes_max,
+            disk_reserve_bytes=config.limits.disk_reserve_bytes,
+            stop_ms=config.limits.stop_ms,
+            log_level=config.log_level,
+        )
+        self._supervisor = Supervisor(settings, BulkCalls(store, guard).table())
+        await self._supervisor.start()
+
+    async def stop(self) -> None:
+        """Let running reads and writes finish, end the process, let go of the port."""
+        if self._supervisor is not None:
+            await self._supervisor.stop()
+            self._supervisor = None
+        self._reservation.close()

@@ -1,0 +1,73 @@
+"""Where the server is and who asks: options that every read and write has, and one client per process for each."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.errors import InvalidInput
+from ..flight.address import RETRIES, TIMEOUT_S, BulkAddress
+from ..flight.client import BulkClient
+from ..flight.wire import DEFAULT_PORT
+from .options import InvalidOption, Option, boolean, duration_ms, number, text
+
+DEFAULT_URL = f"grpc://127.0.0.1:{DEFAULT_PORT}"
+
+
+def _url(given: str) -> str:
+    if "@" in given:  # it may hold a password, which is not to be shown
+        raise InvalidInput("a URL without a user is expected; give the user as the options user and password")
+    return BulkAddress(given).url
+
+
+CONNECTION = (
+    Option("url", "grpc://HOST:PORT or grpc+tls://HOST:PORT", _url),
+    Option("user", "a user's name", text),
+    Option("password", "a password", text, is_secret=True),
+    Option("token", "an API token", text, is_secret=True),
+    Option("caFile", "a file of certificates", text),
+    Option("tlsVerify", "true or false", boolean),
+    Option("timeout", "a duration such as 500ms, 30s or 5m", duration_ms),
+    Option("retries", "a whole number from 0 to 1000", number(0, 1000)),
+)
+"""The options that say where the server is, and who asks."""
+
+_NAMES = {"ca_file": "caFile", "is_verified": "tlsVerify", "timeout_s": "timeout"}
+
+
+def address_of(values: Mapping[str, Any]) -> BulkAddress:
+    """The address that the values of CONNECTION say (others are passed over). It shows no secret, and can travel.
+
+    Raises InvalidOption: user without password, or with a token.
+    """
+    try:
+        return BulkAddress(
+            values.get("url", DEFAULT_URL),
+            user=values.get("user"),
+            password=values.get("password"),
+            token=values.get("token"),
+            ca_file=values.get("caFile"),
+            is_verified=values.get("tlsVerify", True),
+            timeout_s=values["timeout"] / 1000 if "timeout" in values else TIMEOUT_S,
+            retries=values.get("retries", RETRIES),
+        )
+    except InvalidInput as error:
+        raise InvalidOption(error.problem, _NAMES.get(error.where, error.where)) from None
+
+
+_clients: dict[tuple[int, BulkAddress], BulkClient] = {}
+_lock = threading.Lock()
+
+
+def client_of(address: BulkAddress) -> BulkClient:
+    """This process's client of that server. Spark uses a worker process for many tasks: they share the connection.
+
+    It is never closed: it lives as long as the worker. A forked process gets its own, as gRPC survives no fork.
+    """
+    key = (os.getpid(), address)
+    with _lock:
+        if key not in _clients:
+            _clients[key] = BulkClient.of(address)
+        return _clients[key]

@@ -1,0 +1,257 @@
+"""A pipeline as a command: its options from its dataclass, those that all pipelines share, and what its user sees.
+
+The same under `headwater pipeline NAME`, `python -m headwater.spark.jobs NAME` and spark-submit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import logging
+import os
+import pathlib
+import traceback
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..core.errors import EventLogError, InvalidInput
+from .failures import failed
+from .pipelines import NoSuchPipeline, Pipeline, Setting, load, names
+from .progress import Progress
+from .running import DEFAULT_URL, Ending, Run, Server, Summary
+from .sessions import check_options, session
+
+REFUSED, INTERRUPTED = 1, 130
+SCRIPT = Path(__file__).parent / "submit" / "headwater_pipeline.py"
+QUIET = Path(__file__).parent / "log4j2-quiet.properties"
+
+
+class PipelineGroup(click.Group):
+    """All pipelines, each imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """See click.Group."""
+        return names()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """See click.Group."""
+        return command_of(load(cmd_name)) if cmd_name in names() else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click.Group."""
+        if args and not args[0].startswith("-") and args[0] not in names():
+            raise click.UsageError(str(NoSuchPipeline(args[0])), ctx)
+        return super().resolve_command(ctx, args)
+
+
+def command_of(pipeline: Pipeline) -> click.Command:
+    """The pipeline as a command."""
+    given = [_option(setting) for setting in pipeline.settings()]
+    shared = _shared(pipeline.is_stream, pipeline.needs_checkpoint)
+    text = f"{pipeline.summary}\n\n{pipeline.help}"
+    epilog = "\n".join(
+        ("\b", "Examples:", *(f"  headwater pipeline {pipeline.name} {its}" for its in pipeline.examples))
+    )
+
+    def invoke(**values: Any) -> int:
+        own = {setting.name: _value(setting, values.pop(setting.name)) for setting in pipeline.settings()}
+        return _invoke(pipeline, own, **values)
+
+    return click.Command(
+        pipeline.name, params=[*given, *shared], callback=invoke, help=text, short_help=pipeline.summary, epilog=epilog
+    )
+
+
+def _option(its: Setting) -> click.Option:
+    if its.type is bool:
+        names = [f"{its.flag}/--no-{its.flag.removeprefix('--')}"]
+        kind: Any = click.BOOL
+    else:
+        names, kind = [its.flag], _kind(its)
+    default = its.default.value if isinstance(its.default, enum.StrEnum) else its.default
+    return click.Option(
+        [its.name, *names],
+        type=kind,
+        **({} if its.is_required else {"default": default}),  # to click, None is a default as well
+        required=its.is_required,
+        multiple=its.is_repeated,
+        metavar=its.about.metavar,
+        help=its.about.help,
+        show_default=its.default is not None and not its.is_repeated,
+    )
+
+
+def _kind(its: Setting) -> click.ParamType[Any]:
+    if typing.get_origin(its.type) is typing.Literal:
+        return click.Choice(typing.get_args(its.type))
+    if issubclass(its.type, enum.StrEnum):
+        return click.Choice([each.value for each in its.type])
+    if issubclass(its.type, pathlib.PurePath):
+        return click.Path(path_type=its.type)
+    if its.type is int:
+        low, high = (None if end is None else int(end) for end in (its.about.minimum, its.about.maximum))
+        return click.IntRange(low, high)
+    if its.type is float:
+        return click.FloatRange(its.about.minimum, its.about.maximum)
+    return click.STRING
+
+
+def _value(its: Setting, given: Any) -> Any:
+    is_enum = isinstance(its.type, type) and issubclass(its.type, enum.StrEnum)
+    return its.type(given) if is_enum and isinstance(given, str) else given
+
+
+def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
+    options = [
+        click.Option(["--url"], envvar="HEADWATER_FLIGHT_URL", default=DEFAULT_URL, show_default=True,
+                     show_envvar=True, help="The server's bulk port."),
+        click.Option(["--user"], envvar="HEADWATER_USER", show_envvar=True, help="User name."),
+        click.Option(["--password"], envvar="HEADWATER_PASSWORD", show_envvar=True,
+                     help="Password; best by the variable."),
+        click.Option(["--token"], envvar="HEADWATER_TOKEN", show_envvar=True,
+                     help="Bearer token; best by the variable."),
+        click.Option(["--ca-file"], type=click.Path(), help="Certificates to trust.  [default: the system's]"),
+        click.Option(["--no-verify"], is_flag=True, help="Do not check the server's certificate."),
+        click.Option(["--master"], help="Where Spark runs: local[2], spark://HOST:7077, k8s://..., yarn, sc://HOST:15002."
+                     "  [default: all cores of this machine]"),
+        click.Option(["--conf"], multiple=True, metavar="KEY=VALUE", help="An option of Spark; may be repeated."),
+        click.Option(["--dry-run"], is_flag=True, help="Only say what would be done."),
+        click.Option(["--progress"], type=click.Choice([its.value for its in Progress]), default="auto",
+                     show_default=True, help="How progress is shown, on stderr."),
+        click.Option(["--json", "as_json"], is_flag=True, help="The summary as JSON, for programs."),
+        click.Option(["--trace"], is_flag=True, help="Show Spark's own messages, and where an error came from."),
+    ]  # fmt: skip
+    if is_stream:
+        options[6:6] = [
+            click.Option(["--checkpoint"], metavar="DIR", help="Where the pipeline keeps how far it is: a directory, "
+                         f"or a URL for Spark.{'  [required]' if needs_checkpoint else ''}"),
+            click.Option(["--once/--follow", "is_once"], default=False, show_default=True,
+                         help="End when all is through that is there now, or go on until stopped."),
+            click.Option(["--every-s"], type=click.FloatRange(0), default=1.0, show_default=True,
+                         help="How often a batch begins, when it follows."),
+        ]  # fmt: skip
+    return options
+
+
+def _invoke(
+    pipeline: Pipeline,
+    own: dict[str, Any],
+    *,
+    url: str,
+    user: str | None,
+    password: str | None,
+    token: str | None,
+    ca_file: str | None,
+    no_verify: bool,
+    master: str | None,
+    conf: tuple[str, ...],
+    dry_run: bool,
+    progress: str,
+    as_json: bool,
+    trace: bool,
+    checkpoint: str | None = None,
+    is_once: bool = True,
+    every_s: float = 1.0,
+) -> int:
+    if (user is None) != (password is None):
+        raise click.UsageError("--user and --password are given together, or not at all")
+    server = Server(url, user, password, token, ca_file, not no_verify)
+    options = pipeline.options(**own)
+    settings = _conf(conf)
+    if pipeline.needs_checkpoint and checkpoint is None:
+        raise click.UsageError("--checkpoint DIR is needed: where the pipeline keeps how far it is")
+    run = Run(
+        pipeline.name,
+        server=server,
+        is_once=is_once,
+        every_s=every_s,
+        checkpoint=checkpoint,
+        progress=Progress.NONE if dry_run else Progress(progress),
+    )
+    if dry_run:
+        for line in pipeline.plan(options, run):
+            click.echo(line)
+        return 0
+    try:
+        summary = _run(pipeline, options, run, master, settings if trace else _quiet(settings))
+    except Exception as error:
+        if trace:
+            traceback.print_exc()
+        raise _one_line(pipeline, error) from None
+    _show(summary, as_json)
+    return INTERRUPTED if summary.ending is Ending.INTERRUPTED else 0
+
+
+def _run(pipeline: Pipeline, options: Any, run: Run, master: str | None, settings: dict[str, str]) -> Summary:
+    spark = session(f"headwater {pipeline.name}", master, settings)
+    with run:
+        try:
+            return pipeline.run(spark, options, run)
+        finally:
+            spark.stop()
+
+
+def _conf(given: Sequence[str]) -> dict[str, str]:
+    settings = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise InvalidInput(f"KEY=VALUE is expected, {each!r} given", "--conf")
+        settings[name] = value
+    check_options(settings)
+    return settings
+
+
+def _quiet(settings: dict[str, str]) -> dict[str, str]:
+    """Those settings, and that Spark keeps its own messages: the pipeline's progress and errors say what matters."""
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)  # PySpark's: each error as JSON
+    quiet = {"spark.ui.showConsoleProgress": "false"}
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java, and it logs as its user wants
+        quiet["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={QUIET.as_uri()}"
+    return {**quiet, **settings}
+
+
+def _one_line(pipeline: Pipeline, error: Exception) -> Exception:
+    if isinstance(error, EventLogError | click.ClickException):
+        return error
+    is_sparks = type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+    return failed(pipeline.name, error) if is_sparks else error
+
+
+def _show(summary: Summary, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(summary), ensure_ascii=False))
+        return
+    left = "" if summary.behind is None else f", {summary.behind:,} behind"
+    click.echo(
+        f"{summary.pipeline}: {summary.ending}, {summary.events:,} events in {summary.batches:,} batches, "
+        f"{summary.seconds:,.1f} s{left}"
+    )
+    for name, value in summary.details.items():
+        click.echo(f"  {name}: {value}")
+
+
+def main(arguments: Sequence[str], program: str) -> int:
+    """Run a pipeline where there is no `headwater` command around it; answers the exit code."""
+    group = PipelineGroup(
+        "pipeline", help="Run a pipeline on Spark.", context_settings={"help_option_names": ["-h", "--help"]}
+    )
+    try:
+        code = group.main(list(arguments), prog_name=program, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except EventLogError as error:
+        click.echo(f"{error}", err=True)
+        return REFUSED

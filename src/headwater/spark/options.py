@@ -1,0 +1,143 @@
+"""Options as Spark hands them over, strings by name in any case: looked up in a table, and checked once, on the driver.
+
+What an option may be is said here, in the words of its errors; what it means is said in docs/reference/spark.md.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ..core.errors import InvalidInput
+from ..core.limits import SEQUENCE_NUMBER_MAX, show
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class InvalidOption(InvalidInput):
+    """An option of the data source is unknown, malformed, or does not go with another. `where` is its name."""
+
+    def __init__(self, problem: str, name: str) -> None:
+        super().__init__(problem, f"option {name}")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: its name, what may be given, and how that is read."""
+
+    name: str
+    allowed: str
+    """What may be given, as its error says it."""
+    parse: Callable[[str], Any]
+    """Raises ValueError, or InvalidInput where it knows better than `allowed` what is wrong."""
+    is_secret: bool = False
+    """Its value is never shown."""
+
+    def read(self, given: str) -> Any:
+        """The value. Raises InvalidOption."""
+        try:
+            return self.parse(given)
+        except InvalidInput as error:
+            raise InvalidOption(error.problem, self.name) from None
+        except ValueError:
+            shown = "something else" if self.is_secret else show(given)
+            raise InvalidOption(f"{self.allowed} is expected, {shown} given", self.name) from None
+
+
+def read_options(given: Mapping[str, str], table: Sequence[Option], purpose: str) -> dict[str, Any]:
+    """The values of the options that were given, by their names as in the table.
+
+    Raises InvalidOption: one that the table has not, with the nearest one that it has; one that cannot be read.
+    """
+    known = {option.name.lower(): option for option in table}
+    for name in given:
+        if name.lower() not in known:
+            names = [option.name for option in table]
+            raise InvalidOption(f"{purpose} has no such option{nearest(name, names)}", name)
+    return {known[name.lower()].name: known[name.lower()].read(value) for name, value in given.items()}
+
+
+def nearest(given: str, names: Iterable[str]) -> str:
+    """`; did you mean X?`, or all that there are."""
+    by_lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(given.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[close[0]]}?" if close else f"; there are {', '.join(by_lower.values())}"
+
+
+def text(given: str) -> str:
+    """Anything but nothing."""
+    if not given:
+        raise ValueError
+    return given
+
+
+def boolean(given: str) -> bool:
+    """`true` or `false`, in any case."""
+    word = given.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError
+    return word == "true"
+
+
+def number(low: int, high: int = SEQUENCE_NUMBER_MAX) -> Callable[[str], int]:
+    """A whole number in that range, both included."""
+
+    def parse(given: str) -> int:
+        value = int(given) if re.fullmatch(r"\d{1,19}", given.strip(), re.ASCII) else -1
+        return value if low <= value <= high else _no()
+
+    return parse
+
+
+def names(given: str) -> tuple[str, ...]:
+    """Words between commas; none of them empty."""
+    found = tuple([word.strip() for word in given.split(",")])
+    return found if all(found) else _no()
+
+
+_SIZE = re.compile(r"(\d{1,15})\s*(|b|k|m|g|kb|mb|gb|kib|mib|gib)", re.ASCII | re.IGNORECASE)
+_SHIFTS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30}
+
+
+def size(given: str) -> int:
+    """Bytes: `1048576`, `64m`, `64MiB`, `1g`; as everywhere in Spark, k, m and g are powers of 1024. At least 1."""
+    found = _SIZE.fullmatch(given.strip())
+    value = int(found[1]) << _SHIFTS[found[2][:1].lower()] if found else 0
+    return value if 1 <= value < 2**63 else _no()
+
+
+_DURATION = re.compile(r"(\d{1,12})\s*(ms|s|m|h|d)", re.ASCII)
+_MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration_ms(given: str) -> int:
+    """Milliseconds: `500ms`, `30s`, `15m`, `2h`, `1d`. The unit must be said."""
+    found = _DURATION.fullmatch(given.strip())
+    return int(found[1]) * _MILLISECONDS[found[2]] if found else _no()
+
+
+def timestamp_ms(given: str) -> int:
+    """ms since 1970 UTC: such a number, or ISO 8601. Without an offset it is UTC; a fraction of a ms is rounded up,
+    as no event was recorded between the ms and it."""
+    if re.fullmatch(r"\d{1,15}", given.strip(), re.ASCII):
+        return int(given)
+    moment = datetime.fromisoformat(given.strip())
+    return ceil_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def ceil_ms(moment: datetime) -> int:
+    """The first ms since 1970 that is not before the moment."""
+    return -((EPOCH - moment) // timedelta(milliseconds=1))
+
+
+def floor_ms(moment: datetime) -> int:
+    """The last ms since 1970 that is not after the moment."""
+    return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def _no() -> Any:
+    raise ValueError

@@ -1,0 +1,148 @@
+"""Which pipelines there are, and what each of them is: a module of `headwater.spark.jobs`, whose rules stand there.
+
+from headwater.spark.pipelines import load
+copy = load("copy")
+copy.start(copy.options(source="orders", target="orders-copy"), is_once=True, checkpoint="/var/lib/copy")
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import inspect
+import pkgutil
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.errors import InvalidInput
+from . import jobs
+from .running import Run, Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_IS_OPTION = "headwater.option"
+
+
+class NoSuchPipeline(InvalidInput):
+    """There is no pipeline of that name."""
+
+    def __init__(self, name: str) -> None:
+        close = difflib.get_close_matches(name, names(), n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names())}"
+        super().__init__(f"there is no pipeline {name!r}; {hint}")
+
+
+class OptionHelp(NamedTuple):
+    """What is known of an option besides its name, type and default."""
+
+    help: str
+    """A sentence."""
+    flag: str | None
+    minimum: float | None
+    maximum: float | None
+    metavar: str | None
+
+
+def option(
+    help: str,
+    *,
+    default: Any = dataclasses.MISSING,
+    flag: str | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    metavar: str | None = None,
+) -> Any:
+    """A field of a pipeline's options. Without a default it is required.
+
+    Its type is str, int, float, bool, pathlib.Path, an enum of strings, typing.Literal of strings, `X | None` of these,
+    or tuple[str, ...] for what can be given several times. The flag is its name with `-` for `_`, unless `flag` says
+    another.
+    """
+    about = OptionHelp(help, flag, minimum, maximum, metavar)
+    return dataclasses.field(default=default, metadata={_IS_OPTION: about})
+
+
+class Setting(NamedTuple):
+    """One option of a pipeline."""
+
+    name: str
+    flag: str
+    type: Any
+    """Without the None of `X | None`."""
+    is_repeated: bool
+    is_required: bool
+    default: Any
+    about: OptionHelp
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A pipeline."""
+
+    name: str
+    summary: str
+    """A sentence."""
+    help: str
+    options: type[Any]
+    plan: Callable[[Any, Run], list[str]]
+    run: Callable[[SparkSession, Any, Run], Summary]
+    examples: Sequence[str]
+    is_stream: bool
+    needs_checkpoint: bool
+
+    def settings(self) -> list[Setting]:
+        """Its options, in their order."""
+        hints = typing.get_type_hints(self.options)
+        return [_setting(field, hints[field.name]) for field in dataclasses.fields(self.options)]
+
+    def start(self, options: Any, spark: SparkSession | None = None, **how: Any) -> Summary:
+        """Run it, in the session given, or in one of its own; `how` are the arguments of `running.Run`."""
+        from .sessions import session
+
+        spark = session() if spark is None else spark
+        with Run(self.name, **how) as run:
+            return self.run(spark, options, run)
+
+
+def names() -> list[str]:
+    """The names of all pipelines. None of them is imported."""
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(jobs.__path__)
+                  if not module.name.startswith("_"))  # fmt: skip
+
+
+def load(name: str) -> Pipeline:
+    """The pipeline of that name. Raises NoSuchPipeline."""
+    if name not in names():
+        raise NoSuchPipeline(name)
+    module = importlib.import_module(f".{name.replace('-', '_')}", jobs.__name__)
+    summary, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n")
+    is_stream = getattr(module, "IS_STREAM", True)
+    return Pipeline(
+        name,
+        summary,
+        rest.strip(),
+        module.OPTIONS,
+        module.plan,
+        module.run,
+        tuple(module.EXAMPLES),
+        is_stream,
+        getattr(module, "NEEDS_CHECKPOINT", is_stream),
+    )
+
+
+def _setting(field: dataclasses.Field[Any], hint: Any) -> Setting:
+    about: OptionHelp = field.metadata[_IS_OPTION]
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        (hint,) = (its for its in typing.get_args(hint) if its is not type(None))
+    is_repeated = typing.get_origin(hint) is tuple
+    if is_repeated:
+        hint = typing.get_args(hint)[0]
+    is_required = field.default is dataclasses.MISSING
+    flag = about.flag or f"--{field.name.replace('_', '-')}"
+    default = None if is_required else field.default
+    return Setting(field.name, flag, hint, is_repeated, is_required, default, about)

@@ -1,0 +1,150 @@
+"""From ranges of numbers to the slices that tasks read: where the events are, in the log or in its archive, and how
+many tasks share them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec.structs import replace
+from pyspark.sql.datasource import InputPartition
+
+from ..core.query import Query
+from ..flight.client import BulkClient
+from ..flight.wire import Extent, Split, Ticket, query_json
+from .archive_reading import Archive, archive_slices
+from .positions import DataLoss
+from .read_options import ReadOptions
+
+logger = logging.getLogger("headwater.spark")
+
+
+@dataclass
+class LogSlice(InputPartition):
+    """What one task reads of a log."""
+
+    ticket: Ticket
+
+
+class Range(NamedTuple):
+    """Events of a log in (after, upto], all of them in the one place."""
+
+    after: int
+    upto: int
+    is_archived: bool
+
+
+def route(
+    options: ReadOptions,
+    log: str,
+    after: int,
+    upto: int,
+    extent: Extent,
+    archive: Archive | None,
+    *,
+    prefers_archive: bool,
+) -> Iterator[Range]:
+    """Where the events in (after, upto] are: first in the archive, if it is preferred or the log has them no more.
+
+    `extent` was asked for before the archive was opened: so nothing that is trimmed in it can be missing from the
+    archive. Raises DataLoss where events are in neither, unless the options say to go on without them.
+    """
+    if archive is not None and after < upto:
+        archived_upto = min(upto, archive.next_number(log) - 1)
+        first = archive.first_number(log) or archived_upto + 1
+        is_needed = after + 1 < extent.first_retained
+        if after < archived_upto and (is_needed or (prefers_archive and first <= after + 1)):
+            if first > after + 1:
+                after = _lose(options, log, after, min(first, extent.first_retained))
+            if after < archived_upto:
+                yield Range(after, archived_upto, True)
+                after = archived_upto
+    if after < upto and after + 1 < extent.first_retained:
+        after = _lose(options, log, after, min(extent.first_retained, upto + 1))
+    if after < upto:
+        yield Range(after, upto, False)
+
+
+def _lose(options: ReadOptions, log: str, after: int, first_there: int) -> int:
+    loss = DataLoss(log, after + 1, first_there, options.archive)
+    if options.fails_on_loss:
+        raise loss
+    logger.warning("%s", loss)
+    return first_there - 1
+
+
+class Plan(NamedTuple):
+    """What the slices of a log have in common."""
+
+    options: ReadOptions
+    log: str
+    incarnation: str
+    query: Query
+    partitions: tuple[int, ...] | None
+    splits_min: int
+
+
+def slices(client: BulkClient, plan: Plan, range: Range, archive: Archive | None) -> Sequence[InputPartition]:
+    """The range, cut as the options say. Raises PositionTrimmed where the log was trimmed meanwhile."""
+    if range.is_archived:
+        assert archive is not None
+        return archive_slices(
+            archive,
+            plan.log,
+            range.after,
+            range.upto,
+            split_bytes=plan.options.split_bytes,
+            split_events=plan.options.split_events_max,
+            splits_min=plan.splits_min,
+        )
+    partitions = plan.partitions or (None,)
+    splits_min = -(-plan.splits_min // len(partitions))
+    found: list[Split] = []
+    for partition in partitions:
+        ticket = Ticket(
+            log=plan.log,
+            after=range.after,
+            upto=range.upto,
+            partition=partition,
+            query=query_json(plan.query),
+            columns=ticket_columns(plan.options),
+            incarnation=plan.incarnation,
+            schema="spark",
+        )
+        found += client.plan(ticket, split_bytes=plan.options.split_bytes, splits_min=splits_min)
+    return [LogSlice(ticket) for split in found for ticket in _cut(split, plan.options.split_events_max)]
+
+
+def ticket_columns(options: ReadOptions) -> tuple[str, ...]:
+    """The columns to ask a log for: also the numbers, where a task may have to go on elsewhere after the last."""
+    may_go_on = options.archive is not None or not options.fails_on_loss
+    if may_go_on and "sequence_number" not in options.columns:
+        return (*options.columns, "sequence_number")
+    return options.columns
+
+
+def shares(total: int, weights: Sequence[int]) -> list[int]:
+    """The total in parts by weight: at least 1 for every weight above 0, even where that makes more than the total."""
+    parts = [max(1, total * weight // sum(weights)) if weight else 0 for weight in weights]
+    by_weight = sorted(range(len(parts)), key=lambda index: weights[index])
+    while sum(parts) > total and max(parts) > 1:
+        largest = parts.index(max(parts))
+        parts[largest] -= min(sum(parts) - total, parts[largest] - 1)
+    while 0 < sum(parts) < total:  # what rounding down has left, fewer than there are parts
+        parts[by_weight.pop()] += 1
+    return parts
+
+
+def _cut(split: Split, events_max: int | None) -> Iterator[Ticket]:
+    """The split's ticket, or several where it has more events; numbers have few gaps, so even cuts will do."""
+    ticket = split.ticket
+    if events_max is None or split.events <= events_max:
+        yield ticket
+        return
+    assert ticket.after is not None and ticket.upto is not None
+    parts = -(-split.events // events_max)
+    width = -(-(ticket.upto - ticket.after) // parts)
+    for after in range(ticket.after, ticket.upto, width):
+        yield replace(ticket, after=after, upto=min(after + width, ticket.upto))

@@ -1,0 +1,154 @@
+"""Positions in logs: from what the options say to sequence numbers, and from these to offsets of a stream and back.
+
+An offset is `{"v": 1, "logs": {"orders": {"incarnation": "..", "position": 123}}}`: the number up to which each log has
+been consumed, and which log it was that gave the number. Spark compares offsets as texts, so keys have one order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..core.errors import EventLogError, LogNotFound
+from ..core.limits import show
+from ..flight.client import BulkClient
+from ..flight.wire import Extent
+from .archive_reading import Archive
+from .options import InvalidOption
+from .read_options import Bound, ReadOptions
+
+OFFSET_VERSION = 1
+
+
+class Consumed(NamedTuple):
+    """How far a stream is in one log: up to `position`, a number of that incarnation."""
+
+    incarnation: str
+    position: int
+
+
+Offset = dict[str, Consumed]
+"""By name of log."""
+
+
+class DataLoss(EventLogError):
+    """Events that are asked for are gone: the log was trimmed, and no archive has them."""
+
+    def __init__(self, log: str, first: int, first_there: int, archive: str | None) -> None:
+        self.log, self.first, self.first_there, self.archive = log, first, first_there, archive
+        where = f"neither in the log nor in the archive {archive!r}" if archive else "no more in the log"
+        remedy = "name the table that has them as the option archive" if not archive else "start later"
+        super().__init__(
+            f"log {log!r}: events from {first} to {first_there - 1} are {where}; {remedy}, or set failOnDataLoss=false "
+            f"to go on at {first_there} without them"
+        )
+
+
+class LogRecreated(EventLogError):
+    """The offset was made with another log of that name."""
+
+    def __init__(self, log: str, found: str, expected: str) -> None:
+        self.log, self.found, self.expected = log, found, expected
+        super().__init__(
+            f"log {log!r} is not the one that this query has read: it was deleted and created anew, or restored from a "
+            f"backup (incarnation {found}, the checkpoint has {expected}); start a new query with a new checkpoint and "
+            "startingPosition, or set failOnDataLoss=false to go on in the new one after the number that was reached"
+        )
+
+
+class OffsetUnreadable(EventLogError):
+    """A checkpoint holds an offset that this version of the data source did not make."""
+
+
+def encode_offset(offset: Mapping[str, Consumed]) -> dict[str, Any]:
+    """The offset as Spark keeps it."""
+    logs = {log: {"incarnation": at.incarnation, "position": at.position} for log, at in sorted(offset.items())}
+    return {"v": OFFSET_VERSION, "logs": logs}
+
+
+def decode_offset(given: Any) -> Offset:
+    """The offset that Spark kept. Raises OffsetUnreadable."""
+    version = given.get("v") if isinstance(given, dict) else None
+    if version != OFFSET_VERSION:
+        raise OffsetUnreadable(f"version {OFFSET_VERSION} of an offset is expected, {show(given)} given")
+    try:
+        return {log: Consumed(str(at["incarnation"]), int(at["position"])) for log, at in given["logs"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise OffsetUnreadable(
+            f'{{"v", "logs": {{log: {{"incarnation", "position"}}}}}} is expected, {show(given)} given'
+        ) from None
+
+
+def extents(client: BulkClient, options: ReadOptions) -> dict[str, Extent]:
+    """The logs to be read, by name, and how far they go now. Raises LogNotFound for one that is named in full."""
+    found = {log: None for log in client.logs() if options.wants(log)} if options.has_pattern else {}
+    names = {*found, *(name for name in options.logs if not any(sign in name for sign in "*?["))}
+    return {log: extent for log in sorted(names) if (extent := _extent(client, log, log in found)) is not None}
+
+
+def _extent(client: BulkClient, log: str, is_by_pattern: bool) -> Extent | None:
+    try:
+        return client.head(log)
+    except LogNotFound:
+        if is_by_pattern:  # deleted since it was listed
+            return None
+        raise
+
+
+def check_named(bound: Bound, option: str, logs: Mapping[str, object]) -> None:
+    """Raises InvalidOption where a position is given for a log that is not read."""
+    if strangers := sorted(set(bound.by_log) - set(logs)):
+        read = ", ".join(logs) or "none"
+        raise InvalidOption(f"a position is given for {strangers[0]!r}, the logs that are read are: {read}", option)
+
+
+def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
+    """The number after which reading starts. Raises InvalidOption: beyond the head, or at a time that has not come."""
+    if options.start.time_ms is not None:
+        first = number_at(client, log, extent, archive, options.start.time_ms)
+        if first > extent.head and options.start_if_none == "error":
+            raise InvalidOption(
+                f"nothing was recorded in log {log!r} since then; set startingTimestampStrategy=latest to start "
+                "with what comes next",
+                "startingTimestamp",
+            )
+        return first - 1
+    place = options.start.of(log)
+    if place == "latest":
+        return extent.head
+    if place == "earliest":
+        return first_there(log, extent, archive) - 1
+    if place > extent.head + 1:
+        raise InvalidOption(f"{place} given, but the head of log {log!r} is {extent.head}", "startingPosition")
+    return place - 1
+
+
+def first_there(log: str, extent: Extent, archive: Archive | None) -> int:
+    """The first number that can be read, from the archive or from the log."""
+    archived = archive.first_number(log) if archive is not None and archive.next_number(log) else None
+    return extent.first_retained if archived is None else min(extent.first_retained, archived)
+
+
+def end_upto(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
+    """The last number that is read. Raises InvalidOption: beyond the head."""
+    if options.end.time_ms is not None:
+        return number_at(client, log, extent, archive, options.end.time_ms) - 1
+    place = options.end.of(log)
+    if not isinstance(place, int):
+        return extent.head
+    if place > extent.head:
+        raise InvalidOption(f"{place} given, but the head of log {log!r} is {extent.head}", "endingPosition")
+    return place
+
+
+def number_at(client: BulkClient, log: str, extent: Extent, archive: Archive | None, recorded_ms: int) -> int:
+    """The number of the first event recorded then or later; above the head if there is none.
+
+    Numbers and times of a log both only rise, so the archive, which has the lower numbers, is asked first.
+    """
+    if archive is not None and archive.next_number(log) > 1:
+        archived = archive.number_at(log, recorded_ms)
+        if archived is not None:
+            return archived
+        return max(archive.next_number(log), min(client.position_at(log, recorded_ms), extent.head + 1))
+    return min(client.position_at(log, recorded_ms), extent.head + 1)

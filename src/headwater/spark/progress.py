@@ -1,0 +1,233 @@
+"""What people and programs see of a running pipeline: events per second, how far behind, how long a batch takes.
+
+On a terminal one line that changes; elsewhere a line per second at most; with `json` a JSON object per batch, for logs.
+All of it goes to stderr: stdout is for what a command answers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+RATE_WINDOW_S = 10.0
+LINE_INTERVAL_S = 1.0
+
+
+class Progress(StrEnum):
+    """How progress is shown."""
+
+    AUTO = "auto"
+    """`live` on a terminal, else `lines`."""
+    LIVE = "live"
+    LINES = "lines"
+    JSON = "json"
+    NONE = "none"
+
+
+class BatchDone(NamedTuple):
+    """Where a pipeline is after a batch."""
+
+    pipeline: str
+    batch: int
+    """Its number, in the count of the checkpoint."""
+    events: int
+    """Read in this batch."""
+    batch_ms: int
+    behind: int | None
+    """Sequence numbers between here and the head; None where the source does not tell."""
+    events_per_s: float
+    """Of this run, lately."""
+    events_total: int
+    """Of this run."""
+    batches_total: int
+
+
+class Tally:
+    """The totals of a run, batch by batch."""
+
+    def __init__(self, pipeline: str) -> None:
+        self.pipeline = pipeline
+        self.events = 0
+        self.batches = 0
+        self.behind: int | None = None
+        self._recent: deque[tuple[float, int]] = deque()
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began."""
+        return time.monotonic() - self._started
+
+    def add(self, batch: int, events: int, batch_ms: int, behind: int | None) -> BatchDone:
+        """Count a batch; answers what to show of it."""
+        self.events += events
+        self.batches += 1
+        self.behind = behind
+        now = time.monotonic()
+        self._recent.append((now, events))
+        while self._recent[0][0] < now - RATE_WINDOW_S:
+            self._recent.popleft()
+        # The oldest batch of the window took its time before it was counted: the first one of all, its own.
+        lasted = max(now - self._recent[0][0] + batch_ms / 1000, 0.001)
+        rate = sum(count for _, count in self._recent) / lasted
+        return BatchDone(self.pipeline, batch, events, batch_ms, behind, rate, self.events, self.batches)
+
+
+def behind(sources: list[Mapping[str, Any]]) -> int | None:
+    """How far the sources of a batch's progress are from what is there, in sequence numbers; None if none tells."""
+    distances = []
+    for source in sources:
+        end, latest = (_parsed(source.get(name)) for name in ("endOffset", "latestOffset"))
+        if latest is not None and end is not None:
+            distances.append(max(0, _distance(end, latest)))
+    return sum(distances) if distances else None
+
+
+def _parsed(offset: object) -> Any:
+    if not isinstance(offset, str):
+        return offset
+    try:
+        return json.loads(offset)
+    except ValueError:
+        return None
+
+
+def _distance(end: Any, latest: Any) -> int:
+    if isinstance(latest, Mapping):
+        return sum(_distance(end.get(key) if isinstance(end, Mapping) else None, latest[key]) for key in latest)
+    if isinstance(latest, int) and not isinstance(latest, bool):
+        return latest - (end if isinstance(end, int) else 0)
+    return 0
+
+
+class Display(Protocol):
+    """Shows a run."""
+
+    def show(self, done: BatchDone) -> None:
+        """A batch is done."""
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+
+    def close(self) -> None:
+        """The run ended."""
+
+
+def display(kind: Progress, stream: TextIO | None = None) -> Display:
+    """A display of that kind, on stderr unless another stream is given."""
+    stream = sys.stderr if stream is None else stream
+    if kind is Progress.AUTO:
+        kind = Progress.LIVE if stream.isatty() else Progress.LINES
+    kinds: dict[Progress, Callable[[TextIO], Display]]
+    kinds = {Progress.LIVE: Changing, Progress.LINES: Lines, Progress.JSON: JsonLines}
+    return kinds[kind](stream) if kind in kinds else Silent()
+
+
+class Changing:
+    """One line of a terminal, that changes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._live: Live | None = None
+
+    def show(self, done: BatchDone) -> None:
+        """See Display."""
+        from rich.console import Console
+        from rich.live import Live
+
+        if self._live is None:
+            self._live = Live(console=Console(file=self._stream, highlight=False), auto_refresh=False)
+            self._live.start()
+        self._live.update(_line(done), refresh=True)
+
+    def say(self, text: str) -> None:
+        """See Display."""
+        if self._live is None:
+            print(text, file=self._stream, flush=True)
+        else:
+            self._live.console.print(text, markup=False)
+
+    def close(self) -> None:
+        """See Display."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+class Lines:
+    """Lines, of which not every batch gets one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = 0.0
+        self._last: BatchDone | None = None
+
+    def show(self, done: BatchDone) -> None:
+        """See Display."""
+        now = time.monotonic()
+        self._last = done
+        if now - self._shown >= LINE_INTERVAL_S:
+            self._shown, self._last = now, None
+            self.say(_line(done))
+
+    def say(self, text: str) -> None:
+        """See Display."""
+        print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """See Display."""
+        if self._last is not None:
+            self.say(_line(self._last))
+            self._last = None
+
+
+class JsonLines:
+    """A JSON object per batch."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def show(self, done: BatchDone) -> None:
+        """See Display."""
+        self._write(done._asdict() | {"events_per_s": round(done.events_per_s, 1)})
+
+    def say(self, text: str) -> None:
+        """See Display."""
+        self._write({"message": text})
+
+    def close(self) -> None:
+        """See Display."""
+
+    def _write(self, what: dict[str, object]) -> None:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        print(json.dumps({"time": at} | what, ensure_ascii=False), file=self._stream, flush=True)
+
+
+class Silent:
+    """Nothing."""
+
+    def show(self, done: BatchDone) -> None:
+        """See Display."""
+
+    def say(self, text: str) -> None:
+        """See Display."""
+
+    def close(self) -> None:
+        """See Display."""
+
+
+def _line(done: BatchDone) -> str:
+    left = "" if done.behind is None else f"   behind {done.behind:,}"
+    return (
+        f"{done.pipeline}: batch {done.batch}   {done.events:,} events in {done.batch_ms:,} ms   "
+        f"{done.events_per_s:,.0f} events/s{left}   total {done.events_total:,} in {done.batches_total:,} batches"
+    )

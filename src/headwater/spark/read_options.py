@@ -1,0 +1,257 @@
+"""The options of reads and streams, as one checked value. It travels to the workers, so it holds no connection."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..core.errors import InvalidInput
+from ..core.limits import PARTITIONS_MAX, SEQUENCE_NUMBER_MAX, show
+from ..core.query import ALL, Query
+from ..core.settings import check_log_name
+from ..flight.address import BulkAddress
+from ..formats.querytext import parse_query
+from .clients import CONNECTION, address_of
+from .options import InvalidOption, Option, boolean, duration_ms, names, number, read_options, size, text, timestamp_ms
+from .schema import COLUMNS, METADATA, check_columns
+
+SPLIT_BYTES = 64 * 1024 * 1024
+TRIGGER_DELAY_MS = 15 * 60_000
+PATTERN = "*?["
+"""What makes a log's name a pattern; no name may have these."""
+
+Place = Literal["earliest", "latest"] | int
+"""A position as it is given: a sequence number, or an end of the log as it is then."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where reading starts or ends: for every log, but for those that are named."""
+
+    place: Place
+    by_log: Mapping[str, Place] = field(default_factory=dict)
+    time_ms: int | None = None
+    """If given, the time decides and not the place."""
+
+    def of(self, log: str) -> Place:
+        """The place in that log."""
+        return self.by_log.get(log, self.place)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What to read, from where, and in which pieces."""
+
+    address: BulkAddress
+    logs: tuple[str, ...]
+    """Names and patterns."""
+    columns: tuple[str, ...]
+    partitions: tuple[int, ...] | None = None
+    query: Query = ALL
+    start: Bound = Bound("earliest")
+    start_if_none: Literal["error", "latest"] = "error"
+    """What to do where nothing was recorded since the starting timestamp."""
+    end: Bound = Bound("latest")
+    splits_min: int = 1
+    split_events_max: int | None = None
+    split_bytes: int = SPLIT_BYTES
+    trigger_events_max: int | None = None
+    trigger_events_min: int | None = None
+    trigger_bytes_max: int | None = None
+    trigger_delay_ms: int = TRIGGER_DELAY_MS
+    fails_on_loss: bool = True
+    archive: str | None = None
+    pushes_filters: bool = False
+
+    def wants(self, log: str) -> bool:
+        """Whether it is one of the logs to be read."""
+        own = log.startswith("$")  # the server's own logs are never meant by accident
+        return any(fnmatch.fnmatchcase(log, name) and own == name.startswith("$") for name in self.logs)
+
+    @property
+    def has_pattern(self) -> bool:
+        """Whether only the server can say which logs are meant."""
+        return any(is_pattern(name) for name in self.logs)
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it stands for several logs."""
+    return any(sign in name for sign in PATTERN)
+
+
+def _choice(*words: str) -> Callable[[str], str]:
+    def parse(given: str) -> str:
+        if (word := given.strip().lower()) not in words:
+            raise ValueError
+        return word
+
+    return parse
+
+
+def _logs(given: str) -> tuple[str, ...]:
+    found = names(given)
+    for name in found:
+        if not is_pattern(name):
+            check_log_name(name.removeprefix("$"))  # the server's own logs can be read too
+    if len(set(found)) < len(found):
+        raise InvalidInput(f"a log is named twice in {show(given)}")
+    return found
+
+
+def _table(given: str) -> str:
+    """The path as workers can use it, whose directory is another."""
+    return given if "://" in text(given) else os.path.abspath(given)
+
+
+def _paths(given: str) -> tuple[str, ...]:
+    """What `load` makes of several paths."""
+    return _logs(",".join(json.loads(given)))
+
+
+def _partitions(given: str) -> tuple[int, ...]:
+    read = number(0, PARTITIONS_MAX - 1)
+    return tuple(sorted({read(word) for word in names(given)}))
+
+
+_position = number(1)
+
+
+def _place(given: object) -> Place:
+    word = str(given).strip().lower()
+    if word in ("earliest", "latest"):
+        return word  # type: ignore[return-value]
+    return _position(word)
+
+
+def _places(given: str) -> Bound:
+    if not given.lstrip().startswith("{"):
+        return Bound(_place(given))
+    said = json.loads(given)
+    return Bound("earliest", {check_log_name(log): _place(place) for log, place in said.items()})
+
+
+def _time(given: str) -> Bound:
+    return Bound("earliest", time_ms=timestamp_ms(given))
+
+
+_PLACES = f'earliest, latest, a number from 1 to {SEQUENCE_NUMBER_MAX}, or an object such as {{"orders": 17}}'
+_TIME = "ISO 8601 such as 2026-11-21T12:00:00Z, or ms since 1970,"
+_COUNT = number(1)
+_LOG_NAMES = "names or patterns of logs, such as orders or orders-*, with commas between them,"
+
+SHARED = (
+    *CONNECTION,
+    Option("log", _LOG_NAMES, _logs),
+    Option("path", _LOG_NAMES, _logs),
+    Option("paths", _LOG_NAMES, _paths),
+    Option("partitions", f"numbers from 0 to {PARTITIONS_MAX - 1} with commas between them", _partitions),
+    Option("query", "a query", parse_query),
+    Option("columns", "names of columns with commas between them", lambda given: check_columns(names(given))),
+    Option("includeMetadata", "true or false", boolean),
+    Option("startingPosition", _PLACES, _places),
+    Option("startingTimestamp", _TIME, _time),
+    Option("startingTimestampStrategy", "error or latest", _choice("error", "latest")),
+    Option("minPartitions", "a whole number from 1 to 100000", number(1, 100_000)),
+    Option("maxEventsPerPartition", "a whole number from 1", _COUNT),
+    Option("splitBytes", "a size such as 64m", size),
+    Option("failOnDataLoss", "true or false", boolean),
+    Option("archive", "the path of a Delta table", _table),
+)
+BATCH_ONLY = (
+    Option("endingPosition", _PLACES, _places),
+    Option("endingTimestamp", _TIME, _time),
+    Option("filterPushdown", "true or false", boolean),
+)
+STREAM_ONLY = (
+    Option("maxEventsPerTrigger", "a whole number from 1", _COUNT),
+    Option("minEventsPerTrigger", "a whole number from 1", _COUNT),
+    Option("maxBytesPerTrigger", "a size such as 64m", size),
+    Option("maxTriggerDelay", "a duration such as 500ms, 30s or 15m", duration_ms),
+)
+READING = (*SHARED, *BATCH_ONLY, *STREAM_ONLY)
+"""Every option of reads and streams."""
+
+_FIELDS = {
+    "partitions": "partitions",
+    "query": "query",
+    "startingTimestampStrategy": "start_if_none",
+    "minPartitions": "splits_min",
+    "maxEventsPerPartition": "split_events_max",
+    "splitBytes": "split_bytes",
+    "failOnDataLoss": "fails_on_loss",
+    "archive": "archive",
+    "filterPushdown": "pushes_filters",
+    "maxEventsPerTrigger": "trigger_events_max",
+    "minEventsPerTrigger": "trigger_events_min",
+    "maxBytesPerTrigger": "trigger_bytes_max",
+    "maxTriggerDelay": "trigger_delay_ms",
+}
+
+
+def batch_options(given: Mapping[str, str]) -> ReadOptions:
+    """The options of a batch read. Raises InvalidOption."""
+    _refuse(given, STREAM_ONLY, "it is for streams; a batch read ends at endingPosition")
+    values = read_options(given, READING, "a read of format headwater")
+    options = _options(values)
+    _refuse_place(options.start, "latest", "startingPosition", "a batch read that starts there reads nothing")
+    _refuse_place(options.end, "earliest", "endingPosition", "a batch read that ends there reads nothing")
+    return options
+
+
+def stream_options(given: Mapping[str, str]) -> ReadOptions:
+    """The options of a streaming read. Raises InvalidOption."""
+    _refuse(given, BATCH_ONLY, "it is for batch reads; use query and partitions to filter a stream, which has no end")
+    options = _options(read_options(given, READING, "a stream of format headwater"))
+    low, high = options.trigger_events_min, options.trigger_events_max
+    if low is not None and high is not None and low > high:
+        raise InvalidOption(f"{low} given, at most maxEventsPerTrigger ({high}) is allowed", "minEventsPerTrigger")
+    return options
+
+
+def columns_asked(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns that `columns` and `includeMetadata` ask for. Raises InvalidOption."""
+    if "columns" in values and "includeMetadata" in values:
+        raise InvalidOption("columns says already which columns are read; give one of the two", "includeMetadata")
+    if values.get("includeMetadata", True):
+        return values.get("columns", COLUMNS)  # type: ignore[no-any-return]
+    return tuple([name for name in COLUMNS if name not in METADATA])
+
+
+def _options(values: dict[str, Any]) -> ReadOptions:
+    given = {_FIELDS[name]: value for name, value in values.items() if name in _FIELDS}
+    for edge, bound in (("starting", "start"), ("ending", "end")):
+        place, time = f"{edge}Position", f"{edge}Timestamp"
+        if place in values and time in values:
+            raise InvalidOption(f"{place} is given too; one of the two decides", time)
+        if place in values or time in values:
+            given[bound] = values.get(place) or values[time]
+    if "start_if_none" in given and "startingTimestamp" not in values:
+        raise InvalidOption("it goes with startingTimestamp, which is not given", "startingTimestampStrategy")
+    if given.get("end") and given["end"].by_log:
+        given["end"] = Bound("latest", given["end"].by_log)
+    return ReadOptions(address_of(values), _log_names(values), columns_asked(values), **given)
+
+
+def _log_names(values: Mapping[str, Any]) -> tuple[str, ...]:
+    given = [name for name in ("log", "path", "paths") if name in values]
+    if not given:
+        raise InvalidOption(f"it says what to read: {_LOG_NAMES} are expected, none given", "log")
+    if len(given) > 1:
+        raise InvalidOption("the argument of load says already what to read", "log")
+    return values[given[0]]  # type: ignore[no-any-return]
+
+
+def _refuse(given: Mapping[str, str], table: tuple[Option, ...], why: str) -> None:
+    by_lower = {option.name.lower(): option.name for option in table}
+    for name in given:
+        if name.lower() in by_lower:
+            raise InvalidOption(why, by_lower[name.lower()])
+
+
+def _refuse_place(bound: Bound, place: Place, name: str, why: str) -> None:
+    if bound.time_ms is None and place in (bound.place, *bound.by_log.values()):
+        raise InvalidOption(f"{place} given: {why}", name)

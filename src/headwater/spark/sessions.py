@@ -1,0 +1,126 @@
+"""A Spark session that is right for logs, on a laptop without Java as on a cluster.
+
+    from headwater.spark import session
+    spark = session()
+    spark.read.format("headwater").option("log", "orders").load().show()
+
+Nothing else has to be set. What the caller sets wins over what is chosen here: `options`, the options of
+`spark-submit`, `spark-defaults.conf`, and the variables JAVA_HOME, PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import EventLogError, InvalidInput
+from .java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOR_LOGS: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Spark's own is INT96, which neither Delta nor Iceberg nor DuckDB wants.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+"""What every session gets, on every kind of cluster."""
+CONNECT = "sc://"
+
+
+class SparkNotInstalled(EventLogError):
+    """The extra `spark` is not installed."""
+
+
+def session(
+    app_name: str = "headwater", master: str | None = None, options: Mapping[str, Any] | None = None
+) -> SparkSession:
+    """A session on `master` (by default the one that Spark was given otherwise, else all cores of this machine).
+
+    `master` is `local[2]`, `spark://host:7077`, `k8s://https://host:6443`, `yarn`, or `sc://host:15002` for a
+    Spark Connect server. `options` are Spark's own, by name. A session that is there already is used; then only those
+    options take effect that a running session can change. Raises SparkNotInstalled, JavaNotFound and InvalidInput (an
+    option that is not Spark's).
+    """
+    given = {name: _text(value) for name, value in (options or {}).items()}
+    check_options(given)
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    if master is not None and master.startswith(CONNECT):
+        remote = SparkSession.builder.remote(master).config(map={**FOR_LOGS, **given})
+        return remote.getOrCreate()
+    if (running := SparkSession.getActiveSession()) is not None:
+        return _reuse(running, given)
+    if master is not None:
+        given["spark.master"] = master
+    given["spark.app.name"] = app_name
+    return SparkSession.builder.config(map={**_start_java(given), **given}).getOrCreate()
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Raises InvalidInput for a name that cannot be Spark's."""
+    for name in options:
+        if not re.fullmatch(r"spark\.\S+", name):
+            raise InvalidInput(f"the name of an option of Spark begins with `spark.`, {name!r} given", "options")
+
+
+def require_spark() -> None:
+    """Raises SparkNotInstalled, which says how to install it."""
+    for module in ("pyspark", "pandas", "pyarrow"):
+        if importlib.util.find_spec(module) is None:
+            raise SparkNotInstalled(f"{module} is not installed; install it with `pip install 'headwater[spark]'`")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reuse(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
+    needed = "spark.sql.python.filterPushdown.enabled"  # a log's filters are refused without it; it changes no other
+    for name, value in {needed: FOR_LOGS[needed], **given}.items():
+        if running.conf.isModifiable(name):
+            running.conf.set(name, value)
+    return running
+
+
+def _start_java(given: Mapping[str, str]) -> dict[str, str]:
+    """Start Spark's JVM, unless spark-submit did; answers the defaults for all that nobody has set."""
+    from pyspark import SparkConf, SparkContext
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark would take the first python3 on the path
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        os.environ["JAVA_HOME"] = str(java_home())
+        if _is_local(given.get("spark.master")):
+            # Nothing outside this machine has to reach it, and a laptop's name often resolves to nothing.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Spark's launcher would set this one itself.
+    launched = {"spark.ui.showConsoleProgress": _text(sys.stderr.isatty()), **given}
+    launch = SparkConf(loadDefaults=False).setAll(list(launched.items()))
+    SparkContext._ensure_initialized(conf=launch)  # so that SparkConf() knows what spark-defaults.conf says
+    known = SparkConf()
+    master = given.get("spark.master") or known.get("spark.master", "local[*]")
+    return {name: value for name, value in _defaults(master).items() if not known.contains(name)}
+
+
+def _is_local(master: str | None) -> bool:
+    if master is None:
+        return not os.environ.keys() & {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "MASTER"}
+    return master.startswith("local")
+
+
+def _defaults(master: str) -> dict[str, str]:
+    defaults = dict(FOR_LOGS)
+    defaults["spark.ui.enabled"] = "false"
+    if found := re.match(r"local(?:\[(\d+|\*))?", master):
+        # A stream of events makes as many state stores and tasks as this says in every batch; Spark's own is 200.
+        cores = (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+        defaults["spark.sql.shuffle.partitions"] = str(cores)
+    return defaults

@@ -1,0 +1,34 @@
+"""The data source `headwater` as Spark asks for it: from its options to a schema, a batch read, a stream.
+
+`pyspark_headwater` calls this; so importing that stays cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql.types import StructType
+
+from .batch_reading import BatchReader, reader_of
+from .options import read_options
+from .read_options import READING, batch_options, columns_asked
+from .schema import columns_of, select
+from .stream_reading import StreamReader
+
+
+def read_schema(options: Mapping[str, str]) -> StructType:
+    """The columns that the options ask for. Whether it is for a batch or a stream is not known here.
+
+    Raises InvalidOption, for any option that is wrong: so that `load` tells, and not the first action.
+    """
+    return select(columns_asked(read_options(options, READING, "a read of format headwater")))
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
+    """A batch read of the columns that the schema declares. Raises InvalidOption, InvalidInput (other columns)."""
+    return reader_of(batch_options(options), columns_of(schema))
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
+    """A streaming read of the columns that the schema declares. Raises nothing: the reader does, when it is asked."""
+    return StreamReader(dict(options), schema)

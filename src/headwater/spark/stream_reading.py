@@ -1,0 +1,225 @@
+"""Streams: the same events in micro-batches, each a range of numbers per log, which Spark keeps in its checkpoint.
+
+The reader lives in one process of the driver; only `read` runs elsewhere. `commit` is not used: Spark calls it one
+batch late, and never for the last one, so it says too little to let a log be trimmed; archivers acknowledge themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from msgspec import structs
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from ..core.errors import LogNotFound, PositionTrimmed
+from ..flight.client import BulkClient
+from ..flight.wire import Extent, Ticket
+from .admission import Backlog, admit_events, default_limit, limits_of
+from .archive_reading import Archive
+from .clients import client_of
+from .planning import Plan, Range, route, shares, slices
+from .positions import (
+    Consumed,
+    DataLoss,
+    LogRecreated,
+    OffsetUnreadable,
+    check_named,
+    decode_offset,
+    encode_offset,
+    extents,
+    first_there,
+    start_after,
+)
+from .read_options import ReadOptions, stream_options
+from .schema import columns_of
+from .slice_reading import read_slice
+
+logger = logging.getLogger("headwater.spark")
+TRIES = 5
+"""How often a batch is planned, where the log is trimmed between looking at it and planning."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what the options say, from where a new query is to start or its checkpoint says."""
+
+    def __init__(self, given: dict[str, str], schema: StructType) -> None:
+        """Looks at nothing yet: of what is raised here, Spark would show another error."""
+        self._given, self._schema = given, schema
+        self._frozen: dict[str, Extent] | None = None
+        self._triggered_s: float | None = None
+
+    @cached_property
+    def options(self) -> ReadOptions:
+        """What the options say. Raises InvalidOption, InvalidInput (columns that are not ours)."""
+        return replace(stream_options(self._given), columns=columns_of(self._schema))
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query starts. Raises InvalidOption, LogNotFound."""
+        there = self._there()
+        check_named(self.options.start, "startingPosition", there)
+        archive = self._archive()
+        found = {
+            log: Consumed(extent.incarnation, start_after(self._client, self.options, log, extent, archive))
+            for log, extent in there.items()
+        }
+        return encode_offset(found)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What Spark hands back to `latestOffset`, except where it wants all."""
+        return default_limit(self.options)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """From now on there is no event but those that are there now, and no log."""
+        self._frozen = self._there()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Up to where the next batch reads; `start` itself where there is nothing, or not enough yet.
+
+        Raises LogRecreated, LogNotFound (one that was read is gone), DataLoss, OffsetUnreadable.
+        """
+        for attempt in range(1, TRIES + 1):
+            try:
+                return self._latest(start, limit)
+            except PositionTrimmed:
+                if attempt == TRIES:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The heads: what progress shows as the latest offset, so that the lag can be seen."""
+        return encode_offset({log: Consumed(extent.incarnation, extent.head) for log, extent in self._there().items()})
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The slices of a batch. The same batch again, after a crash, has the same events."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                return self._planned(start, end)
+            except (PositionTrimmed, DataLoss):
+                if attempt == TRIES or self.options.archive is None:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of a slice."""
+        return read_slice(self.options, self.options.query, self.options.partitions, partition)
+
+    @property
+    def _client(self) -> BulkClient:
+        return client_of(self.options.address)
+
+    def _there(self) -> dict[str, Extent]:
+        return extents(self._client, self.options)
+
+    def _archive(self) -> Archive | None:
+        return Archive(self.options.archive) if self.options.archive is not None else None
+
+    def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        consumed = decode_offset(start)
+        there = self._there()
+        self._check_gone(consumed, there)
+        if (frozen := self._frozen) is not None:
+            there = {
+                log: structs.replace(extent, head=min(extent.head, frozen[log].head))
+                for log, extent in there.items()
+                if log in frozen
+            }
+        backlogs = {}
+        for log, extent in there.items():
+            after = self._after(log, consumed.get(log), extent)
+            backlogs[log] = Backlog(after, max(after, extent.head))
+        limits = limits_of(self.options, limit)
+        if limits.events_min is not None and self._should_wait(backlogs, limits.events_min):
+            return start
+        admitted = admit_events(backlogs, limits.events_max)
+        if limits.bytes_max is not None:
+            admitted = self._admit_bytes(admitted, there, limits.bytes_max)
+        if any(backlog.events for backlog in admitted.values()):
+            self._triggered_s = time.monotonic()
+        reached = {log: Consumed(there[log].incarnation, backlog.upto) for log, backlog in admitted.items()}
+        return encode_offset({**consumed, **reached})
+
+    def _check_gone(self, consumed: dict[str, Consumed], there: dict[str, Extent]) -> None:
+        """A log that is gone keeps its place in the offset, so that one of the same name is seen to be another."""
+        for log in consumed:
+            if log not in there and self.options.fails_on_loss:
+                raise LogNotFound(log)
+
+    def _after(self, log: str, at: Consumed | None, extent: Extent) -> int:
+        """The number after which the stream goes on in a log; one that was not there before is read from its start."""
+        if at is None:
+            needs_archive = extent.first_retained > 1
+            return first_there(log, extent, self._archive() if needs_archive else None) - 1
+        after = at.position
+        if at.incarnation != extent.incarnation:
+            error = LogRecreated(log, extent.incarnation, at.incarnation)
+            if self.options.fails_on_loss:
+                raise error
+            logger.warning("%s", error)
+            after = max(after, extent.first_retained - 1)
+        elif after > extent.head:
+            raise OffsetUnreadable(f"log {log!r}: the checkpoint is at {after}, but the log's head is {extent.head}")
+        if not self.options.fails_on_loss and self.options.archive is None:
+            after = max(after, extent.first_retained - 1)  # else a limit would be spent on what is not there
+        return after
+
+    def _should_wait(self, backlogs: dict[str, Backlog], events_min: int) -> bool:
+        """Whether there is too little yet. What is there when a query starts, or is to be its end, never waits."""
+        if self._frozen is not None or self._triggered_s is None:
+            return False
+        waited_ms = (time.monotonic() - self._triggered_s) * 1000
+        enough = sum(backlog.events for backlog in backlogs.values()) >= events_min
+        return not enough and waited_ms < self.options.trigger_delay_ms
+
+    def _admit_bytes(
+        self, backlogs: dict[str, Backlog], there: dict[str, Extent], bytes_max: int
+    ) -> dict[str, Backlog]:
+        parts = shares(bytes_max, [backlog.events for backlog in backlogs.values()])
+        return {
+            log: backlog._replace(upto=self._upto_within(log, backlog, there[log], part))
+            for (log, backlog), part in zip(backlogs.items(), parts, strict=True)
+        }
+
+    def _upto_within(self, log: str, backlog: Backlog, extent: Extent, bytes_max: int) -> int:
+        """As far as about that many bytes go, and at least one event."""
+        if not backlog.events:
+            return backlog.upto
+        if backlog.after + 1 < extent.first_retained and (archive := self._archive()) is not None:
+            files = archive.files(log, backlog.after, backlog.upto)
+            bytes_each = max(1, sum(file.bytes for file in files) // max(1, sum(file.events for file in files)))
+            return min(backlog.upto, backlog.after + max(1, bytes_max // bytes_each))
+        ticket = Ticket(log, backlog.after, backlog.upto, incarnation=extent.incarnation)
+        splits = self._client.plan(ticket, split_bytes=bytes_max)
+        return splits[0].ticket.upto or backlog.upto if splits else backlog.upto
+
+    def _planned(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        consumed = decode_offset(start)
+        planned: list[tuple[str, Extent, Archive | None, Range]] = []
+        for log, at in decode_offset(end).items():
+            if consumed.get(log) == at:
+                continue
+            extent = self._client.head(log)
+            if extent.incarnation != at.incarnation:  # since the end of this batch was settled, before a restart
+                error = LogRecreated(log, extent.incarnation, at.incarnation)
+                if self.options.fails_on_loss:
+                    raise error
+                logger.warning("%s", error)
+                continue
+            after = self._after(log, consumed.get(log), extent)
+            archive = self._archive() if after + 1 < extent.first_retained else None
+            ranges = route(self.options, log, after, at.position, extent, archive, prefers_archive=False)
+            planned += [(log, extent, archive, range) for range in ranges]
+        parts = shares(self.options.splits_min, [range.upto - range.after for *_, range in planned])
+        found: list[InputPartition] = []
+        for (log, extent, archive, range), splits_min in zip(planned, parts, strict=True):
+            options = self.options
+            plan = Plan(options, log, extent.incarnation, options.query, options.partitions, splits_min)
+            found += slices(self._client, plan, range, archive)
+        return found

@@ -1,0 +1,297 @@
+"""A backend over any `core.LogStore` in this process, for tests: staged batches and writers are kept in memory.
+
+    with bulk_server(MemoryStore()) as url:
+        client = BulkClient(url)
+
+`bulk_server(store, users={"alice": ("secret", [Grant("*", frozenset(Right))])})` asks for a login.
+"""
+
+from __future__ import annotations
+
+import hmac
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from headwater.core import (
+    ANYBODY,
+    Consumer,
+    Credentials,
+    Forbidden,
+    Grant,
+    LogInfo,
+    LogSettings,
+    LogStore,
+    Query,
+    Right,
+    Unauthenticated,
+    User,
+)
+from headwater.core.condition import AppendCondition
+from headwater.core.errors import InvalidInput, TooLarge
+from headwater.core.limits import APPEND_EVENTS_MAX
+from headwater.core.local import LocalLog
+from headwater.flight.backend import LogExtent, Span, SplitSize
+from headwater.flight.server import BulkServer
+from headwater.flight.wire import Appended, Committed, OnDuplicate, Staged, WriterState
+from headwater.formats.arrow import record_batch
+from headwater.formats.arrow_columns import batch_of
+from headwater.formats.arrow_events import columns_of
+
+PAGE_EVENTS = 65_536
+PAGE_BYTES = 4 * 1024 * 1024
+
+Users = Mapping[str, tuple[str, Sequence[Grant]]]
+"""Name -> password (which is his API token, too) and grants."""
+
+
+@contextmanager
+def bulk_server(store: LogStore, *, users: Users | None = None, **options: Any) -> Iterator[str]:
+    """A server for the logs of a store on a free port of the loopback interface; its URL."""
+    with serving(MemoryBackend(store, users), **options) as server:
+        yield f"grpc://127.0.0.1:{server.port}"
+
+
+@contextmanager
+def serving(backend: MemoryBackend, location: str = "grpc://127.0.0.1:0", **options: Any) -> Iterator[BulkServer]:
+    """A server for a backend."""
+    server = BulkServer(backend, location, **options)
+    try:
+        yield server
+    finally:
+        assert server.stop(timeout_s=30.0), "a stream is stuck"
+
+
+@dataclass
+class Writing:
+    """What one writer did to one log."""
+
+    state: WriterState | None = None
+    staged: dict[tuple[int, int, int], pa.Table] = field(default_factory=dict)
+    """(batch, part, attempt) -> what was staged."""
+
+
+class MemoryBackend:
+    """See flight.backend.Backend."""
+
+    def __init__(self, store: LogStore, users: Users | None = None) -> None:
+        self.store, self.users = store, users
+        self.refusals = 0
+        self.open_stages = 0
+        """Stages that were begun, and neither closed nor aborted yet."""
+        self._writings: dict[tuple[str, str], Writing] = {}
+        self._incarnations: dict[LocalLog, str] = {}
+        self._lock = threading.RLock()
+
+    def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+        if self.users is None:
+            return ANYBODY
+        for name, (secret, _) in self.users.items():
+            is_asked = credentials is not None and credentials.name in (name, "")
+            if is_asked and hmac.compare_digest(secret.encode(), credentials.secret.encode()):
+                return self.user(name, peer)
+        raise Unauthenticated(f"nobody has {credentials}")
+
+    def user(self, name: str, peer: str) -> User:
+        if self.users is None:
+            return ANYBODY
+        if name not in self.users:
+            raise Unauthenticated(f"there is no user {name}")
+        return User(name, tuple(self.users[name][1]))
+
+    def authorize(self, user: User, right: Right, log: str) -> None:
+        if not user.may(right, log):
+            self.refusals += 1
+            raise Forbidden(user.name, right, log)
+
+    def logs(self) -> list[str]:
+        return self.store.names()
+
+    def info(self, log: str) -> LogInfo:
+        return self.store.open(log).info()
+
+    def extent(self, log: str) -> LogExtent:
+        opened = self.store.open(log)
+        if opened not in self._incarnations:  # what `info` counts takes its time, and this does not change
+            self._incarnations[opened] = opened.info().incarnation
+        page = opened.read_page(Query.all(), 0, limit=1)
+        first_retained = page.events[0].sequence_number if page.events else page.head + 1
+        return LogExtent(page.head, first_retained, self._incarnations[opened], opened.settings.partitions)
+
+    def check_position(self, log: str, position: int) -> None:
+        self.store.open(log).check_position(position)
+
+    def position_at(self, log: str, recorded_at: int) -> int:
+        return self.store.open(log).sequence_number_at(recorded_at)
+
+    def count(self, log: str, span: Span) -> int:
+        return sum(batch.num_rows for batch in self.scan(log, span, Query.all(), ["sequence_number"]))
+
+    def splits(self, log: str, span: Span, *, split_bytes: int, splits_min: int) -> list[SplitSize]:
+        """Of equal length in numbers, as many as the bytes ask for."""
+        sizes = [
+            (number.as_py(), len(data.as_py()))
+            for batch in self.scan(log, span, Query.all(), ["sequence_number", "data"])
+            for number, data in zip(batch["sequence_number"], batch["data"], strict=True)
+        ]
+        if not sizes:
+            return []
+        count = min(max(splits_min, sum(size for _, size in sizes) // split_bytes, 1), len(sizes))
+        borders = [span.after, *(sizes[len(sizes) * index // count - 1][0] for index in range(1, count)), span.upto]
+        found = []
+        for after, upto in pairwise(borders):
+            inside = [size for number, size in sizes if after < number <= upto]
+            found.append(SplitSize(after, upto, len(inside), sum(inside)))
+        return found
+
+    def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        opened = self.store.open(log)
+        return self._scan(opened, span, query, columns)
+
+    def _scan(self, log: LocalLog, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        cursor = span.after
+        while cursor < span.upto:
+            page = log.read_page(
+                query, cursor, upto=span.upto, partition=span.partition, limit=PAGE_EVENTS, bytes_max=PAGE_BYTES
+            )
+            if page.events:
+                yield record_batch(page.events).select(list(columns))
+            if page.is_last:
+                return
+            cursor = page.cursor
+
+    def append(
+        self,
+        log: str,
+        batch: pa.RecordBatch,
+        *,
+        partition: int | None,
+        condition: AppendCondition | None,
+        on_duplicate: OnDuplicate,
+    ) -> Appended:
+        opened = self.store.open(log)
+        columns = columns_of(batch, opened.settings)
+        with self._lock:
+            if on_duplicate == "skip":
+                fresh = [number is None for number in opened.stored(columns.sources, columns.ids)]
+                if not any(fresh):
+                    return Appended(0, 0, False, columns.count)
+                columns = columns_of(batch_of(columns).filter(pa.array(fresh)), opened.settings)
+            result = opened.append_columns(columns, condition, partition=partition)
+            return Appended(result.first, result.last, result.was_stored, batch.num_rows - columns.count)
+
+    def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> MemoryStage:
+        self.store.open(log)
+        self.open_stages += 1
+        return MemoryStage(self, self._writing(log, writer), (batch, part, attempt), schema)
+
+    def commit(
+        self,
+        log: str,
+        writer: str,
+        batch: int,
+        stages: Sequence[str],
+        *,
+        partition: int | None,
+        condition: AppendCondition | None,
+        on_duplicate: OnDuplicate,
+    ) -> Committed:
+        with self._lock:
+            writing = self._writing(log, writer)
+            state = writing.state
+            if state is not None and batch <= state.batch:
+                is_newest = batch == state.batch
+                numbers = (state.first, state.last, state.events) if is_newest else (0, 0, 0)
+                return Committed(*numbers, was_applied=True)
+            tables = [self._staged(writing, batch, stage, index) for index, stage in enumerate(stages)]
+            rows = sum(table.num_rows for table in tables)
+            if condition is not None and rows > APPEND_EVENTS_MAX:
+                raise TooLarge(rows, APPEND_EVENTS_MAX, "events", "stages")
+            numbers, skipped = [], 0
+            for table in tables if condition is None else [pa.concat_tables(tables)] if tables else []:
+                for piece in table.combine_chunks().to_batches(max_chunksize=APPEND_EVENTS_MAX):
+                    if not piece.num_rows:
+                        continue
+                    done = self.append(log, piece, partition=partition, condition=condition, on_duplicate=on_duplicate)
+                    skipped += done.skipped
+                    numbers += [done.first, done.last] if done.last else []
+            first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
+            writing.state = WriterState(writer, batch, rows, first, last, rows - skipped, True)
+            writing.staged = {key: table for key, table in writing.staged.items() if key[0] > batch}
+            return Committed(first, last, rows - skipped, skipped)
+
+    def discard(self, log: str, writer: str, batch: int) -> None:
+        self.store.open(log)
+        writing = self._writing(log, writer)
+        with self._lock:
+            writing.staged = {key: table for key, table in writing.staged.items() if key[0] != batch}
+
+    def writer(self, log: str, writer: str) -> WriterState | None:
+        self.store.open(log)
+        return self._writing(log, writer).state
+
+    def create_log(self, log: str, settings: LogSettings | None) -> LogInfo:
+        return self.store.create(log, settings).info()
+
+    def trim(self, log: str, below: int) -> int:
+        return self.store.open(log).trim(below)
+
+    def consumers(self, log: str) -> list[Consumer]:
+        return self.store.open(log).consumers()
+
+    def consumer(self, log: str, owner: str, component: str) -> Consumer | None:
+        return self.store.open(log).consumer(owner, component)
+
+    def register_consumer(self, log: str, owner: str, component: str, after: int | None) -> Consumer:
+        return self.store.open(log).register_consumer(owner, component, after=after)
+
+    def acknowledge(self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
+        return self.store.open(log).acknowledge(owner, component, sequence_number, epoch=epoch)
+
+    def unregister_consumer(self, log: str, owner: str, component: str) -> None:
+        self.store.open(log).unregister_consumer(owner, component)
+
+    def staged(self, log: str, writer: str) -> list[tuple[int, int, int]]:
+        """The stages that lie there: (batch, part, attempt)."""
+        return sorted(self._writing(log, writer).staged)
+
+    def _writing(self, log: str, writer: str) -> Writing:
+        self.store.open(log)
+        with self._lock:
+            return self._writings.setdefault((log, writer), Writing())
+
+    def _staged(self, writing: Writing, batch: int, stage: str, index: int) -> pa.Table:
+        for key, table in writing.staged.items():
+            if key[0] == batch and stage == _stage_id(key):
+                return table
+        raise InvalidInput(f"there is no stage {stage!r} of batch {batch}", f"stages[{index}]")
+
+
+class MemoryStage:
+    """See flight.backend.StageWriter."""
+
+    def __init__(self, backend: MemoryBackend, writing: Writing, key: tuple[int, int, int], schema: pa.Schema) -> None:
+        self._backend, self._writing, self._key, self._schema = backend, writing, key, schema
+        self._batches: list[pa.RecordBatch] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+
+    def close(self) -> Staged:
+        table = pa.Table.from_batches(self._batches, self._schema)
+        self._writing.staged[self._key] = table
+        self._backend.open_stages -= 1
+        return Staged(_stage_id(self._key), table.num_rows, table.nbytes)
+
+    def abort(self) -> None:
+        self._batches.clear()
+        self._backend.open_stages -= 1
+
+
+def _stage_id(key: tuple[int, int, int]) -> str:
+    return "{}/{}-{}".format(*key)

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+
+from headwater.core.errors import Closed, InvalidInput, Overloaded
+from headwater.flight.address import BulkAddress
+from headwater.flight.calling import BUSY_S, PAUSE_S_MAX, Attempts
+from headwater.flight.client import BulkClient
+from headwater.flight.errors import Busy, ServerFault
+from headwater.flight.limits import StreamLimits
+from headwater.flight.wire import Ticket
+from headwater.formats.arrow import record_batch
+from headwater.formats.unreachable import ServerUnreachable
+
+from .conftest import batch
+from .memory_backend import MemoryBackend, serving
+
+
+class Breaking(MemoryBackend):
+    """Its scans give three small batches, and then break; five times."""
+
+    breaks = 0
+
+    def scan(self, log, span, query, columns):
+        for index, number in enumerate(range(span.after + 1, span.upto + 1)):
+            if index == 3 and self.breaks < 5:
+                self.breaks += 1
+                raise Closed(log)
+            [event] = self.store.open(log).read(from_=number, limit=1)
+            yield record_batch([event]).select(list(columns))
+
+
+def test_a_read_that_breaks_goes_on_after_the_last_number(store, log):
+    backend = Breaking(store)
+    with serving(backend) as server, BulkClient(f"grpc://127.0.0.1:{server.port}", retries=2) as client:
+        batches = list(client.read(Ticket("orders", columns=("type",))))
+    assert backend.breaks == 5
+    assert pa.Table.from_batches(batches).to_pydict() == {"type": [f"E{number}" for number in range(1, 101)]}
+
+
+def test_a_read_keeps_to_the_head_at_its_begin(client, log):
+    batches = client.read(Ticket("orders"))
+    first = next(batches)
+    client.append("orders", batch("late"))
+    assert first.num_rows + sum(each.num_rows for each in batches) == 100
+
+
+def test_calls_wait_for_a_server_that_is_away(store, log):
+    backend = MemoryBackend(store)
+    with serving(backend) as server:
+        port = server.port
+        client = BulkClient(f"grpc://127.0.0.1:{port}")
+        client.logs()
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(client.logs()))
+    waiting.start()
+    time.sleep(0.3)
+    assert found == []
+    with serving(backend, f"grpc://127.0.0.1:{port}"):
+        waiting.join(30)
+        assert found == [["orders"]]
+        assert client.append("orders", batch("A"))[0].first == 101
+    client.close()
+
+
+def test_a_server_that_is_not_there_is_unreachable():
+    with BulkClient("grpc://127.0.0.1:1", retries=1) as client:
+        for call in (
+            client.logs,
+            lambda: list(client.read(Ticket("orders"))),
+            lambda: client.append("orders", batch("A")),
+            lambda: client.stage("orders", "w", 0, 0, 0, iter([batch("A")])),
+            lambda: client.plan(Ticket("orders")),
+        ):
+            with pytest.raises(ServerUnreachable, match=r"no answer from grpc://127\.0\.0\.1:1: "):
+                call()
+
+
+def test_a_client_that_was_closed_says_so(url):
+    client = BulkClient(url, retries=0)
+    client.logs()
+    client.close()
+    client.close()
+    with pytest.raises(ServerUnreachable, match="this client was closed"):
+        client.logs()
+
+
+def test_attempts_pause_longer_and_longer_but_never_shorter_than_asked():
+    pauses = []
+    attempts = Attempts(3, pauses.append)
+    attempts.failed(Closed("x"))
+    attempts.failed(Closed("x"))
+    attempts.failed(Overloaded(1, 1, 5.0))
+    assert 0.025 <= pauses[0] <= 0.05 <= pauses[1] <= 0.1
+    assert pauses[2] == 5.0
+    with pytest.raises(Closed):
+        attempts.failed(Closed("x"))
+    attempts.succeeded()
+    attempts.failed(Closed("x"))
+
+
+def test_waiting_for_a_busy_server_is_no_failed_attempt_but_has_an_end():
+    pauses = []
+    attempts = Attempts(1, pauses.append)
+    with pytest.raises(Busy):
+        while True:
+            attempts.failed(Busy("reads", 1))
+    assert BUSY_S < sum(pauses) < BUSY_S + PAUSE_S_MAX
+    with pytest.raises(Busy):
+        Attempts(0, pauses.append).failed(Busy("reads", 1))
+
+
+def test_a_busy_server_is_asked_again(store, log):
+    with serving(MemoryBackend(store), limits=StreamLimits(puts=1)) as server:
+        with BulkClient(f"grpc://127.0.0.1:{server.port}") as client:
+            table = pa.table({"type": ["A"] * 2000, "data": [b"x"] * 2000})
+            stages = []
+            threads = [
+                threading.Thread(target=lambda part=part: stages.append(client.stage("orders", "w", 0, part, 0, table)))
+                for part in range(8)
+            ] + [threading.Thread(target=lambda: stages.extend(client.append("orders", table))) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert len(stages) == 10
+
+
+def test_one_client_serves_many_threads(client, log):
+    found = []
+
+    def work():
+        for _ in range(20):
+            found.append(sum(each.num_rows for each in client.read(Ticket("orders", upto=100))))
+            client.append("orders", batch("A"))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [100] * 160
+    assert log.head() == 260
+
+
+def test_what_is_no_batch_is_refused_before_anything_is_sent(client, log):
+    for given in ([], ["x"], iter(())):
+        with pytest.raises(InvalidInput, match="batches: "):
+            client.append("orders", given)
+    reader = pa.RecordBatchReader.from_batches(batch("A").schema, [batch("A")])
+    assert client.append("orders", reader)[0].first == 101
+
+
+def test_the_server_of_something_else_is_a_fault(client):
+    with pytest.raises(ServerFault):
+        raise client._calls.error_of(pa.ArrowException("what"))
+
+
+def test_an_address_is_a_value_that_hides_its_secrets():
+    address = BulkAddress("grpc+tls://host", user="alice", password="secret", ca_file="/ca.pem", retries=3)
+    assert pickle.loads(pickle.dumps(address)) == address
+    assert len({address, BulkAddress("grpc+tls://host", "alice", "secret", ca_file="/ca.pem", retries=3)}) == 1
+    assert "secret" not in repr(address)
+    assert address.location == "grpc+tls://host:8815"
+    assert BulkClient.of(address).address == address
+    assert BulkAddress("grpc://[::1]:5").location == "grpc://[::1]:5"
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ({"url": "http://x"}, "url"),
+        ({"url": "grpc://"}, "url"),
+        ({"url": "grpc://x:y"}, "url"),
+        ({"url": "grpc://x/orders"}, "url"),
+        ({"url": "grpc://a:b@x"}, "url"),
+        ({"url": "grpc://x", "user": "a"}, "user"),
+        ({"url": "grpc://x", "token": "a", "user": "b", "password": "c"}, "token"),
+        ({"url": "grpc://x", "token": "a\n"}, "token"),
+        ({"url": "grpc://x", "timeout_s": 0}, "timeout_s"),
+        ({"url": "grpc://x", "retries": -1}, "retries"),
+    ],
+)
+def test_an_address_that_does_not_go_together_is_refused(options, where):
+    with pytest.raises(InvalidInput) as caught:
+        BulkAddress(**options)
+    assert caught.value.where == where
+
+
+def test_a_ca_file_that_is_not_there_is_refused():
+    with BulkClient("grpc+tls://127.0.0.1:1", ca_file="/nowhere") as client, pytest.raises(InvalidInput) as caught:
+        client.logs()
+    assert str(caught.value).startswith("ca_file: '/nowhere' cannot be read: ")
+
+
+def test_the_client_is_light():
+    code = "import sys, headwater.flight.client; print(*sorted(sys.modules))"
+    loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode().split())
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("headwater.")}
+    assert rooms == {"core", "flight", "formats"}
+    ours = {name for name in loaded if name.startswith("headwater.flight.")}
+    assert ours.isdisjoint(f"headwater.flight.{name}" for name in ("server", "reading", "writing", "actions"))
+    assert loaded.isdisjoint({"pandas", "aiohttp", "uvicorn", "google_crc32c"})

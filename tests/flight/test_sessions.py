@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from headwater.core import Credentials, Grant, Right, Unauthenticated, User
+from headwater.flight import sessions
+from headwater.flight.sessions import IDLE_S, LIFETIME_S, RECHECK_S, TOKEN_PREFIX, Sessions, new_token
+
+ALICE = User("alice", (Grant("*", frozenset({Right.READ})),))
+SHOWN = Credentials("alice", "secret")
+
+
+class World:
+    def __init__(self):
+        self.now = 0.0
+        self.users = {"alice": ALICE}
+        self.asked = 0
+        self.sessions = Sessions(self.recheck, lambda: self.now)
+
+    def recheck(self, name, peer):
+        self.asked += 1
+        if name not in self.users:
+            raise Unauthenticated("gone")
+        return self.users[name]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_tokens_are_long_and_never_the_same():
+    tokens = {new_token() for _ in range(100)}
+    assert len(tokens) == 100
+    assert all(token.startswith(TOKEN_PREFIX) and len(token) >= 43 for token in tokens)
+
+
+def test_a_token_stands_for_its_user_and_no_other_does(world):
+    world.sessions.begin("t", SHOWN, ALICE)
+    assert world.sessions.user("t", "") == ALICE
+    with pytest.raises(Unauthenticated):
+        world.sessions.user("u", "")
+
+
+def test_the_user_is_looked_up_again_after_a_minute(world):
+    world.sessions.begin("t", SHOWN, ALICE)
+    world.now = RECHECK_S - 1
+    world.users["alice"] = User("alice", ())
+    assert world.sessions.user("t", "") == ALICE
+    assert world.asked == 0
+    world.now = RECHECK_S
+    assert world.sessions.user("t", "") == User("alice", ())
+    assert world.sessions.user("t", "") == User("alice", ())
+    assert world.asked == 1
+
+
+def test_the_session_of_a_user_who_is_gone_is_over(world):
+    world.sessions.begin("t", SHOWN, ALICE)
+    world.now = RECHECK_S
+    user = world.users.pop("alice")
+    with pytest.raises(Unauthenticated):
+        world.sessions.user("t", "")
+    world.users["alice"] = user
+    with pytest.raises(Unauthenticated):
+        world.sessions.user("t", "")
+    assert len(world.sessions) == 0
+
+
+def test_a_session_ends_when_idle_and_in_any_case_after_its_lifetime(world):
+    world.sessions.begin("idle", SHOWN, ALICE)
+    world.now = IDLE_S
+    with pytest.raises(Unauthenticated):
+        world.sessions.user("idle", "")
+    world.sessions.begin("busy", SHOWN, ALICE)
+    began = world.now
+    while world.now + IDLE_S / 2 < began + LIFETIME_S:
+        world.now += IDLE_S / 2
+        world.sessions.user("busy", "")
+    world.now = began + LIFETIME_S
+    with pytest.raises(Unauthenticated):
+        world.sessions.user("busy", "")
+    assert len(world.sessions) == 0
+
+
+def test_the_same_credentials_find_their_session_for_a_minute(world):
+    world.sessions.begin("t", SHOWN, ALICE)
+    assert world.sessions.token_of(SHOWN) == "t"
+    assert world.sessions.token_of(Credentials("alice", "wrong")) is None
+    world.now = RECHECK_S
+    assert world.sessions.token_of(SHOWN) is None
+    world.sessions.begin("u", SHOWN, ALICE)
+    assert world.sessions.token_of(SHOWN) == "u"
+    assert world.sessions.user("t", "") == ALICE
+
+
+def test_there_are_so_many_sessions_and_the_one_used_least_goes(world, monkeypatch):
+    monkeypatch.setattr(sessions, "SESSIONS_MAX", 3)
+    for name in "abc":
+        world.sessions.begin(name, Credentials("alice", name), ALICE)
+    world.sessions.user("a", "")
+    world.sessions.begin("d", Credentials("alice", "d"), ALICE)
+    assert len(world.sessions) == 3
+    assert world.sessions.token_of(Credentials("alice", "b")) is None
+    assert world.sessions.token_of(Credentials("alice", "a")) == "a"

@@ -1,0 +1,208 @@
+"""The bulk process beside a real server: what it serves, what becomes of it, and what its death costs others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headwater.client import connect
+from headwater.core.access import Forbidden, Unauthenticated
+from headwater.core.condition import AppendCondition
+from headwater.core.errors import AppendConditionFailed, LogNotFound, PositionTrimmed
+from headwater.core.event import Event
+from headwater.core.query import ALL, Query
+from headwater.flight.client import BulkClient, Ticket
+from headwater.formats.arrow import events_of
+
+from .running import RunningServer, headwater
+
+WITH_FLIGHT = ("--flight-enabled", "true", "--flight-port", "0")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    with RunningServer("--data", "data", "--log", "orders", *WITH_FLIGHT, cwd=tmp_path) as running:
+        yield running
+
+
+def events(count: int, start: int = 0) -> list[Event]:
+    return [
+        Event("OrderPlaced", b"{}", (f"order:{number}",), f"id-{number}", "shop")
+        for number in range(start, start + count)
+    ]
+
+
+def rows(count: int, start: int = 0) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "type": pa.array(["OrderPlaced"] * count),
+            "data": pa.array([b"{}"] * count, pa.binary()),
+            "tags": pa.array([[f"order:{number}"] for number in range(start, start + count)], pa.list_(pa.string())),
+            "id": pa.array([f"id-{number}" for number in range(start, start + count)]),
+            "source": pa.array(["shop"] * count),
+        }
+    )
+
+
+def bulk_pid(server: RunningServer) -> int:
+    return int(Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()[0])
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def test_what_http_appends_flight_reads_the_same(server):
+    with connect(server.url) as http, BulkClient(server.further_url("grpc")) as bulk:
+        log = http.log("orders")
+        for start in range(0, 300, 100):
+            log.append(events(100, start))
+        read = [event for batch in bulk.read(Ticket("orders")) for event in events_of(batch)]
+        assert read == list(log.read())
+        assert bulk.info("orders") == log.info()
+
+
+def test_what_flight_appends_http_reads_and_conditions_see(server):
+    with connect(server.url) as http, BulkClient(server.further_url("grpc")) as bulk:
+        [appended] = bulk.append("orders", [rows(100)])
+        assert (appended.first, appended.last) == (1, 100)
+        assert [event.id for event in http.log("orders").read()] == [f"id-{number}" for number in range(100)]
+        with pytest.raises(AppendConditionFailed) as failed:
+            http.log("orders").append(events(1, 500), AppendCondition(Query.where(tags=["order:7"])))
+        assert failed.value.conflict == 8
+        with pytest.raises(AppendConditionFailed) as failed:
+            bulk.append("orders", [rows(1, 500)], condition=AppendCondition(ALL, 99))
+        assert failed.value.conflict == 100
+
+
+def test_known_ids_are_skipped_where_that_is_asked_for(server):
+    with BulkClient(server.further_url("grpc")) as bulk:
+        bulk.append("orders", [rows(10)])
+        [appended] = bulk.append("orders", [rows(10, 5)], on_duplicate="skip")
+        assert (appended.first, appended.last, appended.skipped) == (11, 15, 5)
+        [nothing] = bulk.append("orders", [rows(15)], on_duplicate="skip")
+        assert (nothing.first, nothing.last, nothing.skipped) == (0, 0, 15)
+
+
+def test_staged_batch_is_committed_once_over_a_restart(tmp_path):
+    with RunningServer("--data", "data", "--log", "orders", *WITH_FLIGHT, cwd=tmp_path) as first:
+        with BulkClient(first.further_url("grpc")) as bulk:
+            stages = [bulk.stage("orders", "w", 0, part, 0, [rows(50, 50 * part)]).stage for part in range(2)]
+        first.process.kill()
+        first.process.wait()
+    with RunningServer("--data", "data", *WITH_FLIGHT, cwd=tmp_path) as second:  # noqa: SIM117 - one is of the other
+        with BulkClient(second.further_url("grpc")) as bulk:
+            committed = bulk.commit("orders", "w", 0, stages)
+            assert (committed.first, committed.last, committed.events, committed.was_applied) == (1, 100, 100, False)
+            again = bulk.commit("orders", "w", 0, stages)
+            assert (again.first, again.last, again.was_applied) == (1, 100, True)
+            assert bulk.head("orders").head == 100
+            state = bulk.writer("orders", "w")
+            assert state is not None and (state.batch, state.is_complete) == (0, True)
+
+
+def test_consumers_are_those_of_every_other_protocol(server):
+    with connect(server.url) as http, BulkClient(server.further_url("grpc")) as bulk:
+        bulk.append("orders", [rows(10)])
+        registered = bulk.register_consumer("orders", "spark", "ARCHIVER", after=0)
+        bulk.acknowledge("orders", "spark", "ARCHIVER", 7, epoch=registered.epoch)
+        [consumer] = http.log("orders").consumers()
+        assert (consumer.owner, consumer.component, consumer.acknowledged) == ("spark", "ARCHIVER", 7)
+        assert bulk.trim("orders", 11) == 8
+        with pytest.raises(PositionTrimmed):
+            list(bulk.read(Ticket("orders", after=0)))
+        assert bulk.count("orders") == 3
+
+
+def test_death_of_the_bulk_process_costs_nobody_else_anything(server):
+    url = server.further_url("grpc")
+    with connect(server.url) as http, BulkClient(url) as bulk:
+        log = http.log("orders")
+        log.append(events(10))
+        assert bulk.head("orders").head == 10
+        before = bulk_pid(server)
+        os.kill(before, signal.SIGKILL)
+        log.append(events(10, 10))
+        until(lambda: bulk.head("orders").head == 20)  # on the same port
+        assert bulk_pid(server) != before
+        assert sum(batch.num_rows for batch in bulk.read(Ticket("orders"))) == 20
+
+
+def test_bulk_process_leaves_when_its_server_is_killed(server):
+    server.further_url("grpc")
+    pid = bulk_pid(server)
+    server.process.kill()
+    server.process.wait()
+    until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_server_stops_both_in_order(server):
+    server.further_url("grpc")
+    pid = bulk_pid(server)
+    assert server.terminate() == 0
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_taken_port_is_told(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        refused = headwater(
+            "serve", "--http-port", "0", "--amqp-port", "0", "--flight-port", port, "--data", "data", cwd=tmp_path
+        )
+    assert refused.returncode != 0
+    assert f"cannot listen on 127.0.0.1 port {port}" in refused.stderr
+    assert "--flight-port" in refused.stderr
+
+
+def test_another_grpc_server_on_the_port_is_told_as_well(server, tmp_path):
+    """gRPC servers share a port in silence; ours does not."""
+    port = server.further_url("grpc").rpartition(":")[2]
+    refused = headwater(
+        "serve", "--http-port", "0", "--amqp-port", "0", "--flight-port", port, "--data", "other", cwd=tmp_path
+    )
+    assert f"cannot listen on 127.0.0.1 port {port}" in refused.stderr
+
+
+@pytest.mark.parametrize("options", [("--flight-enabled", "false"), ("--storage", "memory")])
+def test_there_may_be_none(tmp_path, options):
+    with RunningServer("--data", "data", "--flight-enabled", "true", "--flight-port", "0", *options, cwd=tmp_path) as s:
+        with connect(s.url) as http:
+            http.log("default").append(events(1))
+        assert s.terminate() == 0
+        assert s.process.stdout is not None
+        assert "grpc" not in s.process.stdout.read()
+
+
+def test_users_and_rights_are_those_of_the_server(tmp_path):
+    for name, grant in (("ann", "read:*"), ("bob", "read,append:orders")):
+        added = headwater("user", "add", name, "--grant", grant, "--password-stdin", "--data", "data", cwd=tmp_path,
+                          stdin=f"secret-of-{name}\n")  # fmt: skip
+        assert added.returncode == 0, added.stderr
+    with RunningServer("--data", "data", "--log", "orders", *WITH_FLIGHT, cwd=tmp_path) as server:
+        url = server.further_url("grpc")
+        with BulkClient(url) as nobody, pytest.raises(Unauthenticated):
+            nobody.head("orders")
+        with BulkClient(url, user="ann", password="wrong") as wrong, pytest.raises(Unauthenticated):
+            wrong.head("orders")
+        with BulkClient(url, user="bob", password="secret-of-bob") as bob:
+            bob.append("orders", [rows(3)])
+            with pytest.raises(Forbidden):
+                bob.trim("orders", 2)
+            with pytest.raises((LogNotFound, Forbidden)):
+                bob.head("others")
+        with BulkClient(url, user="ann", password="secret-of-ann") as ann:
+            assert ann.count("orders") == 3
+            with pytest.raises(Forbidden):
+                ann.append("orders", [rows(1, 9)])

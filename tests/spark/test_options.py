@@ -1,0 +1,204 @@
+"""What options say, and what is said of wrong ones. No Spark session is needed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from headwater.core.errors import InvalidInput
+from headwater.core.query import Query
+from headwater.spark.clients import DEFAULT_URL
+from headwater.spark.options import InvalidOption, ceil_ms, floor_ms
+from headwater.spark.read_options import READING, Bound, ReadOptions, batch_options, stream_options
+from headwater.spark.schema import COLUMNS, columns_of, select
+from headwater.spark.source import read_schema
+
+
+def batch(**given: str) -> ReadOptions:
+    return batch_options(CaseInsensitiveDict({"log": "orders", **given}))
+
+
+def stream(**given: str) -> ReadOptions:
+    return stream_options(CaseInsensitiveDict({"log": "orders", **given}))
+
+
+def test_only_the_log_has_to_be_given() -> None:
+    options = batch()
+
+    assert options.address.url == DEFAULT_URL == "grpc://127.0.0.1:8815"
+    assert options.logs == ("orders",)
+    assert options.columns == COLUMNS
+    assert options.query == Query.all()
+    assert (options.start, options.end) == (Bound("earliest"), Bound("latest"))
+
+
+def test_options_are_read_in_any_case() -> None:
+    assert batch_options({"LOG": "a", "MINPARTITIONS": "3"}).splits_min == 3
+
+
+def test_several_logs_and_patterns_are_named_with_commas() -> None:
+    options = batch(log="orders, shop-*")
+
+    assert options.has_pattern
+    assert [log for log in ("orders", "orders2", "shop-1", "Shop-1") if options.wants(log)] == ["orders", "shop-1"]
+
+
+def test_the_servers_own_logs_are_read_only_if_they_are_meant() -> None:
+    assert batch(log="$system").logs == ("$system",)
+    assert not batch(log="*").wants("$system")
+    assert batch(log="$*").wants("$system") and not batch(log="$*").wants("orders")
+
+
+def test_the_path_of_an_archive_is_one_that_workers_can_use() -> None:
+    assert batch(archive="tables/orders").archive == os.path.abspath("tables/orders")
+    assert batch(archive="s3://bucket/orders").archive == "s3://bucket/orders"
+
+
+def test_the_argument_of_load_names_the_logs_too() -> None:
+    assert batch_options({"path": "orders"}).logs == ("orders",)
+    assert batch_options({"paths": '["orders", "shop-*"]'}).logs == ("orders", "shop-*")
+    with pytest.raises(InvalidOption, match="option log: the argument of load says already what to read"):
+        batch(path="orders")
+
+
+def test_a_query_is_given_as_text_or_as_json() -> None:
+    expected = Query.where(types=["Paid"], tags=["order:1"])
+
+    assert batch(query="type=Paid tag=order:1").query == expected
+    assert batch(query='{"items": [{"types": ["Paid"], "tags": ["order:1"]}]}').query == expected
+
+
+def test_positions_are_given_for_all_logs_or_by_name() -> None:
+    assert batch(startingPosition="17").start == Bound(17)
+    assert stream(startingPosition="Latest").start == Bound("latest")
+    start = batch(startingPosition='{"orders": 17, "shop": "earliest"}').start
+    assert [start.of(log) for log in ("orders", "shop", "other")] == [17, "earliest", "earliest"]
+    end = batch(endingPosition='{"orders": 20}').end
+    assert [end.of(log) for log in ("orders", "other")] == [20, "latest"]
+
+
+@pytest.mark.parametrize(
+    ("given", "ms"),
+    [
+        ("1700000000123", 1700000000123),
+        ("2023-11-14T22:13:20Z", 1700000000000),
+        ("2023-11-14T22:13:20", 1700000000000),
+        ("2023-11-14T23:13:20+01:00", 1700000000000),
+        ("2023-11-14T22:13:20.000001Z", 1700000000001),
+    ],
+)
+def test_timestamps_are_iso_8601_or_ms(given: str, ms: int) -> None:
+    assert batch(startingTimestamp=given).start.time_ms == ms
+
+
+def test_moments_are_rounded_to_ms_in_the_direction_that_is_asked_for() -> None:
+    moment = datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC)
+
+    assert (floor_ms(moment), ceil_ms(moment)) == (1000, 1001)
+    assert (floor_ms(moment.replace(microsecond=0)), ceil_ms(moment.replace(microsecond=0))) == (1000, 1000)
+
+
+def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
+    assert batch(splitBytes="1048576").split_bytes == batch(splitBytes="1m").split_bytes == 1 << 20
+    assert stream(maxBytesPerTrigger="2GiB").trigger_bytes_max == 2 << 30
+    assert stream(maxTriggerDelay="90s").trigger_delay_ms == 90_000
+    assert batch(timeout="1500ms").address.timeout_s == 1.5
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"maxEventPerTrigger": "5"}, "option maxeventpertrigger: .* did you mean maxEventsPerTrigger?"),
+        ({"zzz": "5"}, "option zzz: .* there are url, user, password"),
+        ({"log": ""}, "option log: names or patterns of logs"),
+        ({"log": "a,,b"}, "option log: names or patterns of logs"),
+        ({"log": "a b"}, "option log: 'a b' does not fit"),
+        ({"log": "a,a"}, "option log: a log is named twice in 'a,a'"),
+        ({"partitions": "1,x"}, "option partitions: numbers from 0 to 1023 .* '1,x' given"),
+        ({"query": "kind=Paid"}, "option query: type=TYPE, tag=TAG, or, all are expected, 'kind=Paid' given"),
+        ({"columns": "sequence"}, "option columns: there is no column 'sequence'; did you mean sequence_number?"),
+        ({"columns": "data,data"}, "option columns: column 'data' is given twice"),
+        ({"columns": "data", "includeMetadata": "false"}, "option includeMetadata: columns says already"),
+        ({"includeMetadata": "no"}, "option includeMetadata: true or false is expected, 'no' given"),
+        ({"startingPosition": "0"}, "option startingPosition: earliest, latest, a number from 1"),
+        ({"startingPosition": "first"}, "option startingPosition: earliest, latest, a number .*'first' given"),
+        ({"startingPosition": '{"orders": 1.5}'}, "option startingPosition: earliest, latest"),
+        ({"startingPosition": '{"orders": '}, "option startingPosition: earliest, latest"),
+        ({"startingPosition": "latest"}, "option startingPosition: latest given: a batch read .* reads nothing"),
+        ({"endingPosition": '{"orders": "earliest"}'}, "option endingPosition: earliest given: a batch read"),
+        ({"startingTimestamp": "yesterday"}, "option startingTimestamp: ISO 8601 .*'yesterday' given"),
+        (
+            {"startingTimestamp": "5", "startingPosition": "5"},
+            "option startingTimestamp: startingPosition is given too",
+        ),
+        ({"startingTimestampStrategy": "latest"}, "option startingTimestampStrategy: it goes with startingTimestamp"),
+        ({"splitBytes": "0"}, "option splitBytes: a size such as 64m is expected, '0' given"),
+        ({"timeout": "30"}, "option timeout: a duration such as 500ms, 30s or 5m is expected, '30' given"),
+        ({"minPartitions": "-1"}, "option minPartitions: a whole number from 1 to 100000 is expected, '-1' given"),
+        ({"url": "http://localhost"}, "option url: grpc://HOST"),
+        ({"user": "ann"}, "option user: a user and a password go together"),
+        ({"token": "t", "user": "ann", "password": "p"}, "option token: give a token, or a user and a password"),
+        ({"maxEventsPerTrigger": "5"}, "option maxEventsPerTrigger: it is for streams"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_was_given_and_what_is_allowed(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        batch(**given)
+
+
+def test_a_stream_has_no_end_and_takes_no_filters() -> None:
+    for name, value in (("endingPosition", "5"), ("endingTimestamp", "5"), ("filterPushdown", "true")):
+        with pytest.raises(InvalidOption, match=f"option {name}: it is for batch reads"):
+            stream(**{name: value})
+
+
+def test_a_stream_cannot_wait_for_more_events_than_it_may_take() -> None:
+    with pytest.raises(InvalidOption, match=r"option minEventsPerTrigger: 6 given, at most maxEventsPerTrigger \(5\)"):
+        stream(minEventsPerTrigger="6", maxEventsPerTrigger="5")
+
+
+def test_a_log_must_be_named() -> None:
+    with pytest.raises(InvalidOption, match="option log: it says what to read"):
+        batch_options({})
+
+
+def test_secrets_are_shown_nowhere() -> None:
+    secret = "hunter2\n"
+    options = batch(user="ann", password=secret)
+    assert "hunter2" not in repr(options)
+    assert pickle.loads(pickle.dumps(options)).address.password == secret
+
+    for given in ({"token": secret}, {"url": "grpc://ann:hunter2@host:1"}, {"password": "hunter2"}):
+        with pytest.raises(InvalidOption) as raised:
+            batch(**given)
+        assert "hunter2" not in str(raised.value)
+
+
+def test_options_travel_to_workers() -> None:
+    options = stream(log="a,b-*", query="type=Paid", partitions="1", startingPosition='{"a": 5}')
+
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_columns_are_what_the_options_ask_for() -> None:
+    assert read_schema({"log": "a", "columns": "type, data"}) == select(["type", "data"])
+    narrow = read_schema({"log": "a", "includeMetadata": "false"}).fieldNames()
+    assert narrow == ["log", "sequence_number", "recorded_at", "partition", "type", "data", "tags"]
+
+
+def test_a_declared_schema_is_a_choice_of_columns_with_their_own_types() -> None:
+    assert columns_of(select(["type", "log"])) == ("type", "log")
+    with pytest.raises(InvalidInput, match="type: bigint is declared, the column is string; leave the schema out"):
+        columns_of(StructType([StructField("type", LongType())]))
+    with pytest.raises(InvalidInput, match=r"there is no column 'typ'; did you mean type\?"):
+        columns_of(StructType([StructField("typ", StringType())]))
+
+
+def test_no_option_is_declared_twice() -> None:
+    names = [option.name.lower() for option in READING]
+    assert len(set(names)) == len(names)

@@ -1,0 +1,229 @@
+"""Pipelines as commands: found by name, options from their dataclass, a dry run, and the same from everywhere."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headwater.core import LogSettings
+from headwater.core.local import LocalLog
+from headwater.server.cli import run
+from headwater.spark import commandline
+from headwater.spark.commandline import SCRIPT, command_of, main
+from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names, option
+from headwater.spark.running import Run, Summary
+from headwater.storage.memory import MemoryStore
+from tests.flight.memory_backend import bulk_server
+
+from .conftest import SOURCES, fill
+
+COPY = ["copy", "--from", "orders", "--to", "target", "--checkpoint", "here"]
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paint:
+    colour: Colour = option("Which.", default=Colour.RED)  # noqa: RUF009 - it makes a field
+    where: Path = option("Where.")  # noqa: RUF009
+    layers: int = option("How many.", default=1, minimum=1, maximum=3)
+    share: float | None = option("How much.", default=None, minimum=0)
+    is_dry: bool = option("Whether it is dry.", default=False, flag="--dry")
+    kind: Literal["oil", "acrylic"] = option("Which kind.", default="oil")
+    tags: tuple[str, ...] = option("Tags.", default=())
+
+
+@pytest.fixture
+def painted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Paint, Run, dict[str, str]]]:
+    """What the pipeline `paint` was run with: options, run, settings of Spark."""
+    return []
+
+
+@pytest.fixture
+def paint(painted: list[Any], monkeypatch: pytest.MonkeyPatch) -> click.Command:
+    settings: dict[str, str] = {}
+
+    class NoSpark:
+        def stop(self) -> None:
+            pass
+
+    def session(name: str, master: str | None, options: dict[str, str]) -> NoSpark:
+        settings.update(options, master=master or "")
+        return NoSpark()
+
+    def run(spark: NoSpark, options: Paint, run: Run) -> Summary:
+        painted.append((options, run, settings))
+        run.advance(1000, 10, behind=5)
+        return run.summary(litres=3)
+
+    monkeypatch.setattr(commandline, "session", session)
+    examples = ("--where wall",)
+    return command_of(
+        Pipeline("paint", "Paint.", "It paints.", Paint, lambda options, run: ["paint it"], run, examples, True, True)
+    )
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_pipeline_keeps_the_rules(name: str) -> None:
+    pipeline = load(name)
+    assert pipeline.summary.endswith(".")
+    assert pipeline.help
+    assert pipeline.examples
+    settings = pipeline.settings()
+    assert [its.name for its in settings] == [field.name for field in fields(pipeline.options)]
+    assert all(its.about.help.endswith((".", "]")) for its in settings)
+    assert pipeline.options.__dataclass_params__.frozen
+    for example in pipeline.examples:
+        command_of(pipeline).make_context(name, example.split())
+
+
+def test_the_help_of_all_pipelines_imports_no_spark() -> None:
+    code = (
+        "import sys; from headwater.server.cli import run; run(['pipeline', '--help']); run(['pipeline', 'copy', '-h'])"
+    )
+    code += "; assert not {'pyspark', 'pyarrow', 'pandas'} & set(sys.modules)"
+    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in names())
+
+
+def test_the_nearest_pipeline_and_option_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NoSuchPipeline, match=r"there is no pipeline 'cpoy'; did you mean copy\?"):
+        load("cpoy")
+    assert run(["pipeline", "cpoy"]) == 2
+    assert "did you mean copy?" in capsys.readouterr().err
+    assert run(["pipeline", *COPY, "--on-duplicates", "skip"]) == 2
+    assert "--on-duplicate" in capsys.readouterr().err.replace("--on-duplicates", "")
+
+
+def test_options_have_their_types_and_bounds(paint: click.Command, painted: list[Any]) -> None:
+    given = ["--where", "wall", "--colour", "blue", "--layers", "3", "--share", "0.5", "--dry", "--tags", "a",
+             "--tags", "b", "--checkpoint", "c"]  # fmt: skip
+    assert CliRunner().invoke(paint, given, standalone_mode=False).exception is None
+    assert painted[0][0] == Paint(
+        colour=Colour.BLUE, where=Path("wall"), layers=3, share=0.5, is_dry=True, tags=("a", "b")
+    )
+    for bad in (["--layers", "4"], ["--colour", "green"], ["--kind", "chalk"], ["--share", "-1"]):
+        assert CliRunner().invoke(paint, [*given, *bad]).exit_code == 2
+    assert CliRunner().invoke(paint, ["--checkpoint", "c"]).exit_code == 2  # --where is required
+
+
+def test_what_all_pipelines_share_reaches_the_run(paint: click.Command, painted: list[Any]) -> None:
+    given = ["--where", "wall", "--checkpoint", "c", "--once", "--every-s", "3", "--url", "grpc://h:1", "--user", "u",
+             "--master", "local[3]", "--conf", "spark.a=b=c", "--json", "--progress", "none"]  # fmt: skip
+    result = CliRunner().invoke(paint, given, env={"HEADWATER_PASSWORD": "p"})
+    assert result.exit_code == 0, result.output
+    _, run, settings = painted[0]
+    assert (run.is_once, run.every_s, run.checkpoint) == (True, 3, "c")
+    assert (run.server.url, run.server.user, run.server.password) == ("grpc://h:1", "u", "p")
+    assert (settings["master"], settings["spark.a"]) == ("local[3]", "b=c")
+    summary = json.loads(result.stdout)
+    assert summary.pop("seconds") >= 0
+    assert summary == {
+        "pipeline": "paint", "ending": "done", "events": 1000, "batches": 1, "behind": 5, "details": {"litres": 3},
+    }  # fmt: skip
+
+
+def test_without_json_the_summary_is_for_people(paint: click.Command) -> None:
+    result = CliRunner().invoke(paint, ["--where", "wall", "--checkpoint", "c", "--progress", "none"])
+    first, second = result.stdout.splitlines()
+    assert first.startswith("paint: done, 1,000 events in 1 batches, ")
+    assert first.endswith(" s, 5 behind")
+    assert second == "  litres: 3"
+
+
+def test_a_dry_run_says_the_plan_and_starts_nothing(paint: click.Command, painted: list[Any]) -> None:
+    result = CliRunner().invoke(paint, ["--where", "wall", "--checkpoint", "c", "--dry-run"])
+    assert result.stdout == "paint it\n"
+    assert painted == []
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        (["--conf", "spark.a"], 1, "--conf: KEY=VALUE is expected, 'spark.a' given"),
+        (["--conf", "a=b"], 1, "begins with `spark.`, 'a' given"),
+        (["--user", "ann"], 2, "--user and --password are given together"),
+        (["--query", "colour=red", "--dry-run"], 1, "query: type=TYPE, tag=TAG, or, all are expected"),
+        (["--from", "a log", "--dry-run"], 1, "--from: 'a log' does not fit"),
+    ],
+)
+def test_what_does_not_fit_is_told_before_spark_starts(
+    given: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*COPY, *given], "pipeline") == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_checkpoint_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(COPY[:-2], "pipeline") == 2
+    assert "--checkpoint DIR is needed" in capsys.readouterr().err
+
+
+def test_the_file_for_spark_submit_is_told_and_is_alone_in_its_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pipeline", "--script"]) == 0
+    assert capsys.readouterr().out.strip() == str(SCRIPT)
+    assert [its.name for its in SCRIPT.parent.iterdir() if its.name != "__pycache__"] == [SCRIPT.name]
+
+
+@pytest.fixture
+def logs() -> tuple[MemoryStore, LocalLog, LocalLog]:
+    store = MemoryStore()
+    orders, target = store.create("orders", LogSettings()), store.create("target", LogSettings())
+    fill(orders, 50)
+    return store, orders, target
+
+
+@pytest.mark.parametrize("program", ["headwater", "module", "spark-submit"])
+def test_a_pipeline_runs_from_the_command_as_a_module_and_under_spark_submit(
+    program: str, logs: tuple[MemoryStore, LocalLog, LocalLog], tmp_path: Path
+) -> None:
+    import pyspark
+
+    store, orders, target = logs
+    home = Path(pyspark.__file__).parent
+    conf = ["--conf", "spark.driver.memory=512m"]
+    commands = {
+        "headwater": [sys.executable, "-m", "headwater.server.cli", "pipeline", *COPY, "--master", "local[2]", *conf],
+        "module": [sys.executable, "-m", "headwater.spark.jobs", *COPY, "--master", "local[2]", *conf],
+        "spark-submit": [str(home / "bin" / "spark-submit"), "--master", "local[2]", *conf, str(SCRIPT), *COPY],
+    }
+    environment = os.environ | {"PYTHONPATH": str(SOURCES), "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
+    with bulk_server(store) as url:
+        command = [*commands[program], "--once", "--json", "--url", url]
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=250
+        )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["ending"], summary["events"], summary["behind"]) == ("done", 50, 0)
+    assert [its.event for its in target.read()] == [its.event for its in orders.read()]
+
+
+def test_a_pipeline_that_fails_tells_why_in_one_line(
+    logs: tuple[MemoryStore, LocalLog, LocalLog], tmp_path: Path
+) -> None:
+    store, _, _ = logs
+    command = [sys.executable, "-m", "headwater.server.cli", "pipeline", *COPY, "--to", "nowhere", "--once",
+               "--master", "local[2]", "--conf", "spark.driver.memory=512m"]  # fmt: skip
+    with bulk_server(store) as url:
+        done = subprocess.run([*command, "--url", url], env=os.environ | {"PYTHONPATH": str(SOURCES)}, cwd=tmp_path,
+                              capture_output=True, text=True, check=False, timeout=250)  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == ""
+    said = [line for line in done.stderr.splitlines() if not line.startswith("WARNING: ")]  # Java's own
+    assert said == ["headwater: pipeline copy: there is no log 'nowhere'"]

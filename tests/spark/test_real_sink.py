@@ -1,0 +1,70 @@
+"""Writes to a real server: its staging, its table of writers, and its death."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.flight.client import BulkClient, Ticket
+from headwater.spark.running import Run
+from tests.server.running import RunningServer
+
+COUNT = 6000
+
+
+@pytest.mark.timeout(600)
+def test_every_event_is_there_once_though_the_server_is_killed_again_and_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = ("--data", "data", "--log", "orders", "--log", "target", "--flight-enabled", "true",
+                 "--flight-port", str(port))  # fmt: skip
+    servers = [RunningServer(*arguments, cwd=tmp_path)]
+    url = f"grpc://127.0.0.1:{port}"
+    try:
+        servers[0].further_url("grpc")
+        with BulkClient(url) as bulk:
+            bulk.append("orders", pa.table({"type": ["T"] * COUNT, "data": [str(n) for n in range(COUNT)]}))
+
+        deaths = iter([0.0, 0.2, 0.5])
+
+        def kill() -> None:
+            servers[-1].__exit__()
+            servers.append(RunningServer(*arguments, cwd=tmp_path))
+
+        class Killer:
+            """Kills the server some time after the end of a batch, for as often as there are deaths."""
+
+            def __init__(self) -> None:
+                self.timer: threading.Timer | None = None
+
+            def show(self, done: object) -> None:
+                if (self.timer is None or not self.timer.is_alive()) and (after_s := next(deaths, None)) is not None:
+                    self.timer = threading.Timer(after_s, kill)
+                    self.timer.start()
+
+            def say(self, text: str) -> None:
+                pass
+
+            def close(self) -> None:
+                if self.timer is not None:
+                    self.timer.join()
+
+        source = {"url": url, "log": "orders", "columns": "type,data", "maxEventsPerTrigger": "500", "retries": "100"}
+        events = spark.readStream.format("headwater").options(**source).load()
+        with Run("copy", checkpoint=str(tmp_path / "checkpoint"), progress=Killer()) as run:
+            writer = events.writeStream.format("headwater").options(url=url, log="target", retries="100")
+            run.follow(writer)
+        assert len(servers) == 4
+        with BulkClient(url) as bulk:
+            found = [row for batch in bulk.read(Ticket("target")) for row in batch["data"].to_pylist()]
+        assert sorted(map(int, found)) == list(range(COUNT))
+    finally:
+        servers[-1].__exit__()

@@ -1,0 +1,350 @@
+"""Following a query: progress, stops between batches, errors in a line; without Spark as far as that goes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from headwater.core.errors import InvalidInput
+from headwater.core.local import LocalLog
+from headwater.spark.failures import PipelineFailed, cause_in
+from headwater.spark.progress import BatchDone, Progress, Tally, behind, display
+from headwater.spark.running import Ending, Run, Server
+from headwater.spark.stopping import Gate, StoppedBetweenBatches, StopRequest
+
+from .conftest import SOURCES
+
+Stream = Callable[..., DataFrame]
+
+
+class Shown:
+    """A display that remembers."""
+
+    def __init__(self) -> None:
+        self.batches: list[BatchDone] = []
+        self.said: list[str] = []
+        self.on_batch: Callable[[], object] = lambda: None
+
+    def show(self, done: BatchDone) -> None:
+        self.batches.append(done)
+        self.on_batch()
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def close(self) -> None:
+        pass
+
+
+# Signals
+
+
+def test_the_first_signal_asks_and_the_second_is_urgent() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with StopRequest() as stop:
+        assert not stop.is_asked
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (stop.is_asked, stop.is_urgent) == (True, False)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.is_urgent
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_outside_the_main_thread_signals_are_left_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    found = []
+
+    def elsewhere() -> None:
+        with StopRequest() as stop:
+            found.append(signal.getsignal(signal.SIGTERM))
+            stop.ask()
+            found.append(stop.is_asked)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == [before, True]
+
+
+def test_a_gate_that_is_closed_lets_the_batch_end_and_none_begin() -> None:
+    inside, may_end = threading.Event(), threading.Event()
+    done = []
+
+    def batch(frame: object, number: int) -> None:
+        inside.set()
+        may_end.wait(10)
+        done.append(number)
+
+    gate = Gate(batch)
+    thread = threading.Thread(target=gate, args=(None, 1))
+    thread.start()
+    assert inside.wait(10)
+    assert not gate.close()
+    may_end.set()
+    thread.join()
+    assert gate.close()
+    with pytest.raises(StoppedBetweenBatches):
+        gate(None, 2)
+    assert done == [1]
+
+
+def test_a_batch_that_fails_leaves_the_gate() -> None:
+    def fail(frame: object, number: int) -> None:
+        raise ValueError
+
+    gate = Gate(fail)
+    with pytest.raises(ValueError):
+        gate(None, 1)
+    assert gate.close()
+
+
+# Progress
+
+
+def test_totals_grow_batch_by_batch() -> None:
+    tally = Tally("copy")
+    first, second = tally.add(7, 100, 1000, 50), tally.add(8, 50, 10, None)
+    assert (first.batch, first.events_total, first.batches_total, first.behind) == (7, 100, 1, 50)
+    assert (second.batch, second.events_total, second.batches_total, second.behind) == (8, 150, 2, None)
+    assert first.events_per_s <= 100
+
+
+@pytest.mark.parametrize(
+    ("sources", "left"),
+    [
+        ([{"endOffset": '{"v": 1, "logs": {"a": {"incarnation": "x", "position": 5}}}',
+           "latestOffset": '{"v": 1, "logs": {"a": {"incarnation": "x", "position": 12}}}'}], 7),
+        ([{"endOffset": '{"v": 1, "logs": {"a": {"position": 5}}}',
+           "latestOffset": '{"v": 1, "logs": {"a": {"position": 6}, "b": {"position": 4}}}'}], 5),
+        ([{"endOffset": "5", "latestOffset": "9"}, {"endOffset": None, "latestOffset": None}], 4),
+        ([{"endOffset": "9", "latestOffset": "5"}], 0),
+        ([{"endOffset": "not JSON", "latestOffset": "5"}], None),
+        ([], None),
+    ],
+)  # fmt: skip
+def test_behind_is_the_distance_from_the_end_of_the_batch_to_the_head(
+    sources: list[dict[str, str | None]], left: int | None
+) -> None:
+    assert behind(sources) == left
+
+
+DONE = BatchDone("copy", 3, 1200, 250, 40, 4800.0, 5000, 4)
+
+
+def test_without_a_terminal_progress_is_lines_of_which_the_last_is_always_there() -> None:
+    stream = io.StringIO()
+    shown = display(Progress.AUTO, stream)
+    for batch in range(5):
+        shown.show(DONE._replace(batch=batch))
+    shown.close()
+    lines = stream.getvalue().splitlines()
+    assert lines[-1].startswith("copy: batch 4   1,200 events in 250 ms   4,800 events/s   behind 40   total 5,000 in")
+    assert len(lines) < 5
+
+
+def test_json_progress_is_an_object_per_batch() -> None:
+    stream = io.StringIO()
+    shown = display(Progress.JSON, stream)
+    shown.show(DONE)
+    shown.say("hello")
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert first.pop("time").endswith("Z")
+    assert first == DONE._asdict()
+    assert second["message"] == "hello"
+
+
+def test_on_a_terminal_progress_is_one_line_that_changes() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    shown = display(Progress.AUTO, stream)
+    shown.say("begins")
+    shown.show(DONE)
+    shown.show(DONE._replace(batch=9))
+    shown.say("stays")
+    shown.close()
+    said = stream.getvalue()
+    assert "batch 3" in said and "batch 9" in said and "stays" in said and "begins" in said
+
+
+# Errors
+
+IN_A_WORKER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted: Lost task 0.0:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+KeyError: 'a'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "sink.py", line 9, in write
+    raise LogNotFound(name)
+headwater.core.errors.LogNotFound: there is no log 'orders'
+ SQLSTATE: 38000
+
+=== Streaming Query ===
+Identifier: x [id = 1]
+\tat org.apache.spark.Something(Something.scala:1)
+Caused by: org.apache.spark.SparkException: something outside
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (IN_A_WORKER, "there is no log 'orders'"),
+        ("It failed: Traceback (most recent call last):\n  File x\n    y\nValueError: bad\nworse\n\n\tat a.b(c)",
+         "ValueError: bad worse"),
+        ("it failed\n\tat a.b\nCaused by: java.io.IOException: outer\n\tat c\nCaused by: java.net.Failure: inner",
+         "inner"),
+        ("[PATH_NOT_FOUND] There is no file:/x. SQLSTATE: 42K03;\nmore", "[PATH_NOT_FOUND] There is no file:/x"),
+        ("\n\nplain. SQLSTATE: 42K03", "plain"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_the_cause_is_found_in_what_spark_says(text: str, cause: str) -> None:
+    assert cause_in(text) == cause
+
+
+def test_a_server_is_told_to_sources_and_sinks_without_what_is_not_set() -> None:
+    server = Server("grpc://h:1", user="u", password="secret", is_verified=False)
+    assert server.options(log="orders", query=None, includeMetadata=False) == {
+        "url": "grpc://h:1", "user": "u", "password": "secret", "tlsVerify": "false", "log": "orders",
+        "includeMetadata": "false",
+    }  # fmt: skip
+    assert "secret" not in repr(server)
+
+
+# Queries
+
+
+@pytest.fixture
+def stream(spark: SparkSession, orders: LocalLog, url: str) -> Stream:
+    def read(**options: str) -> DataFrame:
+        given = {"url": url, "log": "orders", "maxEventsPerTrigger": "40", **options}
+        return spark.readStream.format("headwater").options(**given).load()
+
+    return read
+
+
+@pytest.fixture(autouse=True)
+def _no_query_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "spark" in request.fixturenames:
+        assert request.getfixturevalue("spark").streams.active == []
+
+
+def test_a_run_ends_when_all_is_through_and_says_so(stream: Stream, tmp_path: Path) -> None:
+    shown = Shown()
+    with Run("count", checkpoint=str(tmp_path), progress=shown) as run:
+        summary = run.follow(stream().writeStream.format("noop"))
+    assert (summary.ending, summary.events, summary.batches, summary.behind) == (Ending.DONE, 100, 3, 0)
+    assert [(done.batch, done.events, done.behind) for done in shown.batches] == [(0, 40, 60), (1, 40, 20), (2, 20, 0)]
+
+
+def test_a_stop_falls_between_two_batches_of_a_function(stream: Stream, tmp_path: Path) -> None:
+    begun, ended = [], []
+    run = Run("each", is_once=False, every_s=0, checkpoint=str(tmp_path), progress=Shown())
+
+    def each(frame: DataFrame, number: int) -> None:
+        begun.append(number)
+        if number == 1:
+            run.stop.ask()
+        assert frame.count() <= 40
+        ended.append(number)
+
+    with run:
+        summary = run.follow(stream().writeStream, each)
+    assert summary.ending is Ending.STOPPED
+    assert begun == ended == [0, 1]
+    with Run("each", checkpoint=str(tmp_path)) as again:
+        assert again.follow(stream().writeStream, each).events == 20
+
+
+def test_a_stop_of_a_plain_query_comes_after_its_batch(stream: Stream, tmp_path: Path) -> None:
+    shown = Shown()
+    with Run("noop", is_once=False, every_s=0, checkpoint=str(tmp_path), progress=shown) as run:
+        shown.on_batch = run.stop.ask
+        summary = run.follow(stream().writeStream.format("noop"))
+    assert summary.ending in (Ending.STOPPED, Ending.INTERRUPTED)  # the third batch asks once more
+    assert summary.events >= 40
+    assert shown.said == ["stopping after this batch; once more stops at once"]
+
+
+def test_what_fails_in_a_function_is_told_in_one_line(stream: Stream, tmp_path: Path) -> None:
+    def each(frame: DataFrame, number: int) -> None:
+        raise ValueError("no room\nfor events")
+
+    with Run("each", checkpoint=str(tmp_path)) as run, pytest.raises(PipelineFailed) as caught:
+        run.follow(stream().writeStream, each)
+    assert str(caught.value) == "pipeline each: ValueError: no room for events"
+
+
+def test_what_fails_at_the_start_is_told_in_one_line(stream: Stream, url: str, tmp_path: Path) -> None:
+    writer = stream().writeStream.format("headwater").options(url=url, log="orders", onDuplicates="skip")
+    with Run("copy", checkpoint=str(tmp_path)) as run, pytest.raises(PipelineFailed, match="did you mean onDuplicate"):
+        run.follow(writer)
+
+
+def test_a_checkpoint_is_asked_for_or_a_temporary_one_is_made(stream: Stream) -> None:
+    with Run("noop") as run:
+        with pytest.raises(InvalidInput, match="checkpoint"):
+            run.follow(stream().writeStream.format("noop"))
+        assert run.follow(stream().writeStream.format("noop"), needs_checkpoint=False).events == 100
+
+
+def test_a_run_without_a_query_counts_its_steps() -> None:
+    shown = Shown()
+    with Run("export", progress=shown) as run:
+        run.advance(10, 5, behind=3)
+        run.advance(3, 5, behind=0)
+        summary = run.summary(file="x.parquet")
+    assert (summary.ending, summary.events, summary.batches, summary.behind) == (Ending.DONE, 13, 2, 0)
+    assert summary.details == {"file": "x.parquet"}
+    assert [done.batch for done in shown.batches] == [0, 1]
+
+
+SLOW = """
+import sys, time
+from headwater.spark import session
+from headwater.spark.running import Progress, Run
+spark = session(master="local[2]", options={"spark.driver.memory": "512m", "spark.log.level": "OFF"})
+ticks = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
+def each(frame, number):
+    print("begun", number, flush=True)
+    frame.count()
+    time.sleep(1)
+    print("ended", number, flush=True)
+with Run("slow", is_once=False, every_s=0.1, checkpoint=sys.argv[1], progress=Progress.JSON) as run:
+    print(run.follow(ticks.writeStream, each).ending, flush=True)
+spark.stop()
+"""
+
+
+def test_control_c_lets_the_batch_end_though_all_processes_get_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SLOW, str(tmp_path / "checkpoint")]
+    with (tmp_path / "errors").open("wb") as errors:
+        process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(SOURCES)}, start_new_session=True,
+                                   stdout=subprocess.PIPE, stderr=errors, text=True)  # fmt: skip
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.split())
+            if line == "begun 1\n":
+                os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert process.wait(60) == 0, (tmp_path / "errors").read_text()
+        process.stdout.close()
+    assert lines == [["begun", "0"], ["ended", "0"], ["begun", "1"], ["ended", "1"], ["stopped"]]

@@ -1,0 +1,373 @@
+"""What the reader of a stream answers to Spark, asked directly: no session is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+
+from headwater.core import LogSettings
+from headwater.core.errors import LogNotFound
+from headwater.core.local import LocalLog
+from headwater.spark import stream_reading
+from headwater.spark.options import InvalidOption
+from headwater.spark.planning import shares
+from headwater.spark.positions import DataLoss, LogRecreated, OffsetUnreadable
+from headwater.spark.schema import EVENT_SCHEMA
+from headwater.spark.stream_reading import StreamReader
+from headwater.storage.memory import MemoryStore
+
+from .archives import archive
+from .conftest import T0, Backend, fill
+
+Make = Callable[..., StreamReader]
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture
+def reader(url: str) -> Make:
+    """`reader(log="orders")`: a new reader, as after every start of a query."""
+
+    def make(**options: object) -> StreamReader:
+        given = {name: str(value) for name, value in options.items()}
+        return StreamReader({"url": url, "retries": "0", **given}, EVENT_SCHEMA)
+
+    return make
+
+
+def positions(offset: dict[str, Any]) -> dict[str, int]:
+    return {log: at["position"] for log, at in offset["logs"].items()}
+
+
+def read(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, int]]:
+    """The log and number of each event of a batch, as tasks read them, each with its own copy of the reader."""
+    found = []
+    for slice in reader.partitions(start, end):
+        copy = cloudpickle.loads(cloudpickle.dumps(reader))
+        for batch in copy.read(cloudpickle.loads(cloudpickle.dumps(slice))):
+            found += list(zip(batch["log"].to_pylist(), batch["sequence_number"].to_pylist(), strict=True))
+    return sorted(found)
+
+
+def orders_from(first: int, last: int) -> list[tuple[str, int]]:
+    return [("orders", number) for number in range(first, last + 1)]
+
+
+def test_an_offset_says_its_version_and_of_which_log_it_is(reader: Make, orders: LocalLog) -> None:
+    offset = reader(log="orders").initialOffset()
+
+    assert offset == {"v": 1, "logs": {"orders": {"incarnation": orders.info().incarnation, "position": 0}}}
+    assert json.dumps(offset) == json.dumps(reader(log="orders").initialOffset())
+
+
+def test_offsets_have_one_order_of_keys(reader: Make, store: MemoryStore) -> None:
+    """Spark compares them as texts: another order would be another offset."""
+    for name in ("b", "a", "c"):
+        fill(store.create(name), 10)
+
+    for offset in (stream := reader(log="c,a,b")).initialOffset(), stream.reportLatestOffset():
+        assert list(offset) == ["v", "logs"]
+        assert list(offset["logs"]) == ["a", "b", "c"]
+        assert all(list(at) == ["incarnation", "position"] for at in offset["logs"].values())
+    start = json.loads(json.dumps(stream.reportLatestOffset()))
+    assert json.dumps(stream.latestOffset(start, ALL)) == json.dumps(start)
+
+
+@pytest.mark.parametrize(
+    ("options", "position"),
+    [
+        ({}, 0),
+        ({"startingPosition": "earliest"}, 0),
+        ({"startingPosition": "latest"}, 100),
+        ({"startingPosition": 17}, 16),
+        ({"startingPosition": '{"orders": 17}'}, 16),
+        ({"startingTimestamp": T0 + 1000}, 10),
+        ({"startingTimestamp": T0 + 99_000, "startingTimestampStrategy": "latest"}, 100),
+    ],
+)
+def test_a_new_query_starts_where_it_is_told(
+    reader: Make, orders: LocalLog, options: dict[str, object], position: int
+) -> None:
+    assert positions(reader(log="orders", **options).initialOffset()) == {"orders": position}
+
+
+def test_what_is_wrong_with_a_start_is_said(reader: Make, orders: LocalLog) -> None:
+    for options, message in (
+        ({"startingPosition": 102}, "102 given, but the head of log 'orders' is 100"),
+        ({"startingPosition": '{"shop": 1}'}, "a position is given for 'shop'"),
+        ({"startingTimestamp": T0 + 99_000}, "nothing was recorded in log 'orders' since then"),
+        ({"endingPosition": 5}, "it is for batch reads"),
+    ):
+        with pytest.raises(InvalidOption, match=message):
+            reader(log="orders", **options).initialOffset()
+    with pytest.raises(LogNotFound):
+        reader(log="shop").initialOffset()
+
+
+def test_a_batch_has_just_the_events_between_its_offsets_however_often_it_is_read(
+    reader: Make, orders: LocalLog
+) -> None:
+    stream = reader(log="orders", minPartitions=3)
+    start = stream.initialOffset()
+    middle = stream.latestOffset(start, ReadMaxRows(40))
+    end = stream.latestOffset(middle, ALL)
+
+    assert read(stream, start, middle) == orders_from(1, 40)
+    assert read(stream, middle, end) == orders_from(41, 100)
+    assert read(reader(log="orders"), start, middle) == orders_from(1, 40)
+    assert stream.partitions(end, end) == []
+
+
+def test_options_limit_a_batch_together_with_the_engine(reader: Make, orders: LocalLog) -> None:
+    stream = reader(log="orders", maxEventsPerTrigger=30, maxBytesPerTrigger="100b")
+    start = stream.initialOffset()
+
+    assert stream.getDefaultReadLimit() == ReadMaxRows(30)
+    assert 0 < positions(stream.latestOffset(start, ReadMaxRows(30)))["orders"] < 30
+    assert positions(stream.latestOffset(start, ReadMaxRows(5))) == {"orders": 5}
+    assert positions(stream.latestOffset(start, ALL)) == {"orders": 100}, "all is all"
+    assert reader(log="orders", maxBytesPerTrigger="1k").getDefaultReadLimit() == ReadMaxBytes(1024)
+    assert reader(log="orders", minEventsPerTrigger=5).getDefaultReadLimit() == ReadMinRows(5)
+    assert reader(log="orders").getDefaultReadLimit() == ALL
+
+
+def test_even_the_smallest_limit_lets_one_event_through(reader: Make, orders: LocalLog) -> None:
+    stream = reader(log="orders", maxBytesPerTrigger="1b")
+    start = stream.initialOffset()
+
+    assert positions(stream.latestOffset(start, stream.getDefaultReadLimit()))["orders"] >= 1
+
+
+def test_a_limit_is_split_in_proportion_to_what_is_behind(reader: Make, store: MemoryStore) -> None:
+    for name, count in (("large", 90), ("small", 30), ("tiny", 1), ("empty", 0)):
+        fill(store.create(name), count)
+    stream = reader(log="large,small,tiny,empty")
+    start = stream.initialOffset()
+
+    found = positions(stream.latestOffset(start, ReadMaxRows(40)))
+
+    assert found == {"large": 30, "small": 9, "tiny": 1, "empty": 0}
+
+
+@pytest.mark.parametrize("total", [1, 2, 3, 7, 40, 1000])
+def test_shares_add_up_and_leave_nobody_out(total: int) -> None:
+    for weights in ([1], [5, 5], [90, 30, 1, 0], [1, 1, 1], [10**9, 1], [0, 0], []):
+        parts = shares(total, weights)
+        takers = sum(1 for weight in weights if weight)
+        assert all((part > 0) == (weight > 0) for part, weight in zip(parts, weights, strict=True))
+        assert sum(parts) == (max(total, takers) if takers else 0)
+
+
+def test_a_batch_waits_for_enough_events_or_long_enough(
+    reader: Make, orders: LocalLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(stream_reading.time, "monotonic", lambda: now[0])
+    stream = reader(log="orders", minEventsPerTrigger=20, maxTriggerDelay="5m", startingPosition=95)
+    limit = stream.getDefaultReadLimit()
+    start = stream.initialOffset()
+    first = stream.latestOffset(start, limit)
+    assert positions(first) == {"orders": 100}, "what is there when a query starts does not wait"
+
+    fill(orders, 10)
+    assert stream.latestOffset(first, limit) == first
+    now[0] += 299
+    assert stream.latestOffset(first, limit) == first
+    fill(orders, 10)
+    second = stream.latestOffset(first, limit)
+    assert positions(second) == {"orders": 120}, "enough"
+    fill(orders, 1)
+    assert stream.latestOffset(second, limit) == second
+    now[0] += 301
+    assert positions(stream.latestOffset(second, limit)) == {"orders": 121}, "long enough"
+
+
+def test_available_now_ends_with_what_is_there_when_it_begins(
+    reader: Make, store: MemoryStore, orders: LocalLog
+) -> None:
+    stream = reader(log="orders,shop*", minEventsPerTrigger=1000)
+    start = stream.initialOffset()
+    stream.prepareForTriggerAvailableNow()
+    fill(orders, 10)
+    fill(store.create("shop"), 10)
+
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+
+    assert positions(end) == {"orders": 100}
+    assert stream.latestOffset(end, stream.getDefaultReadLimit()) == end
+    assert positions(stream.reportLatestOffset() or {}) == {"orders": 110, "shop": 10}, "the lag shows all the same"
+
+
+def test_available_now_outlives_a_trim_of_what_it_has_yet_to_read(
+    reader: Make, orders: LocalLog, tmp_path: Path
+) -> None:
+    archive(orders, tmp_path, 1, 10)
+    stream = reader(log="orders", archive=tmp_path, maxBytesPerTrigger="1k")
+    start = stream.initialOffset()
+    stream.prepareForTriggerAvailableNow()
+    archive(orders, tmp_path, 11, 90)
+    orders.trim(91)
+
+    found, at = [], start
+    while (end := stream.latestOffset(at, stream.getDefaultReadLimit())) != at:
+        found += read(stream, at, end)
+        at = end
+    assert found == orders_from(1, 100)
+
+
+def test_a_log_that_appears_later_is_read_from_its_start(reader: Make, store: MemoryStore, orders: LocalLog) -> None:
+    stream = reader(log="orders,shop-*", startingPosition="latest")
+    start = stream.initialOffset()
+    assert positions(start) == {"orders": 100}
+
+    fill(store.create("shop-1"), 10)
+    end = stream.latestOffset(start, ALL)
+
+    assert positions(end) == {"orders": 100, "shop-1": 10}
+    assert read(stream, start, end) == [("shop-1", number) for number in range(1, 11)]
+
+
+def test_a_pattern_may_match_nothing_yet(reader: Make, store: MemoryStore) -> None:
+    stream = reader(log="shop-*")
+    start = stream.initialOffset()
+
+    assert start == {"v": 1, "logs": {}} == stream.latestOffset(start, ALL)
+    fill(store.create("shop-1"), 10)
+    assert len(read(stream, start, stream.latestOffset(start, ALL))) == 10
+
+
+def test_a_recreated_log_is_an_error_that_says_what_to_do(reader: Make, store: MemoryStore, orders: LocalLog) -> None:
+    stream = reader(log="orders")
+    start = stream.latestOffset(stream.initialOffset(), ALL)
+    store.delete("orders")
+    fill(store.create("orders", LogSettings()), 10)
+
+    for ask in (lambda: stream.latestOffset(start, ALL), lambda: reader(log="orders").latestOffset(start, ALL)):
+        with pytest.raises(LogRecreated, match=r"deleted and created anew.*new checkpoint.*failOnDataLoss=false"):
+            ask()
+    tolerant = reader(log="orders", failOnDataLoss="false")
+    end = tolerant.latestOffset(start, ALL)
+    assert end["logs"]["orders"]["incarnation"] == store.open("orders").info().incarnation
+    assert read(tolerant, start, end) == orders_from(101, 110), "numbers go on above those of the log before"
+
+
+def test_a_deleted_log_is_an_error_and_keeps_its_place_if_it_may_be_lost(
+    reader: Make, store: MemoryStore, orders: LocalLog
+) -> None:
+    fill(store.create("shop"), 10)
+    stream = reader(log="*")
+    start = stream.latestOffset(stream.initialOffset(), ALL)
+    store.delete("orders")
+
+    with pytest.raises(LogNotFound, match="orders"):
+        stream.latestOffset(start, ALL)
+    assert reader(log="*", failOnDataLoss="false").latestOffset(start, ALL) == start
+
+
+def test_an_offset_of_another_kind_or_beyond_the_head_is_refused(reader: Make, orders: LocalLog) -> None:
+    stream = reader(log="orders")
+    beyond = stream.latestOffset(stream.initialOffset(), ALL)
+    beyond["logs"]["orders"]["position"] = 500
+
+    for offset in ({"v": 2, "logs": {}}, {"index": 5}, {"v": 1, "logs": {"orders": 5}}, {"v": 1}, beyond):
+        with pytest.raises(OffsetUnreadable):
+            stream.latestOffset(offset, ALL)
+
+
+def test_what_was_trimmed_is_an_error_unless_it_may_be_lost(reader: Make, orders: LocalLog) -> None:
+    stream = reader(log="orders", startingPosition=11)
+    start = stream.initialOffset()
+    orders.trim(31)
+
+    with pytest.raises(DataLoss, match="log 'orders': events from 11 to 30 are no more in the log"):
+        stream.partitions(start, stream.latestOffset(start, ALL))
+    tolerant = reader(log="orders", failOnDataLoss="false")
+    end = tolerant.latestOffset(start, ReadMaxRows(5))
+    assert positions(end) == {"orders": 35}, "what is lost counts for no limit"
+    assert read(tolerant, start, end) == orders_from(31, 35)
+
+
+def test_a_stream_starts_in_the_archive_and_goes_on_in_the_log(
+    reader: Make, orders: LocalLog, backend: Backend, tmp_path: Path
+) -> None:
+    archive(orders, tmp_path, 1, 60)
+    orders.trim(51)
+    stream = reader(log="orders", archive=tmp_path)
+    start = stream.initialOffset()
+    assert positions(start) == {"orders": 0}
+
+    middle = stream.latestOffset(start, ReadMaxRows(40))
+    assert read(stream, start, middle) == orders_from(1, 40)
+    assert backend.scans == []
+    end = stream.latestOffset(middle, ALL)
+    assert read(stream, middle, end) == orders_from(41, 100)
+    assert {scan.span.after for scan in backend.scans} == {60}
+
+
+def test_a_stream_reads_the_log_as_long_as_the_log_has_it(
+    reader: Make, orders: LocalLog, backend: Backend, tmp_path: Path
+) -> None:
+    archive(orders, tmp_path, 1, 60)
+    stream = reader(log="orders", archive=tmp_path)
+    start = stream.initialOffset()
+
+    assert read(stream, start, stream.latestOffset(start, ALL)) == orders_from(1, 100)
+    assert {scan.span.after for scan in backend.scans} == {0}
+
+
+def test_a_limit_in_bytes_holds_in_the_archive_too(reader: Make, orders: LocalLog, tmp_path: Path) -> None:
+    archive(orders, tmp_path, 1, 60)
+    orders.trim(51)
+    stream = reader(log="orders", archive=tmp_path, maxBytesPerTrigger="2k")
+    start = stream.initialOffset()
+
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+    assert 1 <= positions(end)["orders"] < 60
+
+
+def test_a_time_in_the_archive_is_a_start(reader: Make, orders: LocalLog, tmp_path: Path) -> None:
+    archive(orders, tmp_path, 1, 60)
+    orders.trim(51)
+
+    for ms, position in ((2000, 20), (5000, 50), (8000, 80)):
+        stream = reader(log="orders", archive=tmp_path, startingTimestamp=T0 + ms)
+        assert positions(stream.initialOffset()) == {"orders": position}
+
+
+def test_a_trim_while_a_batch_is_planned_or_read_sends_it_to_the_archive(
+    reader: Make, orders: LocalLog, backend: Backend, tmp_path: Path
+) -> None:
+    archive(orders, tmp_path, 1, 10)
+    stream = reader(log="orders", archive=tmp_path)
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ALL)
+
+    def go_on(first: int, last: int) -> Callable[[], None]:
+        def archive_and_trim() -> None:
+            archive(orders, tmp_path, first, last)
+            orders.trim(last + 1)
+
+        return archive_and_trim
+
+    backend.before_splits.append(go_on(11, 30))
+    slices = stream.partitions(start, end)
+    go_on(31, 70)()
+    rows = [
+        number for slice in slices for batch in stream.read(slice) for number in batch["sequence_number"].to_pylist()
+    ]
+
+    assert sorted(rows) == list(range(1, 101))
+
+
+def test_commit_moves_nothing(reader: Make, orders: LocalLog) -> None:
+    """Spark never calls it for the last batch, so nothing may hang on it."""
+    stream = reader(log="orders")
+    stream.commit(stream.latestOffset(stream.initialOffset(), ALL))
+    stream.stop()
+
+    assert orders.consumers() == []

@@ -1,0 +1,158 @@
+"""Streams through Spark: checkpoints, restarts, triggers, progress."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from headwater.core.local import LocalLog
+from headwater.storage.memory import MemoryStore
+
+from .archives import archive
+from .conftest import Backend, fill
+
+TIMEOUT_S = 100
+
+
+class Running:
+    """Queries into tables in memory, with one checkpoint."""
+
+    def __init__(self, spark: SparkSession, url: str, directory: Path) -> None:
+        self.spark, self.url = spark, url
+        self.checkpoint, self.out = directory / "checkpoint", directory / "out"
+
+    def frame(self, **options: object) -> DataFrame:
+        given = {name: str(value) for name, value in options.items()}
+        return self.spark.readStream.format("headwater").options(url=self.url, retries="1", **given).load()
+
+    def start(self, trigger: dict[str, Any], **options: object) -> StreamingQuery:
+        writing = self.frame(**options).writeStream.format("parquet")
+        return writing.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start(str(self.out))
+
+    def run(self, **options: object) -> StreamingQuery:
+        """Read all that there is, and end."""
+        query = self.start({"availableNow": True}, **options)
+        assert query.awaitTermination(TIMEOUT_S)
+        return query
+
+    def numbers(self) -> list[int]:
+        """What came out, sorted."""
+        return sorted(row.sequence_number for row in self.spark.read.parquet(str(self.out)).collect())
+
+
+@pytest.fixture
+def running(spark: SparkSession, url: str, tmp_path: Path) -> Iterator[Running]:
+    yield Running(spark, url, tmp_path)
+    for query in spark.streams.active:
+        query.stop()
+
+
+def sizes(query: StreamingQuery) -> list[int]:
+    return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+
+def test_available_now_reads_each_event_once_over_restarts_in_batches_of_the_limit(
+    running: Running, orders: LocalLog
+) -> None:
+    query = running.run(log="orders", maxEventsPerTrigger=40, startingPosition=11)
+    assert sizes(query) == [40, 40, 10]
+
+    assert sizes(running.run(log="orders", maxEventsPerTrigger=40)) == [], "nothing new"
+    fill(orders, 30)
+    assert sizes(running.run(log="orders", maxEventsPerTrigger=40)) == [30], "the checkpoint wins over any start"
+    assert running.numbers() == list(range(11, 131))
+
+
+def test_available_now_leaves_what_comes_meanwhile_to_the_next_run(
+    running: Running, orders: LocalLog, backend: Backend
+) -> None:
+    backend.before_splits.append(lambda: fill(orders, 20))
+
+    query = running.run(log="orders", maxBytesPerTrigger="300b")
+
+    assert len(sizes(query)) > 1
+    assert running.numbers() == list(range(1, 101))
+    running.run(log="orders", minEventsPerTrigger=1000)
+    assert running.numbers() == list(range(1, 121))
+
+
+def test_a_running_stream_follows_logs_old_and_new_and_shows_its_lag(
+    running: Running, orders: LocalLog, store: MemoryStore
+) -> None:
+    query = running.start({"processingTime": "0 seconds"}, log="orders,shop-*")
+    query.processAllAvailable()
+    fill(orders, 10)
+    fill(store.create("shop-1"), 5)
+    query.processAllAvailable()
+    query.stop()
+
+    assert running.numbers() == sorted([*range(1, 111), *range(1, 6)])
+    source = next(progress for progress in reversed(query.recentProgress) if progress.numInputRows).sources[0]
+    heads = json.loads(source.latestOffset)["logs"]
+    assert {log: at["position"] for log, at in heads.items()} == {"orders": 110, "shop-1": 5}
+
+
+def test_a_limit_leaves_a_lag_that_shows(running: Running, orders: LocalLog) -> None:
+    query = running.run(log="orders", maxEventsPerTrigger=60)
+
+    first = next(progress for progress in query.recentProgress if progress.numInputRows).sources[0]
+    assert json.loads(first.endOffset)["logs"]["orders"]["position"] == 60
+    assert json.loads(first.latestOffset)["logs"]["orders"]["position"] == 100
+
+
+def test_a_query_partitions_and_columns_restrict_a_stream(running: Running, orders: LocalLog) -> None:
+    running.run(log="orders", query="type=Paid", partitions="0", columns="sequence_number,tags")
+
+    expected = [event.sequence_number for event in orders.read(partition=0) if event.type == "Paid"]
+    assert running.numbers() == expected
+
+
+def test_a_stream_goes_from_the_archive_to_the_log(running: Running, orders: LocalLog, tmp_path: Path) -> None:
+    archive(orders, tmp_path / "archive", 1, 60)
+    orders.trim(51)
+
+    query = running.run(log="orders", archive=tmp_path / "archive", maxEventsPerTrigger=50)
+
+    assert sizes(query) == [50, 50]
+    assert running.numbers() == list(range(1, 101))
+
+
+def test_a_recreated_log_ends_the_query(running: Running, orders: LocalLog, store: MemoryStore) -> None:
+    running.run(log="orders")
+    store.delete("orders")
+    fill(store.create("orders"), 10)
+
+    with pytest.raises(StreamingQueryException, match="it was deleted and created anew"):
+        running.run(log="orders")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endingPosition": "5"}, "option endingPosition: it is for batch reads"),
+        ({"startingPosition": "500"}, "option startingPosition: 500 given, but the head of log 'orders' is 100"),
+    ],
+)
+def test_a_wrong_option_ends_the_query_with_its_own_error(
+    running: Running, orders: LocalLog, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(StreamingQueryException, match=message) as raised:
+        running.run(log="orders", **options)
+
+    assert "UnboundLocalError" not in str(raised.value)
+
+
+def test_secrets_are_in_no_progress_and_no_checkpoint(running: Running, orders: LocalLog) -> None:
+    query = running.run(log="orders", user="ann", password="hunter2")
+
+    assert "hunter2" not in "".join(progress.json for progress in query.recentProgress)
+    kept = [path.read_bytes() for path in running.checkpoint.rglob("*") if path.is_file()]
+    assert kept
+    assert not any(b"hunter2" in content for content in kept)
