@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.access import Guard, Right
+from ..core.bus import Bus
 from ..core.errors import EventLogError
 from ..core.limits import show
 from ..core.store import LogStore
@@ -32,8 +32,6 @@ from .streams.producing import attach_producer
 
 if TYPE_CHECKING:
     from .transport import Transport
-
-_logger = logging.getLogger("headwater.amqp")
 
 CAPABILITIES = tuple(
     Symbol(name)
@@ -61,8 +59,18 @@ class Container:
     TICK_S = 0.5
     """How often `tick` is called."""
 
-    def __init__(self, store: LogStore, guard: Guard, settings: AmqpSettings, *, name: str = "headwater") -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        guard: Guard,
+        settings: AmqpSettings,
+        *,
+        name: str = "headwater",
+        bus: Bus | None = None,
+    ) -> None:
+        """`bus` is told of connections, links and partitions."""
         self.store, self.guard, self.settings = store, guard, settings
+        self.bus = bus or Bus()
         self.name = name
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()
@@ -95,13 +103,15 @@ class Container:
         )
         return Connection(limits, self.name, is_server=True, now=now)
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether nothing new is taken."""
+        return self._is_stopping
+
     def admit(self, transport: Transport) -> bool:
         """Whether one more connection is taken."""
         if self._is_stopping or len(self.connections) >= self.settings.connections_max:
             self.statistics.connections_refused += 1
-            _logger.warning(
-                "connection refused", extra={"fields": {"peer": transport.peer, "connections": len(self.connections)}}
-            )
             return False
         self.connections.add(transport)
         self.statistics.connections += 1
@@ -254,6 +264,6 @@ class Container:
         if old is not None:
             await old.close()
         log = await asyncio.to_thread(self.store.open, name)
-        node = await EventLogNode.open(log, self.store.state, self.settings, self.loop, self._on_log_closed)
+        node = await EventLogNode.open(log, self.store.state, self.settings, self.loop, self._on_log_closed, self.bus)
         self._nodes[name] = node
         return node
