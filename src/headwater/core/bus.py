@@ -87,17 +87,21 @@ class Bus:
         It may still be called once more by a thread that was about to.
         """
         wanted = frozenset(types)
+
+        def listening(notification: Notification) -> None:  # one of its own, so that it can be told from others
+            listener(notification)
+
         with self._changing:
             self._listeners = {
-                type: (*self._listeners.get(type, ()), *((listener,) if type in wanted else ()))
+                type: (*self._listeners.get(type, ()), *((listening,) if type in wanted else ()))
                 for type in self._listeners.keys() | wanted
             }
-        return lambda: self._unsubscribe(listener)
+        return lambda: self._unsubscribe(listening)
 
-    def _unsubscribe(self, listener: Listener) -> None:
+    def _unsubscribe(self, listening: Listener) -> None:
         with self._changing:
             staying = {
-                type: tuple(each for each in listeners if each is not listener)
+                type: tuple(each for each in listeners if each is not listening)
                 for type, listeners in self._listeners.items()
             }
             self._listeners = {type: listeners for type, listeners in staying.items() if listeners}
