@@ -182,6 +182,11 @@ class GroupMember(Terminus):
         self._consumer: Consumer | None = None
         self._position: Position | None = None
 
+    @property
+    def link_name(self) -> str:
+        """What the receiver calls its link."""
+        return self._attaching.link.name
+
     # What the group decides
 
     def assigned(self, partition: int, epoch: int) -> None:
