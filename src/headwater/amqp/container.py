@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.access import Guard, Right
+from ..core.bus import Bus
 from ..core.errors import EventLogError
 from ..core.limits import show
 from ..core.store import LogStore
-from .addresses import MANAGEMENT, parse_address, server_node
+from .addresses import EVENTS, MANAGEMENT, parse_address, server_node
 from .errors import refusal_of
 from .login import Login
+from .management.listener import attach_listener
 from .management.node import ManagementNode
 from .protocol import conditions
 from .protocol.conditions import AmqpError, LinkFault
@@ -44,6 +46,7 @@ CAPABILITIES = tuple(
         "AMQP_FILTEX_PROP_V1_0",
         "AMQP_FILTEX_GROUP_V1_0",
         "APACHE.ORG:SELECTOR",
+        "APACHE.ORG:LEGACY_AMQP_EXCHANGE_FILTERS",
         "ANONYMOUS-RELAY",
     )
 )
@@ -62,8 +65,18 @@ class Container:
     TICK_S = 0.5
     """How often `tick` is called."""
 
-    def __init__(self, store: LogStore, guard: Guard, settings: AmqpSettings, *, name: str = "headwater") -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        guard: Guard,
+        settings: AmqpSettings,
+        *,
+        name: str = "headwater",
+        bus: Bus | None = None,
+    ) -> None:
+        """`bus` is told of connections, links and partitions."""
         self.store, self.guard, self.settings = store, guard, settings
+        self.bus = bus or Bus()
         self.name = name
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()
@@ -165,7 +178,8 @@ class Container:
             if not isinstance(remote.target, Target):
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not served here")
             if remote.target.dynamic:
-                raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand to send to: name a log")
+                self.management.attach_mailbox(transport, link, remote.target)
+                return
             if (its := server_node(remote.target.address)) is not None:
                 if its != MANAGEMENT:
                     raise LinkFault(conditions.NOT_ALLOWED, f"{show(its)} can only be read")
@@ -176,9 +190,7 @@ class Container:
             assert isinstance(link, Sender)
             if not isinstance(remote.source, Source):
                 raise LinkFault(conditions.INVALID_FIELD, "a source is needed")
-            its = server_node(remote.source.address)
-            if remote.source.dynamic or its is not None:
-                self.management.attach_replies(transport, link, remote.source, its or "")
+            if await self._is_of_server(transport, link, remote.source):
                 return
             address = parse_address(remote.source.address or "")
             node = await self.node(transport, address.log, Right.READ)
@@ -189,6 +201,17 @@ class Container:
                 InfoSource.attach(transport, link, node)
             else:
                 await attach_consumer(transport, link, remote.source, node)
+
+    async def _is_of_server(self, transport: Transport, link: Sender, source: Source) -> bool:
+        """Answer the attach of a receiver where it is to a node of the server, or to one that is made on demand."""
+        address = server_node(source.address)
+        if address == EVENTS:
+            await attach_listener(self.management, transport, link, source)
+        elif source.dynamic or address is not None:
+            self.management.attach_replies(transport, link, source, address)
+        else:
+            return False
+        return True
 
     async def node(self, transport: Transport, log: str, right: Right) -> EventLogNode:
         """The node of a log, for a peer who has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""

@@ -1,4 +1,4 @@
-"""The node `$management` of one container: its links, and what of the container can be managed."""
+"""The nodes `$management` and `$events` of one container: what their links share, and what can be managed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Receiver, Sender
 from ..protocol.performatives import Source, Target
+from ..terminus import Terminus
 from .groups import ConsumerGroups
+from .notifications import NotificationMessages
 from .peers import Connections, Links, Servers, Sessions
-from .replies import ReplyBook
+from .replies import LIFETIME, ReplyBook
 from .requests import Requests
 
 if TYPE_CHECKING:
@@ -26,15 +28,18 @@ TURNS = 4
 """Operations under way at the same time, of all peers: they take threads that others need too."""
 LINKS_MAX = 16
 """Links to `$management` of one connection: each holds some requests."""
+TEMPORARY = frozenset({"temporary-queue", "temporary-topic"})
+"""Capabilities of the targets by which clients of JMS make temporary queues."""
 
 
 class ManagementNode:
-    """What all links to `$management` share."""
+    """What all links to `$management`, and all from `$events`, share."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
         self.management = Management()
         self.replies = ReplyBook()
+        self.notifications = NotificationMessages()
         self.turns = asyncio.Semaphore(TURNS)
         rights = LogRights(container.store, container.guard)
         for type, entities in (
@@ -64,7 +69,31 @@ class ManagementNode:
         self._container.steal(transport, link)
         Requests.attach(self, transport, link, target)
 
-    def attach_replies(self, transport: Transport, link: Sender, source: Source, address: str) -> None:
-        """Answer the attach of a receiver of answers."""
+    def attach_replies(self, transport: Transport, link: Sender, source: Source, address: str | None) -> None:
+        """Answer the attach of a receiver of answers. Raises LinkFault."""
+        if source.dynamic:
+            if source.address is not None:
+                raise LinkFault(conditions.NOT_IMPLEMENTED, "a node that is made on demand is given its address")
+            address = self.replies.new_address()
+        assert address is not None
         self._container.steal(transport, link)
-        self.replies.attach(transport, link, source, self.replies.new_address() if source.dynamic else address)
+        self.replies.attach(transport, link, source, address)
+
+    def attach_mailbox(self, transport: Transport, link: Receiver, target: Target) -> None:
+        """Make a reply node for a client that makes its temporary queues by sending to them, as JMS clients do.
+
+        It never gets credit: only this node sends there. Raises LinkFault.
+        """
+        if target.address is not None or not TEMPORARY & {str(each) for each in target.capabilities or ()}:
+            problem = "no nodes are made on demand to send to, but temporary queues for answers of $management"
+            raise LinkFault(conditions.NOT_IMPLEMENTED, problem)
+        assert link.remote is not None
+        made = Target(
+            address=self.replies.new_address(),
+            dynamic=True,
+            dynamic_node_properties=LIFETIME,
+            capabilities=target.capabilities,
+        )
+        self._container.steal(transport, link)
+        link.accept(source=link.remote.source, target=made)
+        transport.adopt(link, Terminus())
