@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +34,6 @@ from .streams.producing import attach_producer
 
 if TYPE_CHECKING:
     from .transport import Transport
-
-_logger = logging.getLogger("headwater.amqp")
 
 CAPABILITIES = tuple(
     Symbol(name)
@@ -111,13 +108,15 @@ class Container:
         )
         return Connection(limits, self.name, is_server=True, now=now)
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether nothing new is taken."""
+        return self._is_stopping
+
     def admit(self, transport: Transport) -> bool:
         """Whether one more connection is taken."""
         if self._is_stopping or len(self.connections) >= self.settings.connections_max:
             self.statistics.connections_refused += 1
-            _logger.warning(
-                "connection refused", extra={"fields": {"peer": transport.peer, "connections": len(self.connections)}}
-            )
             return False
         self.connections.add(transport)
         self.statistics.connections += 1
@@ -294,6 +293,6 @@ class Container:
         if old is not None:
             await old.close()
         log = await asyncio.to_thread(self.store.open, name)
-        node = await EventLogNode.open(log, self.store.state, self.settings, self.loop, self._on_log_closed)
+        node = await EventLogNode.open(log, self.store.state, self.settings, self.loop, self._on_log_closed, self.bus)
         self._nodes[name] = node
         return node

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.access import User
 from ..core.errors import EventLogError
-from ..core.limits import show
 from .login import Login
 from .protocol import conditions
 from .protocol.conditions import AmqpError
@@ -36,7 +35,8 @@ from .protocol.events import (
 from .protocol.link import Link
 from .protocol.performatives import ErrorCondition
 from .protocol.session import Session
-from .protocol.types import Symbol
+from .protocol.types import Described, Symbol
+from .telling import Telling
 from .terminus import Ending, Terminus
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ class Transport(asyncio.Protocol):
         self._numbers: dict[Link, int] = {}
         """What the server calls the links of this connection: they count from 1."""
         self._links_counted = self._sessions_counted = 0
+        self._telling = Telling(container.bus)
         self._lingering: list[tuple[Session | None, Callable[[Ending], None]]] = []
 
     @property
@@ -144,6 +145,7 @@ class Transport(asyncio.Protocol):
         self._connected_at = self._loop.time()
         self.engine = self.container.engine(self._login, self._connected_at)
         if not self.container.admit(self):
+            self._telling.refused("stopping" if self.container.is_stopping else "limit")
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -170,6 +172,7 @@ class Transport(asyncio.Protocol):
         for task in self._tasks:
             task.cancel()
         self._abandon()
+        self._telling.ended(self)
         self.container.forget(self)
 
     def pause_writing(self) -> None:
@@ -214,22 +217,26 @@ class Transport(asyncio.Protocol):
         if link not in self._numbers:
             self._links_counted += 1
             self._numbers[link] = self._links_counted
+        self._telling.adopted(self, link, terminus)
 
     def expel(self, link: Link, condition: Symbol, description: str) -> None:
         """Detach a link from this side, with the reason."""
+        error = ErrorCondition(condition, description)
         if link.is_waiting:
             link.refuse(condition, description)
+            self._telling.link_refused(self, link, error)
         else:
-            link.detach(ErrorCondition(condition, description))
-        self._let_go(link, Ending.DETACHED)
+            link.detach(error)
+        self._let_go(link, Ending.DETACHED, error)
         self.flush_soon()
 
     def end(self, session: Session, condition: Symbol, description: str) -> None:
         """End a session from this side, with all its links."""
         links = tuple(session.links)
-        session.end(ErrorCondition(condition, description))
+        error = ErrorCondition(condition, description)
+        session.end(error)
         for link in links:
-            self._let_go(link, Ending.SESSION)
+            self._let_go(link, Ending.SESSION, error)
         self._end_lingering(session)
         self.flush_soon()
 
@@ -274,7 +281,7 @@ class Transport(asyncio.Protocol):
                 self._transport.abort()
             return
         if self.engine.remote is None and now - self._connected_at > self.container.settings.login_ms / 1000:
-            _logger.info("peer took too long to open a connection", extra={"fields": {"peer": self.peer}})
+            self._telling.refused("timeout")
             self._transport.abort()
             return
         due = self.engine.next_tick()
@@ -286,7 +293,9 @@ class Transport(asyncio.Protocol):
 
     def close(self, condition: Symbol, description: str) -> None:
         """Close in order; the peer is cut off if it does not answer."""
-        self.engine.close(ErrorCondition(condition, description))
+        error = ErrorCondition(condition, description)
+        self._telling.failed(error)
+        self.engine.close(error)
         self._closing_at = self._loop.time() + CLOSE_S
         self.flush()
         self._resume(self._pauses & ~_Pause.TURN)  # its answer is waited for; nothing else that it sends means anything
@@ -343,7 +352,8 @@ class Transport(asyncio.Protocol):
                 self.hold(ATTACH_BYTES)
                 self.spawn(self._attach(event.link))
         elif isinstance(event, LinkDetached):
-            self._let_go(event.link, Ending.CLOSED if event.is_closed and event.is_by_peer else Ending.DETACHED)
+            ending = Ending.CLOSED if event.is_closed and event.is_by_peer else Ending.DETACHED
+            self._let_go(event.link, ending, event.error)
         elif isinstance(event, DeliveriesSettled):
             if event.link.context is not None:
                 event.link.context.on_settled(event.tags)
@@ -353,10 +363,11 @@ class Transport(asyncio.Protocol):
                     link.context.on_ready()
         elif isinstance(event, SessionEnded):
             for link in event.links:
-                self._let_go(link, Ending.SESSION)
+                self._let_go(link, Ending.SESSION, event.error)
             self._end_lingering(event.session)
         elif isinstance(event, ConnectionOpened):
             self.container.open(self)
+            self._telling.opened(self, self._login.mechanism)
         elif isinstance(event, ConnectionClosed):
             self._on_closed(event)
         elif isinstance(event, MechanismChosen):
@@ -382,6 +393,7 @@ class Transport(asyncio.Protocol):
 
     def _refuse(self, link: Link, fault: AmqpError) -> None:
         self.container.statistics.links_refused += 1
+        self._telling.link_refused(self, link, ErrorCondition(fault.condition, fault.description))
         if link.is_waiting:
             link.refuse(fault.condition, fault.description, fault.info)
         else:
@@ -395,6 +407,8 @@ class Transport(asyncio.Protocol):
         finally:
             self._resume(_Pause.LOGIN)
         self.user = self._login.user
+        if self._login.is_refused:
+            self._telling.refused("login")
         self._handle(self.engine.receive_data(b"", self._loop.time()))
         self.flush()
 
@@ -410,11 +424,12 @@ class Transport(asyncio.Protocol):
             if not self._pauses and not self._is_lost and not self._transport.is_closing():
                 self._transport.resume_reading()
 
-    def _let_go(self, link: Link, ending: Ending) -> None:
+    def _let_go(self, link: Link, ending: Ending, error: ErrorCondition | Described | None = None) -> None:
         terminus = self._termini.pop(link, None)
         self._numbers.pop(link, None)
         link.context = None
         self.container.detached(self, link)
+        self._telling.link_ended(self, link, error)
         if terminus is not None:
             terminus.on_detached(ending)
 
@@ -436,15 +451,8 @@ class Transport(asyncio.Protocol):
         self._abandon()
         if event.is_fault and event.error is not None:
             self.container.statistics.faults += 1
-            _logger.info(
-                "connection closed for a fault of the peer",
-                extra={"fields": {"peer": self.peer, "problem": show(event.error, 400)}},
-            )
-        elif event.error is not None:
-            _logger.info(
-                "the peer closed with an error",
-                extra={"fields": {"peer": self.peer, "problem": show(event.error, 400)}},
-            )
+            self._telling.refused("fault", event.error)
+        self._telling.failed(event.error)
 
     def _flush(self) -> None:
         self._is_flushing = False

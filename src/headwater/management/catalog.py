@@ -95,7 +95,7 @@ _LAST = (
 _LOG = _text("log", "the log")
 _COUNT = _number("count", "how many in that second, all of them")
 _INTERVAL = _number("intervalMs", "over how many ms they were counted: about 1,000")
-_PEER = _text("peer", "the peer's address and port")
+_PEER = _text("peer", "the peer's address")
 _CONTAINER = _text("container", "the peer's container id")
 _USER = _perhaps(_text("user", "the authenticated user; not there where no user is configured"))
 _CONDITION = _perhaps(_text("condition", "the AMQP error condition; not there if there was no error"))
@@ -147,8 +147,15 @@ CATALOG: Mapping[EventType, Entry] = dict(
             "The server is ready.",
             _text("version", "the version of Headwater"),
             _number("logs", "how many logs there are"),
+            _text("data", "the data directory, or `memory`"),
         ),
-        _entry(EventType.SERVER_STOPPING, Scope.SERVER, "The server was told to stop, and takes nothing new."),
+        _entry(
+            EventType.SERVER_STOPPING,
+            Scope.SERVER,
+            "The server was told to stop, and takes nothing new.",
+            _number("requests", "how many HTTP requests run, which may finish"),
+            _number("streams", "how many subscriptions and WebSockets are ended"),
+        ),
         _entry(
             EventType.LOG_CREATED,
             Scope.LOG,
@@ -261,6 +268,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
             Scope.LOG,
             "A consumer was unregistered: by a call, or because it was not heard of for too long.",
             *_CONSUMER,
+            _perhaps(_number("silentMs", "for how long it was not heard of; not there if somebody asked for it")),
         ),
         _entry(
             EventType.CONSUMER_LAGGING,
@@ -282,6 +290,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
             "Appends were refused by a log in this second: overload, a full disk, an id that is taken.",
             _LOG,
             _COUNT,
+            _number("duplicates", "how many of them because of an id that is taken"),
             _INTERVAL,
         ),
         _entry(

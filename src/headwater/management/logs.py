@@ -22,7 +22,7 @@ from ..core.errors import (
 )
 from ..core.local import LocalLog
 from ..core.log import LogInfo
-from ..core.settings import LogSettings, check_log_name
+from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
 from ..core.store import LogStore
 from .names import joined, parted
 from .ports import Attributes, ReadOnly
@@ -85,10 +85,11 @@ class LogRights:
 
     def opened(self, log: str) -> LocalLog:
         """The log of that name; blocks. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""
-        try:
-            check_log_name(log)
-        except InvalidInput:
-            raise LogNotFound(log) from None
+        if log != SYSTEM_LOG:
+            try:
+                check_log_name(log)
+            except InvalidInput:
+                raise LogNotFound(log) from None
         return self.store.open(log)
 
     async def of_all(self, user: User, listed: Callable[[LocalLog], Sequence[str]]) -> list[str]:

@@ -26,6 +26,7 @@ from .config import (
     Http,
     InvalidConfiguration,
     Limits,
+    Management,
     Setting,
     Tls,
 )
@@ -198,6 +199,7 @@ def _build(given: _Given) -> Config:
         tls=Tls(**section("tls")),
         limits=Limits(**section("limits")),
         cne=Cne(**section("cne")),
+        management=Management(**section("management")),
         logs=given.logs or {DEFAULT_LOG: {}},
         users=given.users,
         origins=given.origins,

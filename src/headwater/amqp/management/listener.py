@@ -70,7 +70,7 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
     )
     listener = Listener(node, transport, link, user, wanted, transformation)
     transport.adopt(link, listener)
-    listener.on_ready()
+    listener.start(wanted)
 
 
 class Listener(Terminus):
@@ -90,7 +90,13 @@ class Listener(Terminus):
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
         self._loop = transport.container.loop
         self._is_turn_due = self._is_over = False
-        self._queue = NotificationQueue(transport.container.bus, self._wake, wanted.types, accepts=self._accepts)
+        self._bus = transport.container.bus
+        self._queue: NotificationQueue | None = None
+
+    def start(self, wanted: EventFilter) -> None:
+        """Listen from now on: so a listener does not hear of its own attach."""
+        self._queue = NotificationQueue(self._bus, self._wake, wanted.types, accepts=self._accepts)
+        self.on_ready()
 
     def on_ready(self) -> None:
         """See Terminus: go on."""
@@ -104,7 +110,8 @@ class Listener(Terminus):
     def on_detached(self, ending: Ending) -> None:
         """See Terminus."""
         self._is_over = True
-        self._queue.close()
+        if self._queue is not None:
+            self._queue.close()
 
     def _wake(self) -> None:
         """Something waits; called in any thread."""
@@ -118,19 +125,19 @@ class Listener(Terminus):
 
     def _turn(self) -> None:
         self._is_turn_due = False
-        room = self._room()
-        if room <= 0:
+        queue, room = self._queue, self._room()
+        if queue is None or room <= 0:
             if self._link.is_draining and self._is_full and not self._is_over:
                 self._link.drained()  # room comes with outcomes, which may come after the end of the drain
             return
         try:
-            for notification in self._queue.take(room):
+            for notification in queue.take(room):
                 self._send(notification)
         except Exception:  # others wait for their turn behind this one
             _logger.exception("a listener failed", extra={"fields": {"link": show(self._link.name)}})
             self._transport.expel(self._link, conditions.INTERNAL_ERROR, "the server's log says more")
             return
-        if not self._queue.is_empty:
+        if not queue.is_empty:
             self._take_turn_soon()
         elif self._link.is_draining:
             self._link.drained()
