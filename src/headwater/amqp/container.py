@@ -12,9 +12,11 @@ from ..core.bus import Bus
 from ..core.errors import EventLogError
 from ..core.limits import show
 from ..core.store import LogStore
-from .addresses import parse_address
+from .addresses import EVENTS, MANAGEMENT, parse_address, server_node
 from .errors import refusal_of
 from .login import Login
+from .management.listener import attach_listener
+from .management.node import ManagementNode
 from .protocol import conditions
 from .protocol.conditions import AmqpError, LinkFault
 from .protocol.connection import Connection
@@ -41,6 +43,7 @@ CAPABILITIES = tuple(
         "AMQP_FILTEX_PROP_V1_0",
         "AMQP_FILTEX_GROUP_V1_0",
         "APACHE.ORG:SELECTOR",
+        "APACHE.ORG:LEGACY_AMQP_EXCHANGE_FILTERS",
         "ANONYMOUS-RELAY",
     )
 )
@@ -84,6 +87,8 @@ class Container:
         """Attached links by user, container, name and direction (2.6.1)."""
         self.suspended: dict[LinkKey, SuspendedDeliveries] = {}
         """What detached producers' links have left behind, the oldest first."""
+        self.management = ManagementNode(self)
+        """What clients manage the server by."""
         self._is_stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -115,6 +120,7 @@ class Container:
             return False
         self.connections.add(transport)
         self.statistics.connections += 1
+        transport.number = self.statistics.connections
         self.empty.clear()
         return True
 
@@ -171,14 +177,20 @@ class Container:
             if not isinstance(remote.target, Target):
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not served here")
             if remote.target.dynamic:
-                raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
+                self.management.attach_mailbox(transport, link, remote.target)
+                return
+            if (its := server_node(remote.target.address)) is not None:
+                if its != MANAGEMENT:
+                    raise LinkFault(conditions.NOT_ALLOWED, f"{show(its)} can only be read")
+                self.management.attach_requests(transport, link, remote.target)
+                return
             await attach_producer(self, transport, link, remote.target)
         else:
             assert isinstance(link, Sender)
             if not isinstance(remote.source, Source):
                 raise LinkFault(conditions.INVALID_FIELD, "a source is needed")
-            if remote.source.dynamic:
-                raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
+            if await self._is_of_server(transport, link, remote.source):
+                return
             address = parse_address(remote.source.address or "")
             node = await self.node(transport, address.log, Right.READ)
             if not link.is_waiting:
@@ -189,14 +201,31 @@ class Container:
             else:
                 await attach_consumer(transport, link, remote.source, node)
 
+    async def _is_of_server(self, transport: Transport, link: Sender, source: Source) -> bool:
+        """Answer the attach of a receiver where it is to a node of the server, or to one that is made on demand."""
+        address = server_node(source.address)
+        if address == EVENTS:
+            await attach_listener(self.management, transport, link, source)
+        elif source.dynamic or address is not None:
+            self.management.attach_replies(transport, link, source, address)
+        else:
+            return False
+        return True
+
     async def node(self, transport: Transport, log: str, right: Right) -> EventLogNode:
         """The node of a log, for a peer who has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""
         assert transport.user is not None
         self.guard.authorize(transport.user, right, log)
+        return await self.node_of(log)
+
+    def node_if_there(self, log: str) -> EventLogNode | None:
+        """The node of a log, if there is one already."""
         node = self._nodes.get(log)
-        if node is None or node.log.is_closed:
-            node = await self._open(log)
-        return node
+        return None if node is None or node.log.is_closed else node
+
+    async def node_of(self, log: str) -> EventLogNode:
+        """The node of a log. Raises LogNotFound, StorageCorrupted."""
+        return self.node_if_there(log) or await self._open(log)
 
     async def producers_node(self, transport: Transport, address: str) -> EventLogNode:
         """The node to which a producer sends. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""

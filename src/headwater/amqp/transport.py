@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable
 from enum import Flag, auto
@@ -82,6 +83,11 @@ class Transport(asyncio.Protocol):
         """Who the peer is, once it is known."""
         self.peer = ""
         """The peer's address."""
+        self.number = 0
+        """What the server calls this connection: it counts from 1."""
+        self.opened_at = 0
+        """When it was taken, in ms since 1970."""
+        self.bytes_received = self.bytes_sent = 0
         self.has_room = True
         """Whether more may be written."""
         self.engine: Connection
@@ -99,6 +105,9 @@ class Transport(asyncio.Protocol):
         self._is_lost = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._termini: dict[Link, Terminus] = {}
+        self._numbers: dict[Link, int] = {}
+        """What the server calls the links of this connection: they count from 1."""
+        self._links_counted = self._sessions_counted = 0
         self._telling = Telling(container.bus)
         self._lingering: list[tuple[Session | None, Callable[[Ending], None]]] = []
 
@@ -106,6 +115,20 @@ class Transport(asyncio.Protocol):
     def container_id(self) -> str:
         """What the peer calls itself."""
         return self.engine.remote.container_id if self.engine.remote else ""
+
+    @property
+    def links(self) -> list[tuple[int, Link, Terminus]]:
+        """The links that are attached, with their numbers, in the order in which they were."""
+        return [(self._numbers[link], link, terminus) for link, terminus in self._termini.items()]
+
+    @property
+    def sessions(self) -> list[tuple[int, Session]]:
+        """The sessions, with their numbers, which count from 1 as they are first asked for."""
+        for session in self.engine.sessions:
+            if session.context is None:
+                self._sessions_counted += 1
+                session.context = self._sessions_counted
+        return [(session.context, session) for session in self.engine.sessions]
 
     # What asyncio calls
 
@@ -115,6 +138,7 @@ class Transport(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
         address = transport.get_extra_info("peername")
         self.peer = str(address[0]) if address else ""
+        self.opened_at = time.time_ns() // 1_000_000
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         self._login = Login(self.container.guard, self.peer, tls)
         self.user = self._login.user
@@ -126,6 +150,7 @@ class Transport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """The peer has sent something."""
+        self.bytes_received += len(data)
         if self._unread or len(data) > TURN_BYTES:
             self._unread.append(data)
             if _Pause.TURN not in self._pauses:
@@ -168,6 +193,7 @@ class Transport(asyncio.Protocol):
         if self._is_lost:
             return
         if data := self.engine.data_to_send():
+            self.bytes_sent += len(data)
             self._transport.write(data)
             if not self.has_room and self._transport.get_write_buffer_size() > ANSWERS_BYTES_MAX:
                 self._pause(_Pause.UNREAD)
@@ -188,6 +214,9 @@ class Transport(asyncio.Protocol):
         self.container.statistics.links += 1
         link.context = terminus
         self._termini[link] = terminus
+        if link not in self._numbers:
+            self._links_counted += 1
+            self._numbers[link] = self._links_counted
         self._telling.adopted(self, link, terminus)
 
     def expel(self, link: Link, condition: Symbol, description: str) -> None:
@@ -199,6 +228,16 @@ class Transport(asyncio.Protocol):
         else:
             link.detach(error)
         self._let_go(link, Ending.DETACHED, error)
+        self.flush_soon()
+
+    def end(self, session: Session, condition: Symbol, description: str) -> None:
+        """End a session from this side, with all its links."""
+        links = tuple(session.links)
+        error = ErrorCondition(condition, description)
+        session.end(error)
+        for link in links:
+            self._let_go(link, Ending.SESSION, error)
+        self._end_lingering(session)
         self.flush_soon()
 
     def expel_all(self, node: EventLogNode, condition: Symbol, description: str) -> None:
@@ -387,6 +426,7 @@ class Transport(asyncio.Protocol):
 
     def _let_go(self, link: Link, ending: Ending, error: ErrorCondition | Described | None = None) -> None:
         terminus = self._termini.pop(link, None)
+        self._numbers.pop(link, None)
         link.context = None
         self.container.detached(self, link)
         self._telling.link_ended(self, link, error)

@@ -33,6 +33,7 @@ from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_server import HttpServer
 from .listening import CannotListen, close_all, is_loopback, listen, tls_context, url
 from .log_lines import fields
+from .managed import serve_management
 from .metrics import ServerCollector
 from .request_meter import RequestMeter
 from .security import AccountGuard
@@ -151,6 +152,7 @@ class Server:
             clouds = cne.application(store, guard, dcb.authenticate, cne.Settings(**asdict(config.cne)), bus=self._bus)
             ending.push_async_callback(clouds.close)
             await clouds.start()
+            serve_management(container, guard, store.state, clouds)
             front_ends = self._open(store, guard, container, clouds)
             for front_end in front_ends:
                 ending.callback(front_end.close)

@@ -66,6 +66,11 @@ class AccountGuard:
         """Refusals by reason: no credentials, wrong ones, too many attempts, a right that the user lacks."""
 
     @property
+    def directory(self) -> AccountDirectory:
+        """The accounts."""
+        return self._directory
+
+    @property
     def is_open(self) -> bool:
         """See Guard."""
         return self._allows_anybody and not self._directory.current().by_name

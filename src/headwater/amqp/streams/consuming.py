@@ -185,6 +185,11 @@ class GroupMember(Terminus):
         self._owned: tuple[int, int] | None = None
         """The partition that it has, and its epoch."""
 
+    @property
+    def link_name(self) -> str:
+        """What the receiver calls its link."""
+        return self._attaching.link.name
+
     # What the group decides
 
     def assigned(self, partition: int, epoch: int) -> None:

@@ -133,6 +133,15 @@ class EventLogNode:
         if not task.cancelled():
             task.exception()  # whoever asked has gone perhaps, and does not look at it
 
+    def forget_group(self, group: str) -> None:
+        """Forget a consumer group that has no members: its positions, and its epochs."""
+        self.groups.forget(group)
+        self.positions.forget_group(group)
+        for its, partition in self.positions.epochs:
+            if its == group:
+                self.positions.record_epoch(group, partition, 0)
+        self.is_changed = True
+
     def append(self, events: Sequence[Event], partition: int | None, appending: Appending) -> AppendRequest:
         """Append, in the order of the calls; `appending.on_appended` is called when it is done, on the loop.
 
