@@ -109,6 +109,23 @@ def test_with_nobody_listening_nothing_is_built_and_the_count_moves() -> None:
     assert bus.counts == {CREATED: 2, DELETED: 1}
 
 
+def test_attributes_that_take_work_are_built_once_and_only_for_somebody(bus: Bus) -> None:
+    built: list[int] = []
+
+    def build() -> dict[str, str]:
+        built.append(1)
+        return {"log": "orders"}
+
+    bus.emit_built(CREATED, build)
+    assert not built and bus.counts == {CREATED: 1}
+    told: list[Notification] = []
+    for _ in range(2):
+        bus.subscribe(told.append, [CREATED])
+    bus.emit_built(CREATED, build)
+    bus.emit_built(DELETED, build)
+    assert built == [1] and [its.attributes["log"] for its in told] == ["orders", "orders"]
+
+
 def test_what_a_listener_raises_reaches_neither_the_emitter_nor_the_others(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
