@@ -80,35 +80,36 @@ class Telling:
         """A link has a terminus. It is attached then, unless it must wait for its turn."""
         if not link.is_waiting:
             self._attached[link] = terminus
-            self._bus.emit(EventType.LINK_ATTACHED, log=_log(terminus), **self._of_link(transport, link))
+            self._bus.emit_built(EventType.LINK_ATTACHED, lambda: _of_link(transport, link, _log(terminus)))
 
     def link_refused(self, transport: Transport, link: Link, fault: ErrorCondition) -> None:
         """This side has answered an attach with an error, or ended a link with it."""
         if link in self._attached:
             self.link_ended(transport, link, fault)
         else:
-            address = _address(link)
-            self._bus.emit(
-                EventType.LINK_REFUSED, log=_named(address), **self._of_link(transport, link), **_error(fault)
+            self._bus.emit_built(
+                EventType.LINK_REFUSED, lambda: {**_of_link(transport, link, _named(_address(link))), **_error(fault)}
             )
 
     def link_ended(self, transport: Transport, link: Link, fault: Fault = None) -> None:
         """A link is over. Nothing is told if it was none, or was told already."""
         terminus = self._attached.pop(link, None)
         if terminus is not None:
-            its = {**self._of_link(transport, link), **_error(fault)}
-            self._bus.emit(EventType.LINK_DETACHED, log=_log(terminus), **its)
+            self._bus.emit_built(
+                EventType.LINK_DETACHED, lambda: {**_of_link(transport, link, _log(terminus)), **_error(fault)}
+            )
 
-    @staticmethod
-    def _of_link(transport: Transport, link: Link) -> dict[str, Value | None]:
-        return {
-            "address": _address(link),
-            "link": link.name,
-            "role": "receiver" if link.is_sender else "sender",
-            "container": transport.container_id,
-            "peer": transport.peer,
-            "user": _user(transport),
-        }
+
+def _of_link(transport: Transport, link: Link, log: str | None) -> dict[str, Value | None]:
+    return {
+        "log": log,
+        "address": _address(link),
+        "link": link.name,
+        "role": "receiver" if link.is_sender else "sender",
+        "container": transport.container_id,
+        "peer": transport.peer,
+        "user": _user(transport),
+    }
 
 
 def _user(transport: Transport) -> str | None:

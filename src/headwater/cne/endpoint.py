@@ -311,7 +311,7 @@ class Endpoint:
             self._feed.changed(self)
         if self._is_told_failing:
             self._is_told_failing = False
-            self._bus.emit(EventType.WEBHOOK_RECOVERED, log=self._settings.log, endpoint=_shown(self.uri))
+            self._bus.emit(EventType.WEBHOOK_RECOVERED, log=self._settings.log, endpoint=shown(self.uri))
 
     async def _back_off(self, outcome: Outcome) -> None:
         """Wait before the next try, longer each time. Raises _Suspended instead where it has failed for too long."""
@@ -324,8 +324,8 @@ class Endpoint:
             self._feed.changed(self)
         if not self._is_told_failing:
             self._is_told_failing = True
-            shown = _shown(self.uri)
-            self._bus.emit(EventType.WEBHOOK_FAILING, log=self._settings.log, endpoint=shown, reason=outcome.text)
+            its = shown(self.uri)
+            self._bus.emit(EventType.WEBHOOK_FAILING, log=self._settings.log, endpoint=its, reason=outcome.text)
         if outcome.status == 410 or now - self._failing_since > self._settings.suspend_after_ms / 1000:
             self.kept.is_suspended = True
             self._feed.changed(self)
@@ -372,7 +372,7 @@ def _is_refusal(outcome: Outcome) -> bool:
     return 300 <= outcome.status < 500 and outcome.status not in _TEMPORARY and outcome.status != 410
 
 
-def _shown(uri: str) -> str:
+def shown(uri: str) -> str:
     """The URI without what may be secret in it."""
     return str(URL(uri).with_user(None).with_query(None).with_fragment(None))
 

@@ -55,7 +55,7 @@ class Bus:
             return dict(self._counts)
 
     def is_wanted(self, type: EventType) -> bool:
-        """Whether somebody listens to that type. Who would have to work for attributes asks first."""
+        """Whether somebody listens to that type."""
         return type in self._listeners
 
     def emit(self, type: EventType, /, **attributes: Value | None) -> None:
@@ -64,12 +64,15 @@ class Bus:
         Attributes come in the catalog's order; one that is None is left out. Raises nothing: what a listener raises is
         logged, and is no business of what happens.
         """
+        self.emit_built(type, lambda: attributes)
+
+    def emit_built(self, type: EventType, build: Callable[[], Mapping[str, Value | None]]) -> None:
+        """As `emit`, where attributes take some work: `build` is called, once, only if somebody listens."""
         with self._counting:
             self._counts[type] = self._counts.get(type, 0) + 1
-        listeners = self._listeners.get(type)
-        if listeners is None:
+        if (listeners := self._listeners.get(type)) is None:
             return
-        now = self._clock()
+        now, attributes = self._clock(), build()
         told: dict[str, Value] = {"eventType": type.value, "time": now}
         for name, value in attributes.items():
             if value is not None:
@@ -87,17 +90,21 @@ class Bus:
         It may still be called once more by a thread that was about to.
         """
         wanted = frozenset(types)
+
+        def listening(notification: Notification) -> None:  # one of its own, so that it can be told from others
+            listener(notification)
+
         with self._changing:
             self._listeners = {
-                type: (*self._listeners.get(type, ()), *((listener,) if type in wanted else ()))
+                type: (*self._listeners.get(type, ()), *((listening,) if type in wanted else ()))
                 for type in self._listeners.keys() | wanted
             }
-        return lambda: self._unsubscribe(listener)
+        return lambda: self._unsubscribe(listening)
 
-    def _unsubscribe(self, listener: Listener) -> None:
+    def _unsubscribe(self, listening: Listener) -> None:
         with self._changing:
             staying = {
-                type: tuple(each for each in listeners if each is not listener)
+                type: tuple(each for each in listeners if each is not listening)
                 for type, listeners in self._listeners.items()
             }
             self._listeners = {type: listeners for type, listeners in staying.items() if listeners}

@@ -79,6 +79,9 @@ class Keeper:
                     _logger.error("what happens cannot be kept at present: %s", error)
                 if self._is_stopping.wait(self._retry_s):
                     return False
+            except Exception:  # whatever it is, the next ones must have their turn
+                _logger.exception("%d notifications cannot be kept", len(events))
+                return True
 
 
 def event_of(notification: Notification) -> Event:

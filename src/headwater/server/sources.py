@@ -34,7 +34,9 @@ from .config import (
 FILE_NAME = "headwater.toml"
 CONFIG_VARIABLE, LOGS_VARIABLE = "HEADWATER_CONFIG", "HEADWATER_LOGS"
 LOG_FLAG = "--log"
-CLIENT_VARIABLES = frozenset({"HEADWATER_URL", "HEADWATER_USER", "HEADWATER_PASSWORD", "HEADWATER_TOKEN"})
+CLIENT_VARIABLES = frozenset(
+    {"HEADWATER_URL", "HEADWATER_AMQP_URL", "HEADWATER_USER", "HEADWATER_PASSWORD", "HEADWATER_TOKEN"}
+)
 """What the commands that talk to a server read; no setting of the server."""
 
 
