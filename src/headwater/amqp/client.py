@@ -125,7 +125,7 @@ class Client:
 
     def receiver(
         self,
-        address: str,
+        address: str | None,
         *,
         credit: int = 100,
         filter: Mapping[str, object] | None = None,

@@ -150,12 +150,14 @@ class Listener(Terminus):
 
     @property
     def _is_full(self) -> bool:
+        """Whether as many wait for their outcome as may."""
         return self._link.unsettled >= self._transport.container.settings.unsettled_max
 
     def _room(self) -> int:
-        if self._is_over or self._is_full or not self._transport.has_room:
+        if self._is_over or not self._transport.has_room:
             return 0
-        return min(self._link.sendable, TURN)
+        unsettled_max = self._transport.container.settings.unsettled_max
+        return min(self._link.sendable, unsettled_max - self._link.unsettled, TURN)
 
     def _send(self, notification: Notification) -> None:
         if self._is_over:
