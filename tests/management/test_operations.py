@@ -301,3 +301,11 @@ def test_a_fault_of_ours_is_answered_as_one(node: Node, monkeypatch: pytest.Monk
     answer = node.ask("QUERY")
     assert answer.status == Status.INTERNAL_ERROR
     assert "something of ours" not in answer.description
+
+
+def test_event_types_have_a_reversed_domain_name_and_are_no_types_of_entities(node: Node) -> None:
+    entity_types: Any = node.ask("GET-OPERATIONS").body
+    for type in EventType:
+        assert type.value.startswith("io.headwater.")
+        assert type.value not in entity_types
+    assert node.ask("GET-EVENTS", eventType="IO.HEADWATER.LOG.CREATED").status == Status.NOT_FOUND
