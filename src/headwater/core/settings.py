@@ -28,7 +28,8 @@ def check_log_name(name: str, *, is_own: bool = False) -> str:
     if is_own:
         assert name == SYSTEM_LOG, name
     elif not isinstance(name, str) or not LOG_NAME.fullmatch(name):
-        raise InvalidLogName(f"{show(name)} does not fit {LOG_NAME.pattern}", "name")
+        why = "; the server's own logs are for the server" if isinstance(name, str) and name.startswith("$") else ""
+        raise InvalidLogName(f"{show(name)} does not fit {LOG_NAME.pattern}{why}", "name")
     return name
 
 
