@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headwater.core.event_types import EventType
 from headwater.management.catalog import CATALOG
@@ -301,3 +303,38 @@ def test_a_fault_of_ours_is_answered_as_one(node: Node, monkeypatch: pytest.Monk
     answer = node.ask("QUERY")
     assert answer.status == Status.INTERNAL_ERROR
     assert "something of ours" not in answer.description
+
+
+def test_event_types_have_a_reversed_domain_name_and_are_no_types_of_entities(node: Node) -> None:
+    entity_types: Any = node.ask("GET-OPERATIONS").body
+    for type in EventType:
+        assert type.value.startswith("io.headwater.")
+        assert type.value not in entity_types
+    assert node.ask("GET-EVENTS", eventType="IO.HEADWATER.LOG.CREATED").status == Status.NOT_FOUND
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.binary(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8) | st.integers(), inner, max_size=4),
+    max_leaves=10,
+)
+_WORDS = st.sampled_from(
+    ["CREATE", "READ", "UPDATE", "DELETE", "QUERY", "GET-TYPES", "GET-EVENTS", *SERVED, "self", "orders", "log/orders",
+     "orders/0", "orders/a/b", "io.headwater.log.created"]
+)  # fmt: skip
+_KEYS = ("operation", "type", "name", "identity", "entityType", "eventType", "offset", "count", "locales")
+_ATTRIBUTES = st.dictionaries(
+    st.sampled_from([*LOG.attribute_names, "acknowledged", "attributeNames"]), _VALUES, max_size=5
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    properties=st.fixed_dictionaries({}, optional={key: _WORDS | _VALUES for key in _KEYS}), body=_VALUES | _ATTRIBUTES
+)
+def test_any_request_is_answered_and_none_is_our_fault(properties: dict[str, Any], body: Any) -> None:
+    node = Node()
+    node.store.create("orders")
+    answer = node.ask(properties.pop("operation", None), body, **properties)
+    assert answer.status in set(Status) - {Status.INTERNAL_ERROR}, answer
+    assert answer.description

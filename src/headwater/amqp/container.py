@@ -78,6 +78,8 @@ class Container:
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()
         self.connections: set[Transport] = set()
+        self.numbered: dict[int, Transport] = {}
+        """The same, by what the server calls them, in that order."""
         self.empty = asyncio.Event()
         """Set while there is no connection."""
         self.empty.set()
@@ -121,12 +123,14 @@ class Container:
         self.connections.add(transport)
         self.statistics.connections += 1
         transport.number = self.statistics.connections
+        self.numbered[transport.number] = transport
         self.empty.clear()
         return True
 
     def forget(self, transport: Transport) -> None:
         """A connection is over."""
         self.connections.discard(transport)
+        self.numbered.pop(transport.number, None)
         if not self.connections:
             self.empty.set()
 

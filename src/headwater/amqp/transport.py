@@ -107,6 +107,7 @@ class Transport(asyncio.Protocol):
         self._termini: dict[Link, Terminus] = {}
         self._numbers: dict[Link, int] = {}
         """What the server calls the links of this connection: they count from 1."""
+        self._by_number: dict[int, Link] = {}
         self._links_counted = self._sessions_counted = 0
         self._telling = Telling(container.bus)
         self._lingering: list[tuple[Session | None, Callable[[Ending], None]]] = []
@@ -122,13 +123,26 @@ class Transport(asyncio.Protocol):
         return [(self._numbers[link], link, terminus) for link, terminus in self._termini.items()]
 
     @property
+    def links_count(self) -> int:
+        """How many links are attached."""
+        return len(self._termini)
+
+    def link(self, number: int) -> tuple[Link, Terminus] | None:
+        """The link of that number, if it is attached."""
+        link = self._by_number.get(number)
+        return None if link is None else (link, self._termini[link])
+
+    @property
     def sessions(self) -> list[tuple[int, Session]]:
         """The sessions, with their numbers, which count from 1 as they are first asked for."""
-        for session in self.engine.sessions:
-            if session.context is None:
-                self._sessions_counted += 1
-                session.context = self._sessions_counted
-        return [(session.context, session) for session in self.engine.sessions]
+        return [(self.session_number(session), session) for session in self.engine.sessions]
+
+    def session_number(self, session: Session) -> int:
+        """What the server calls that session of this connection."""
+        if session.context is None:
+            self._sessions_counted += 1
+            session.context = self._sessions_counted
+        return int(session.context)
 
     # What asyncio calls
 
@@ -217,6 +231,7 @@ class Transport(asyncio.Protocol):
         if link not in self._numbers:
             self._links_counted += 1
             self._numbers[link] = self._links_counted
+            self._by_number[self._links_counted] = link
         self._telling.adopted(self, link, terminus)
 
     def expel(self, link: Link, condition: Symbol, description: str) -> None:
@@ -426,7 +441,7 @@ class Transport(asyncio.Protocol):
 
     def _let_go(self, link: Link, ending: Ending, error: ErrorCondition | Described | None = None) -> None:
         terminus = self._termini.pop(link, None)
-        self._numbers.pop(link, None)
+        self._by_number.pop(self._numbers.pop(link, 0), None)
         link.context = None
         self.container.detached(self, link)
         self._telling.link_ended(self, link, error)

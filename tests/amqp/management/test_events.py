@@ -18,6 +18,7 @@ from headwater.amqp.protocol.message import VALUE
 from headwater.amqp.protocol.performatives import Rejected, Released
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, ULong
 from headwater.amqp.settings import AmqpSettings
+from headwater.core.access import ANYBODY, Grant, OpenGuard, Right, Unauthenticated, User
 from headwater.core.event_types import EVERY_TYPE, EventType
 from headwater.management.catalog import CATALOG
 from headwater.server.accounts import Account, hash_password, read_grant
@@ -348,6 +349,40 @@ def test_each_notification_is_built_once_for_all_who_get_all_of_it(
 
 
 # Who hears what
+
+
+class Changing(OpenGuard):
+    """A guard whose users change."""
+
+    user: User | None = ANYBODY
+
+    def trusted(self, name: str, peer: str) -> User:
+        if self.user is None:
+            raise Unauthenticated("nobody of that name")
+        return self.user
+
+
+def test_a_right_that_is_lost_is_lost_on_open_links_too() -> None:
+    changing = Changing()
+    with Served(guard=changing) as served, served.client() as client:
+        receiver = listener(client, CREATIONS)
+        happen(served.bus, "a", "b")
+        assert logs(receiver.take(2)) == ["a", "b"]
+        changing.user = User("bob", (Grant("a", frozenset({Right.READ})),))
+        happen(served.bus, "b", "a")
+        assert logs(receiver.take(1)) == ["a"]
+        changing.user = None
+        happen(served.bus, "a")
+        with pytest.raises(AmqpError) as detached:
+            receiver.take(1)
+        assert detached.value.condition == conditions.UNAUTHORIZED_ACCESS
+
+
+def test_for_who_may_not_manage_the_server_its_events_are_not_built(guarded: Served) -> None:
+    with guarded.client("reader:correct%20horse@") as client:
+        listener(client)
+        assert not guarded.bus.is_wanted(EventType.DISK_LOW)
+        assert guarded.bus.is_wanted(CREATED)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headwater.amqp.client import Client, Delivery, Receiver, Sender
+from headwater.amqp.errors import MessageFault
+from headwater.amqp.management.messages import answer_message, read_request
 from headwater.amqp.management.requests import CREDIT, REQUEST_BYTES_MAX
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
@@ -16,6 +20,8 @@ from headwater.amqp.protocol.message import DATA, NONE, SEQUENCE, VALUE, Message
 from headwater.amqp.protocol.performatives import Accepted, Rejected, Source, Target
 from headwater.amqp.protocol.types import Int, Long, Symbol, Timestamp, UInt, ULong
 from headwater.core.access import ANYBODY, OpenGuard, Unauthenticated, User
+from headwater.management.operations import Answer
+from headwater.management.statuses import Status
 from headwater.server.accounts import Account, hash_password, read_grant
 
 from ..served import Served
@@ -261,6 +267,18 @@ def test_a_malformed_request_is_rejected_and_costs_no_other(client: Client) -> N
         assert state.error.condition == conditions.DECODE_ERROR  # type: ignore[union-attr]
     assert sender.send(request()) == Accepted()
     assert told(one(receiver))["statusCode"] == 200
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_request_or_a_fault_of_the_message(given_bytes: bytes) -> None:
+    for wrong in (given_bytes, encode_message(request("READ", {"a": [1]}))[: len(given_bytes)] + given_bytes):
+        try:
+            found = read_request(wrong)
+        except MessageFault as fault:
+            assert fault.condition == conditions.DECODE_ERROR
+        else:
+            assert answer_message(Answer(Status.OK, {}, "OK"), found)
 
 
 def test_a_request_that_is_too_large_is_rejected(client: Client) -> None:

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.access import User
+from ...core.access import Right, Unauthenticated, User
 from ...core.bus import Notification
 from ...core.limits import show
-from ...management.catalog import may_see
+from ...management.catalog import CATALOG, Scope, may_see
 from ...management.queue import NotificationQueue
 from ..addresses import EVENTS
 from ..errors import refusal_of
@@ -35,6 +35,8 @@ TURN = 64
 """What one listener is sent before it is the turn of others."""
 LISTENERS_MAX = 64
 """Links from `$events` of one connection: each has a queue."""
+_OF_LOGS = frozenset(entry.type for entry in CATALOG.values() if entry.scope is Scope.LOG)
+"""What somebody can see who may not manage the server."""
 UNSETTLED = 0
 """snd-settle-mode (2.8.2)."""
 
@@ -95,7 +97,8 @@ class Listener(Terminus):
 
     def start(self, wanted: EventFilter) -> None:
         """Listen from now on: so a listener does not hear of its own attach."""
-        self._queue = NotificationQueue(self._bus, self._wake, wanted.types, accepts=self._accepts)
+        types = wanted.types if self._user.may(Right.MANAGE, "*") else wanted.types & _OF_LOGS
+        self._queue = NotificationQueue(self._bus, self._wake, types, accepts=self._accepts)
         self.on_ready()
 
     def on_ready(self) -> None:
@@ -131,8 +134,12 @@ class Listener(Terminus):
                 self._link.drained()  # room comes with outcomes, which may come after the end of the drain
             return
         try:
+            self._user = self._node.user(self._transport)  # a right that is lost is lost here too
             for notification in queue.take(room):
                 self._send(notification)
+        except Unauthenticated as error:
+            self._transport.expel(self._link, conditions.UNAUTHORIZED_ACCESS, str(error))
+            return
         except Exception:  # others wait for their turn behind this one
             _logger.exception("a listener failed", extra={"fields": {"link": show(self._link.name)}})
             self._transport.expel(self._link, conditions.INTERNAL_ERROR, "the server's log says more")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import __version__
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 TEXT_CHARS_MAX = 256
 """Of a text that a peer has made up, as an attribute shows it."""
 PROPERTIES_MAX = 32
+CONNECTIONS_AT_ONCE = 100
+"""So many are looked at in one go."""
 
 
 class _OfServer(ReadOnly):
@@ -40,14 +42,18 @@ class _OfServer(ReadOnly):
     def _check(self, user: User) -> None:
         self._container.guard.authorize(user, Right.MANAGE, "*")
 
-    def _connections(self) -> list[Transport]:
-        return sorted(self._container.connections, key=lambda each: each.number)
+    async def _connections(self) -> AsyncIterator[Transport]:
+        """All of them, in order; the loop has other turns in between."""
+        for index, transport in enumerate(list(self._container.numbered.values())):
+            if index % CONNECTIONS_AT_ONCE == CONNECTIONS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            yield transport
 
     def _connection(self, number: str) -> Transport:
-        for transport in self._container.connections:
-            if str(transport.number) == number:
-                return transport
-        raise Refusal(Status.NOT_FOUND, f"there is no connection {show(number)}")
+        found = self._container.numbered.get(_number(number))
+        if found is None:
+            raise Refusal(Status.NOT_FOUND, f"there is no connection {show(number)}")
+        return found
 
 
 class Servers(_OfServer):
@@ -91,7 +97,7 @@ class Connections(_OfServer):
 
     async def names(self, user: User) -> Sequence[str]:
         """See Entities."""
-        return [str(each.number) for each in self._connections()] if self._is_allowed(user) else []
+        return [str(number) for number in self._container.numbered] if self._is_allowed(user) else []
 
     async def read(self, user: User, name: str) -> Attributes:
         """See Entities."""
@@ -107,7 +113,7 @@ class Connections(_OfServer):
             "openedAt": transport.opened_at,
             "stage": engine.stage.value,
             "sessions": len(transport.sessions),
-            "links": len(transport.links),
+            "links": transport.links_count,
             "bytesReceived": transport.bytes_received,
             "bytesSent": transport.bytes_sent,
             "bytesHeld": transport.held_bytes,
@@ -131,7 +137,7 @@ class Sessions(_OfServer):
         """See Entities."""
         if not self._is_allowed(user):
             return []
-        return [f"{each.number}/{number}" for each in self._connections() for number, _ in each.sessions]
+        return [f"{each.number}/{number}" async for each in self._connections() for number, _ in each.sessions]
 
     async def read(self, user: User, name: str) -> Attributes:
         """See Entities."""
@@ -140,7 +146,7 @@ class Sessions(_OfServer):
         return {
             "connection": str(transport.number),
             "channel": session.channel,
-            "links": sum(link.session is session for _, link, _ in transport.links),
+            "links": sum(1 for _ in session.links),
             "sendable": session.sendable,
         }
 
@@ -154,7 +160,7 @@ class Sessions(_OfServer):
         connection, _, session = name.partition("/")
         transport = self._connection(connection)
         for number, each in transport.sessions:
-            if str(number) == session:
+            if number == _number(session):
                 return transport, each
         raise Refusal(Status.NOT_FOUND, f"connection {connection} has no session {show(session)}")
 
@@ -166,7 +172,11 @@ class Links(_OfServer):
         """See Entities."""
         if not self._is_allowed(user):
             return []
-        return [name for transport in self._connections() for name in _link_names(transport)]
+        return [
+            f"{transport.number}/{transport.session_number(link.session)}/{number}"
+            async for transport in self._connections()
+            for number, link, _ in transport.links
+        ]
 
     async def read(self, user: User, name: str) -> Attributes:
         """See Entities."""
@@ -196,26 +206,23 @@ class Links(_OfServer):
 
     def _found(self, name: str) -> tuple[Transport, Link, Terminus]:
         connection, _, rest = name.partition("/")
+        session, _, number = rest.partition("/")
         transport = self._connection(connection)
-        sessions = {session: str(number) for number, session in transport.sessions}
-        for number, link, terminus in transport.links:
-            if f"{sessions.get(link.session)}/{number}" == rest:
-                return transport, link, terminus
+        found = transport.link(_number(number))
+        if found is not None and transport.session_number(found[0].session) == _number(session):
+            return transport, *found
         raise Refusal(Status.NOT_FOUND, f"connection {connection} has no link {show(rest)}")
 
 
-def _link_names(transport: Transport) -> list[str]:
-    sessions = {session: number for number, session in transport.sessions}
-    return [
-        f"{transport.number}/{sessions[link.session]}/{number}"
-        for number, link, _ in transport.links
-        if link.session in sessions
-    ]
+def _number(text: str) -> int:
+    """The number that a part of a name is, written as we write it; 0, which nothing has, for any other text."""
+    is_one = text.isascii() and text.isdecimal() and len(text) < 20 and text[0] != "0"
+    return int(text) if is_one else 0
 
 
 def _address(link: Link) -> str | None:
     """As the peer knows it; a node that was made on demand has the address that it was given."""
-    attach = link.local if link.is_sender else link.remote
+    attach = (link.local or link.remote) if link.is_sender else link.remote
     terminus = attach and (attach.source if link.is_sender else attach.target)
     return _cut(terminus.address or "") if isinstance(terminus, Source | Target) else None
 

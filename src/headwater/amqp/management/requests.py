@@ -28,7 +28,7 @@ _logger = logging.getLogger("headwater.amqp")
 CREDIT = 8
 """Requests that one link may have under way. The next is done when the answer to the last went out."""
 REQUEST_BYTES_MAX = 64 * 1024
-LARGE_ANSWER = 200
+LARGE_ANSWER = 50
 """Results from which on an answer is encoded in a thread."""
 
 
