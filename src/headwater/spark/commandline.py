@@ -76,10 +76,11 @@ def _option(its: Setting) -> click.Option:
     else:
         names, kind = [its.flag], _kind(its)
     default = its.default.value if isinstance(its.default, enum.StrEnum) else its.default
+    given: dict[str, Any] = {} if its.is_required else {"default": default}  # to click, None is a default as well
     return click.Option(
         [its.name, *names],
         type=kind,
-        **({} if its.is_required else {"default": default}),  # to click, None is a default as well
+        **given,
         required=its.is_required,
         multiple=its.is_repeated,
         metavar=its.about.metavar,
