@@ -40,7 +40,8 @@ from headwater.flight.backend import LogExtent, Span, SplitSize
 from headwater.flight.server import BulkServer
 from headwater.flight.wire import Appended, Committed, OnDuplicate, Staged, WriterState
 from headwater.formats.arrow import record_batch
-from headwater.formats.arrow_events import batch_of, columns_of
+from headwater.formats.arrow_columns import batch_of
+from headwater.formats.arrow_events import columns_of
 
 PAGE_EVENTS = 65_536
 PAGE_BYTES = 4 * 1024 * 1024

@@ -154,6 +154,7 @@ def test_consumers_register_acknowledge_and_go(client):
         ("count", {"log": "orders", "after": "1"}, "count.after: expected `int | null`, got `str`"),
         ("trim", {"log": "orders", "below": -1}, "trim.below: expected `int` >= 0"),
         ("writer", {"log": "orders", "writer": "w" * 257}, "writer.writer: expected `str` of length <= 256"),
+        ("writer", {"log": "orders", "writer": "a\n"}, "writer: 'a\\n' given, 1 to 256 printable characters"),
         ("head", {"log": "x" * 2_000_000}, "head: 2000011 bytes given, at most 1048576 are allowed"),
     ],
 )

@@ -11,9 +11,9 @@ import pytest
 
 from headwater.core.errors import Closed, InvalidInput, Overloaded
 from headwater.flight.address import BulkAddress
-from headwater.flight.calling import Attempts
+from headwater.flight.calling import BUSY_S, PAUSE_S_MAX, Attempts
 from headwater.flight.client import BulkClient
-from headwater.flight.errors import ServerFault
+from headwater.flight.errors import Busy, ServerFault
 from headwater.flight.limits import StreamLimits
 from headwater.flight.wire import Ticket
 from headwater.formats.arrow import record_batch
@@ -106,6 +106,17 @@ def test_attempts_pause_longer_and_longer_but_never_shorter_than_asked():
     attempts.failed(Closed("x"))
 
 
+def test_waiting_for_a_busy_server_is_no_failed_attempt_but_has_an_end():
+    pauses = []
+    attempts = Attempts(1, pauses.append)
+    with pytest.raises(Busy):
+        while True:
+            attempts.failed(Busy("reads", 1))
+    assert BUSY_S < sum(pauses) < BUSY_S + PAUSE_S_MAX
+    with pytest.raises(Busy):
+        Attempts(0, pauses.append).failed(Busy("reads", 1))
+
+
 def test_a_busy_server_is_asked_again(store, log):
     with serving(MemoryBackend(store), limits=StreamLimits(puts=1)) as server:
         with BulkClient(f"grpc://127.0.0.1:{server.port}") as client:
@@ -114,12 +125,12 @@ def test_a_busy_server_is_asked_again(store, log):
             threads = [
                 threading.Thread(target=lambda part=part: stages.append(client.stage("orders", "w", 0, part, 0, table)))
                 for part in range(8)
-            ]
+            ] + [threading.Thread(target=lambda: stages.extend(client.append("orders", table))) for _ in range(2)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-        assert len(stages) == 8
+        assert len(stages) == 10
 
 
 def test_one_client_serves_many_threads(client, log):

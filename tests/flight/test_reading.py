@@ -258,6 +258,22 @@ def test_a_stopping_server_ends_its_streams(store, log):
         assert not stopped.is_alive()
 
 
+def test_a_client_that_takes_nothing_holds_a_stop_up_and_is_told_of(store, log):
+    backend = Endless(store)
+    with serving(backend) as server:
+        raw = Raw(f"grpc://127.0.0.1:{server.port}")
+        reader = raw.client.do_get(flight.Ticket(b'{"log":"orders"}'))
+        reader.read_chunk()
+        made = -1
+        while made < backend.made:  # what the network takes by itself
+            made = backend.made
+            time.sleep(0.3)
+        has_stopped = server.stop(timeout_s=0.3)
+        reader.cancel()
+        assert not has_stopped
+        raw.close()
+
+
 def test_a_fault_of_the_server_is_logged_and_not_told(store, log, caplog):
     backend = Endless(store)
     backend.fails_at = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,8 @@ from headwater.core import NO_ATTRIBUTES, Encoding, Event, LogSettings
 from headwater.core.errors import InvalidEvent, InvalidInput, TooLarge
 from headwater.core.limits import APPEND_EVENTS_MAX, EventColumns, check_append
 from headwater.formats.arrow import SCHEMA, record_batch
-from headwater.formats.arrow_events import EVENT_SCHEMA, ArrowColumns, appends_of, columns_of
+from headwater.formats.arrow_columns import EVENT_SCHEMA, ArrowColumns
+from headwater.formats.arrow_events import appends_of, columns_of
 
 from ..strategies import stored_events
 
@@ -198,15 +200,12 @@ def test_a_column_given_twice_is_refused() -> None:
 
 
 def test_arrow_that_lies_about_itself_is_refused() -> None:
-    offsets = pa.py_buffer(bytes([0, 0, 0, 0, 255, 255, 0, 0]))
-    types = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"abc")])
-    with pytest.raises(InvalidEvent, match="malformed Arrow"):
-        columns_of(pa.RecordBatch.from_arrays([types, pa.array([b""])], ["type", "data"]), SETTINGS)
-    types = pa.Array.from_buffers(
-        pa.string(), 1, [None, pa.py_buffer(bytes([0, 0, 0, 0, 1, 0, 0, 0])), pa.py_buffer(b"\xff")]
-    )
-    with pytest.raises(InvalidEvent, match="malformed Arrow"):
-        columns_of(pa.RecordBatch.from_arrays([types, pa.array([b""])], ["type", "data"]), SETTINGS)
+    for offsets, content in (([0, 9999, 3], b"abc"), ([0, 1, 3], b"\xffab")):
+        buffers = [None, pa.py_buffer(np.array(offsets, np.int32)), pa.py_buffer(content)]
+        types = pa.Array.from_buffers(pa.string(), 2, buffers)
+        batch = pa.RecordBatch.from_arrays([types, pa.array([b"", b""])], ["type", "data"])
+        with pytest.raises(InvalidEvent, match="malformed Arrow"):
+            columns_of(batch, SETTINGS)
 
 
 def test_an_empty_batch_and_too_large_ones_are_refused() -> None:

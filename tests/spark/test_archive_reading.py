@@ -6,12 +6,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    Schema,
+    TableFeatures,
+    Transaction,
+    convert_to_deltalake,
+)
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import to_date
 
 from headwater.core import Query, QueryItem
 from headwater.core.local import LocalLog
-from headwater.spark.archive_reading import Archive, ArchivedSlice, ArchiveUnreadable, archive_slices, read_archived
+from headwater.spark.archive_reading import (
+    Archive,
+    ArchivedSlice,
+    ArchiveUnreadable,
+    archive_slices,
+    archiver_app,
+    read_archived,
+)
 from headwater.spark.options import InvalidOption
 from headwater.spark.schema import COLUMNS, arrow_schema
 from headwater.storage.memory import MemoryStore
@@ -113,6 +130,40 @@ def test_a_path_with_spaces_is_read(orders: LocalLog, tmp_path: Path) -> None:
     archive(orders, tmp_path / "an archive", 1, 25)
 
     assert read(Archive(str(tmp_path / "an archive")), "orders", 0, 25) == list(range(1, 26))
+
+
+def test_compacted_files_are_read_as_those_before(orders: LocalLog, tmp_path: Path) -> None:
+    archive(orders, tmp_path, 1, 100)
+    DeltaTable(tmp_path).optimize.compact()
+    table = Archive(str(tmp_path))
+
+    assert (len(table.files("orders", 0, 100)), table.next_number("orders")) == (1, 101)
+    assert sorted(read(table, "orders", 30, 70)) == list(range(31, 71))
+
+
+def test_files_that_spark_wrote_are_read(spark: SparkSession, load: Load, orders: LocalLog, tmp_path: Path) -> None:
+    frame = load(log="orders", endingPosition=60)
+    frame.withColumn("date", to_date("recorded_at")).write.mode("append").partitionBy("date").parquet(str(tmp_path))
+    convert_to_deltalake(tmp_path, partition_by=Schema([Field("date", "date")]), partition_strategy="hive")
+    table = DeltaTable(tmp_path)
+    after = Transaction(archiver_app("orders"), 61)
+    table.create_write_transaction(
+        [], "append", table.schema(), "date", commit_properties=CommitProperties(app_transactions=[after])
+    )
+    expected = [row.asDict() for row in load(log="orders").orderBy("sequence_number").collect()]
+    orders.trim(61)
+
+    assert [
+        row.asDict() for row in load(log="orders", archive=tmp_path).orderBy("sequence_number").collect()
+    ] == expected
+
+
+def test_a_table_whose_files_do_not_say_all_is_refused(orders: LocalLog, tmp_path: Path) -> None:
+    archive(orders, tmp_path, 1, 25)
+    DeltaTable(tmp_path).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+
+    with pytest.raises(ArchiveUnreadable, match="the table uses deletionVectors"):
+        Archive(str(tmp_path))
 
 
 def test_archive_and_log_are_one_table(load: Load, orders: LocalLog, backend: Backend, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from datetime import UTC, datetime
 
@@ -45,6 +46,17 @@ def test_several_logs_and_patterns_are_named_with_commas() -> None:
 
     assert options.has_pattern
     assert [log for log in ("orders", "orders2", "shop-1", "Shop-1") if options.wants(log)] == ["orders", "shop-1"]
+
+
+def test_the_servers_own_logs_are_read_only_if_they_are_meant() -> None:
+    assert batch(log="$system").logs == ("$system",)
+    assert not batch(log="*").wants("$system")
+    assert batch(log="$*").wants("$system") and not batch(log="$*").wants("orders")
+
+
+def test_the_path_of_an_archive_is_one_that_workers_can_use() -> None:
+    assert batch(archive="tables/orders").archive == os.path.abspath("tables/orders")
+    assert batch(archive="s3://bucket/orders").archive == "s3://bucket/orders"
 
 
 def test_the_argument_of_load_names_the_logs_too() -> None:

@@ -203,6 +203,23 @@ def test_available_now_ends_with_what_is_there_when_it_begins(
     assert positions(stream.reportLatestOffset() or {}) == {"orders": 110, "shop": 10}, "the lag shows all the same"
 
 
+def test_available_now_outlives_a_trim_of_what_it_has_yet_to_read(
+    reader: Make, orders: LocalLog, tmp_path: Path
+) -> None:
+    archive(orders, tmp_path, 1, 10)
+    stream = reader(log="orders", archive=tmp_path, maxBytesPerTrigger="1k")
+    start = stream.initialOffset()
+    stream.prepareForTriggerAvailableNow()
+    archive(orders, tmp_path, 11, 90)
+    orders.trim(91)
+
+    found, at = [], start
+    while (end := stream.latestOffset(at, stream.getDefaultReadLimit())) != at:
+        found += read(stream, at, end)
+        at = end
+    assert found == orders_from(1, 100)
+
+
 def test_a_log_that_appears_later_is_read_from_its_start(reader: Make, store: MemoryStore, orders: LocalLog) -> None:
     stream = reader(log="orders,shop-*", startingPosition="latest")
     start = stream.initialOffset()

@@ -18,7 +18,7 @@ import pytest
 from headwater.core import ALL, Event, LogSettings, Query
 from headwater.core.errors import Closed, InvalidInput, StorageCorrupted, StorageUnavailable
 from headwater.formats.arrow import SCHEMA, record_batch
-from headwater.storage import Engine, StoredLog, accept_loss, mapped, segments
+from headwater.storage import Engine, StoredLog, accept_loss, following, mapped, segments, selecting
 from headwater.storage.mapped import MappedLog
 from headwater.storage.segments import SEGMENT_HEADER_BYTES
 
@@ -216,7 +216,7 @@ def test_readers_in_many_threads_read_while_events_are_appended_and_trimmed(data
         threads = [threading.Thread(target=read) for _ in range(4)]
         for thread in threads:
             thread.start()
-        for turn in range(40):
+        for turn in range(20):
             fill(log, 50, per_call=turn % 9 + 1)
             if turn % 5 == 4:
                 one.maintain()
@@ -391,8 +391,9 @@ def test_a_refresh_that_brings_nothing_new_reads_no_file(log: StoredLog, monkeyp
     def unexpected(*_: object) -> None:
         raise AssertionError("read again")
 
-    for name in ("read_meta", "segment_paths", "postings_ranges"):
-        monkeypatch.setattr(mapped, name, unexpected)
+    monkeypatch.setattr(mapped, "read_meta", unexpected)
+    monkeypatch.setattr(mapped, "segment_paths", unexpected)
+    monkeypatch.setattr(selecting, "postings_ranges", unexpected)
     reader.refresh(log.head())
 
 
@@ -416,14 +417,29 @@ def test_the_end_of_what_is_told_may_be_anywhere_in_a_file(data: Path) -> None:
     """A header that does not fit into the last bytes of the window is read again, from where it begins."""
     with engine(data) as one:
         log = one.create("orders")
-        fill(log, 900, per_call=1)
-        for head in range(1, 900, 50):
+        fill(log, 400, per_call=2)
+        for head in range(2, 400, 26):
             reader = MappedLog(log.directory)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("headwater.storage.following._WINDOW_BYTES", 1000 + head)
                 reader.refresh(head)
                 assert numbers(reader.scan(0, head)) == list(range(1, head + 1))
             assert os.path.getsize(newest(log)) > SEGMENT_HEADER_BYTES
+
+
+def test_a_segment_that_is_cut_while_it_is_being_mapped_is_mapped_again(
+    log: StoredLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, failures = following.Segment, [ValueError("mmap length is greater than file size")]
+
+    def segment(path: Path, log_id: bytes) -> segments.Segment:
+        if failures:
+            raise failures.pop()
+        return found(path, log_id)
+
+    monkeypatch.setattr(following, "Segment", segment)
+    assert table(opened(log).scan(0, log.head())) == reference(log)
+    assert failures == []
 
 
 def test_an_engine_that_opens_a_log_again_does_not_disturb_its_reader(data: Path) -> None:

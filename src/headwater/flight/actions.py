@@ -10,6 +10,7 @@ from ..core.consumer import Consumer
 from ..core.errors import InvalidInput
 from ..core.limits import show
 from ..core.log import LogInfo
+from ..core.mark import check_writer
 from .backend import Backend
 from .reading import span_of
 from .wire import (
@@ -109,10 +110,12 @@ def _unregister_consumer(backend: Backend, body: ConsumerBody) -> Nothing:
 
 
 def _writer(backend: Backend, body: WriterBody) -> OneWriter:
+    check_writer(body.writer)
     return OneWriter(backend.writer(body.log, body.writer))
 
 
 def _commit(backend: Backend, body: CommitBody) -> Committed:
+    check_writer(body.writer)
     return backend.commit(
         body.log,
         body.writer,
@@ -125,6 +128,7 @@ def _commit(backend: Backend, body: CommitBody) -> Committed:
 
 
 def _discard(backend: Backend, body: DiscardBody) -> Nothing:
+    check_writer(body.writer)
     backend.discard(body.log, body.writer, body.batch)
     return Nothing()
 

@@ -22,6 +22,8 @@ T = TypeVar("T")
 PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
 PASSING = (ServerUnreachable, Busy, Overloaded, Closed, StorageUnavailable)
 """What may be better in a moment."""
+BUSY_S = 600.0
+"""How long to wait for a place at a server that is busy."""
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 310_000, 20_000
 """A server that says nothing for so long is asked whether it is there; gRPC's takes it amiss more often than 300 s."""
 
@@ -70,7 +72,8 @@ class Calls:
                 known = self.error_of(error)
                 if isinstance(known, Unauthenticated) and session is not None and self._login.drop(session):
                     continue
-                if not is_idempotent or not isinstance(known, PASSING):
+                may_repeat = is_idempotent or isinstance(known, Busy)  # who is refused a place has done nothing yet
+                if not may_repeat or not isinstance(known, PASSING):
                     raise known from None
                 attempts.failed(known)
 
@@ -119,7 +122,10 @@ class Calls:
 
 
 class Attempts:
-    """How often to try. The pauses in between double, with jitter, and are never shorter than the server asks for."""
+    """How often to try. The pauses in between double, with jitter, and are never shorter than the server asks for.
+
+    A busy server is well, and has others before us: waiting for it is no failed attempt, for BUSY_S.
+    """
 
     def __init__(self, retries: int, sleep: Callable[[float], object] = time.sleep) -> None:
         self._retries, self._sleep = retries, sleep
@@ -127,15 +133,19 @@ class Attempts:
 
     def succeeded(self) -> None:
         """The next failure is a first one again."""
-        self._left, self._pause_s = self._retries, PAUSE_S_MIN
+        self._left, self._pause_s, self._busy_s = self._retries, PAUSE_S_MIN, 0.0
 
     def failed(self, error: EventLogError) -> None:
         """Pause before the next attempt; where there is none left, raises the error."""
-        if self._left <= 0:
+        if self._left <= 0 or self._busy_s > BUSY_S:
             raise error
-        self._left -= 1
         asked_s = error.retry_after_s if isinstance(error, Overloaded) else 0.0
-        self._sleep(max(asked_s, self._pause_s * random.uniform(0.5, 1.0)))
+        pause_s = max(asked_s, self._pause_s * random.uniform(0.5, 1.0))
+        if isinstance(error, Busy):
+            self._busy_s += pause_s
+        else:
+            self._left -= 1
+        self._sleep(pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
 

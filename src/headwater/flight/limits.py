@@ -13,8 +13,8 @@ from .errors import Busy
 class StreamLimits:
     """How many streams may be open, in all; one user has at most half of them (at least one)."""
 
-    gets: int = 64
-    puts: int = 32
+    gets: int = 128
+    puts: int = 64
 
 
 class Places:

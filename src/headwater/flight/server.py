@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from ..core.access import Right, User
-from ..core.errors import Closed, InvalidInput
+from ..core.errors import Closed, InvalidInput, LogNotFound
 from ..core.limits import show
 from . import actions, reading, writing
 from .authentication import MIDDLEWARE, Callers, NoHandshake, address_of
@@ -72,8 +73,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         def listed(user: User) -> Iterator[flight.FlightInfo]:
             if criteria:
                 raise InvalidInput(f"{show(criteria)} given, nothing is allowed", "criteria")
-            names = actions.readable(self._backend, user)
-            return iter([self._whole(name, flight.FlightDescriptor.for_path(name)) for name in names])
+            return iter(list(self._listed(user)))
 
         return self._answer(context, "list_flights", listed)
 
@@ -174,6 +174,11 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             return call(context.get_middleware(MIDDLEWARE).user(address_of(context.peer())))
         except Exception as error:
             raise flight_error_of(error, doing) from None
+
+    def _listed(self, user: User) -> Iterator[flight.FlightInfo]:
+        for name in actions.readable(self._backend, user):
+            with suppress(LogNotFound):  # deleted since
+                yield self._whole(name, flight.FlightDescriptor.for_path(name))
 
     def _whole(self, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
         return reading.whole_of(self._backend, log, descriptor)

@@ -10,7 +10,8 @@ import pyarrow.flight as flight
 
 from ..core.errors import Closed, InvalidEvent, InvalidInput, InvalidPosition, TooLarge
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX
-from ..formats.arrow_events import check_schema
+from ..core.mark import check_writer
+from ..formats.arrow_schema import check_schema
 from .backend import Backend
 from .wire import END, AppendCommand, StageCommand, condition_of, encode
 
@@ -129,6 +130,7 @@ def stage(backend: Backend, command: StageCommand, incoming: Incoming, writer: f
 
     Raises LogNotFound, DiskFull, TooLarge, InvalidEvent.
     """
+    check_writer(command.writer)
     staging = backend.stage(command.log, command.writer, command.batch, command.part, command.attempt, incoming.schema)
     try:
         for batch in incoming:

@@ -7,11 +7,9 @@ whole columns; only a batch that it does not find plainly fit is looked at event
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,97 +34,24 @@ from ..core.limits import (
     has_controls,
 )
 from ..core.settings import LogSettings
-
-IGNORED = ("sequence_number", "recorded_at", "log", "partition")
-"""Columns of stored events that an append does not take: a batch that was read can be appended elsewhere as it is."""
-EVENT_SCHEMA = pa.schema(
-    [
-        pa.field("type", pa.string(), nullable=False),
-        pa.field("data", pa.binary(), nullable=False),
-        pa.field("tags", pa.list_(pa.string()), nullable=False),
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("source", pa.string(), nullable=False),
-        pa.field("attributes", pa.map_(pa.string(), pa.string()), nullable=False),
-        pa.field("group_key", pa.string(), nullable=False),
-        pa.field("envelope", pa.binary(), nullable=False),
-        pa.field("encoding", pa.int8(), nullable=False),
-    ]
+from .arrow_columns import (
+    EVENT_SCHEMA,
+    ArrowColumns,
+    Coded,
+    Ints,
+    coded,
+    coded_lists,
+    content_of,
+    lengths_of,
+    sizes_of,
 )
-"""The fields of `core.Event`, in their order: how checked events lie in Arrow."""
+from .arrow_schema import check_schema
 
-Ints = npt.NDArray[np.int64]
 _PLAIN = bytes(range(0x20, 0x7F))
-
-
-class Coded(NamedTuple):
-    """The texts of a column without its repetitions."""
-
-    terms: Sequence[str]
-    """The distinct texts, in no order."""
-    codes: Ints
-    """Which of them each value is."""
-    rows: Ints | None = None
-    """Of a column of lists: the row that each value belongs to, ascending."""
 
 
 class Unclear(Exception):
     """The batch is not plainly fit; event by event it will be told."""
-
-
-class ArrowColumns(EventColumns):
-    """Checked events whose columns are Arrow arrays; as Python objects they come when somebody asks for them."""
-
-    __slots__ = ("batch", "tag_terms", "type_terms")
-
-    def __init__(self, batch: pa.RecordBatch, bytes: int, type_terms: Coded, tag_terms: Coded) -> None:
-        """A batch of EVENT_SCHEMA whose events are checked. The columns of EventColumns are not set: they are lazy."""
-        self.batch = batch
-        self.count = batch.num_rows
-        self.bytes = bytes
-        self.type_terms = type_terms
-        self.tag_terms = tag_terms
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _LAZY:
-            raise AttributeError(name)
-        values = _LAZY[name](self.batch)
-        setattr(self, name, values)
-        return values
-
-    def take(self, indexes: Sequence[int]) -> EventColumns:
-        """See EventColumns."""
-        batch = self.batch.take(pa.array(indexes, pa.int64()))
-        size = self.bytes * len(indexes) // max(self.count, 1)
-        return ArrowColumns(batch, size, coded(batch.column("type")), coded_lists(batch.column("tags")))
-
-
-def _lists(column: pa.ListArray) -> list[tuple[str, ...]]:
-    return [tuple(tags) for tags in column.to_pylist()]
-
-
-def _mappings(column: pa.MapArray) -> list[Any]:
-    offsets = column.offsets
-    if offsets[0].as_py() == offsets[-1].as_py():
-        return [NO_ATTRIBUTES] * len(column)
-    return [dict(pairs) or NO_ATTRIBUTES for pairs in column.to_pylist()]
-
-
-def _encodings(column: pa.Int8Array) -> list[Encoding]:
-    values = column.to_pylist()
-    return list(map(Encoding, values)) if any(values) else [Encoding.DATA] * len(values)
-
-
-_LAZY: dict[str, Callable[[pa.RecordBatch], Any]] = {
-    "types": lambda batch: batch.column("type").to_pylist(),
-    "data": lambda batch: batch.column("data").to_pylist(),
-    "tags": lambda batch: _lists(batch.column("tags")),
-    "ids": lambda batch: batch.column("id").to_pylist(),
-    "sources": lambda batch: batch.column("source").to_pylist(),
-    "attributes": lambda batch: _mappings(batch.column("attributes")),
-    "group_keys": lambda batch: batch.column("group_key").to_pylist(),
-    "envelopes": lambda batch: batch.column("envelope").to_pylist(),
-    "encodings": lambda batch: _encodings(batch.column("encoding")),
-}
 
 
 def columns_of(batch: pa.RecordBatch, settings: LogSettings) -> EventColumns:
@@ -155,100 +80,13 @@ def columns_of(batch: pa.RecordBatch, settings: LogSettings) -> EventColumns:
         return check_append(_events(batch), settings)
 
 
-def batch_of(columns: EventColumns) -> pa.RecordBatch:
-    """Checked events as a batch of EVENT_SCHEMA."""
-    if isinstance(columns, ArrowColumns):
-        return columns.batch
-    attributes = [list(each.items()) for each in columns.attributes]
-    values = (columns.types, columns.data, columns.tags, columns.ids, columns.sources, attributes, columns.group_keys,
-              columns.envelopes, columns.encodings)  # fmt: skip
-    arrays = [pa.array(column, field.type) for column, field in zip(values, EVENT_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=EVENT_SCHEMA)
-
-
-def check_schema(schema: pa.Schema) -> None:
-    """Raises InvalidEvent if events cannot be made of batches of that schema."""
-    known = [*EVENT_SCHEMA.names, *IGNORED]
-    seen: set[str] = set()
-    for field in schema:
-        if field.name not in known:
-            near = get_close_matches(field.name, known, 1, 0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(EVENT_SCHEMA.names)}"
-            raise InvalidEvent(f"there is no column {field.name!r}{hint}", "schema")
-        if field.name in seen:
-            raise InvalidEvent(f"column {field.name!r} is there twice", "schema")
-        seen.add(field.name)
-        if field.name not in IGNORED and not pa.types.is_null(field.type) and not _FITTING[field.name](field.type):
-            expected = _EXPECTED[field.name]
-            raise InvalidEvent(f"column {field.name!r} has type {field.type}, {expected} is expected", "schema")
-    for name in ("type", "data"):
-        if name not in seen:
-            raise InvalidEvent(f"there is no column {name!r}", "schema")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    if _is_text(kind):
-        return True
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def _is_texts(kind: pa.DataType) -> bool:
-    return _is_list(kind) and (_is_text(kind.value_type) or bool(pa.types.is_null(kind.value_type)))
-
-
-def _is_mapping(kind: pa.DataType) -> bool:
-    if pa.types.is_map(kind):
-        return _is_text(kind.key_type) and _is_text(kind.item_type)
-    if not _is_list(kind) or not pa.types.is_struct(kind.value_type):
-        return False
-    pair = kind.value_type
-    return pair.num_fields == 2 and _is_text(pair.field(0).type) and _is_text(pair.field(1).type)
-
-
-_FITTING: dict[str, Callable[[pa.DataType], bool]] = {
-    "type": _is_text,
-    "data": _is_bytes,
-    "tags": _is_texts,
-    "id": _is_text,
-    "source": _is_text,
-    "attributes": _is_mapping,
-    "group_key": _is_text,
-    "envelope": _is_bytes,
-    "encoding": pa.types.is_integer,
-}
-_EXPECTED = {
-    **dict.fromkeys(("type", "id", "source", "group_key"), "string"),
-    **dict.fromkeys(("data", "envelope"), "binary or string"),
-    "tags": "list of strings",
-    "attributes": "map of strings to strings",
-    "encoding": "an integer type",
-}
-
-
 # Whole columns.
 
 
 def _checked(batch: pa.RecordBatch, event_bytes_max: int) -> ArrowColumns:
     """The batch in EVENT_SCHEMA, its events checked. Raises Unclear, TooLarge."""
     data, envelopes = _bytes_column(batch, "data"), _bytes_column(batch, "envelope")
-    data_bytes, envelope_bytes = _sizes(data), _sizes(envelopes)
+    data_bytes, envelope_bytes = sizes_of(data), sizes_of(envelopes)
     if int((data_bytes + envelope_bytes).max()) > event_bytes_max:
         raise Unclear
     size = METADATA_BYTES * batch.num_rows + int(data_bytes.sum()) + int(envelope_bytes.sum())
@@ -313,10 +151,10 @@ def _label_column(batch: pa.RecordBatch, name: str, chars_max: int) -> pa.String
 
 def _check_labels(column: pa.StringArray, chars_max: int) -> None:
     """Raises Unclear unless every text is plainly short enough, and without control characters."""
-    content = _content(column)
+    content = content_of(column)
     if not content:
         return
-    if int(_sizes(column).max()) > chars_max and pc.max(pc.utf8_length(column)).as_py() > chars_max:
+    if int(sizes_of(column).max()) > chars_max and pc.max(pc.utf8_length(column)).as_py() > chars_max:
         raise Unclear
     if content.translate(None, _PLAIN) and has_controls(content.decode()):
         raise Unclear
@@ -329,7 +167,7 @@ def _check_each(values: Sequence[str | None], check: Callable[[str], str | None]
 
 def _filled(ids: pa.StringArray) -> pa.StringArray:
     """Ids for those that have none."""
-    missing = _sizes(ids) == 0
+    missing = sizes_of(ids) == 0
     count = int(missing.sum())
     if not count:
         return ids
@@ -359,7 +197,7 @@ def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, Coded, int]:
             raise Unclear
         tags = pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), _empty(pa.string(), 0))
         return tags, coded_lists(tags), 0
-    values, lengths = _plain_text(column.flatten()), _lengths(column)
+    values, lengths = _plain_text(column.flatten()), lengths_of(column)
     if int(lengths.max()) > TAGS_MAX or values.null_count:
         raise Unclear
     terms, codes, _ = coded(values)
@@ -375,19 +213,7 @@ def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, Coded, int]:
         rows, codes = places // len(terms), order[places % len(terms)]
         values = pa.array(terms, pa.string()).take(pa.array(codes))
         lengths = np.bincount(rows, minlength=count)
-    return pa.ListArray.from_arrays(_offsets_of(lengths), values), Coded(terms, codes, rows), chars
-
-
-def coded(column: pa.StringArray) -> Coded:
-    """A column of texts without its repetitions."""
-    encoded = column.dictionary_encode()
-    return Coded(encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int64))
-
-
-def coded_lists(column: pa.ListArray) -> Coded:
-    """The texts of a column of lists without their repetitions."""
-    terms, codes, _ = coded(column.flatten())
-    return Coded(terms, codes, np.repeat(np.arange(len(column)), _lengths(column)))
+    return pa.ListArray.from_arrays(_list_offsets(lengths), values), Coded(terms, codes, rows), chars
 
 
 def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
@@ -405,7 +231,7 @@ def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
     places = np.repeat(np.arange(count), lengths) * max(len(terms), 1) + codes
     if len(np.unique(places)) != len(places):  # a name comes twice in one event
         raise Unclear
-    return pa.MapArray.from_arrays(_offsets_of(lengths), names, values), _chars(names) + _chars(values)
+    return pa.MapArray.from_arrays(_list_offsets(lengths), names, values), _chars(names) + _chars(values)
 
 
 def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
@@ -415,7 +241,7 @@ def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
         if pairs.null_count:
             raise Unclear
         names, values = pairs.flatten()
-        return _plain_text(names), _plain_text(values), _lengths(column)
+        return _plain_text(names), _plain_text(values), lengths_of(column)
     offsets = np.asarray(column.offsets).astype(np.int64)
     lengths = np.diff(offsets)
     if column.null_count:
@@ -430,12 +256,7 @@ def _ranges(starts: Ints, lengths: Ints) -> Ints:
     return np.asarray(np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths))
 
 
-def _lengths(column: pa.Array) -> Ints:
-    """How many elements each list has; none where it is null."""
-    return np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
-
-
-def _offsets_of(lengths: Ints) -> pa.Int32Array:
+def _list_offsets(lengths: Ints) -> pa.Int32Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.array(offsets)
@@ -447,26 +268,9 @@ def _plain_text(column: pa.Array) -> pa.StringArray:
     return column if column.type == pa.string() else column.cast(pa.string())
 
 
-def _sizes(column: pa.Array) -> Ints:
-    """Bytes of each value of an array without nulls."""
-    offsets = _offsets(column)
-    return np.diff(offsets).astype(np.int64)
-
-
-def _offsets(column: pa.Array) -> npt.NDArray[np.int32]:
-    return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
-
-
-def _content(column: pa.Array) -> bytes:
-    """All values of an array of texts or bytes, joined."""
-    offsets = _offsets(column)
-    buffer = column.buffers()[2]
-    return b"" if buffer is None else buffer.slice(offsets[0], offsets[-1] - offsets[0]).to_pybytes()
-
-
 def _chars(column: pa.StringArray) -> int:
     """How many characters all texts have together."""
-    content = _content(column)
+    content = content_of(column)
     return len(content) if content.isascii() else len(content.decode())
 
 

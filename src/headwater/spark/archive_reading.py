@@ -28,6 +28,10 @@ from .options import InvalidOption, ceil_ms
 from .schema import arrow_schema
 
 BATCH_EVENTS = 65_536
+BATCH_BYTES = 4 * 1024 * 1024
+"""How large a batch may get; an event may have up to 64 MiB."""
+UNREADABLE_FEATURES = frozenset({"deletionVectors", "columnMapping"})
+"""What a table may have so that its files alone do not say what is in it."""
 
 
 def archiver_app(log: str) -> str:
@@ -36,7 +40,7 @@ def archiver_app(log: str) -> str:
 
 
 class ArchiveUnreadable(EventLogError):
-    """A file that the table names cannot be read."""
+    """The table, or a file that it names, cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,15 @@ class Archive:
     """One version of a table, pinned: what is read of it is the same however often it is read."""
 
     def __init__(self, path: str) -> None:
-        """The newest version. Raises InvalidOption: there is no table, or one that cannot be opened."""
+        """The newest version. Raises InvalidOption where there is no table, ArchiveUnreadable."""
         try:
             self._table = DeltaTable(path)
         except TableNotFoundError:
             raise InvalidOption(f"there is no Delta table at {path!r}", "archive") from None
-        self.path = path
+        protocol = self._table.protocol()
+        unreadable = UNREADABLE_FEATURES & set(protocol.reader_features or ())
+        if unreadable or protocol.min_reader_version == 2:
+            raise ArchiveUnreadable(f"{path}: the table uses {', '.join(sorted(unreadable)) or 'columnMapping'}")
         self.version = self._table.version()
         self._root = _root(self._table.table_uri)
         self._files: list[ArchivedFile] | None = None
@@ -173,7 +180,7 @@ def _batches(piece: Piece, slice: ArchivedSlice, columns: list[str]) -> Iterator
             wanted = piece.row_groups if piece.row_groups is not None else range(file.num_row_groups)
             groups = [group for group in wanted if _may_have(file.metadata.row_group(group), slice)]
             if groups:
-                yield from file.iter_batches(BATCH_EVENTS, row_groups=groups, columns=columns)
+                yield from file.iter_batches(_batch_events(file, groups), row_groups=groups, columns=columns)
     except FileNotFoundError:
         problem = (
             "the file is gone, though this version of the table has it; keep vacuum's retention above the longest read"
@@ -181,6 +188,12 @@ def _batches(piece: Piece, slice: ArchivedSlice, columns: list[str]) -> Iterator
         raise ArchiveUnreadable(f"{piece.uri}: {problem}") from None
     except pa.ArrowInvalid as error:
         raise ArchiveUnreadable(f"{piece.uri}: {error}") from error
+
+
+def _batch_events(file: pq.ParquetFile, groups: Sequence[int]) -> int:
+    found = [file.metadata.row_group(group) for group in groups]
+    bytes_each: int = max(1, max(group.total_byte_size // max(1, group.num_rows) for group in found))
+    return max(1, min(BATCH_EVENTS, BATCH_BYTES // bytes_each))
 
 
 def _may_have(group: pq.RowGroupMetaData, slice: ArchivedSlice) -> bool:

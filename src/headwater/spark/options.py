@@ -77,9 +77,10 @@ def text(given: str) -> str:
 
 def boolean(given: str) -> bool:
     """`true` or `false`, in any case."""
-    return (
-        {"true": True, "false": False}[given.strip().lower()] if given.strip().lower() in ("true", "false") else _no()
-    )
+    word = given.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError
+    return word == "true"
 
 
 def number(low: int, high: int = SEQUENCE_NUMBER_MAX) -> Callable[[str], int]:

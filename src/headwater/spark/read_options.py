@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -68,7 +69,8 @@ class ReadOptions:
 
     def wants(self, log: str) -> bool:
         """Whether it is one of the logs to be read."""
-        return any(fnmatch.fnmatchcase(log, pattern) for pattern in self.logs)
+        own = log.startswith("$")  # the server's own logs are never meant by accident
+        return any(fnmatch.fnmatchcase(log, name) and own == name.startswith("$") for name in self.logs)
 
     @property
     def has_pattern(self) -> bool:
@@ -94,10 +96,15 @@ def _logs(given: str) -> tuple[str, ...]:
     found = names(given)
     for name in found:
         if not is_pattern(name):
-            check_log_name(name)
+            check_log_name(name.removeprefix("$"))  # the server's own logs can be read too
     if len(set(found)) < len(found):
         raise InvalidInput(f"a log is named twice in {show(given)}")
     return found
+
+
+def _table(given: str) -> str:
+    """The path as workers can use it, whose directory is another."""
+    return given if "://" in text(given) else os.path.abspath(given)
 
 
 def _paths(given: str) -> tuple[str, ...]:
@@ -152,7 +159,7 @@ SHARED = (
     Option("maxEventsPerPartition", "a whole number from 1", _COUNT),
     Option("splitBytes", "a size such as 64m", size),
     Option("failOnDataLoss", "true or false", boolean),
-    Option("archive", "the path of a Delta table", text),
+    Option("archive", "the path of a Delta table", _table),
 )
 BATCH_ONLY = (
     Option("endingPosition", _PLACES, _places),

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from msgspec import structs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -122,8 +123,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         consumed = decode_offset(start)
-        there = self._there() if self._frozen is None else self._frozen
+        there = self._there()
         self._check_gone(consumed, there)
+        if (frozen := self._frozen) is not None:
+            there = {
+                log: structs.replace(extent, head=min(extent.head, frozen[log].head))
+                for log, extent in there.items()
+                if log in frozen
+            }
         backlogs = {}
         for log, extent in there.items():
             after = self._after(log, consumed.get(log), extent)
@@ -141,10 +148,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_gone(self, consumed: dict[str, Consumed], there: dict[str, Extent]) -> None:
         """A log that is gone keeps its place in the offset, so that one of the same name is seen to be another."""
-        if self._frozen is None and self.options.fails_on_loss:
-            for log in consumed:
-                if log not in there:
-                    raise LogNotFound(log)
+        for log in consumed:
+            if log not in there and self.options.fails_on_loss:
+                raise LogNotFound(log)
 
     def _after(self, log: str, at: Consumed | None, extent: Extent) -> int:
         """The number after which the stream goes on in a log; one that was not there before is read from its start."""

@@ -13,7 +13,7 @@ import numpy as np
 from ..core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
 from .meta import Meta, read_meta
-from .places import Places, hash_ids, places_name
+from .places import Places, hashes_of_frame, places_name
 from .postings import ActivePostings, FilePostings
 from .recovery import Scan, highest_kept, known_durable
 from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
@@ -210,7 +210,7 @@ def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogChec
     hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
         at = frame.first - segment.first
-        hashes[at : at + frame.count] = hash_ids(frame.sources(), frame.ids(), meta.id_seed)
+        hashes[at : at + frame.count] = hashes_of_frame(frame, meta.id_seed)
     if list(places.firsts) != list(segment.firsts) or list(places.offsets) != list(segment.offsets):
         report.problems.append(f"{path.name}: the places of frames are not those of the segment")
     if not np.array_equal(places.id_hashes, hashes):

@@ -184,7 +184,7 @@ def _is_small(folder: Path, stages: Sequence[str]) -> bool:
 
 def _too_large(folder: Path, stages: Sequence[str]) -> TooLarge:
     rows = size = 0
-    for batch in staged_batches(folder, list(stages)):
+    for batch in staged_batches(folder, stages):
         rows += batch.num_rows
         size += batch.nbytes
     if rows > APPEND_EVENTS_MAX:

@@ -79,7 +79,7 @@ class FollowedSegment:
         """Raises FileNotFoundError if it was trimmed, StorageCorrupted, StorageUnavailable."""
         self._fd = os.open(path, os.O_RDONLY)
         try:
-            self._segment = Segment(path, log_id)
+            self._segment = _mapped(path, log_id)
         except BaseException:
             self.close()
             raise
@@ -193,6 +193,13 @@ class FollowedSegment:
         crc = int.from_bytes(content[offset + 4 : offset + 8], "little")
         is_here = self.last < first <= upto and count > 0
         return is_here and google_crc32c.extend(self.crc_seed, content[offset + 8 : offset + length]) == crc
+
+
+def _mapped(path: Path, log_id: bytes) -> Segment:
+    try:
+        return Segment(path, log_id)
+    except ValueError:  # cut between two looks at its size: it is sealed now, and is not cut again
+        return Segment(path, log_id)
 
 
 def _read_start(window: bytes, at: int) -> tuple[int, int, int]:

@@ -26,7 +26,7 @@ LOAD_MAX = 0.55
 _VECTOR_MIN = 200
 """From so many ids on, numpy is faster than a loop."""
 _VECTOR_ROUNDS = 3
-"""After so many rounds of probing, few are left: a loop takes them."""
+"""So many rounds of probing at least; when few are left after that, a loop takes them."""
 _ONE = np.uint64(1)
 _GONE = 0xFFFFFFFF
 """Offset of an entry that was rolled back."""
@@ -34,6 +34,8 @@ _OFFSET_MAX = _GONE - 1
 
 Hashes = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[np.uint32]
+IdHashes = list[int] | Hashes
+"""Hashes of some ids: a list of few, an array of many."""
 
 
 class Generation:
@@ -71,13 +73,15 @@ class Generation:
         """Whether any of these hashes is in the table."""
         mask = np.uint64(self.mask)
         slots = wanted & mask
-        for _ in range(_VECTOR_ROUNDS):
+        rounds = 0
+        while rounds < _VECTOR_ROUNDS or len(wanted) >= _VECTOR_MIN:
             found = self.hashes[slots]
             if (found == wanted).any():
                 return True
             busy = found.nonzero()[0]
             wanted = wanted[busy]
             slots = (slots[busy] + _ONE) & mask
+            rounds += 1
         return has_any_of_few([self], wanted.tolist())
 
     def find(self, wanted: Hashes) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]]:
@@ -98,21 +102,23 @@ class Generation:
             indexes, wanted = indexes[busy], wanted[busy]
             slots = (slots[busy] + _ONE) & mask
 
-    def insert(self, wanted: list[int], first: int) -> None:
+    def insert(self, hashes: IdHashes, first: int) -> None:
         """Enter hashes for the numbers from `first` on; there must be room."""
-        start, count = first - self.first, len(wanted)
+        start, count = first - self.first, len(hashes)
         numbers: Iterable[int] = range(start, start + count)
         if count >= _VECTOR_MIN:
             wanted, numbers = self._insert_most(
-                np.array(wanted, np.uint64), np.arange(start, start + count, dtype="u4")
+                np.asarray(hashes, np.uint64), np.arange(start, start + count, dtype="u4")
             )
-        mask, hashes, offsets = self.mask, self.hash_view, self.offset_view
+        else:
+            wanted = as_list(hashes)
+        mask, hash_view, offset_view = self.mask, self.hash_view, self.offset_view
         for each, number in zip(wanted, numbers, strict=True):
             slot = each & mask
-            while hashes[slot]:
+            while hash_view[slot]:
                 slot = (slot + 1) & mask
-            hashes[slot] = each
-            offsets[slot] = number
+            hash_view[slot] = each
+            offset_view[slot] = number
         self.count += count
         self.last = first + count - 1
 
@@ -120,7 +126,8 @@ class Generation:
         """Some rounds of probing; answers what found no slot yet."""
         mask = np.uint64(self.mask)
         slots = wanted & mask
-        for _ in range(_VECTOR_ROUNDS):
+        rounds = 0
+        while rounds < _VECTOR_ROUNDS or len(wanted) >= _VECTOR_MIN:
             free = self.hashes[slots] == 0
             self.hashes[slots[free]] = wanted[free]
             self.offsets[slots[free]] = numbers[free]
@@ -128,6 +135,7 @@ class Generation:
             lost = (~free | (self.offsets[slots] != numbers)).nonzero()[0]
             wanted, numbers = wanted[lost], numbers[lost]
             slots = (slots[lost] + _ONE) & mask
+            rounds += 1
         return wanted.tolist(), numbers.tolist()
 
     def grow(self) -> None:
@@ -165,6 +173,19 @@ def has_any_of_few(generations: Sequence[Generation], wanted: Sequence[int]) -> 
     return False
 
 
+def as_list(hashes: IdHashes) -> list[int]:
+    """The hashes as numbers of Python."""
+    return hashes if isinstance(hashes, list) else hashes.tolist()
+
+
+def are_distinct(hashes: IdHashes) -> bool:
+    """Whether no hash comes twice."""
+    if isinstance(hashes, list):
+        return len(set(hashes)) == len(hashes)
+    ordered = np.sort(hashes)
+    return not (ordered[1:] == ordered[:-1]).any()
+
+
 class IdTable:
     """All generations of a log, oldest first. Changed by the log's committer; maintenance drops the oldest."""
 
@@ -172,11 +193,11 @@ class IdTable:
         self.generations: tuple[Generation, ...] = ()
         self._replacing = threading.Lock()
 
-    def has_any(self, wanted: list[int]) -> bool:
+    def has_any(self, wanted: IdHashes) -> bool:
         """Whether any of these hashes is there (so that most appends need ask no more)."""
         if len(wanted) < _VECTOR_MIN:
-            return has_any_of_few(self.generations, wanted)
-        hashes = np.array(wanted, np.uint64)
+            return has_any_of_few(self.generations, as_list(wanted))
+        hashes = np.asarray(wanted, np.uint64)
         return any(generation.has_any(hashes) for generation in self.generations)
 
     def candidates(self, wanted: int) -> Iterator[int]:
@@ -184,9 +205,9 @@ class IdTable:
         for generation in reversed(self.generations):
             yield from generation.candidates(wanted)
 
-    def find(self, wanted: list[int], low: int, high: int) -> list[tuple[int, int]]:
+    def find(self, wanted: IdHashes, low: int, high: int) -> list[tuple[int, int]]:
         """Candidates from `low` to `high`: (index into `wanted`, number), ascending by number. Any thread may ask."""
-        hashes = np.array(wanted, np.uint64)
+        hashes = np.asarray(wanted, np.uint64)
         pairs: set[tuple[int, int]] = set()
         for generation in self.generations:
             for indexes, numbers in generation.find(hashes):
@@ -194,7 +215,7 @@ class IdTable:
                 pairs.update(zip(indexes[fitting].tolist(), numbers[fitting].tolist(), strict=True))
         return sorted(pairs, key=lambda pair: pair[1])
 
-    def insert(self, hashes: list[int], first: int) -> None:
+    def insert(self, hashes: IdHashes, first: int) -> None:
         """Enter hashes for the numbers from `first` on."""
         start = 0
         while start < len(hashes):

@@ -9,6 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from ..core.limits import EventColumns
+from ..formats.arrow_columns import ArrowColumns
+from .frame import ARROW_MIN, Frame
 from .ids import IdTable
 from .matching import Piece
 from .postings import ActivePostings, FilePostings, Postings
@@ -45,12 +48,27 @@ class Index:
         partitions: Sequence[int],
     ) -> None:
         """Take up events numbered from `first` on; their ids go into `ids` apart."""
+        self._active_for(first).apply(first, types, tags, partitions)
+
+    def apply_columns(self, first: int, columns: EventColumns, partitions: Sequence[int]) -> None:
+        """As `apply`, of columns: quickly where they are large, and Arrow's."""
+        active = self._active_for(first)
+        if isinstance(columns, ArrowColumns) and columns.count >= ARROW_MIN:
+            active.apply_coded(first, columns.type_terms, columns.tag_terms, partitions)
+        else:
+            active.apply(first, columns.types, columns.tags, partitions)
+
+    def apply_frame(self, frame: Frame) -> None:
+        """As `apply`, of a frame that is in the log."""
+        self._active_for(frame.first).apply_frame(frame)
+
+    def _active_for(self, first: int) -> ActivePostings:
         active = self._actives[-1]
         if active.last - active.first >= SEGMENT_EVENTS_MAX or first > active.last + 1:
             active = self._new_active(first)
             with self._lock:
                 self._actives = (*self._actives, active)
-        active.apply(first, types, tags, partitions)
+        return active
 
     def rollback(self, above: int) -> None:
         """Forget the events numbered above that: frames that did not become durable."""

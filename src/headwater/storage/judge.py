@@ -26,10 +26,11 @@ from ..core.query import Query
 from ..core.settings import LogSettings
 from .frame import EncodedFrame, Frame
 from .framelog import FrameLog
+from .ids import IdHashes, are_distinct, as_list
 from .index import Index
 from .matching import first_match
 from .partitioner import Partitioner
-from .places import hash_ids
+from .places import hashes_of, hashes_of_frame
 from .sequencer import Verdict
 from .writers import FrameMark, WriterTable, frame_mark
 
@@ -100,13 +101,13 @@ class LogJudge:
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         """See sequencer.Judge."""
         columns = EventColumns.join([request.columns for request in group])
-        hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
-        if len(set(hashes)) == len(hashes) and not self._index.ids.has_any(hashes):
+        hashes = hashes_of(columns, self._id_seed)
+        if are_distinct(hashes) and not self._index.ids.has_any(hashes):
             return self._judge_new(group, columns, hashes, first)
         return self._judge_each(group, first)
 
     def _judge_new(
-        self, group: Sequence[AppendRequest], columns: EventColumns, hashes: list[int], first: int
+        self, group: Sequence[AppendRequest], columns: EventColumns, hashes: IdHashes, first: int
     ) -> Verdict:
         """All ids are new (nearly always): only conditions can refuse, and what passes is applied in runs."""
         passed: list[AppendRequest] = []
@@ -136,14 +137,14 @@ class LogJudge:
             passed.append(request)
             number = last + 1
         if len(run) == len(group):
-            self._index.apply(first, columns.types, columns.tags, partitions)
+            self._index.apply_columns(first, columns, partitions)
         else:
             self._apply(run, run_first, partitions)
         if len(passed) < len(group):
             if not passed:
                 return Verdict(None, [])
             columns = EventColumns.join([request.columns for request in passed])
-            hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
+            hashes = hashes_of(columns, self._id_seed)
         self._index.ids.insert(hashes, first)
         return Verdict(columns, partitions, marks)
 
@@ -151,7 +152,7 @@ class LogJudge:
         """Enter a run of appends into the postings; theirs are the last of the partitions assigned so far."""
         if run:
             columns = EventColumns.join([request.columns for request in run])
-            self._index.apply(first, columns.types, columns.tags, partitions[-columns.count :])
+            self._index.apply_columns(first, columns, partitions[-columns.count :])
 
     def _judge_each(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         """Some id is, or may be, in the log: one append after the other, each seeing those before it."""
@@ -160,7 +161,7 @@ class LogJudge:
         number = first
         for request in group:
             columns = request.columns
-            hashes = hash_ids(columns.sources, columns.ids, self._id_seed)
+            hashes = hashes_of(columns, self._id_seed)
             try:
                 if request.mark is not None and self._is_behind(request):
                     continue
@@ -180,7 +181,7 @@ class LogJudge:
             request.result = AppendResult(number, last)
             assigned = self._partitioner.assign(columns, request.partition)
             partitions += assigned
-            self._index.apply(number, columns.types, columns.tags, assigned)
+            self._index.apply_columns(number, columns, assigned)
             self._index.ids.insert(hashes, number)
             self._passed.append((number, columns))
             number = last + 1
@@ -257,9 +258,8 @@ class LogJudge:
 
     def apply_frame(self, frame: Frame) -> None:
         """Take up the events of a frame that is in the log already."""
-        hashes = hash_ids(frame.sources(), frame.ids(), self._id_seed)
-        self._index.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
-        self._index.ids.insert(hashes, frame.first)
+        self._index.apply_frame(frame)
+        self._index.ids.insert(hashes_of_frame(frame, self._id_seed), frame.first)
         self._recorded_at = max(self._recorded_at, frame.recorded_at)
 
     def _check(self, condition: AppendCondition, head: int) -> None:
@@ -286,7 +286,7 @@ class LogJudge:
             return number if number <= high else None
         return first_match(self._index.pieces(low, high), query)
 
-    def _stored_block(self, columns: EventColumns, hashes: list[int], head: int) -> AppendResult | None:
+    def _stored_block(self, columns: EventColumns, hashes: IdHashes, head: int) -> AppendResult | None:
         """Where these very events are stored; None if none of the ids is. Raises DuplicateEventId."""
         if columns.count > 1 and len(set(columns.ids)) != columns.count:
             self._check_repeats(columns)
@@ -294,6 +294,7 @@ class LogJudge:
             return None
         horizon = self._settings().id_horizon
         lowest = max(self._extent.first_retained, head - horizon + 1 if horizon else 0)
+        hashes = as_list(hashes)
         found = [self._find(hashes[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
         known = [(index, number) for index, number in enumerate(found) if number is not None]
         if not known:

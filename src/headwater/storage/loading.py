@@ -18,7 +18,7 @@ from .frame import Frame
 from .ids import IdTable
 from .index import Index
 from .meta import Meta
-from .places import Places, hash_ids, places_name
+from .places import Places, hashes_of_frame, places_name
 from .postings import FilePostings
 from .sealing import HISTORY, INDEX, frames_of, is_sealed, seal
 from .segments import Segment, SegmentLog
@@ -140,7 +140,7 @@ def _add_ids(table: IdTable, segment: Segment, index: Path, meta: Meta, edge: in
         found = np.zeros(segment.last - segment.first + 1, np.uint64)
         for frame in frames_of(segment):
             start = frame.first - segment.first
-            found[start : start + frame.count] = hash_ids(frame.sources(), frame.ids(), meta.id_seed)
+            found[start : start + frame.count] = hashes_of_frame(frame, meta.id_seed)
         hashes = found
     start = max(edge + 1 - segment.first, 0)
     end = min(upto, segment.last) - segment.first + 1

@@ -5,7 +5,6 @@ It gives Arrow batches, in place where frames are large. It never writes, and ne
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,15 +19,13 @@ from ..formats.arrow import SCHEMA
 from .columns import Rows
 from .following import Followed, FollowedSegment
 from .meta import META_NAME, Meta, read_meta
-from .postings import PARTITION, FilePostings, Postings, postings_name
+from .postings import PARTITION
 from .recovery import Ranges, highest_kept
 from .scanning import Limits, all_batches, batches_of, bounded, fetched, filtered, put_together, runs
-from .sealing import FRAMES, INDEX, postings_ranges
+from .sealing import FRAMES, INDEX
 from .segments import segment_paths
-from .selecting import matching_numbers
+from .selecting import PostingsFiles, matching_numbers
 from .splitting import Extents, Split
-
-logger = logging.getLogger("headwater.storage")
 
 BATCH_EVENTS = 65_536
 BATCH_BYTES = 4 * 1024 * 1024
@@ -55,7 +52,7 @@ class MappedLog:
         self._paths_stamp: _Stamp = (0, 0)
         self._segments: dict[int, FollowedSegment] = {}
         """Those that were read from."""
-        self._postings = _PostingsFiles(directory / INDEX)
+        self._postings = PostingsFiles(directory / INDEX)
 
     @property
     def head(self) -> int:
@@ -155,7 +152,11 @@ class MappedLog:
                         yield from bounded(batch, limits)
 
     def _matching(self, part: Followed, limits: Limits, query: Query, partition: int | None) -> Iterator[Rows]:
-        """The matching events of a segment, some at a time: by postings, or by looking at all of them."""
+        """The matching events of a segment, some at a time: by postings, or by looking at all of them.
+
+        Where postings tell, no other frames are read than those of matching events; else each frame is verified when it
+        is first looked at, and from then on only its types, tags and partitions are.
+        """
         low, high = max(limits.low, part.segment.first), min(limits.high, part.last)
         if (postings := self._postings.covering(low, high)) is not None:
             numbers = matching_numbers(postings, low, high, query, partition)
@@ -265,55 +266,6 @@ class MappedLog:
 
 
 _RESTORE = "restore a backup (headwater restore)"
-
-
-class _PostingsFiles:
-    """The postings files of a log, opened when they are first needed. Any thread may use it."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._lock = threading.Lock()
-        self._ranges: list[tuple[int, int]] = []
-        self._stamp = 0
-        self._files: dict[tuple[int, int], FilePostings | None] = {}
-        """None: not usable."""
-
-    def list(self) -> None:
-        """Learn which files are there."""
-        try:
-            stamp = os.stat(self._directory).st_mtime_ns
-        except FileNotFoundError:
-            stamp = 0  # the index may be deleted, it is derived
-        with self._lock:
-            if stamp != self._stamp:
-                self._ranges, self._stamp = postings_ranges(self._directory), stamp
-                self._files = {each: found for each in self._ranges if (found := self._files.get(each)) is not None}
-
-    def covering(self, low: int, high: int) -> Postings | None:
-        """The smallest file with all of these numbers; None if there is none."""
-        with self._lock:
-            found = [each for each in self._ranges if each[0] <= low and high <= each[1]]
-            for each in sorted(found, key=lambda each: each[1] - each[0]):
-                if each not in self._files:
-                    self._files[each] = self._opened(each)
-                if (postings := self._files[each]) is not None:
-                    return postings
-        return None
-
-    def close(self) -> None:
-        """Forget them."""
-        with self._lock:
-            self._ranges, self._stamp = [], 0
-            self._files.clear()
-
-    def _opened(self, each: tuple[int, int]) -> FilePostings | None:
-        try:
-            postings = FilePostings(self._directory / postings_name(*each))
-            postings.verify()
-        except (OSError, ValueError) as error:  # unlinked since, or damaged: the frames tell as well
-            logger.debug("unusable postings: %s", error)
-            return None
-        return postings
 
 
 def _checked(columns: Sequence[str] | None) -> tuple[str, ...]:

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
+from ..core.limits import EventColumns
+from ..formats.arrow_columns import ArrowColumns, view_of
 from .disk import write_whole
+from .frame import ARROW_MIN, Frame
+from .ids import Hashes, IdHashes
 
 MAGIC = b"HWPLACE1"
 _HEADER = struct.Struct("<8sIIQQQQ")
@@ -59,6 +66,31 @@ def write_places(
     crc = google_crc32c.value(header[16:] + body)
     path = directory / places_name(first)
     return write_whole(path, _HEADER.pack(MAGIC, crc, 0, first, end, len(firsts), len(id_hashes)), body)
+
+
+def hashes_of(columns: EventColumns, seed: int) -> IdHashes:
+    """As `hash_ids`, of columns; of large ones as an array."""
+    if not isinstance(columns, ArrowColumns) or columns.count < ARROW_MIN:
+        return hash_ids(columns.sources, columns.ids, seed)
+    ids = columns.batch.column("id")
+    sources = columns.batch.column("source")
+    if len(view_of(sources)):
+        prefix = pc.if_else(pc.equal(sources, ""), "", pc.binary_join_element_wise(sources, "", "\n"))
+        ids = pc.binary_join_element_wise(prefix, ids, "")
+    return _hashes(ids.cast(pa.binary()).to_pylist(), seed)
+
+
+def hashes_of_frame(frame: Frame, seed: int) -> IdHashes:
+    """The hashes of all ids of a frame."""
+    if frame.count < ARROW_MIN or frame.has_sources:
+        return hash_ids(frame.sources(), frame.ids(), seed)
+    return _hashes(frame.encoded_ids(), seed)
+
+
+def _hashes(keys: Sequence[bytes], seed: int) -> Hashes:
+    hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, keys, repeat(seed)), np.uint64, len(keys))
+    hashes[hashes == 0] = 1
+    return hashes
 
 
 def hash_ids(sources: Sequence[str], ids: Sequence[str], seed: int) -> list[int]:

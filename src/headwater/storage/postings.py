@@ -20,11 +20,14 @@ from pathlib import Path
 from typing import Protocol
 
 import google_crc32c
+import numpy as np
 import pyarrow as pa
 import xxhash
 
 from ..core.event import tag_key
+from ..formats.arrow_columns import Coded
 from .disk import write_whole
+from .frame import ARROW_MIN, Frame
 
 ASKED_KEYS_MAX = 256
 TYPE, TAG, KEY, PARTITION = "t", "g", "k", "p"
@@ -113,6 +116,36 @@ class ActivePostings:
                 self._apply_keys(first, tags)
             self.last = first + len(types) - 1
 
+    def apply_frame(self, frame: Frame) -> None:
+        """Take up the events of a frame."""
+        if frame.count < ARROW_MIN:
+            self.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
+        else:
+            self.apply_coded(frame.first, frame.coded_types(), frame.coded_tags(), frame.partitions())
+
+    def apply_coded(self, first: int, types: Coded, tags: Coded, partitions: Sequence[int]) -> None:
+        """As `apply`, of many events whose types and tags are coded."""
+        with self._lock:
+            count = len(types.codes)
+            for type, numbers in _numbers_of_terms(types, first):
+                self._types[type] += numbers
+            tag_postings = self._tags
+            for tag, numbers in _numbers_of_terms(tags, first):
+                found = tag_postings.get(tag)
+                if found is None:
+                    tag_postings[tag] = numbers if len(numbers) > 1 else numbers[0]
+                elif isinstance(found, int):
+                    tag_postings[tag] = [found, *numbers]
+                else:
+                    found += numbers
+            if self._has_partitions:
+                assigned = np.asarray(partitions)
+                for partition in np.unique(assigned).tolist():
+                    self._partitions[str(partition)] += (np.flatnonzero(assigned == partition) + first).tolist()
+            for key, numbers in self._asked_keys.items():
+                numbers += _numbers_of_key(key, tags, first)
+            self.last = first + count - 1
+
     def rollback(self, above: int) -> None:
         """Forget the events numbered above that (rare; linear in the terms)."""
         with self._lock:
@@ -177,6 +210,28 @@ class ActivePostings:
             for key in {tag_key(tag) for tag in tags_of_event}:
                 if (numbers := self._asked_keys.get(key)) is not None:
                     numbers.append(number)
+
+
+def _numbers_of_terms(coded: Coded, first: int) -> Iterator[tuple[str, list[int]]]:
+    """Each term with the numbers of its events, ascending; event `i` has number `first` + i."""
+    terms, codes, rows = coded
+    if len(terms) <= 0xFFFF:
+        codes = codes.astype(np.uint16)  # sorted in linear time
+    order = np.argsort(codes, kind="stable")
+    numbers = ((order if rows is None else rows[order]) + first).tolist()
+    end = 0
+    for term, count in zip(terms, np.bincount(codes, minlength=len(terms)).tolist(), strict=True):
+        start, end = end, end + count
+        if count:
+            yield term, numbers[start:end]
+
+
+def _numbers_of_key(key: str, tags: Coded, first: int) -> list[int]:
+    terms, codes, rows = tags
+    assert rows is not None
+    wanted = np.fromiter((tag_key(term) == key for term in terms), bool, len(terms))
+    numbers: list[int] = (np.unique(rows[wanted[codes]]) + first).tolist()
+    return numbers
 
 
 MAGIC = b"HWPOST1\0"

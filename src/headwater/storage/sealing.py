@@ -12,7 +12,7 @@ import numpy as np
 
 from .frame import Frame
 from .meta import read_meta
-from .places import hash_ids, places_name, write_places
+from .places import hashes_of_frame, places_name, write_places
 from .postings import ActivePostings, merge_postings, postings_name, write_postings
 from .recovery import Scan
 from .segments import Segment
@@ -37,8 +37,8 @@ def seal(log_directory: Path, segment_name: str, last: int) -> None:
     id_hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
         start = frame.first - segment.first
-        id_hashes[start : start + frame.count] = hash_ids(frame.sources(), frame.ids(), meta.id_seed)
-        postings.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
+        id_hashes[start : start + frame.count] = hashes_of_frame(frame, meta.id_seed)
+        postings.apply_frame(frame)
     directory = log_directory / INDEX
     write_postings(directory, segment.first, segment.last, postings.encoded_terms())
     write_places(directory, segment.first, segment.end, segment.firsts, segment.offsets, id_hashes)

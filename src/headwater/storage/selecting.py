@@ -1,11 +1,15 @@
-"""Which events match a query, many at a time: over columns of frames, or over the postings of their numbers.
+"""Which events match a query, many at a time: over columns of frames, or over the postings of sealed segments.
 
 Says the same as `core.Query.matches` event by event, and as `matching` number by number.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +17,10 @@ import pyarrow.compute as pc
 
 from ..core.query import Query, QueryItem
 from .columns import Bits, Ints
-from .postings import KEY, PARTITION, TAG, TYPE, Numbers, Postings
+from .postings import KEY, PARTITION, TAG, TYPE, FilePostings, Numbers, Postings, postings_name
+from .sealing import postings_ranges
+
+logger = logging.getLogger("headwater.storage")
 
 
 def matching_rows(types: pa.Array, tags: pa.Array, query: Query) -> Bits:
@@ -112,3 +119,52 @@ def _within(numbers: Numbers | None, low: int, high: int) -> Ints:
         np.searchsorted(values, high - numbers.base, "right"),
     )
     return values[start:end].astype(np.int64) + numbers.base
+
+
+class PostingsFiles:
+    """The postings files of a log, opened when they are first needed. Any thread may use it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._ranges: list[tuple[int, int]] = []
+        self._stamp = 0
+        self._files: dict[tuple[int, int], FilePostings | None] = {}
+        """None: not usable."""
+
+    def list(self) -> None:
+        """Learn which files are there."""
+        try:
+            stamp = os.stat(self._directory).st_mtime_ns
+        except FileNotFoundError:
+            stamp = 0  # the index may be deleted, it is derived
+        with self._lock:
+            if stamp != self._stamp:
+                self._ranges, self._stamp = postings_ranges(self._directory), stamp
+                self._files = {each: found for each in self._ranges if (found := self._files.get(each)) is not None}
+
+    def covering(self, low: int, high: int) -> Postings | None:
+        """The smallest file with all of these numbers; None if there is none."""
+        with self._lock:
+            found = [each for each in self._ranges if each[0] <= low and high <= each[1]]
+            for each in sorted(found, key=lambda each: each[1] - each[0]):
+                if each not in self._files:
+                    self._files[each] = self._opened(each)
+                if (postings := self._files[each]) is not None:
+                    return postings
+        return None
+
+    def close(self) -> None:
+        """Forget them."""
+        with self._lock:
+            self._ranges, self._stamp = [], 0
+            self._files.clear()
+
+    def _opened(self, each: tuple[int, int]) -> FilePostings | None:
+        try:
+            postings = FilePostings(self._directory / postings_name(*each))
+            postings.verify()
+        except (OSError, ValueError) as error:  # unlinked since, or damaged: the frames tell as well
+            logger.debug("unusable postings: %s", error)
+            return None
+        return postings

@@ -14,18 +14,20 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
-from ..core.errors import DiskFull, InvalidInput, Overloaded
+from ..core.errors import DiskFull, InvalidInput, Overloaded, StorageCorrupted
 from ..core.limits import show
 from ..core.mark import BATCH_MAX, check_writer
 from ..core.settings import LogSettings
-from ..formats.arrow_events import EVENT_SCHEMA, appends_of, batch_of, check_schema
+from ..formats.arrow_columns import EVENT_SCHEMA, batch_of
+from ..formats.arrow_events import appends_of
+from ..formats.arrow_schema import check_schema
 from .disk import Disk, sync_directory, write_whole
 from .locks import NoBackup
 
@@ -187,11 +189,14 @@ def writer_directory(log_directory: Path, writer: str) -> Path:
 
 
 def read_manifest(directory: Path) -> Manifest | None:
-    """The manifest of a batch, if it is being committed."""
+    """The manifest of a batch, if it is being committed. Raises StorageCorrupted."""
+    path = directory / MANIFEST_NAME
     try:
-        return msgspec.json.decode((directory / MANIFEST_NAME).read_bytes(), type=Manifest)
+        return msgspec.json.decode(path.read_bytes(), type=Manifest)
     except FileNotFoundError:
         return None
+    except msgspec.MsgspecError as error:
+        raise _damaged(path, error) from None
 
 
 def write_manifest(log_directory: Path, directory: Path, manifest: Manifest) -> None:
@@ -201,31 +206,45 @@ def write_manifest(log_directory: Path, directory: Path, manifest: Manifest) -> 
         write_whole(directory / MANIFEST_NAME, msgspec.json.encode(manifest) + b"\n")
 
 
-def check_stages(directory: Path, stages: list[str]) -> None:
+def check_stages(directory: Path, stages: Sequence[str]) -> None:
     """Raises InvalidInput if a stage is not there, or is named twice."""
+    seen: set[str] = set()
     for index, stage in enumerate(stages):
-        if stage in stages[:index]:
-            raise InvalidInput(f"{show(stage)} is there twice", f"stages[{index}]")
         if not _is_stage(stage) or not (directory / f"{stage}.arrow").exists():
             raise InvalidInput(f"there is no stage {show(stage)} of that batch", f"stages[{index}]")
+        if stage in seen:
+            raise InvalidInput(f"{show(stage)} is there twice", f"stages[{index}]")
+        seen.add(stage)
 
 
-def staged_batches(directory: Path, stages: list[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of these stages, in order, mapped."""
+def staged_batches(directory: Path, stages: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of these stages, in order, mapped. Raises StorageCorrupted."""
     for stage in stages:
-        with pa.memory_map(str(directory / f"{stage}.arrow")) as file:
-            reader = pa.ipc.open_file(file)
+        with _opened(directory / f"{stage}.arrow") as reader:
             for index in range(reader.num_record_batches):
                 yield reader.get_batch(index)
 
 
-def staged_rows(directory: Path, stages: list[str]) -> int:
-    """How many rows these stages have."""
+def staged_rows(directory: Path, stages: Sequence[str]) -> int:
+    """How many rows these stages have. Raises StorageCorrupted."""
     total = 0
     for stage in stages:
-        with pa.memory_map(str(directory / f"{stage}.arrow")) as file:
-            total += pa.ipc.open_file(file).count_rows()
+        with _opened(directory / f"{stage}.arrow") as reader:
+            total += reader.count_rows()
     return total
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
+    try:
+        with pa.memory_map(str(path)) as file:
+            yield pa.ipc.open_file(file)
+    except pa.ArrowInvalid as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> StorageCorrupted:
+    return StorageCorrupted(str(path), f"unreadable: {error}", "discard the batch, and stage it again")
 
 
 def unfreeze(log_directory: Path, directory: Path) -> None:

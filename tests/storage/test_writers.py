@@ -1,0 +1,230 @@
+"""The table of writers: what is applied, what is durable, what is forgotten, and what stands in frames and on file."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from headwater.core import AppendRequest, AppendResult, LogSettings, Mark, WriterState
+from headwater.core.errors import DiskFull, StorageUnavailable, TooLarge
+from headwater.core.limits import EventColumns
+from headwater.storage import Engine, StoredLog, writers
+from headwater.storage.frame import MARKS_FEATURE, Column
+from headwater.storage.framelog import HeadMoved
+from headwater.storage.meta import META_NAME
+from headwater.storage.writers import WRITER_IDLE_MS, WRITERS_NAME, FrameMark, WriterTable
+
+from ..builders import event
+from ..crash.faults import FaultyDisk
+from .builders import columns
+
+
+class GatedDisk(FaultyDisk):
+    """A disk whose syncs wait at a gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waiting = threading.Event()
+
+    def sync(self, fd: int) -> None:
+        self.waiting.set()
+        self.gate.wait(30)
+        super().sync(fd)
+
+
+@pytest.fixture
+def disk() -> GatedDisk:
+    return GatedDisk()
+
+
+@pytest.fixture
+def log(data: Path, disk: GatedDisk) -> Iterator[StoredLog]:
+    with Engine(data, maintains=False, disk=disk) as engine:
+        yield engine.create("orders")
+        disk.gate.set()
+
+
+def marked(count: int, *mark: Any) -> dict[str, Any]:
+    some = columns([event() for _ in range(count)]) if count else EventColumns.none()
+    return {"columns": some, "mark": Mark(*mark)}
+
+
+def together(log: StoredLog, disk: GatedDisk, appends: Sequence[dict[str, Any]]) -> list[AppendRequest]:
+    """Submit appends while another one is being synced, so that they are judged as one group; await their answers."""
+    done = threading.Semaphore(0)
+    disk.gate.clear()
+    disk.waiting.clear()
+    requests = [
+        log.request_columns(
+            each["columns"], None, None, lambda found: [done.release() for _ in found], None, each["mark"]
+        )
+        for each in [{"columns": columns([event("first")]), "mark": None}, *appends]
+    ]
+    log.submit(requests[0])
+    assert disk.waiting.wait(30)
+    for request in requests[1:]:
+        log.submit(request)
+    disk.gate.set()
+    for _ in requests:
+        assert done.acquire(timeout=30)
+    return requests[1:]
+
+
+def test_several_marks_of_one_group_are_in_one_frame(log: StoredLog, disk: GatedDisk) -> None:
+    sent = [
+        marked(2, "a", 1, 2, True),
+        marked(1, "b", 5, 1, False),
+        marked(3, "a", 1, 9, True),
+        marked(1, "a", 2, 1, True),
+    ]
+    results = [request.result for request in together(log, disk, sent)]
+    assert results == [AppendResult(2, 3), AppendResult(4, 4), AppendResult(2, 3, True), AppendResult(5, 5)]
+    *_, frame = log.frames.read(0)
+    assert frame.marks() == (
+        FrameMark("a", 1, 2, True, 0, 2, 2, 3, 2),
+        FrameMark("b", 5, 1, False, 2, 1, 4, 4, 1),
+        FrameMark("a", 2, 1, True, 3, 1, 5, 5, 1),
+    )
+    assert log.writers() == [WriterState("a", 2, 1, 5, 5, 1, True), WriterState("b", 5, 1, 4, 4, 1, False)]
+
+
+def test_an_empty_batch_waits_for_what_is_before_it(log: StoredLog, disk: GatedDisk) -> None:
+    sent = [
+        marked(2, "a", 1, 2, False),
+        marked(0, "a", 1, 2, True),
+        marked(0, "b", 0, 0, True),
+        marked(1, "b", 1, 1, True),
+    ]
+    results = [request.result for request in together(log, disk, sent)]
+    assert results == [AppendResult(2, 3), AppendResult(0, 0), AppendResult(0, 0), AppendResult(4, 4)]
+    assert log.writers() == [WriterState("a", 1, 2, 2, 3, 2, True), WriterState("b", 1, 1, 4, 4, 1, True)]
+
+
+def test_marks_of_frames_that_find_no_room_are_forgotten(log: StoredLog, disk: GatedDisk) -> None:
+    log.append_columns(**marked(1, "a", 1, 1, True))
+    disk.free = 0
+    with pytest.raises(DiskFull):
+        log.append_columns(**marked(1, "a", 2, 1, True))
+    with pytest.raises(DiskFull):
+        log.append_columns(**marked(1, "b", 1, 1, True))
+    assert log.writers() == [WriterState("a", 1, 1, 1, 1, 1, True)]
+    disk.free = None
+    assert log.append_columns(**marked(1, "a", 2, 1, True)) == AppendResult(2, 2)
+    assert log.append_columns(**marked(1, "b", 1, 1, True)) == AppendResult(3, 3)
+
+
+def test_marks_are_judged_again_when_the_head_has_moved(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    append, refused = log.frames.append_frames, []
+
+    def refuse_once(frames: Any, expected_head: int) -> None:
+        if not refused:
+            refused.append(frames)
+            raise HeadMoved(log.frames.head)
+        append(frames, expected_head)
+
+    monkeypatch.setattr(log.frames, "append_frames", refuse_once)
+    assert log.append_columns(**marked(1, "a", 1, 1, True)) == AppendResult(1, 1)
+    assert log.append_columns(**marked(1, "a", 1, 1, True)) == AppendResult(1, 1, True)
+    assert len(refused) == 1
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_table_that_cannot_be_written_refuses_the_first_mark(
+    log: StoredLog, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writers, "write_whole", fail)
+        with pytest.raises(StorageUnavailable, match="No space left"):
+            log.append_columns(**marked(count, "a", 1, count, True))
+        assert log.append([event()]) == AppendResult(1, 1), "events without marks go on"
+    assert log.writers() == []
+    assert not log.append_columns(**marked(count, "a", 1, count, True)).was_stored
+    with monkeypatch.context() as patched:
+        patched.setattr(writers, "write_whole", fail)
+        with pytest.raises(StorageUnavailable):
+            log.append_columns(**marked(0, "a", 2, 0, True))
+        assert [state.batch for state in log.writers()] == [1]
+        log.append_columns(**marked(1, "a", 2, 1, True))
+    assert log.writer("a") is not None
+
+
+def test_only_a_log_with_marks_is_of_the_newer_format(log: StoredLog) -> None:
+    def on_file() -> int:
+        return int(json.loads((log.directory / META_NAME).read_bytes())["format"])
+
+    log.append([event()])
+    assert (on_file(), (log.directory / WRITERS_NAME).exists()) == (1, False)
+    log.append_columns(**marked(1, "a", 1, 1, True))
+    assert (on_file(), (log.directory / WRITERS_NAME).exists()) == (2, True)
+
+
+def test_marks_stand_in_the_frame_as_it_is_described(log: StoredLog) -> None:
+    log.append_columns(**marked(2, "w", 7, 3, False))
+    (frame,) = log.frames.read(0)
+    content = bytes(frame._buffer)
+    (optional,) = struct.unpack_from("<H", content, 20)
+    (at,) = struct.unpack_from("<I", content, 80 + 4 * Column.CONTROL)
+    (length,) = struct.unpack_from("<I", content, at)
+    control = msgspec.msgpack.decode(content[at + 4 : at + 4 + length])
+    assert optional == MARKS_FEATURE == 1
+    assert control == {"marks": [["w", 7, 3, False, 0, 2, 1, 2, 2]]}
+
+
+def test_control_records_of_later_code_are_read_as_far_as_they_are_known() -> None:
+    newer = msgspec.msgpack.encode(["w", 7, 3, False, 0, 2, 1, 2, 2, "more"])
+    assert msgspec.msgpack.decode(newer, type=FrameMark).batch == 7
+
+
+def test_a_writer_is_forgotten_for_another_the_same_way_when_frames_are_replayed(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "WRITERS_MAX", 2)
+    now = [1_700_000_000_000]
+    with Engine(data, maintains=False, clock=lambda: now[0]) as engine:
+        log = engine.create("orders", LogSettings())
+        for name in ("a", "b"):
+            log.append_columns(**marked(1, name, 9, 1, True))
+        with pytest.raises(TooLarge):
+            log.append_columns(**marked(1, "c", 1, 1, True))
+        now[0] += WRITER_IDLE_MS
+        log.append_columns(**marked(1, "c", 1, 1, True))
+        log.append_columns(**marked(1, "a", 0, 1, True))
+        states = log.writers()
+        assert [(state.writer, state.batch) for state in states] == [("a", 0), ("c", 1)]
+        for path in (log.directory / WRITERS_NAME,):
+            writers.write_writers(path.parent, 0, [])  # as it was before the first mark: all come from frames
+    content = json.loads(next(data.glob(f"logs/*/{WRITERS_NAME}")).read_bytes())
+    assert [row[0] for row in content["writers"]] == ["a", "c"], "a clean stop writes it down"
+    with Engine(data, maintains=False, clock=lambda: now[0]) as engine:
+        directory = engine.open("orders").directory
+        assert engine.open("orders").writers() == states
+    writers.write_writers(directory, 0, [])
+    with Engine(data, maintains=False, clock=lambda: now[0]) as engine:
+        assert engine.open("orders").writers() == states
+
+
+def test_a_table_knows_what_is_applied_from_what_is_durable() -> None:
+    table = WriterTable()
+    table.apply(Mark("a", 1, 5, True), 1, 5, 0)
+    assert table.get("a") is None
+    assert table.judge(Mark("a", 1, 5, True), 5, 0) == AppendResult(1, 5, True)
+    table.landed(4)
+    assert table.get("a") is None
+    table.landed(5)
+    assert table.get("a") == WriterState("a", 1, 5, 1, 5, 5, True)
+    table.apply(Mark("a", 2, 1, True), 6, 1, 0)
+    table.rollback()
+    assert table.judge(Mark("a", 2, 1, True), 1, 0) is None
+    assert table.get("a") == WriterState("a", 1, 5, 1, 5, 5, True)
