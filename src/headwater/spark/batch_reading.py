@@ -106,7 +106,7 @@ class BatchReader(DataSourceReader):
 class FilteringReader(BatchReader):
     """Does what it can of Spark's filters itself; only where that is asked for.
 
-    Spark refuses it in sessions that do not let filters be pushed, and keeps the filters for all uses of a loaded frame.
+    Spark refuses it in sessions that let no filters be pushed, and keeps the filters for all uses of a loaded frame.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
