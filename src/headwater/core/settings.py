@@ -20,6 +20,12 @@ def is_own(name: str) -> bool:
     return name.startswith("$")
 
 
+def refuse_own(name: str) -> None:
+    """Raises InvalidLogName if the name is one of the server's own."""
+    if is_own(name):
+        raise InvalidLogName(f"{show(name)} is the server's own", "name")
+
+
 def check_log_name(name: str, *, is_own: bool = False) -> str:
     """The name itself, if a log may have it. Raises InvalidLogName. Names that start with `$` are the server's own.
 

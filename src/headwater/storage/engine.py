@@ -24,7 +24,7 @@ import msgspec
 from ..core.bus import Bus
 from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.event_types import EventType
-from ..core.settings import LogSettings, check_log_name, is_own
+from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from . import maintenance
 from .disk import Disk, sync_directory
@@ -165,7 +165,7 @@ class Engine:
 
     def delete(self, name: str) -> None:
         """See LogStore."""
-        check_log_name(name)
+        refuse_own(name)
         with self._opening:
             log = self.open(name)
             info = log.info()

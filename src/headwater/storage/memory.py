@@ -34,7 +34,7 @@ from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, LogInfo, LogStatistics, Page
 from ..core.query import Query
-from ..core.settings import LogSettings, check_log_name
+from ..core.settings import LogSettings, check_log_name, refuse_own
 from ..core.state import StateEntry, StateStore
 from .partitioner import Partitioner
 from .telling import tell_changed, tell_created, tell_deleted
@@ -360,7 +360,7 @@ class MemoryStore:
 
     def delete(self, name: str) -> None:
         """See LogStore."""
-        check_log_name(name)
+        refuse_own(name)
         with self._lock:
             log = self.open(name)
             info = log.info()
