@@ -222,6 +222,14 @@ def test_plan_tells_of_a_gap(store, log, url, run, tmp_path):
     assert "log 'orders' begins at 51: what was between is trimmed: refused, unless --accept-gap" in plan
 
 
+def test_plan_tells_of_a_table_that_is_not_the_consumers(log, url, run, tmp_path):
+    fill(log, 30)
+    run()
+    options = JOB.options(log="orders", table=str(tmp_path / "other"))
+    plan = JOB.plan(options, Run("archive", server=Server(url)))
+    assert any(line.startswith(f"refused: {tmp_path}/other lacks events that its consumer has") for line in plan)
+
+
 def test_missing_log_is_an_error_that_names_it(run):
     with pytest.raises(LogNotFound, match="orders"):
         run()
