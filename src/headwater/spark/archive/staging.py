@@ -88,8 +88,8 @@ def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int],
 
 
 def sync(paths: Iterable[Path], root: Path) -> None:
-    """Make files durable, and the directories in which they are, up to the table's own and its parent."""
-    directories = {root, root.parent}
+    """Make files durable, and the directories in which they are, up to that one."""
+    directories = {root}
     for path in paths:
         _sync(path)
         directories.update(parent for parent in path.parents if parent.is_relative_to(root))
