@@ -234,17 +234,18 @@ def test_a_later_batch_finishes_the_one_before_it(log: StoredLog, staging: Stagi
     assert staged_files(log) == [], "what was left of older batches is gone"
 
 
-def test_one_batch_committed_by_many_goes_in_once(log: StoredLog, staging: Staging) -> None:
-    part = stage(staging, 1, 0, 0, 350)
+def test_one_batch_that_many_stage_and_commit_goes_in_once(log: StoredLog, staging: Staging) -> None:
+    parts = [stage(staging, 1, 0, 1000 * attempt, 350, attempt) for attempt in range(6)]
     found: list[Committed] = []
-    threads = [threading.Thread(target=lambda: found.append(commit(log, 1, [part]))) for _ in range(6)]
+    threads = [threading.Thread(target=lambda part=part: found.append(commit(log, 1, [part]))) for part in parts]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert sorted(each.was_applied for each in found) == [False] + [True] * 5
     assert {each[:3] for each in found} == {(1, 350, 350)}
-    assert log.head() == 350
+    (first, *rest) = map(int, ids(log.read()))
+    assert rest == list(range(first + 1, first + 350)), "the rows of one of them"
 
 
 def test_how_much_is_staged_is_bounded(log: StoredLog) -> None:
