@@ -1,0 +1,22 @@
+"""The columns of an archive: the pipeline's, and the date by which the table is partitioned."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ...formats.arrow import SCHEMA
+
+DATE = "date"
+"""The UTC date of recorded_at. It is in the paths of the files and in the Delta log, not in the files."""
+
+
+def _archived(field: pa.Field) -> pa.Field:
+    """As the table has it: Spark and Delta count microseconds, and know no column that is never null for sure."""
+    return pa.field(field.name, pa.timestamp("us", tz="UTC") if field.name == "recorded_at" else field.type)
+
+
+FILE_SCHEMA = pa.schema([pa.field("log", pa.string()), *map(_archived, SCHEMA)])
+"""What is in each Parquet file."""
+
+TABLE_SCHEMA = FILE_SCHEMA.append(pa.field(DATE, pa.date32()))
+"""What the table shows."""

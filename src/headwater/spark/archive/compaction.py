@@ -1,0 +1,189 @@
+"""Fewer, larger files for dates that are over, and giving back the space of what nobody reads any more. No Spark here.
+
+Files are rewritten in the order of their numbers, so that a reader of a range reads only that. (Delta's own `OPTIMIZE`
+is as safe on an archive, but joins files newest first.) An archiver may add meanwhile; of two compactions at once, one
+is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from datetime import date as Date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from .columns import DATE, FILE_SCHEMA
+from .errors import ArchiveIncomplete
+from .snapshot import ArchiveFile, snapshot
+from .staging import StagedFile, is_batch_directory, sync
+from .table import ArchiveTable
+
+TARGET_BYTES = 256 * 1024 * 1024
+"""Files of at least half of that are left as they are."""
+ROW_GROUP_EVENTS, ROW_GROUP_BYTES = 131_072, 64 * 1024 * 1024
+"""Whichever is reached first; it is also what is in memory while rewriting."""
+VACUUM_HOURS = 168
+"""Readers of an older version have a week to finish."""
+VACUUM_HOURS_MIN = 1
+"""Below that, a vacuum could take what an archiver is staging at this moment."""
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What a compaction did."""
+
+    dates: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    events: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+
+def compact(
+    path: str | os.PathLike[str],
+    *,
+    before: Date | None = None,
+    target_bytes: int = TARGET_BYTES,
+    on_progress: Callable[[Compacted], object] = lambda compacted: None,
+) -> Compacted:
+    """Join the small files of each date before that one (default: today, UTC); each date is one durable commit.
+
+    Raises NotAnArchive, and CompactionOvertaken if another compaction came between: then run it again.
+    """
+    table = ArchiveTable(Path(path).absolute())
+    limit = datetime.now(UTC).date() if before is None else before
+    done = Compacted()
+    for date in sorted({file.date for file in snapshot(table.path).files if file.date < limit}):
+        version = table.refresh().version
+        files = [file for file in snapshot(table.path, version).files if file.date == date]
+        bins = list(_bins(files, target_bytes))
+        if bins:
+            _compact_date(table, date, bins, done)
+            on_progress(done)
+    return done
+
+
+def vacuum(path: str | os.PathLike[str], hours: int = VACUUM_HOURS) -> int:
+    """Remove the files that no version of the last so many hours needs; tells how many.
+
+    Among them are those that an archiver staged and never committed. Raises NotAnArchive.
+    """
+    table = ArchiveTable(Path(path).absolute())
+    removed = table.vacuum(hours)
+    cutoff = (datetime.now(UTC) - timedelta(hours=hours)).timestamp()
+    for directory in table.path.glob("batch-*"):
+        if is_batch_directory(directory) and directory.stat().st_mtime <= cutoff:
+            _remove_empty(directory)
+    return removed
+
+
+def _compact_date(table: ArchiveTable, date: Date, bins: Sequence[Sequence[ArchiveFile]], done: Compacted) -> None:
+    rewritten = [_rewrite(table.path, date, each) for each in bins]
+    replaced = [file for each in bins for file in each]
+    sync([table.path / file.path for file in rewritten], table.path)
+    table.replace([os.path.relpath(file.path, table.path) for file in replaced], date.isoformat(), rewritten)
+    done.dates += 1
+    done.files_before += len(replaced)
+    done.files_after += len(rewritten)
+    done.events += sum(file.events for file in rewritten)
+    done.bytes_before += sum(file.bytes for file in replaced)
+    done.bytes_after += sum(file.bytes for file in rewritten)
+
+
+def _bins(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[ArchiveFile]]:
+    """Neighbours that become one file each; what stands alone, or is large enough, is left out."""
+    chosen: list[ArchiveFile] = []
+    for file in files:
+        is_large = file.bytes >= target_bytes // 2
+        if chosen and (is_large or sum(each.bytes for each in chosen) + file.bytes > target_bytes):
+            if len(chosen) > 1:
+                yield chosen
+            chosen = []
+        if not is_large:
+            chosen.append(file)
+    if len(chosen) > 1:
+        yield chosen
+
+
+def _rewrite(root: Path, date: Date, files: Sequence[ArchiveFile]) -> StagedFile:
+    """The events of all these files in one, in order of their numbers."""
+    first, last = min(file.first for file in files), max(file.last for file in files)
+    relative = f"{DATE}={date.isoformat()}/{first:018d}-{last:018d}-{uuid.uuid4().hex[:12]}.parquet"
+    target = root / relative
+    target.parent.mkdir(exist_ok=True)
+    events, newest = 0, 0
+    with pq.ParquetWriter(target, FILE_SCHEMA, compression="zstd", write_page_checksum=True) as writer:
+        for batch in _in_order(files):
+            numbers = batch.column("sequence_number")
+            is_rising = pc.all(pc.greater(numbers[1:], numbers[:-1])).as_py()
+            if numbers[0].as_py() <= newest or is_rising is False:
+                raise ArchiveIncomplete(str(root), newest, f"the files of {date} do not follow each other")
+            newest = numbers[-1].as_py()
+            events += batch.num_rows
+            writer.write_batch(batch, row_group_size=_row_group_events(files))
+    if events != (expected := sum(file.events for file in files)):
+        raise ArchiveIncomplete(str(root), first - 1, f"{events} of {expected} events of {date} were read back")
+    return StagedFile(
+        path=relative,
+        date=date.isoformat(),
+        bytes=target.stat().st_size,
+        events=events,
+        first=first,
+        last=last,
+        recorded_from=_ms(min(file.recorded_from for file in files)),
+        recorded_upto=_ms(max(file.recorded_upto for file in files)),
+    )
+
+
+def _in_order(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
+    """All their events; files whose numbers interleave are sorted together, in memory, the others streamed."""
+    group: list[ArchiveFile] = []
+    for file in files:
+        if group and file.first > max(each.last for each in group):
+            yield from _batches(group)
+            group = []
+        group.append(file)
+    yield from _batches(group)
+
+
+def _batches(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
+    size = _row_group_events(files)
+    if len(files) == 1:
+        with pq.ParquetFile(files[0].path) as source:
+            for batch in source.iter_batches(size):
+                yield batch.cast(FILE_SCHEMA)
+        return
+    table = pa.concat_tables(pq.read_table(file.path, partitioning=None).cast(FILE_SCHEMA) for file in files)
+    yield from table.sort_by("sequence_number").to_batches(max_chunksize=size)
+
+
+def _row_group_events(files: Sequence[ArchiveFile]) -> int:
+    """So that what is in memory stays bounded also where events are large."""
+    uncompressed = 0
+    for file in files:
+        metadata: Any = pq.read_metadata(file.path)
+        uncompressed += sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+    each = max(1, uncompressed // max(1, sum(file.events for file in files)))
+    return max(1, min(ROW_GROUP_EVENTS, ROW_GROUP_BYTES // each))
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def _remove_empty(directory: Path) -> None:
+    """The directory, if there are no files below it."""
+    for parent, _, _ in os.walk(directory, topdown=False):
+        try:
+            os.rmdir(parent)
+        except OSError:  # not empty: something in it is in use
+            return

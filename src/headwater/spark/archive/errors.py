@@ -1,0 +1,72 @@
+"""What can be wrong between a log and its archive.
+
+ArchiveError (an EventLogError)
+├── NotAnArchive        there is something else at the path, or the archive of another log
+├── ArchiveFenced       a newer archiver of the log has claimed the table
+├── ArchiveIncomplete   what was staged is not just the next events of the log
+├── CompactionOvertaken another compaction came between
+├── ConsumerAhead       the consumer has acknowledged what is not in this table
+└── EventsMissing       the log does not have the events any more that the table needs next
+"""
+
+from __future__ import annotations
+
+from ...core.errors import EventLogError
+
+
+class ArchiveError(EventLogError):
+    """An archive cannot be written or read."""
+
+
+class NotAnArchive(ArchiveError):
+    """The path does not hold the archive that was asked for; nothing was changed there."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: {problem}")
+
+
+class ArchiveFenced(ArchiveError):
+    """Another archiver has claimed the table since; nothing of this commit is in it."""
+
+    def __init__(self, path: str, claim: int, newest: int) -> None:
+        self.path, self.claim, self.newest = path, claim, newest
+        super().__init__(f"{path}: another archiver has taken over (claim {newest}; this one's is {claim})")
+
+
+class ArchiveIncomplete(ArchiveError):
+    """The staged events after `after` are not all there are, or more; none of them was committed."""
+
+    def __init__(self, path: str, after: int, problem: str) -> None:
+        self.path, self.after, self.problem = path, after, problem
+        super().__init__(f"{path}: the events staged after {after} cannot be committed: {problem}")
+
+
+class CompactionOvertaken(ArchiveError):
+    """Another compaction changed the table meanwhile; that date was left as it is. Run it again."""
+
+    def __init__(self, path: str, date: str) -> None:
+        self.path, self.date = path, date
+        super().__init__(f"{path}: another compaction came between, and {date} was left as it is; run it again")
+
+
+class ConsumerAhead(ArchiveError):
+    """The archiver's consumer has acknowledged events that this table does not have."""
+
+    def __init__(self, path: str, log: str, owner: str, component: str, acknowledged: int) -> None:
+        self.path, self.log, self.owner, self.component = path, log, owner, component
+        self.acknowledged = acknowledged
+        super().__init__(
+            f"{path} lacks events that its consumer has acknowledged (up to {acknowledged}): is this the right table? "
+            f"If so, begin anew with what the log has: `headwater consumers unregister {log} {owner} {component}`"
+        )
+
+
+class EventsMissing(ArchiveError):
+    """The log cannot give the events that follow those in the table."""
+
+    def __init__(self, path: str, archived: int, problem: str) -> None:
+        self.path, self.archived, self.problem = path, archived, problem
+        super().__init__(
+            f"{path} has the events up to {archived}, and {problem}; go on with a gap in the table by accept_gap"
+        )

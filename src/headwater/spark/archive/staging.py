@@ -1,0 +1,165 @@
+"""Parquet files on their way into the table: where they lie, what is really in them, and making them durable.
+
+Spark writes them straight to where they stay, in a directory that is named by the number they begin at and by the
+archiver's claim. So nothing is moved, and no archiver ever writes where another one does - not even one that was
+stopped for an hour and does not know yet that it was replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .columns import DATE
+from .errors import ArchiveIncomplete
+
+_BATCH = re.compile(r"batch-(\d{18})-([0-9a-f]+)")
+
+
+class StagedFile(NamedTuple):
+    """A Parquet file of events of one date, as it was read back."""
+
+    path: str
+    """Relative to the table."""
+    date: str
+    """`2026-11-21`, UTC."""
+    bytes: int
+    events: int
+    first: int
+    last: int
+    recorded_from: int
+    """ms since 1970 UTC."""
+    recorded_upto: int
+
+
+class Staged(NamedTuple):
+    """One batch, ready to be committed: all the events that the log has from `first` to `last`."""
+
+    files: Sequence[StagedFile]
+    first: int
+    last: int
+    events: int
+    bytes: int
+
+
+def batch_directory(root: Path, after: int, claim: int) -> Path:
+    """Where the events after that number are staged by the archiver of that claim."""
+    return root / f"batch-{after + 1:018d}-{claim:x}"
+
+
+def is_batch_directory(path: Path) -> bool:
+    """Whether an archiver made it to stage a batch in."""
+    return _BATCH.fullmatch(path.name) is not None
+
+
+def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int], int]) -> Staged | None:
+    """What was staged, all of it read back: None if there are no events.
+
+    `count(after, upto)` tells how many events the log has there; it is asked where the numbers have gaps.
+    Raises ArchiveIncomplete unless these are the log's next events after `after`, each of them once.
+    """
+    files: list[StagedFile] = []
+    numbers: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    for path in sorted(directory.glob(f"{DATE}=*/*.parquet")):
+        try:
+            columns = pq.read_table(path, columns=["sequence_number", "recorded_at"], partitioning=None)
+        except pa.ArrowException as error:
+            raise ArchiveIncomplete(str(root), after, f"{path.name} cannot be read back: {error}") from error
+        if columns.num_rows == 0:
+            path.unlink()
+            continue
+        numbers.append(columns["sequence_number"].to_numpy())
+        files.append(_staged_file(root, path, numbers[-1], columns["recorded_at"], after))
+    if not files:
+        return None
+    every = np.sort(np.concatenate(numbers))
+    first, last = int(every[0]), int(every[-1])
+    _check_whole(str(root), every, after, count)
+    return Staged(files, first, last, len(every), sum(file.bytes for file in files))
+
+
+def sync(paths: Iterable[Path], root: Path) -> None:
+    """Make files durable, and the directories in which they are, up to that one."""
+    directories = {root}
+    for path in paths:
+        _sync(path)
+        directories.update(parent for parent in path.parents if parent.is_relative_to(root))
+    for directory in sorted(directories, reverse=True):
+        _sync(directory)
+
+
+def drop_sidecars(directory: Path) -> None:
+    """Remove what Spark puts beside the Parquet files (checksums of its own, marks of success)."""
+    for path in directory.rglob("*"):
+        if path.is_file() and path.suffix != ".parquet":
+            path.unlink()
+
+
+def drop_abandoned(root: Path, archived: int, claim: int) -> int:
+    """Remove batches that others staged and can commit no more; tells how many.
+
+    Call it after claiming the table. Those that begin at or below `archived` are left to vacuum: some are in the table.
+    """
+    abandoned = [
+        path
+        for path in root.glob("batch-*")
+        if (match := _BATCH.fullmatch(path.name)) and int(match[1]) > archived and int(match[2], 16) < claim
+    ]
+    for path in abandoned:
+        shutil.rmtree(path, ignore_errors=True)  # its owner may be writing there still, for nothing
+    return len(abandoned)
+
+
+def _staged_file(
+    root: Path,
+    path: Path,
+    numbers: np.ndarray[tuple[int], np.dtype[np.int64]],
+    recorded_at: pa.ChunkedArray,
+    after: int,
+) -> StagedFile:
+    times = recorded_at.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
+    file = StagedFile(
+        path=path.relative_to(root).as_posix(),
+        date=path.parent.name.removeprefix(f"{DATE}="),
+        bytes=path.stat().st_size,
+        events=len(numbers),
+        first=int(numbers.min()),
+        last=int(numbers.max()),
+        recorded_from=int(times.min()),
+        recorded_upto=int(times.max()),
+    )
+    for ms in (file.recorded_from, file.recorded_upto):
+        if (date := datetime.fromtimestamp(ms / 1000, UTC).date().isoformat()) != file.date:
+            raise ArchiveIncomplete(str(root), after, f"{file.path} has an event of {date}")
+    return file
+
+
+def _check_whole(
+    path: str, every: np.ndarray[tuple[int], np.dtype[np.int64]], after: int, count: Callable[[int, int], int]
+) -> None:
+    """Every number once, above `after`; and as many as the log has there."""
+    first, last, events = int(every[0]), int(every[-1]), len(every)
+    if first <= after:
+        raise ArchiveIncomplete(path, after, f"event {first} is in the table already")
+    repeated = every[1:][every[1:] == every[:-1]]
+    if len(repeated):
+        raise ArchiveIncomplete(path, after, f"event {int(repeated[0])} is there twice")
+    if events != last - after and events != (expected := count(after, last)):
+        raise ArchiveIncomplete(path, after, f"{events} events up to {last} were staged, but the log has {expected}")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,78 @@
+"""What a Delta table says of the log that is archived in it. No Spark here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from .errors import NotAnArchive
+
+LOG, INCARNATION, FIRST = "headwater.log", "headwater.incarnation", "headwater.first"
+"""The properties of a table that say of what it is an archive, and from which number on."""
+
+
+class ArchiveState(NamedTuple):
+    """What a table says of itself in one version."""
+
+    log: str
+    incarnation: str
+    """Of the log, at the table's last events."""
+    first: int
+    """The number from which on the log is in the table."""
+    archived: int
+    """The number up to which it is; `first` - 1 in an empty table."""
+    claim: int
+    """Of the archiver that may add; 0 if none ever did. A larger one fences it off."""
+    version: int
+    """Of the Delta table."""
+
+
+def archive_transaction(log: str) -> str:
+    """The application transaction whose version is the next number that the table expects: `archived` + 1."""
+    return f"archiver:{log}"
+
+
+def claim_transaction(log: str) -> str:
+    """The application transaction whose version is the newest claim on the table."""
+    return f"archiver-claim:{log}"
+
+
+def compaction_transaction(log: str) -> str:
+    """The application transaction that lets only one compaction at a time through."""
+    return f"archiver-compaction:{log}"
+
+
+def is_archive(path: Path) -> bool:
+    """Whether there is a Delta table at that path."""
+    return DeltaTable.is_deltatable(str(path))
+
+
+def open_table(path: Path, version: int | None = None) -> DeltaTable:
+    """The Delta table at that path. Raises NotAnArchive."""
+    try:
+        return DeltaTable(path, version=version)
+    except TableNotFoundError:
+        raise NotAnArchive(str(path), "there is no Delta table") from None
+    except DeltaError as error:
+        raise NotAnArchive(str(path), f"the Delta table cannot be read: {error}") from error
+
+
+def state_of(table: DeltaTable, path: Path) -> ArchiveState:
+    """What that version of the table says. Raises NotAnArchive for a table that this pipeline did not make."""
+    properties = table.metadata().configuration
+    try:
+        log, incarnation, first = properties[LOG], properties[INCARNATION], int(properties[FIRST])
+    except (KeyError, ValueError):
+        raise NotAnArchive(str(path), "the Delta table there is not an archive of a log") from None
+    following = table.transaction_version(archive_transaction(log))
+    return ArchiveState(
+        log=log,
+        incarnation=incarnation,
+        first=first,
+        archived=(first if following is None else following) - 1,
+        claim=table.transaction_version(claim_transaction(log)) or 0,
+        version=table.version(),
+    )

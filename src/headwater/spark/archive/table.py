@@ -1,0 +1,232 @@
+"""The Delta table of one log: what is in it, who may add to it, and the one commit that adds.
+
+The table is the truth: `archived`, the number up to which the log is in it, is stored by the very commit that adds the
+files (as the version of an application transaction, a plain feature of Delta). No Spark here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from .columns import DATE, TABLE_SCHEMA
+from .errors import ArchiveFenced, CompactionOvertaken, NotAnArchive
+from .staging import StagedFile, sync
+from .state import (
+    FIRST,
+    INCARNATION,
+    LOG,
+    ArchiveState,
+    archive_transaction,
+    claim_transaction,
+    compaction_transaction,
+    is_archive,
+    open_table,
+    state_of,
+)
+
+CHECKPOINT_COMMITS = 100
+"""After so many commits the Delta log is summed up, so that opening it stays fast."""
+COMMIT_TRIES = 5
+"""Compactions come between; more of them than that in a row do not."""
+
+_PLAIN = {
+    "delta.appendOnly": "true",
+    "delta.dataSkippingStatsColumns": "sequence_number,recorded_at,type",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+    "delta.logRetentionDuration": "interval 7 days",
+}
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+class ArchiveTable:
+    """One archive, opened to add to it. For one thread at a time; any number of them may be open at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Open what is there. Raises NotAnArchive."""
+        self.path = path
+        self._table = open_table(path)
+        self.state = state_of(self._table, path)
+        self._synced: int | None = None
+        """The version up to which Delta's log is known to be on the disk."""
+
+    @staticmethod
+    def create(path: Path, log: str, incarnation: str, first: int) -> ArchiveTable:
+        """Make an empty table, or open the one that is there: then `first` counts for nothing. Raises NotAnArchive."""
+        try:
+            if not is_archive(path):
+                _create(path, {LOG: log, INCARNATION: incarnation, FIRST: str(first)})
+        except OSError as error:
+            raise NotAnArchive(str(path), f"no table can be made there: {error.strerror}") from error
+        table = ArchiveTable(path)
+        if table.state.log != log:
+            raise NotAnArchive(str(path), f"this is the archive of log {table.state.log!r}, not of {log!r}")
+        return table
+
+    def refresh(self) -> ArchiveState:
+        """What the table says now."""
+        self._table.update_incremental()
+        self.state = state_of(self._table, self.path)
+        return self.state
+
+    def claim(self, claim: int) -> None:
+        """From now on only who shows this claim, or a larger one, can add. Raises ArchiveFenced if one is larger."""
+        for _ in range(COMMIT_TRIES):
+            state = self.refresh()
+            if state.claim > claim:
+                raise ArchiveFenced(str(self.path), claim, state.claim)
+            if state.claim == claim or self._try([], [Transaction(claim_transaction(state.log), claim)], {}):
+                break
+        if self.refresh().claim != claim:
+            raise ArchiveFenced(str(self.path), claim, self.state.claim)
+
+    def follow_log(self, incarnation: str) -> None:
+        """The log is another incarnation than the table knew; its numbers go on above all that were ever given."""
+        self._table.alter.set_table_properties({INCARNATION: incarnation}, raise_if_not_exists=False)
+        self.refresh()
+
+    def commit(self, files: Sequence[StagedFile], after: int, upto: int, claim: int) -> None:
+        """Add files with the log's events from `after` to `upto`, in one durable step: all of them, or nothing.
+
+        Raises ArchiveFenced, where `claim` is not the newest one, or another archiver has added since `after`.
+        """
+        actions = [_add_action(file) for file in files]
+        for _ in range(COMMIT_TRIES):
+            state = self.refresh()
+            if state.claim != claim or state.archived != after:
+                raise ArchiveFenced(str(self.path), claim, state.claim)
+            transactions = [
+                Transaction(archive_transaction(state.log), upto + 1),
+                Transaction(claim_transaction(state.log), claim),
+            ]
+            told = {"headwater.after": str(after), "headwater.upto": str(upto), "headwater.claim": str(claim)}
+            if self._try(actions, transactions, told):
+                break
+        state = self.refresh()
+        if state.claim != claim or state.archived != upto:
+            raise ArchiveFenced(str(self.path), claim, state.claim)
+        if self.state.version % CHECKPOINT_COMMITS == 0:
+            self.sum_up()
+
+    def replace(self, removed: Sequence[str], date: str, added: Sequence[StagedFile]) -> None:
+        """Put files with the same events of a date in the place of others, in one durable step.
+
+        Raises CompactionOvertaken if somebody else did so since the table was opened, or refreshed.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        actions: list[AddAction | RemoveAction] = [
+            *map(partial(_add_action, is_change=False), added),
+            *(RemoveAction(path, False, now_ms, partition_values={DATE: date}) for path in removed),
+        ]
+        compaction = compaction_transaction(self.state.log)
+        number = (self._table.transaction_version(compaction) or 0) + 1
+        if not self._try(actions, [Transaction(compaction, number)], {}):
+            raise CompactionOvertaken(str(self.path), date)
+        self.refresh()
+
+    def vacuum(self, hours: int) -> int:
+        """See `compaction.vacuum`."""
+        removed = self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        self.refresh()
+        return len(removed)
+
+    def sum_up(self) -> None:
+        """Write a checkpoint of the Delta log, durably; then drop its entries that are older than it keeps them."""
+        log = self.path / "_delta_log"
+        self._table.create_checkpoint()
+        sync(_newest_checkpoint(log)[1], self.path)
+        self._table.cleanup_metadata()
+
+    def _try(
+        self, actions: Sequence[AddAction | RemoveAction], transactions: list[Transaction], told: dict[str, str]
+    ) -> bool:
+        """One commit on top of the version that `refresh` saw; False if another one with such a transaction was first.
+
+        What Delta's log says is on the disk when this returns: the log's own server forgets events because of it.
+        """
+        try:
+            self._table.create_write_transaction(
+                list(actions),
+                "append",
+                self._table.schema(),
+                [DATE],
+                commit_properties=CommitProperties(custom_metadata=told, app_transactions=transactions),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        except CommitFailedError:
+            return False
+        self._sync_log()
+        return True
+
+    def _sync_log(self) -> None:
+        """Make Delta's log durable, also what somebody else wrote who was killed before it could."""
+        log = self.path / "_delta_log"
+        entries: list[Path] = []
+        if self._synced is None:
+            checkpoint, entries = _newest_checkpoint(log)
+            known = [log / _entry(version) for version in range(checkpoint + 1, self.state.version + 1)]
+            entries += [entry for entry in known if entry.exists()]
+            self._synced = self.state.version
+        while (entry := log / _entry(self._synced + 1)).exists():
+            entries.append(entry)
+            self._synced += 1
+        sync(entries, self.path)
+
+
+def _newest_checkpoint(log: Path) -> tuple[int, list[Path]]:
+    """Its version, and its files; -1 if there is none."""
+    newest = log / "_last_checkpoint"
+    if not newest.exists():
+        return -1, []
+    try:
+        version = int(json.loads(newest.read_text())["version"])
+    except (ValueError, KeyError, TypeError):
+        return -1, [newest]  # cut short by a crash; readers go without it
+    return version, [newest, *log.glob(f"{version:020d}.checkpoint*.parquet")]
+
+
+def _create(path: Path, properties: dict[str, str]) -> None:
+    if path.exists() and any(not other.name.startswith("_") for other in path.iterdir()):
+        raise NotAnArchive(str(path), "a new archive needs an empty directory, and there are other files")
+    path.mkdir(parents=True, exist_ok=True)
+    # If another archiver makes it at this moment, that one's is as good; what else is wrong shows when it is opened.
+    with contextlib.suppress(DeltaError):
+        DeltaTable.create(
+            path,
+            Schema.from_arrow(TABLE_SCHEMA),
+            partition_by=[DATE],
+            name=properties[LOG],
+            description=f"Headwater's archive of log {properties[LOG]}",
+            configuration=_PLAIN | properties,
+            raise_if_key_not_exists=False,
+        )
+        sync([path / "_delta_log" / _entry(0)], path.parent)
+
+
+def _add_action(file: StagedFile, is_change: bool = True) -> AddAction:
+    """How Delta is told of a file; its statistics let readers leave out files by number and by time."""
+    stats = {
+        "numRecords": file.events,
+        "minValues": {"sequence_number": file.first, "recorded_at": _timestamp(file.recorded_from)},
+        "maxValues": {"sequence_number": file.last, "recorded_at": _timestamp(file.recorded_upto)},
+        "nullCount": {"sequence_number": 0, "recorded_at": 0},
+    }
+    now_ms = time.time_ns() // 1_000_000
+    return AddAction(file.path, file.bytes, {DATE: file.date}, now_ms, is_change, json.dumps(stats))
+
+
+def _timestamp(ms: int) -> str:
+    """As Delta writes it in statistics."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + f".{ms % 1000:03d}Z"
+
+
+def _entry(version: int) -> str:
+    return f"{version:020d}.json"
