@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 RATE = 1000
 APPENDS_PER_S = 50
-STARTS_WITHIN_S = 120.0
+PATIENCE_S = 120.0
+BATCHES_MIN = 3
 
 
 class Batch(NamedTuple):
@@ -68,17 +69,27 @@ def _append(url: str, log: str, ended: threading.Event) -> None:
 
 
 def watch(query: StreamingQuery, seconds: float, warm_s: float, failed: threading.Event) -> list[Batch]:
-    """The batches with events that began in that time, after the query had its first and `warm_s` more went by."""
-    deadline = time.monotonic() + STARTS_WITHIN_S
-    while not any(progress["numInputRows"] for progress in _progress(query)):
-        if time.monotonic() > deadline or failed.is_set() or not query.isActive:
-            raise RuntimeError(f"the query gets no events: {query.exception()}")
-        time.sleep(0.1)
+    """The batches with events that began in that time, after the query had its first and `warm_s` more went by.
+
+    Where they are few it is looked at for longer. Raises RuntimeError where none come.
+    """
+    _wait_for_batches(query, 0.0, 1, failed)
     time.sleep(warm_s)
     began_ms = time.time() * 1000
     failed.wait(seconds)
-    batches = [_batch(progress) for progress in _progress(query) if progress["numInputRows"]]
-    return [batch for batch in batches if batch.ended_ms - batch.duration_ms >= began_ms]
+    return _wait_for_batches(query, began_ms, BATCHES_MIN, failed)
+
+
+def _wait_for_batches(query: StreamingQuery, since_ms: float, count: int, failed: threading.Event) -> list[Batch]:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        all_of_them = [_batch(progress) for progress in _progress(query) if progress["numInputRows"]]
+        found = [batch for batch in all_of_them if batch.ended_ms - batch.duration_ms >= since_ms]
+        if len(found) >= count:
+            return found
+        if time.monotonic() > deadline or failed.is_set() or not query.isActive:
+            raise RuntimeError(f"the query gets no events: {query.exception()}")
+        time.sleep(0.1)
 
 
 def stop(query: StreamingQuery) -> None:
@@ -107,5 +118,5 @@ def _batch(progress: Mapping[str, Any]) -> Batch:
     duration_ms = progress["durationMs"]["triggerExecution"]
     offset = progress["sources"][0]["endOffset"]
     offset = json.loads(offset) if isinstance(offset, str) else offset
-    logs = offset["logs"] if isinstance(offset, dict) else {}
+    logs = offset.get("logs", {}) if isinstance(offset, dict) else {}
     return Batch(began_ms + duration_ms, duration_ms, next((place["position"] for place in logs.values()), 0))
