@@ -27,7 +27,18 @@ class HeadwaterServer(Server):
 
     def _start(self, directory: Path) -> subprocess.Popen[bytes]:
         command = [sys.executable, *self.interpreter_options, "-m", "headwater.server.cli", "serve"]
-        options = ["--data", str(directory), "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", "--log", LOG]
+        options = [
+            "--data",
+            str(directory),
+            "--http-port",
+            "0",
+            "--amqp-port",
+            "0",
+            "--flight-enabled",
+            "false",
+            "--log",
+            LOG,
+        ]
         return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=self._log)
 
     def _ready_url(self) -> str:

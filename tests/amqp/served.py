@@ -11,6 +11,7 @@ from typing import Any
 from headwater.amqp import AmqpServer, AmqpSettings, Container
 from headwater.amqp.client import Client
 from headwater.core.access import Guard, OpenGuard
+from headwater.core.bus import Bus
 from headwater.core.local import LocalLog
 from headwater.core.settings import LogSettings
 from headwater.core.store import LogStore
@@ -29,7 +30,8 @@ class Served:
         settings: AmqpSettings | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.store = store or MemoryStore()
+        self.bus = Bus()
+        self.store = store or MemoryStore(bus=self.bus)
         self._guard, self._settings, self._tls = guard or OpenGuard(), settings or AmqpSettings(), tls
         self._sockets = listen("127.0.0.1", 0, "--amqp-port")
         self.port = self._sockets[0].getsockname()[1]
@@ -48,7 +50,7 @@ class Served:
         self.loop.close()
 
     async def _start(self) -> None:
-        self.container = Container(self.store, self._guard, self._settings)
+        self.container = Container(self.store, self._guard, self._settings, bus=self.bus)
         self.server = AmqpServer(self.container, self._sockets, self._tls)
         await self.server.start()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import threading
 import time
@@ -24,8 +23,10 @@ from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.streams.consuming import Attaching
 from headwater.amqp.streams.info import information_message
 from headwater.amqp.transport import TURN_BYTES, _Pause
+from headwater.core.bus import Notification
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event
+from headwater.core.event_types import EventType
 from headwater.server.log_lines import LineFormatter
 
 from .compiled import replaces_methods
@@ -390,14 +391,16 @@ def test_the_log_says_who_sent_settled_garbage_and_why_it_was_refused_once_for_e
     assert "peer=127.0.0.1" in line and "amqp:decode-error" in line and "sender-0" in line
 
 
-def test_the_log_says_which_peer_broke_the_protocol_and_how(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "headwater.amqp")
+def test_it_is_told_which_peer_broke_the_protocol_and_how(served: Served) -> None:
+    told: list[Notification] = []
     client = served.client()
+    served.bus.subscribe(told.append)
     client._socket.sendall(bytes(8))
     eventually(lambda: not served.container.connections)
-    (record,) = [each for each in caplog.records if each.name == "headwater.amqp"]
-    line = LineFormatter().format(record)
-    assert "peer=127.0.0.1" in line and "amqp:connection:framing-error" in line
+    ((type, _, attributes),) = told
+    assert type is EventType.CONNECTION_CLOSED and attributes["condition"] == "amqp:connection:framing-error"
+    assert attributes["peer"] == "127.0.0.1" and "frame" in str(attributes["description"])
+    client.drop()
     client.drop()
 
 

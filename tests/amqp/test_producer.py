@@ -151,7 +151,7 @@ def test_an_unknown_partition_is_attached_and_detached_with_the_error(served: Se
 
 
 def test_an_unknown_log_is_refused(client: Client) -> None:
-    for address in ("nowhere", "not a name", "$management", "orders/else", ""):
+    for address in ("nowhere", "not a name", "$nothing", "orders/else", ""):
         with pytest.raises(AmqpError) as refused:
             client.sender(address)
         assert refused.value.condition == conditions.NOT_FOUND

@@ -17,8 +17,9 @@ ROOT = Path(__file__).parents[2]
         "benchmarks append_batches append_conditional read_tag scan recovery trim --events 10000 --repeat 1 --quick",
         "benchmarks notifications --events 10000 --repeat 1 --quick",
         "benchmarks.profile_append 2000",
+        "benchmarks.listeners --rounds 2 --slice-s 0.05",
     ],
-    ids=["questions", "notifications", "profile"],
+    ids=["questions", "notifications", "profile", "listeners"],
 )
 def test_it_runs_and_its_answers_are_right(command: str, tmp_path: Path) -> None:
     arguments = command.split()

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from headwater.cne import Application, Settings, application
-from headwater.core import Guard, OpenGuard
+from headwater.core import Bus, Guard, OpenGuard
 from headwater.core.store import LogStore
 from headwater.dcb import authenticate
 
@@ -139,7 +139,9 @@ class World:
 
     def __init__(self, store: LogStore, guard: Guard | None = None, **settings: Any) -> None:
         self.store = store
-        self.app: Application = application(store, guard or OpenGuard(), authenticate, Settings(**QUICK | settings))
+        self.bus = Bus()
+        its = Settings(**QUICK | settings)
+        self.app: Application = application(store, guard or OpenGuard(), authenticate, its, bus=self.bus)
         self._subscribers: list[Subscriber] = []
 
     async def __aenter__(self) -> World:

@@ -25,7 +25,6 @@ def user(pattern: str, *rights: Right) -> User:
         ("orders-*", "orders-7", True),
         ("orders-*", "orders", False),
         ("*", "orders", True),
-        ("*", "$system", True),
         ("?", "a", True),
         ("?", "ab", False),
         ("[ab]", "b", True),
@@ -51,6 +50,28 @@ def test_grants_add_up() -> None:
     assert [both.may(right, "ab") for right in Right] == [True, True, False]
     assert [both.may(right, "a") for right in Right] == [True, False, False]
     assert not any(User("nobody", ()).may(right, "a") for right in Right)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "given", "expected"),
+    [
+        ("*", MANAGE, [READ, MANAGE]),
+        ("*", READ, []),
+        ("*", APPEND, []),
+        ("$*", MANAGE, []),
+        ("$system", READ, []),
+    ],
+)
+def test_the_servers_own_log_is_for_who_manages_the_server_and_nobody_appends_to_it(
+    pattern: str, given: Right, expected: list[Right]
+) -> None:
+    assert [right for right in Right if user(pattern, given).may(right, "$system")] == expected
+
+
+def test_nobody_appends_to_the_servers_own_log_even_where_there_are_no_users() -> None:
+    OpenGuard().authorize(ANYBODY, READ, "$system")
+    with pytest.raises(Forbidden):
+        OpenGuard().authorize(ANYBODY, APPEND, "$system")
 
 
 def test_without_users_everybody_may_do_everything() -> None:

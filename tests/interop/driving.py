@@ -146,6 +146,10 @@ class Client:
         """Send these messages."""
         return self.run("send", address, messages=list(messages), **request)
 
+    def request(self, address: str, *messages: dict[str, Any], **request: Any) -> Answer:
+        """Send these requests, and receive their answers."""
+        return self.run("request", address, messages=list(messages), **request)
+
     def receive(self, address: str, count: int, **request: Any) -> Answer:
         """Receive so many messages."""
         return self.run("receive", address, count=count, **request)

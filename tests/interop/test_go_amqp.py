@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from .basics import Basics, Security
 from .extensions import Extensions, SecondSettling
+from .management import Hearing
 from .runtimes import GoAmqp
 
 
-class TestGoAmqp(Extensions, SecondSettling, Basics, Security):
+class TestGoAmqp(Extensions, SecondSettling, Hearing, Basics, Security):
     """See the classes that it derives from."""
 
     RUNTIME = GoAmqp

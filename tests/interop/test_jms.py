@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from .basics import Basics, Security
+from .management import Hearing
 from .runtimes import Jms
 
 
-class TestJms(Basics, Security):
+class TestJms(Hearing, Basics, Security):
     """See the classes that it derives from."""
 
     RUNTIME = Jms

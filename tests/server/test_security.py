@@ -8,7 +8,9 @@ from collections.abc import Iterable
 import pytest
 
 from headwater.core.access import ANYBODY, Credentials, Forbidden, Grant, Right, Unauthenticated
+from headwater.core.bus import Bus, Notification
 from headwater.core.errors import InvalidInput
+from headwater.core.event_types import EventType
 from headwater.server import accounts as accounts_module
 from headwater.server import security
 from headwater.server.accounts import (
@@ -71,7 +73,10 @@ class Setting:
     def __init__(self, configured: Iterable[Account] = (ALICE,), allows_anybody: bool = True) -> None:
         self.clock, self.state = Clock(), MemoryState()
         directory = AccountDirectory(configured, self.state, self.clock)
-        self.guard = AccountGuard(directory, allows_anybody=allows_anybody, clock=self.clock, sleep=self.clock.sleep)
+        self.bus = Bus()
+        self.guard = AccountGuard(
+            directory, allows_anybody=allows_anybody, clock=self.clock, sleep=self.clock.sleep, bus=self.bus
+        )
 
     async def is_in(self, credentials: Credentials | None, peer: str = "10.0.0.1") -> bool:
         try:
@@ -306,14 +311,20 @@ def test_a_missing_right_is_refused_counted_and_logged(caplog: pytest.LogCapture
     assert [record.getMessage() for record in caplog.records] == ["access refused"] * 2
 
 
-def test_a_refused_login_is_logged_without_its_secret(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_login_is_told_without_its_secret() -> None:
+    told: list[Notification] = []
+
     async def scenario() -> None:
-        await Setting().is_in(WRONG)
+        its = Setting()
+        its.bus.subscribe(told.append)
+        await its.is_in(WRONG)
 
     asyncio.run(scenario())
-    (record,) = caplog.records
-    assert record.fields == {"reason": "wrong", "user": "alice", "peer": "10.0.0.1"}  # type: ignore[attr-defined]
-    assert WRONG.secret not in repr(record.__dict__)
+    (notification,) = told
+    assert notification.type is EventType.AUTHENTICATION_FAILED
+    expected = {"reason": "wrong", "user": "alice", "peer": "10.0.0.1"}
+    assert dict(notification.attributes) == {"eventType": notification.type, "time": notification.time, **expected}
+    assert WRONG.secret not in repr(notification)
 
 
 def test_keys_are_given_for_signing_protocols() -> None:

@@ -137,12 +137,12 @@ def test_pipeline_that_is_killed_at_any_instant_has_every_event_once(world, tmp_
     def launch(is_once: bool) -> subprocess.Popen[bytes]:
         return world.start(
             "-m", "headwater.spark.jobs", "archive", "--log", "orders", "--table", str(world.path),
-            "--url", world.bulk_url, "--trim", "--events-per-batch", "2000", "--checkpoint", str(checkpoints),
+            "--url", world.bulk_url, "--trim", "--checkpoint", str(checkpoints), "--every-s", "0",
             "--master", "local[2]", "--conf", "spark.driver.memory=1g",
-            "--once" if is_once else "--follow", "--every-s", "0",
+            *(["--once"] if is_once else ["--follow", "--events-per-batch", "2000"]),
         )  # fmt: skip
 
-    with world.writing(200, 0.1):
+    with world.writing(100, 0.2):
         for number in range(KILLS):
             before = world.archived()
             process = launch(False)

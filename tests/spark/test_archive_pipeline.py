@@ -68,7 +68,7 @@ def test_log_goes_into_the_table_batch_by_batch_and_the_next_run_goes_on(spark, 
     assert (done.ending, done.events, done.batches) == (Ending.DONE, 100, 4)
     assert (done.details["archived"], done.details["acknowledged"]) == (100, 100)
     assert log.trim(101) == 101
-    fill(log, 50, first=101)
+    fill(log, 50)
     assert run().events == 50
     assert numbers(archive.read(spark, tmp_path / "orders")) == list(range(1, 151))
     assert data_files(tmp_path) == sorted(file.path for file in snapshot(tmp_path / "orders").files)
@@ -93,7 +93,7 @@ def test_events_lie_under_the_utc_date_on_which_they_were_recorded(spark, tmp_pa
     log = store.create("orders")
     fill(log, 10)
     now[0] = midnight
-    fill(log, 10, first=11)
+    fill(log, 10)
     spark.conf.set("spark.sql.session.timeZone", "Pacific/Auckland")
     try:
         with bulk_server(store) as url, Run("archive", server=Server(url)) as its:
@@ -167,7 +167,7 @@ def test_following_archive_that_is_replaced_ends_with_an_error_that_says_so(spar
         display.has_done_one.wait(60)
         taken = log.register_consumer("spark", COMPONENT)
         ArchiveTable(tmp_path / "orders").claim((taken.registered_at << 21) + taken.epoch)
-        fill(log, 20, first=21)
+        fill(log, 20)
 
     options = JOB.options(log="orders", table=str(tmp_path / "orders"))
     threading.Thread(target=take_over).start()
@@ -215,11 +215,19 @@ def test_plan_tells_of_a_gap(store, log, url, run, tmp_path):
     fill(log, 30)
     run()
     log.unregister_consumer("spark", COMPONENT)
-    fill(log, 30, first=31)
+    fill(log, 30)
     log.trim(51)
     options = JOB.options(log="orders", table=str(tmp_path / "orders"))
     plan = JOB.plan(options, Run("archive", server=Server(url)))
     assert "log 'orders' begins at 51: what was between is trimmed: refused, unless --accept-gap" in plan
+
+
+def test_plan_tells_of_a_table_that_is_not_the_consumers(log, url, run, tmp_path):
+    fill(log, 30)
+    run()
+    options = JOB.options(log="orders", table=str(tmp_path / "other"))
+    plan = JOB.plan(options, Run("archive", server=Server(url)))
+    assert any(line.startswith(f"refused: {tmp_path}/other lacks events that its consumer has") for line in plan)
 
 
 def test_missing_log_is_an_error_that_names_it(run):
@@ -249,11 +257,9 @@ def test_archive_and_log_are_read_as_one_while_an_archiver_trims(spark, log, url
     failures: list[BaseException] = []
 
     def archive_on() -> None:
-        first = 201
         try:
             while not is_over.is_set():
-                fill(log, 100, first=first)
-                first += 100
+                fill(log, 100)
                 run(events_per_batch=30, trim=True)
         except BaseException as error:
             failures.append(error)

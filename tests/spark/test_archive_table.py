@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import duckdb
@@ -143,6 +144,30 @@ def test_entry_of_the_log_that_was_torn_is_not_there(tmp_path):
     table = archive(tmp_path, 10)
     (tmp_path / "_delta_log" / ".tmp_commit_x.json").write_text('{"add":')
     assert ArchiveTable(tmp_path).state == table.state
+
+
+def test_pointer_to_a_checkpoint_that_was_torn_costs_nothing(tmp_path):
+    table = archive(tmp_path, 10)
+    table.sum_up()
+    (tmp_path / "_delta_log" / "_last_checkpoint").write_text('{"versi')
+    again = ArchiveTable(tmp_path)
+    add(again, 10)
+    assert numbers(tmp_path) == list(range(1, 21))
+
+
+def test_log_of_the_table_is_on_the_disk_when_a_commit_returns(tmp_path, monkeypatch):
+    """Also the entries of others who were killed before they could sync them."""
+    archive(tmp_path, 30, batches=3)
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    again = ArchiveTable(tmp_path)
+    add(again, 10)
+    log = tmp_path / "_delta_log"
+    assert {str(log), *map(str, log.glob("*.json"))} <= set(synced)
+    synced.clear()
+    add(again, 10)
+    entries = [path for path in synced if path.endswith(".json")]
+    assert entries == [f"{log}/{again.state.version:020d}.json"]
 
 
 def test_directory_with_other_files_is_left_alone(tmp_path):

@@ -24,6 +24,7 @@ from headwater.storage.framelog import HeadMoved
 from headwater.storage.index import Index
 from headwater.storage.judge import Extent, LogJudge
 from headwater.storage.sequencer import Sequencer
+from headwater.storage.writers import WriterTable
 
 from .builders import SEED, Fatal, columns, content, encoded, event, unless
 
@@ -107,7 +108,7 @@ class Desk:
         self._all = threading.Condition()
         judge = LogJudge(
             self.index, lambda: self.settings, Extent(floor + 1, floor + 1, floor + 1), self.statistics, self.log.at,
-            id_seed=1, recorded_at=0, clock=lambda: 1000,
+            WriterTable(), id_seed=1, recorded_at=0, clock=lambda: 1000,
         )  # fmt: skip
         self.sequencer = Sequencer(
             "orders", self.log, judge, self.statistics, self.published.append, epoch=1, fatal=self.fatal, **options

@@ -25,7 +25,16 @@ class Headwater(Broker):
 
     def _start(self) -> str:
         command = [sys.executable, "-m", "headwater.server.cli", "serve"]
-        options = ["--data", str(self.directory / "data"), "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false"]
+        options = [
+            "--data",
+            str(self.directory / "data"),
+            "--http-port",
+            "0",
+            "--amqp-port",
+            "0",
+            "--flight-enabled",
+            "false",
+        ]
         process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=self._log)
         self.processes.append(process)
         assert process.stdout is not None

@@ -1,4 +1,7 @@
-"""Addresses of this container: `LOG` is the event log, `LOG/$info` what is to be known of it (event streams, 6)."""
+"""Addresses of this container: `LOG` is the event log, `LOG/$info` what is to be known of it (event streams, 6).
+
+`$management` and `$events` are of the server as a whole, `$reply/...` are made on demand.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from ..core.limits import show
 from ..core.settings import check_log_name
 
 INFO = "$info"
+MANAGEMENT, EVENTS = "$management", "$events"
+REPLY = "$reply/"
+"""Addresses of reply nodes begin so; a client may make one up, or have it made (dynamic)."""
 _AUTHORITY = re.compile(r"amqps?://[^/]*/", re.IGNORECASE)
 
 
@@ -18,6 +24,12 @@ class Address(NamedTuple):
 
     log: str
     is_info: bool = False
+
+
+def server_node(text: str | None) -> str | None:
+    """The address of a node of the server, by itself; None for any other: most likely of a log."""
+    path = _AUTHORITY.sub("", text or "", count=1).removeprefix("/")
+    return path if path in (MANAGEMENT, EVENTS) or path.startswith(REPLY) else None
 
 
 def parse_address(text: str) -> Address:

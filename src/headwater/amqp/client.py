@@ -5,6 +5,7 @@
         sender.send(Message([b"..."], DATA, properties=Properties(subject="OrderPlaced")))
         for delivery in client.receiver("orders", filter={...}):
             ...
+        reply = client.manage("READ", type="io.headwater.log", name="orders")
 
 One thread uses one client. Whatever the peer refuses is raised as the AmqpError that it gave.
 """
@@ -37,8 +38,8 @@ from .protocol.events import (
 from .protocol.link import Delivery as Received
 from .protocol.link import Receiver as ReceivingLink
 from .protocol.link import Sender as SendingLink
-from .protocol.message import Message, decode_message, encode_message
-from .protocol.performatives import Accepted, ErrorCondition, Source, Target
+from .protocol.message import VALUE, Message, Properties, decode_message, encode_message
+from .protocol.performatives import Accepted, ErrorCondition, Rejected, Source, Target
 from .protocol.session import Session
 from .protocol.settings import ConnectionSettings
 from .protocol.types import Described, Symbol
@@ -57,6 +58,17 @@ class Delivery(NamedTuple):
         """Give it an outcome: accepted, unless told otherwise."""
         if not self.received.is_settled:
             self.link.link.settle(self.received.id, self.received.id, Accepted() if state is None else state)
+
+
+class Reply(NamedTuple):
+    """What a management node answers."""
+
+    status: int
+    """As in HTTP; 200 to 299 is success."""
+    description: str
+    body: Any
+    properties: Mapping[str, Any]
+    """All application-properties of the answer."""
 
 
 class Client:
@@ -84,6 +96,7 @@ class Client:
         self._names = itertools.count()
         self._error: AmqpError | None = None
         self._termini: dict[Any, Sender | Receiver] = {}
+        self._management: tuple[Sender, Receiver] | None = None
         settings = ConnectionSettings(idle_ms=idle_ms, open_fields={"hostname": host})
         name = container_id or f"client-{time.time_ns():x}"
         self.engine = Connection(settings, name, is_server=False, now=time.monotonic())
@@ -112,7 +125,7 @@ class Client:
 
     def receiver(
         self,
-        address: str,
+        address: str | None,
         *,
         credit: int = 100,
         filter: Mapping[str, object] | None = None,
@@ -128,6 +141,30 @@ class Client:
         filters = None if filter is None else {Symbol(key): value for key, value in filter.items()}
         terminus = Source(address=address, filter=filters, **(source or {}))
         return Receiver(self, terminus, name or f"receiver-{next(self._names)}", credit, fields, waits)
+
+    def manage(self, operation: str, body: Any = None, **properties: Any) -> Reply:
+        """Ask `$management` for an operation; `properties` (type, name, ...) go beside it. Raises AmqpError.
+
+        An operation that is refused is an answer like others: look at its status.
+        """
+        if self._management is None:
+            self._management = self.sender("$management"), self.receiver("$management", credit=10)
+        sender, receiver = self._management
+        request_id = f"request-{next(self._names)}"
+        about = Properties(message_id=request_id, reply_to=receiver.link.name)
+        state = sender.send(
+            Message(body, VALUE, properties=about, application_properties={"operation": operation, **properties})
+        )
+        if isinstance(state, Rejected):
+            raise _fault(LinkFault, state.error, "the request was rejected")
+        until = time.monotonic() + self.timeout_s
+        while (left := until - time.monotonic()) > 0:
+            for delivery in receiver.take(1, left):
+                delivery.settle()
+                told, found = delivery.message.application_properties or {}, delivery.message.properties
+                if found is not None and found.correlation_id == request_id:
+                    return Reply(told["statusCode"], told["statusDescription"], delivery.message.body, told)
+        raise TimeoutError("the management node has not answered in time")
 
     def close(self) -> None:
         """Close in order, if the peer is still there."""

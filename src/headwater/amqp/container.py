@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.access import Guard, Right
+from ..core.bus import Bus
 from ..core.errors import EventLogError
 from ..core.limits import show
 from ..core.store import LogStore
-from .addresses import parse_address
+from .addresses import EVENTS, MANAGEMENT, parse_address, server_node
 from .errors import refusal_of
 from .login import Login
+from .management.listener import attach_listener
+from .management.node import ManagementNode
 from .protocol import conditions
 from .protocol.conditions import AmqpError, LinkFault
 from .protocol.connection import Connection
@@ -33,8 +35,6 @@ from .streams.producing import attach_producer
 if TYPE_CHECKING:
     from .transport import Transport
 
-_logger = logging.getLogger("headwater.amqp")
-
 CAPABILITIES = tuple(
     Symbol(name)
     for name in (
@@ -43,6 +43,7 @@ CAPABILITIES = tuple(
         "AMQP_FILTEX_PROP_V1_0",
         "AMQP_FILTEX_GROUP_V1_0",
         "APACHE.ORG:SELECTOR",
+        "APACHE.ORG:LEGACY_AMQP_EXCHANGE_FILTERS",
         "ANONYMOUS-RELAY",
     )
 )
@@ -61,12 +62,24 @@ class Container:
     TICK_S = 0.5
     """How often `tick` is called."""
 
-    def __init__(self, store: LogStore, guard: Guard, settings: AmqpSettings, *, name: str = "headwater") -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        guard: Guard,
+        settings: AmqpSettings,
+        *,
+        name: str = "headwater",
+        bus: Bus | None = None,
+    ) -> None:
+        """`bus` is told of connections, links and partitions."""
         self.store, self.guard, self.settings = store, guard, settings
+        self.bus = bus or Bus()
         self.name = name
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()
         self.connections: set[Transport] = set()
+        self.numbered: dict[int, Transport] = {}
+        """The same, by what the server calls them, in that order."""
         self.empty = asyncio.Event()
         """Set while there is no connection."""
         self.empty.set()
@@ -76,6 +89,8 @@ class Container:
         """Attached links by user, container, name and direction (2.6.1)."""
         self.suspended: dict[LinkKey, SuspendedDeliveries] = {}
         """What detached producers' links have left behind, the oldest first."""
+        self.management = ManagementNode(self)
+        """What clients manage the server by."""
         self._is_stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -95,22 +110,27 @@ class Container:
         )
         return Connection(limits, self.name, is_server=True, now=now)
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether nothing new is taken."""
+        return self._is_stopping
+
     def admit(self, transport: Transport) -> bool:
         """Whether one more connection is taken."""
         if self._is_stopping or len(self.connections) >= self.settings.connections_max:
             self.statistics.connections_refused += 1
-            _logger.warning(
-                "connection refused", extra={"fields": {"peer": transport.peer, "connections": len(self.connections)}}
-            )
             return False
         self.connections.add(transport)
         self.statistics.connections += 1
+        transport.number = self.statistics.connections
+        self.numbered[transport.number] = transport
         self.empty.clear()
         return True
 
     def forget(self, transport: Transport) -> None:
         """A connection is over."""
         self.connections.discard(transport)
+        self.numbered.pop(transport.number, None)
         if not self.connections:
             self.empty.set()
 
@@ -161,14 +181,20 @@ class Container:
             if not isinstance(remote.target, Target):
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not served here")
             if remote.target.dynamic:
-                raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
+                self.management.attach_mailbox(transport, link, remote.target)
+                return
+            if (its := server_node(remote.target.address)) is not None:
+                if its != MANAGEMENT:
+                    raise LinkFault(conditions.NOT_ALLOWED, f"{show(its)} can only be read")
+                self.management.attach_requests(transport, link, remote.target)
+                return
             await attach_producer(self, transport, link, remote.target)
         else:
             assert isinstance(link, Sender)
             if not isinstance(remote.source, Source):
                 raise LinkFault(conditions.INVALID_FIELD, "a source is needed")
-            if remote.source.dynamic:
-                raise LinkFault(conditions.NOT_IMPLEMENTED, "no nodes are made on demand: name a log")
+            if await self._is_of_server(transport, link, remote.source):
+                return
             address = parse_address(remote.source.address or "")
             node = await self.node(transport, address.log, Right.READ)
             if not link.is_waiting:
@@ -179,14 +205,31 @@ class Container:
             else:
                 await attach_consumer(transport, link, remote.source, node)
 
+    async def _is_of_server(self, transport: Transport, link: Sender, source: Source) -> bool:
+        """Answer the attach of a receiver where it is to a node of the server, or to one that is made on demand."""
+        address = server_node(source.address)
+        if address == EVENTS:
+            await attach_listener(self.management, transport, link, source)
+        elif source.dynamic or address is not None:
+            self.management.attach_replies(transport, link, source, address)
+        else:
+            return False
+        return True
+
     async def node(self, transport: Transport, log: str, right: Right) -> EventLogNode:
         """The node of a log, for a peer who has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""
         assert transport.user is not None
         self.guard.authorize(transport.user, right, log)
+        return await self.node_of(log)
+
+    def node_if_there(self, log: str) -> EventLogNode | None:
+        """The node of a log, if there is one already."""
         node = self._nodes.get(log)
-        if node is None or node.log.is_closed:
-            node = await self._open(log)
-        return node
+        return None if node is None or node.log.is_closed else node
+
+    async def node_of(self, log: str) -> EventLogNode:
+        """The node of a log. Raises LogNotFound, StorageCorrupted."""
+        return self.node_if_there(log) or await self._open(log)
 
     async def producers_node(self, transport: Transport, address: str) -> EventLogNode:
         """The node to which a producer sends. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""
@@ -254,6 +297,6 @@ class Container:
         if old is not None:
             await old.close()
         log = await asyncio.to_thread(self.store.open, name)
-        node = await EventLogNode.open(log, self.store.state, self.settings, self.loop, self._on_log_closed)
+        node = await EventLogNode.open(log, self.store.state, self.settings, self.loop, self._on_log_closed, self.bus)
         self._nodes[name] = node
         return node

@@ -23,6 +23,8 @@ class Login:
         """The name in the client certificate, which the TLS layer has verified."""
         self.mechanism = ""
         self.user: User | None = ANYBODY if guard.is_open else None
+        self.is_refused = False
+        """Whether the last verdict was a refusal."""
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -40,7 +42,8 @@ class Login:
             self.user = await self._authenticate(mechanism, response or b"")
         except Unauthenticated:
             self.user = None
-        engine.sasl_outcome(REFUSED if self.user is None else OK)
+        self.is_refused = self.user is None
+        engine.sasl_outcome(REFUSED if self.is_refused else OK)
 
     async def _authenticate(self, mechanism: str, response: bytes) -> User:
         if mechanism not in self.mechanisms:

@@ -29,6 +29,8 @@ class Terminus:
 
     node: EventLogNode | None = None
     """The log on which the link depends."""
+    deliveries: int = 0
+    """Messages received or sent since the link was attached."""
 
     def on_messages(self) -> None:
         """Messages have come: take them from the link."""

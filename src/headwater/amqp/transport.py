@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable
 from enum import Flag, auto
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.access import User
 from ..core.errors import EventLogError
-from ..core.limits import show
 from .login import Login
 from .protocol import conditions
 from .protocol.conditions import AmqpError
@@ -35,7 +35,8 @@ from .protocol.events import (
 from .protocol.link import Link
 from .protocol.performatives import ErrorCondition
 from .protocol.session import Session
-from .protocol.types import Symbol
+from .protocol.types import Described, Symbol
+from .telling import Telling
 from .terminus import Ending, Terminus
 
 if TYPE_CHECKING:
@@ -82,6 +83,11 @@ class Transport(asyncio.Protocol):
         """Who the peer is, once it is known."""
         self.peer = ""
         """The peer's address."""
+        self.number = 0
+        """What the server calls this connection: it counts from 1."""
+        self.opened_at = 0
+        """When it was taken, in ms since 1970."""
+        self.bytes_received = self.bytes_sent = 0
         self.has_room = True
         """Whether more may be written."""
         self.engine: Connection
@@ -99,12 +105,44 @@ class Transport(asyncio.Protocol):
         self._is_lost = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._termini: dict[Link, Terminus] = {}
+        self._numbers: dict[Link, int] = {}
+        """What the server calls the links of this connection: they count from 1."""
+        self._by_number: dict[int, Link] = {}
+        self._links_counted = self._sessions_counted = 0
+        self._telling = Telling(container.bus)
         self._lingering: list[tuple[Session | None, Callable[[Ending], None]]] = []
 
     @property
     def container_id(self) -> str:
         """What the peer calls itself."""
         return self.engine.remote.container_id if self.engine.remote else ""
+
+    @property
+    def links(self) -> list[tuple[int, Link, Terminus]]:
+        """The links that are attached, with their numbers, in the order in which they were."""
+        return [(self._numbers[link], link, terminus) for link, terminus in self._termini.items()]
+
+    @property
+    def links_count(self) -> int:
+        """How many links are attached."""
+        return len(self._termini)
+
+    def link(self, number: int) -> tuple[Link, Terminus] | None:
+        """The link of that number, if it is attached."""
+        link = self._by_number.get(number)
+        return None if link is None else (link, self._termini[link])
+
+    @property
+    def sessions(self) -> list[tuple[int, Session]]:
+        """The sessions, with their numbers, which count from 1 as they are first asked for."""
+        return [(self.session_number(session), session) for session in self.engine.sessions]
+
+    def session_number(self, session: Session) -> int:
+        """What the server calls that session of this connection."""
+        if session.context is None:
+            self._sessions_counted += 1
+            session.context = self._sessions_counted
+        return int(session.context)
 
     # What asyncio calls
 
@@ -114,16 +152,19 @@ class Transport(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
         address = transport.get_extra_info("peername")
         self.peer = str(address[0]) if address else ""
+        self.opened_at = time.time_ns() // 1_000_000
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         self._login = Login(self.container.guard, self.peer, tls)
         self.user = self._login.user
         self._connected_at = self._loop.time()
         self.engine = self.container.engine(self._login, self._connected_at)
         if not self.container.admit(self):
+            self._telling.refused("stopping" if self.container.is_stopping else "limit")
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """The peer has sent something."""
+        self.bytes_received += len(data)
         if self._unread or len(data) > TURN_BYTES:
             self._unread.append(data)
             if _Pause.TURN not in self._pauses:
@@ -145,6 +186,7 @@ class Transport(asyncio.Protocol):
         for task in self._tasks:
             task.cancel()
         self._abandon()
+        self._telling.ended(self)
         self.container.forget(self)
 
     def pause_writing(self) -> None:
@@ -165,6 +207,7 @@ class Transport(asyncio.Protocol):
         if self._is_lost:
             return
         if data := self.engine.data_to_send():
+            self.bytes_sent += len(data)
             self._transport.write(data)
             if not self.has_room and self._transport.get_write_buffer_size() > ANSWERS_BYTES_MAX:
                 self._pause(_Pause.UNREAD)
@@ -185,14 +228,31 @@ class Transport(asyncio.Protocol):
         self.container.statistics.links += 1
         link.context = terminus
         self._termini[link] = terminus
+        if link not in self._numbers:
+            self._links_counted += 1
+            self._numbers[link] = self._links_counted
+            self._by_number[self._links_counted] = link
+        self._telling.adopted(self, link, terminus)
 
     def expel(self, link: Link, condition: Symbol, description: str) -> None:
         """Detach a link from this side, with the reason."""
+        error = ErrorCondition(condition, description)
         if link.is_waiting:
             link.refuse(condition, description)
+            self._telling.link_refused(self, link, error)
         else:
-            link.detach(ErrorCondition(condition, description))
-        self._let_go(link, Ending.DETACHED)
+            link.detach(error)
+        self._let_go(link, Ending.DETACHED, error)
+        self.flush_soon()
+
+    def end(self, session: Session, condition: Symbol, description: str) -> None:
+        """End a session from this side, with all its links."""
+        links = tuple(session.links)
+        error = ErrorCondition(condition, description)
+        session.end(error)
+        for link in links:
+            self._let_go(link, Ending.SESSION, error)
+        self._end_lingering(session)
         self.flush_soon()
 
     def expel_all(self, node: EventLogNode, condition: Symbol, description: str) -> None:
@@ -236,7 +296,7 @@ class Transport(asyncio.Protocol):
                 self._transport.abort()
             return
         if self.engine.remote is None and now - self._connected_at > self.container.settings.login_ms / 1000:
-            _logger.info("peer took too long to open a connection", extra={"fields": {"peer": self.peer}})
+            self._telling.refused("timeout")
             self._transport.abort()
             return
         due = self.engine.next_tick()
@@ -248,7 +308,9 @@ class Transport(asyncio.Protocol):
 
     def close(self, condition: Symbol, description: str) -> None:
         """Close in order; the peer is cut off if it does not answer."""
-        self.engine.close(ErrorCondition(condition, description))
+        error = ErrorCondition(condition, description)
+        self._telling.failed(error)
+        self.engine.close(error)
         self._closing_at = self._loop.time() + CLOSE_S
         self.flush()
         self._resume(self._pauses & ~_Pause.TURN)  # its answer is waited for; nothing else that it sends means anything
@@ -305,7 +367,8 @@ class Transport(asyncio.Protocol):
                 self.hold(ATTACH_BYTES)
                 self.spawn(self._attach(event.link))
         elif isinstance(event, LinkDetached):
-            self._let_go(event.link, Ending.CLOSED if event.is_closed and event.is_by_peer else Ending.DETACHED)
+            ending = Ending.CLOSED if event.is_closed and event.is_by_peer else Ending.DETACHED
+            self._let_go(event.link, ending, event.error)
         elif isinstance(event, DeliveriesSettled):
             if event.link.context is not None:
                 event.link.context.on_settled(event.tags)
@@ -315,10 +378,11 @@ class Transport(asyncio.Protocol):
                     link.context.on_ready()
         elif isinstance(event, SessionEnded):
             for link in event.links:
-                self._let_go(link, Ending.SESSION)
+                self._let_go(link, Ending.SESSION, event.error)
             self._end_lingering(event.session)
         elif isinstance(event, ConnectionOpened):
             self.container.open(self)
+            self._telling.opened(self, self._login.mechanism)
         elif isinstance(event, ConnectionClosed):
             self._on_closed(event)
         elif isinstance(event, MechanismChosen):
@@ -344,6 +408,7 @@ class Transport(asyncio.Protocol):
 
     def _refuse(self, link: Link, fault: AmqpError) -> None:
         self.container.statistics.links_refused += 1
+        self._telling.link_refused(self, link, ErrorCondition(fault.condition, fault.description))
         if link.is_waiting:
             link.refuse(fault.condition, fault.description, fault.info)
         else:
@@ -357,6 +422,8 @@ class Transport(asyncio.Protocol):
         finally:
             self._resume(_Pause.LOGIN)
         self.user = self._login.user
+        if self._login.is_refused:
+            self._telling.refused("login")
         self._handle(self.engine.receive_data(b"", self._loop.time()))
         self.flush()
 
@@ -372,10 +439,12 @@ class Transport(asyncio.Protocol):
             if not self._pauses and not self._is_lost and not self._transport.is_closing():
                 self._transport.resume_reading()
 
-    def _let_go(self, link: Link, ending: Ending) -> None:
+    def _let_go(self, link: Link, ending: Ending, error: ErrorCondition | Described | None = None) -> None:
         terminus = self._termini.pop(link, None)
+        self._by_number.pop(self._numbers.pop(link, 0), None)
         link.context = None
         self.container.detached(self, link)
+        self._telling.link_ended(self, link, error)
         if terminus is not None:
             terminus.on_detached(ending)
 
@@ -397,15 +466,8 @@ class Transport(asyncio.Protocol):
         self._abandon()
         if event.is_fault and event.error is not None:
             self.container.statistics.faults += 1
-            _logger.info(
-                "connection closed for a fault of the peer",
-                extra={"fields": {"peer": self.peer, "problem": show(event.error, 400)}},
-            )
-        elif event.error is not None:
-            _logger.info(
-                "the peer closed with an error",
-                extra={"fields": {"peer": self.peer, "problem": show(event.error, 400)}},
-            )
+            self._telling.refused("fault", event.error)
+        self._telling.failed(event.error)
 
     def _flush(self) -> None:
         self._is_flushing = False

@@ -12,7 +12,7 @@ from ..core.event import Event
 from ..core.limits import APPEND_BYTES_MAX, check_append
 from ..core.log import AppendResult, LogInfo
 from ..core.query import ALL, Query
-from ..core.settings import LogSettings, check_log_name
+from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
 from ..formats import packed
 from . import wire
 from .reading import RemoteReading
@@ -29,7 +29,7 @@ class RemoteLog:
     """
 
     def __init__(self, transport: Transport, name: str) -> None:
-        self.name = check_log_name(name)
+        self.name = name if name == SYSTEM_LOG else check_log_name(name)
         self._transport = transport
         self._path = f"/logs/{name}"
 

@@ -23,7 +23,10 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 import msgspec
+from yarl import URL
 
+from ..core.bus import Bus
+from ..core.event_types import EventType
 from .records import Subscription
 from .settings import Settings
 from .stored import Stored
@@ -130,8 +133,20 @@ class _Stopped(Exception):
 class Endpoint:
     """One URI and its subscriptions. Use it on one event loop; `start` it, and `stop` it at the end."""
 
-    def __init__(self, uri: str, feed: Feed, send: Send, settings: Settings, *, cursor: int, kept: Kept | None) -> None:
+    def __init__(
+        self,
+        uri: str,
+        feed: Feed,
+        send: Send,
+        settings: Settings,
+        *,
+        cursor: int,
+        kept: Kept | None,
+        bus: Bus | None = None,
+    ) -> None:
+        """`bus` is told when it begins to fail, and when it has recovered."""
         self.uri = uri
+        self._bus, self._is_told_failing = bus or Bus(), False
         self._feed, self._send, self._settings = feed, send, settings
         self.subscriptions: dict[str, Subscription] = {}
         self.asks: Callable[[Stored], Subscription | None] = lambda stored: None
@@ -294,6 +309,9 @@ class Endpoint:
             self.failures = 0
             self.kept.problem, self.kept.since = "", 0
             self._feed.changed(self)
+        if self._is_told_failing:
+            self._is_told_failing = False
+            self._bus.emit(EventType.WEBHOOK_RECOVERED, log=self._settings.log, endpoint=shown(self.uri))
 
     async def _back_off(self, outcome: Outcome) -> None:
         """Wait before the next try, longer each time. Raises _Suspended instead where it has failed for too long."""
@@ -304,6 +322,10 @@ class Endpoint:
             self._failing_since = now
             self.kept.since = _now_ms()
             self._feed.changed(self)
+        if not self._is_told_failing:
+            self._is_told_failing = True
+            its = shown(self.uri)
+            self._bus.emit(EventType.WEBHOOK_FAILING, log=self._settings.log, endpoint=its, reason=outcome.text)
         if outcome.status == 410 or now - self._failing_since > self._settings.suspend_after_ms / 1000:
             self.kept.is_suspended = True
             self._feed.changed(self)
@@ -348,6 +370,11 @@ class Endpoint:
 
 def _is_refusal(outcome: Outcome) -> bool:
     return 300 <= outcome.status < 500 and outcome.status not in _TEMPORARY and outcome.status != 410
+
+
+def shown(uri: str) -> str:
+    """The URI without what may be secret in it."""
+    return str(URL(uri).with_user(None).with_query(None).with_fragment(None))
 
 
 def _now_ms() -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from ..core.asynchronous import AsyncLog
+from ..core.bus import Bus
 from ..core.errors import EventLogError, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.event import SequencedEvent
 from ..core.local import LocalLog
@@ -56,7 +57,11 @@ class Positions(msgspec.Struct):
 class Feed:
     """The feed of one open log, on one event loop. `restore` it, then `run` it."""
 
-    def __init__(self, log: LocalLog, state: StateStore, send: Send, settings: Settings) -> None:
+    def __init__(
+        self, log: LocalLog, state: StateStore, send: Send, settings: Settings, bus: Bus | None = None
+    ) -> None:
+        """`bus` is told of endpoints that fail and recover."""
+        self._bus = bus or Bus()
         self.log = log
         self.asynchronous = AsyncLog(log)
         self.states = States()
@@ -209,7 +214,7 @@ class Feed:
     def _endpoint(self, subscription: Subscription, kept: Kept | None) -> Endpoint:
         uri = subscription.endpoint
         cursor = max(self._positions.behind.pop(uri, self._positions.position), subscription.start)
-        made = Endpoint(uri, self, self._send, self._settings, cursor=cursor, kept=kept)
+        made = Endpoint(uri, self, self._send, self._settings, cursor=cursor, kept=kept, bus=self._bus)
         made.asks = lambda stored: self._asks(made, stored)
         self.endpoints[uri] = made
         made.start()

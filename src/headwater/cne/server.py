@@ -8,6 +8,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from ..core.access import Guard
+from ..core.bus import Bus
 from ..core.store import LogStore
 from . import documents, errors, publishing, subscriptions
 from .errors import Refused
@@ -45,8 +46,8 @@ class Application:
     Call `start` before the first request, `stop` when no more are to be taken, and `close` before the store closes.
     """
 
-    def __init__(self, store: LogStore, guard: Guard, authenticate: Authenticate, settings: Settings) -> None:
-        self.service = Service(store, settings)
+    def __init__(self, store: LogStore, guard: Guard, authenticate: Authenticate, settings: Settings, bus: Bus) -> None:
+        self.service = Service(store, settings, bus)
         self._host = Host(self.service, guard, authenticate)
         self._body_bytes_max = max(BODY_BYTES_MIN, 2 * settings.event_bytes_max)
 
@@ -238,7 +239,15 @@ _ROUTES = (
 
 
 def application(
-    store: LogStore, guard: Guard, authenticate: Authenticate, settings: Settings | None = None
+    store: LogStore,
+    guard: Guard,
+    authenticate: Authenticate,
+    settings: Settings | None = None,
+    *,
+    bus: Bus | None = None,
 ) -> Application:
-    """The ASGI application; `guard` says who may do what, `authenticate` who somebody is."""
-    return Application(store, guard, authenticate, settings or Settings())
+    """The ASGI application; `guard` says who may do what, `authenticate` who somebody is.
+
+    `bus` is told of webhooks that fail and recover.
+    """
+    return Application(store, guard, authenticate, settings or Settings(), bus or Bus())

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
+from ..core.bus import Bus
 from ..core.errors import Closed, DuplicateEventId, EventLogError, LogNotFound
 from ..core.event import Event
 from ..core.local import LocalLog
@@ -62,8 +63,9 @@ class TooMany(Exception):
 class Service:
     """One front end's logic, on one event loop: `start` it, and `close` it before the log store."""
 
-    def __init__(self, store: LogStore, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, store: LogStore, settings: Settings, bus: Bus | None = None) -> None:
+        """`bus` is told of endpoints that fail and recover."""
+        self.settings, self._bus = settings, bus or Bus()
         self.subscriptions: Registry[Subscription] = Registry(store.state, "cne/subscription", Subscription)
         self.publishers: Registry[Publisher] = Registry(store.state, "cne/publisher", Publisher)
         self._store = store
@@ -309,7 +311,7 @@ class Service:
             return None
 
     async def _follow(self, log: LocalLog) -> None:
-        feed = Feed(log, self._store.state, self.send, self.settings)
+        feed = Feed(log, self._store.state, self.send, self.settings, self._bus)
         try:
             await asyncio.to_thread(feed.restore)
             kept = await asyncio.to_thread(kept_endpoints, self._store.state)

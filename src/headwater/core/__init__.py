@@ -5,9 +5,11 @@ Terms follow the DCB specification (dcb.events and its first draft) and CloudEve
 
 from .access import ANYBODY, Credentials, Forbidden, Grant, Guard, OpenGuard, Right, Unauthenticated, User
 from .asynchronous import AsyncLog
+from .bus import Bus, Notification
 from .condition import AppendCondition, ConditionFailure
 from .consumer import Consumer
 from .event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent, tag_key
+from .event_types import EVERY_TYPE, EventType
 from .local import LocalLog, read_pages
 from .log import (
     AppendRequest,
@@ -29,17 +31,20 @@ from .subscription import Subscription
 __all__ = [
     "ALL",
     "ANYBODY",
+    "EVERY_TYPE",
     "NO_ATTRIBUTES",
     "AppendCondition",
     "AppendRequest",
     "AppendResult",
     "AsyncLog",
+    "Bus",
     "ConditionFailure",
     "Consumer",
     "Credentials",
     "Encoding",
     "Event",
     "EventLog",
+    "EventType",
     "Forbidden",
     "Grant",
     "Guard",
@@ -49,6 +54,7 @@ __all__ = [
     "LogStatistics",
     "LogStore",
     "Mark",
+    "Notification",
     "OpenGuard",
     "Page",
     "Query",

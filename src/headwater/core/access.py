@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Protocol
 
 from .errors import EventLogError
+from .settings import is_own
 
 
 class Right(StrEnum):
@@ -48,7 +49,13 @@ class User:
     grants: tuple[Grant, ...]
 
     def may(self, right: Right, log: str) -> bool:
-        """Whether the user has the right on that log; `*` is the server itself, which no pattern but `*` matches."""
+        """Whether the user has the right on that log; `*` is the server itself, which no pattern but `*` matches.
+
+        A log of the server's own tells of the whole server: who may manage that may read and manage it. Nobody may
+        append to it.
+        """
+        if is_own(log):
+            return right is not Right.APPEND and self.may(Right.MANAGE, "*")
         return any(
             right in grant.rights and (grant.logs == "*" or (log != "*" and fnmatchcase(log, grant.logs)))
             for grant in self.grants
@@ -122,7 +129,9 @@ class OpenGuard:
         return ANYBODY
 
     def authorize(self, user: User, right: Right, log: str) -> None:
-        """See Guard."""
+        """See Guard. Only what nobody may is refused."""
+        if not ANYBODY.may(right, log):
+            raise Forbidden(user.name, right, log)
 
     async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
         """See Guard. Nobody has a key here."""

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
+from .bus import Bus
 from .errors import ConsumerFenced, ConsumerNotFound, InvalidInput, InvalidPosition
+from .event_types import EventType
 from .limits import _UNFIT, show
 from .state import StateStore
 
@@ -43,8 +45,18 @@ def check_consumer_key(owner: str, component: str) -> None:
 class ConsumerRegistry:
     """Consumers of one incarnation of a log. Safe to call from any thread."""
 
-    def __init__(self, state: StateStore, incarnation: str, head: Callable[[], int], clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        state: StateStore,
+        incarnation: str,
+        head: Callable[[], int],
+        clock: Callable[[], int],
+        log: str = "",
+        bus: Bus | None = None,
+    ) -> None:
+        """`bus` is told who is registered and unregistered, of the log of that name."""
         self._state, self._head, self._clock = state, head, clock
+        self._log, self._bus = log, bus or Bus()
         self._kind = f"consumer/{incarnation}"
         self._lock = threading.Lock()
         stored = stored_consumers(state, incarnation)
@@ -57,10 +69,13 @@ class ConsumerRegistry:
             now = self._clock()
             known = self._consumers.get((owner, component))
             if known is not None:
-                return self._store(replace(known, epoch=known.epoch + 1, seen_at=now))
-            head = self._head()
-            start = head if after is None else self._checked(after, head, "after")
-            return self._store(Consumer(owner, component, start, 1, now, now))
+                consumer = self._store(replace(known, epoch=known.epoch + 1, seen_at=now))
+            else:
+                head = self._head()
+                start = head if after is None else self._checked(after, head, "after")
+                consumer = self._store(Consumer(owner, component, start, 1, now, now))
+            self._tell(EventType.CONSUMER_REGISTERED, consumer, epoch=consumer.epoch)
+            return consumer
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
         """See EventLog.acknowledge."""
@@ -78,12 +93,13 @@ class ConsumerRegistry:
             position = self._checked(after, self._head(), "after")
             return self._store(replace(known, acknowledged=position, seen_at=self._clock()))
 
-    def unregister(self, owner: str, component: str) -> None:
-        """See EventLog.unregister_consumer."""
+    def unregister(self, owner: str, component: str, *, silent_ms: int | None = None) -> None:
+        """See EventLog.unregister_consumer. `silent_ms`: it is because the consumer was not heard of for so long."""
         with self._lock:
-            self._known(owner, component)
+            known = self._known(owner, component)
             self._state.delete(self._kind, _key(owner, component))
             del self._consumers[owner, component]
+            self._tell(EventType.CONSUMER_UNREGISTERED, known, silentMs=silent_ms)
 
     def get(self, owner: str, component: str) -> Consumer | None:
         """That consumer, or None. Takes no lock, which somebody may hold who waits for the disk."""
@@ -111,6 +127,16 @@ class ConsumerRegistry:
         self._state.put(self._kind, key, json.dumps(asdict(consumer)).encode(), is_durable=is_durable)
         self._consumers[consumer.owner, consumer.component] = consumer
         return consumer
+
+    def _tell(self, type: EventType, consumer: Consumer, **more: int | None) -> None:
+        self._bus.emit(
+            type,
+            log=self._log,
+            owner=consumer.owner,
+            component=consumer.component,
+            acknowledged=consumer.acknowledged,
+            **more,
+        )
 
     @staticmethod
     def _checked(position: int, head: int, name: str) -> int:

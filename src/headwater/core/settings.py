@@ -11,10 +11,31 @@ from .limits import APPEND_BYTES_MAX, PARTITIONS_MAX, TAG_KEY, show
 LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
-def check_log_name(name: str) -> str:
-    """The name itself, if a log may have it. Raises InvalidLogName. Names that start with `$` are the server's own."""
-    if not isinstance(name, str) or not LOG_NAME.fullmatch(name):
-        raise InvalidLogName(f"{show(name)} does not fit {LOG_NAME.pattern}", "name")
+SYSTEM_LOG = "$system"
+"""The log in which the server keeps what happens in it (management.keeping). Only the server makes it and appends."""
+
+
+def is_own(name: str) -> bool:
+    """Whether the name is one of the server's own."""
+    return name.startswith("$")
+
+
+def refuse_own(name: str) -> None:
+    """Raises InvalidLogName if the name is one of the server's own."""
+    if is_own(name):
+        raise InvalidLogName(f"{show(name)} is the server's own", "name")
+
+
+def check_log_name(name: str, *, is_own: bool = False) -> str:
+    """The name itself, if a log may have it. Raises InvalidLogName. Names that start with `$` are the server's own.
+
+    With `is_own` it is one of those, and SYSTEM_LOG is the only one that there is.
+    """
+    if is_own:
+        assert name == SYSTEM_LOG, name
+    elif not isinstance(name, str) or not LOG_NAME.fullmatch(name):
+        why = "; the server's own logs are for the server" if isinstance(name, str) and name.startswith("$") else ""
+        raise InvalidLogName(f"{show(name)} does not fit {LOG_NAME.pattern}{why}", "name")
     return name
 
 

@@ -13,9 +13,10 @@ from .state import StateStore
 class LogStore(Protocol):
     """The logs of one server."""
 
-    def create(self, name: str, settings: LogSettings | None = None) -> LocalLog:
+    def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> LocalLog:
         """Create a log, or answer the one of that name if its settings are the same (None: whatever they are).
 
+        `is_own`: the server itself makes a log of its own, whose name begins with `$`, and which tells nobody anything.
         Raises InvalidLogName, LogExists.
         """
 
@@ -34,7 +35,7 @@ class LogStore(Protocol):
     def delete(self, name: str) -> None:
         """Delete a log and all its events. A log of that name made later goes on above its numbers.
 
-        Raises LogNotFound.
+        Raises LogNotFound, InvalidLogName (it is the server's own).
         """
 
     @property

@@ -1,1 +1,10 @@
-"""What happens in the server itself, as events, and its entities as a management client sees them. No I/O."""
+"""What happens in the server itself, as events, and its entities as a management client sees them. No I/O.
+
+What happens is told on a `core.Bus`; here is what there is to know of it (`catalog`), and how one listener gets it
+(`queue`). Types and attributes follow the event notification that was proposed for AMQP Management.
+"""
+
+from .catalog import CATALOG, LOST, Attribute, Entry, Kind, Scope, may_see
+from .queue import NotificationQueue
+
+__all__ = ["CATALOG", "LOST", "Attribute", "Entry", "Kind", "NotificationQueue", "Scope", "may_see"]

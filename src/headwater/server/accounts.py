@@ -171,6 +171,15 @@ class AccountDirectory:
         self._accounts = Accounts(self._configured)
         self._read_at = -REREAD_S
 
+    @property
+    def configured(self) -> frozenset[str]:
+        """The names of the users of the configuration."""
+        return frozenset(account.name for account in self._configured)
+
+    def refresh(self) -> None:
+        """What is stored has changed: it is read again when it is next asked for."""
+        self._read_at = -REREAD_S
+
     def current(self) -> Accounts:
         """The accounts, at most a second old; the same object until something changes."""
         now = self._clock()

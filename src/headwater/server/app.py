@@ -20,7 +20,9 @@ from dataclasses import asdict, replace
 from typing import Protocol
 
 from .. import __version__, amqp, cne, dcb, futoin
+from ..core.bus import Bus
 from ..core.errors import InvalidSettings, StorageCorrupted
+from ..core.event_types import EventType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from .accounts import AccountDirectory
@@ -28,10 +30,12 @@ from .amqp_metrics import AmqpCollector
 from .bulk.serving import BulkPlane
 from .config import Config, Futoin, InvalidConfiguration
 from .gate import Application, Gate, Receive, Scope, Send, State
+from .happenings import Happenings, HappeningsCollector
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_server import HttpServer
 from .listening import CannotListen, close_all, is_loopback, listen, tls_context, url
 from .log_lines import fields
+from .managed import serve_management
 from .metrics import ServerCollector
 from .request_meter import RequestMeter
 from .security import AccountGuard
@@ -57,16 +61,21 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
         runner.run(Server(config, announce).run())
 
 
-def open_store(config: Config) -> LogStore:
-    """The logs where the configuration keeps them. Raises StorageUnavailable, StorageCorrupted."""
+def open_store(config: Config, bus: Bus | None = None) -> LogStore:
+    """The logs where the configuration keeps them; `bus` is told what happens to them.
+
+    Raises StorageUnavailable, StorageCorrupted.
+    """
     if config.storage == "memory":
         from ..storage.memory import MemoryStore
 
-        return MemoryStore()
+        return MemoryStore(bus=bus)
     from ..storage import Engine
 
     limits = config.limits
-    return Engine(config.data, reserve_bytes=limits.disk_reserve_bytes, waiting_bytes_max=limits.waiting_bytes_max)
+    return Engine(
+        config.data, reserve_bytes=limits.disk_reserve_bytes, waiting_bytes_max=limits.waiting_bytes_max, bus=bus
+    )
 
 
 def create_logs(store: LogStore, logs: Mapping[str, Mapping[str, object]]) -> None:
@@ -112,6 +121,8 @@ class Server:
     def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
         self._config, self._announce = config, announce
         self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter())
+        self._happenings = Happenings(config.management)
+        self._bus = self._happenings.bus
 
     async def run(self) -> None:
         """Start, wait for a signal, stop. Raises as `serve`."""
@@ -136,15 +147,18 @@ class Server:
             http = HttpServer(self._gate, sockets, config.http, tls)
             await http.start()
             ending.push_async_callback(http.stop)
-            store = await asyncio.to_thread(open_store, config)
+            store = await asyncio.to_thread(open_store, config, self._bus)
             ending.push_async_callback(asyncio.to_thread, store.close)
+            ending.push_async_callback(self._happenings.stop)
+            await self._happenings.start(store)
             create_logs(store, config.logs)
             guard = self._guard(store, has_tls=tls is not None)
             container = self._container(store, guard)
             messages = amqp.AmqpServer(container, amqp_sockets, tls)
-            clouds = cne.application(store, guard, dcb.authenticate, cne.Settings(**asdict(config.cne)))
+            clouds = cne.application(store, guard, dcb.authenticate, cne.Settings(**asdict(config.cne)), bus=self._bus)
             ending.push_async_callback(clouds.close)
             await clouds.start()
+            serve_management(container, guard, store.state, clouds)
             front_ends = self._open(store, guard, container, clouds)
             for front_end in front_ends:
                 ending.callback(front_end.close)
@@ -156,12 +170,16 @@ class Server:
             _tune_interpreter()
             for line in lines:
                 self._announce(line)
-            logger.info("started", extra=fields(version=__version__, data=config.data, logs=len(store.names())))
+            self._tell_started(len(store.names()))
             await stop.wait()
             clouds.stop()
             endings = [self._drain(http, front_ends), messages.stop()]
             await asyncio.gather(*endings, *([bulk.stop()] if bulk is not None else []))
         logger.info("stopped")
+
+    def _tell_started(self, logs: int) -> None:
+        data = "memory" if self._config.storage == "memory" else str(self._config.data)
+        self._bus.emit(EventType.SERVER_STARTED, version=__version__, logs=logs, data=data)
 
     def unready(self) -> str | None:
         """Why the server should get no work at the moment, or None."""
@@ -176,7 +194,7 @@ class Server:
         self, store: LogStore, guard: AccountGuard, container: amqp.Container, clouds: cne.Application
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
-        others = [AmqpCollector(container), WebhookCollector(clouds)]
+        others = [AmqpCollector(container), WebhookCollector(clouds), HappeningsCollector(self._bus)]
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, others=others)
         data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
         events = futoin.application(store, guard, _futoin_settings(self._config.futoin))
@@ -187,11 +205,11 @@ class Server:
     def _container(self, store: LogStore, guard: AccountGuard) -> amqp.Container:
         given = asdict(self._config.amqp)
         del given["port"]
-        return amqp.Container(store, guard, amqp.AmqpSettings(**given))
+        return amqp.Container(store, guard, amqp.AmqpSettings(**given), bus=self._bus)
 
     async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:
         """Refuse what is new, end subscriptions, and let what runs finish."""
-        logger.info("stopping", extra=fields(requests=self._gate.requests, streams=self._gate.streams))
+        self._bus.emit(EventType.SERVER_STOPPING, requests=self._gate.requests, streams=self._gate.streams)
         self._gate.stop()
         http.refuse_connections()
         for front_end in front_ends:
@@ -216,7 +234,7 @@ class Server:
             )
         if has_users and not is_private and not has_tls:
             logger.warning("passwords travel in the clear: set tls.certificate and tls.key")
-        return AccountGuard(directory, allows_anybody=is_private or config.insecure)
+        return AccountGuard(directory, allows_anybody=is_private or config.insecure, bus=self._bus)
 
     def _free_bytes(self) -> int | None:
         return None if self._config.storage == "memory" else shutil.disk_usage(self._config.data).free

@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
     "Server": {
         "serve": Entry("serve", "serve", "Run the server."),
         "config": Entry("config", "config", "Show the effective configuration."),
+        "events": Entry("listening", "events", "Follow what happens in the server."),
         "user": Entry("users", "user", "Add, list and remove users."),
     },
     "Data directory": {

@@ -219,6 +219,25 @@ class Cne:
 
 
 @dataclass(frozen=True, slots=True)
+class Management:
+    """What happens in the server, told as events."""
+
+    keep: Annotated[bool, Described(boolean, "keep what happens in the log $system")] = False
+    keep_retention_ms: Annotated[
+        int, Described(duration_ms(1000, 10**15), "what is older than that is dropped from $system")
+    ] = 30 * 86_400_000
+    keep_retention_bytes: Annotated[
+        int, Described(byte_count(MIB, 2**60), "over that size, the oldest segments of $system are dropped")
+    ] = GIB
+    lag_events: Annotated[
+        int, Described(whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does")
+    ] = 100_000
+    lag_ms: Annotated[
+        int, Described(duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does")
+    ] = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The effective configuration. `server.sources.load` makes it."""
 
@@ -238,6 +257,7 @@ class Config:
     tls: Tls = field(default_factory=Tls)
     limits: Limits = field(default_factory=Limits)
     cne: Cne = field(default_factory=Cne)
+    management: Management = field(default_factory=Management)
     logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})
     """Logs to create at start: fields of LogSettings, only those that were given."""
     users: Mapping[str, Account] = field(default_factory=dict)

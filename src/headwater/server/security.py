@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from ..core.access import ANYBODY, Credentials, Forbidden, Right, Unauthenticated, User
+from ..core.bus import Bus
+from ..core.event_types import EventType
 from .accounts import NOBODY_PASSWORD, AccountDirectory, Accounts, hash_token, is_password
 from .log_lines import fields
 
@@ -44,8 +46,13 @@ class AccountGuard:
         allows_anybody: bool,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        bus: Bus | None = None,
     ) -> None:
-        """`allows_anybody`: whether everything is allowed while there is no account at all."""
+        """`allows_anybody`: whether everything is allowed while there is no account at all.
+
+        `bus` is told of refused logins.
+        """
+        self._bus = bus or Bus()
         self._directory, self._allows_anybody, self._sleep = directory, allows_anybody, sleep
         self._logins = Logins(clock)
         self._brake = Brake(clock)
@@ -57,6 +64,11 @@ class AccountGuard:
         """What a message is checked with that claims to be signed by a user without a key."""
         self.refusals: Counter[str] = Counter(missing=0, wrong=0, hasty=0, forbidden=0)
         """Refusals by reason: no credentials, wrong ones, too many attempts, a right that the user lacks."""
+
+    @property
+    def directory(self) -> AccountDirectory:
+        """The accounts."""
+        return self._directory
 
     @property
     def is_open(self) -> bool:
@@ -150,7 +162,7 @@ class AccountGuard:
 
     def _refusal(self, reason: str, name: str, peer: str) -> Unauthenticated:
         self.refusals[reason] += 1
-        logger.warning("login refused", extra=fields(reason=reason, user=name, peer=peer))
+        self._bus.emit(EventType.AUTHENTICATION_FAILED, reason=reason, user=name, peer=peer)
         return Unauthenticated("valid credentials are needed: a user's name and password, or a token")
 
 

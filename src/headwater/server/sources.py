@@ -27,6 +27,7 @@ from .config import (
     Http,
     InvalidConfiguration,
     Limits,
+    Management,
     Setting,
     Tls,
 )
@@ -34,7 +35,9 @@ from .config import (
 FILE_NAME = "headwater.toml"
 CONFIG_VARIABLE, LOGS_VARIABLE = "HEADWATER_CONFIG", "HEADWATER_LOGS"
 LOG_FLAG = "--log"
-CLIENT_VARIABLES = frozenset({"HEADWATER_URL", "HEADWATER_USER", "HEADWATER_PASSWORD", "HEADWATER_TOKEN"})
+CLIENT_VARIABLES = frozenset(
+    {"HEADWATER_URL", "HEADWATER_AMQP_URL", "HEADWATER_USER", "HEADWATER_PASSWORD", "HEADWATER_TOKEN"}
+)
 """What the commands that talk to a server read; no setting of the server."""
 
 
@@ -200,6 +203,7 @@ def _build(given: _Given) -> Config:
         tls=Tls(**section("tls")),
         limits=Limits(**section("limits")),
         cne=Cne(**section("cne")),
+        management=Management(**section("management")),
         logs=given.logs or {DEFAULT_LOG: {}},
         users=given.users,
         origins=given.origins,

@@ -104,7 +104,10 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """Does what it can of Spark's filters itself. Spark refuses it where the session does not let filters be pushed."""
+    """Does what it can of Spark's filters itself; only where that is asked for.
+
+    Spark refuses it in sessions that let no filters be pushed, and keeps the filters for all uses of a loaded frame.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """The filters that Spark has still to apply."""

@@ -75,11 +75,13 @@ def _option(its: Setting) -> click.Option:
         kind: Any = click.BOOL
     else:
         names, kind = [its.flag], _kind(its)
-    default = its.default.value if isinstance(its.default, enum.StrEnum) else its.default
+    default: dict[str, Any] = {}
+    if not its.is_required:  # to click, None is a default as well
+        default["default"] = its.default.value if isinstance(its.default, enum.StrEnum) else its.default
     return click.Option(
         [its.name, *names],
         type=kind,
-        **({} if its.is_required else {"default": default}),  # to click, None is a default as well
+        **default,
         required=its.is_required,
         multiple=its.is_repeated,
         metavar=its.about.metavar,

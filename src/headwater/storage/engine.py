@@ -21,8 +21,10 @@ from typing import IO
 
 import msgspec
 
+from ..core.bus import Bus
 from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageCorrupted, StorageUnavailable
-from ..core.settings import LogSettings, check_log_name
+from ..core.event_types import EventType
+from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from . import maintenance
 from .disk import Disk, sync_directory
@@ -33,6 +35,7 @@ from .meta import META_NAME, Meta
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
 from .state import SqliteState
+from .telling import tell_changed, tell_created, tell_deleted
 from .worker import Worker
 
 logger = logging.getLogger("headwater.storage")
@@ -71,8 +74,11 @@ class Engine:
         disk: Disk | None = None,
         fatal: Callable[[str], None] | None = None,
         maintains: bool = True,
+        bus: Bus | None = None,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
+
+        `bus` is told what happens to logs, but for those of the server's own.
 
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
@@ -80,6 +86,8 @@ class Engine:
         self.directory = Path(directory)
         self._reserve_bytes, self._waiting_bytes_max = reserve_bytes, waiting_bytes_max
         self._clock, self._disk, self._fatal = clock, disk or Disk(), fatal
+        self.bus = bus or Bus()
+        self._is_disk_low = False
         self._lock_file = lock_directory(self.directory)
         try:
             self.state = _open_state(self.directory)
@@ -99,9 +107,9 @@ class Engine:
             self._tender = threading.Thread(target=self._tend, name="headwater-maintenance", daemon=True)
             self._tender.start()
 
-    def create(self, name: str, settings: LogSettings | None = None) -> StoredLog:
+    def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> StoredLog:
         """See LogStore."""
-        check_log_name(name)
+        check_log_name(name, is_own=is_own)
         with self._opening:
             if self.state.get(LOG_KIND, name) is not None:
                 log = self.open(name)
@@ -117,7 +125,9 @@ class Engine:
             entry = LogEntry(directory, settings)
             self.state.put(LOG_KIND, name, msgspec.json.encode(entry), expected_version=0)
             self.state.delete(TRASH_KIND, directory)
-            return self.open(name)
+            log = self.open(name)
+            tell_created(log.bus, log.info())
+            return log
 
     def open(self, name: str) -> StoredLog:
         """See LogStore."""
@@ -144,16 +154,20 @@ class Engine:
         """See LogStore."""
         with self._opening:
             log = self.open(name)
-            log.settings.check_change(settings)
+            old = log.settings
+            old.check_change(settings)
             entry = LogEntry(log.directory.name, settings)
             self.state.put(LOG_KIND, name, msgspec.json.encode(entry))
             log.change(settings)
+            tell_changed(log.bus, name, old, settings)
             return log
 
     def delete(self, name: str) -> None:
         """See LogStore."""
+        refuse_own(name)
         with self._opening:
             log = self.open(name)
+            info = log.info()
             log.close()
             self.state.put(FLOOR_KIND, name, str(max(log.head(), log.meta.floor)).encode())
             self.state.put(TRASH_KIND, log.directory.name, name.encode())
@@ -162,6 +176,7 @@ class Engine:
                 for key, _ in list(self.state.items(kind)):
                     self.state.delete(kind, key)
             del self._logs[name]
+            tell_deleted(log.bus, info)
         with NoBackup(self.directory) as may_unlink:
             if may_unlink:
                 self._empty_trash()
@@ -172,6 +187,7 @@ class Engine:
             self._maintain(retention)
 
     def _maintain(self, retention: bool) -> None:
+        self._look_at_disk()
         for log in self.opened():
             try:
                 maintenance.seal_segments(log, self._worker.run)
@@ -188,6 +204,14 @@ class Engine:
         with NoBackup(self.directory) as may_unlink:
             if may_unlink:
                 self._empty_trash()
+
+    def _look_at_disk(self) -> None:
+        """Tell when free space falls below the reserve, which appends need, and when there is enough again."""
+        free = self._disk.free_bytes(self.directory)
+        if (free < self._reserve_bytes) is not self._is_disk_low:
+            self._is_disk_low = not self._is_disk_low
+            type = EventType.DISK_LOW if self._is_disk_low else EventType.DISK_RECOVERED
+            self.bus.emit(type, path=str(self.directory), freeBytes=free, reserveBytes=self._reserve_bytes)
 
     def close(self) -> None:
         """See LogStore."""
@@ -226,6 +250,7 @@ class Engine:
                 reserve_bytes=self._reserve_bytes,
                 waiting_bytes_max=self._waiting_bytes_max,
                 fatal=self._fatal,
+                bus=None if is_own(entry.directory) else self.bus,
             )
         except OSError as error:
             raise StorageUnavailable(f"{directory}: cannot be opened: {error}") from error

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..core.bus import Bus
 from ..core.consumer import ConsumerRegistry
 from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation, PositionTrimmed
+from ..core.event_types import EventType
 from ..core.limits import EventColumns
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, LogInfo, LogStatistics, Page
@@ -52,6 +54,7 @@ class StoredLog(LocalLog):
         reserve_bytes: int,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
         fatal: Callable[[str], None] | None = None,
+        bus: Bus | None = None,
     ) -> None:
         """Raises StorageCorrupted, StorageUnavailable."""
         meta = read_meta(directory)
@@ -61,7 +64,8 @@ class StoredLog(LocalLog):
         self._state = state
         self._statistics = LogStatistics()
         self._log_id = bytes.fromhex(meta.segments_id)
-        self.registry = ConsumerRegistry(state, meta.incarnation, self.head, clock)
+        self.bus = bus or Bus()
+        self.registry = ConsumerRegistry(state, meta.incarnation, self.head, clock, meta.name, self.bus)
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
         segments = open_segments(
             directory / FRAMES,
@@ -234,10 +238,11 @@ class StoredLog(LocalLog):
                 raise InvalidPosition(f"{below!r} given, 0 to {head + 1} (the head + 1) is allowed", "below")
             lowest = self.registry.lowest_acknowledged()
             bound = below if lowest is None else min(below, lowest + 1)
-            if bound > self._extent.first_retained:
+            if bound > (previous := self._extent.first_retained):
                 self._state.flush()  # nothing is forgotten that a consumer could come back to
                 known_from = self._extent.known_from if self.settings.keeps_history else bound
                 self._set_extent(bound, known_from)
+                self.bus.emit(EventType.LOG_TRIMMED, log=self.name, firstRetained=bound, previousFirstRetained=previous)
             return self._extent.first_retained
 
     def writer(self, name: str) -> WriterState | None:

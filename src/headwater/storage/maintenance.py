@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from ..core.event_types import EventType
 from . import ids
 from .disk import sync_directory
 from .log import StoredLog
@@ -44,6 +45,7 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
         name = postings_name(segment.first, segment.last)
         log.index.replace(FilePostings(log.directory / INDEX / name))
         log.writer_table.save()  # an opening need not look for marks in it
+        log.bus.emit(EventType.SEGMENT_SEALED, log=log.name, first=segment.first, last=segment.last, bytes=segment.size)
     generations = log.index.ids.generations
     for generation in generations[:-1]:
         if generation.last <= log.head():
@@ -98,11 +100,7 @@ def apply_retention(log: StoredLog, now: int) -> None:
     if (age := settings.consumer_age_ms_max) is not None:
         for consumer in log.consumers():
             if now - consumer.seen_at > age:
-                logger.warning(
-                    "log %s: consumer %s/%s was not heard of for %d ms and is unregistered at %d (head %d)",
-                    log.name, consumer.owner, consumer.component, now - consumer.seen_at, consumer.acknowledged, head,
-                )  # fmt: skip
-                log.unregister_consumer(consumer.owner, consumer.component)
+                log.registry.unregister(consumer.owner, consumer.component, silent_ms=now - consumer.seen_at)
     below = 0
     if settings.retention_ms is not None:
         below = max(below, log.sequence_number_at(now - settings.retention_ms))
@@ -111,8 +109,7 @@ def apply_retention(log: StoredLog, now: int) -> None:
     if settings.retention_until_acknowledged and (lowest := log.registry.lowest_acknowledged()) is not None:
         below = max(below, lowest + 1)
     if below > log.first_retained:
-        first = log.trim(min(below, head + 1))
-        logger.info("log %s: trimmed, the first retained event is %d", log.name, first)
+        log.trim(min(below, head + 1))
 
 
 def _below_for_bytes(log: StoredLog, allowed: int) -> int:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
 
+from ..core.bus import Bus
 from ..core.condition import AppendCondition, ConditionFailure
 from ..core.consumer import ConsumerRegistry
 from ..core.errors import (
@@ -28,14 +29,16 @@ from ..core.errors import (
     StateConflict,
 )
 from ..core.event import SequencedEvent
+from ..core.event_types import EventType
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, LogInfo, LogStatistics, Page
 from ..core.mark import WriterState
 from ..core.query import Query
-from ..core.settings import LogSettings, check_log_name
+from ..core.settings import LogSettings, check_log_name, refuse_own
 from ..core.state import StateEntry, StateStore
 from .partitioner import Partitioner
+from .telling import tell_changed, tell_created, tell_deleted
 from .writers import WriterTable
 
 
@@ -55,6 +58,7 @@ class MemoryLog(LocalLog):
         state: StateStore | None = None,
         floor: int = 0,
         clock: Callable[[], int] = wall_clock_ms,
+        bus: Bus | None = None,
     ) -> None:
         self.name = name
         self.settings = settings or LogSettings()
@@ -76,7 +80,8 @@ class MemoryLog(LocalLog):
         self._lock = threading.RLock()
         self._closed = False
         self._statistics = LogStatistics()
-        self.registry = ConsumerRegistry(state or MemoryState(), self._incarnation, self.head, clock)
+        self.bus = bus or Bus()
+        self.registry = ConsumerRegistry(state or MemoryState(), self._incarnation, self.head, clock, name, self.bus)
 
     def submit(self, request: AppendRequest) -> None:
         """See LocalLog."""
@@ -301,8 +306,11 @@ class MemoryLog(LocalLog):
                 raise InvalidPosition(f"{below!r} given, 0 to {self._head + 1} (the head + 1) is allowed", "below")
             lowest = self.registry.lowest_acknowledged()
             bound = below if lowest is None else min(below, lowest + 1)
-            self._first_retained = max(self._first_retained, bound)
-            self._forget()
+            previous = self._first_retained
+            if bound > previous:
+                self._first_retained = bound
+                self._forget()
+                self.bus.emit(EventType.LOG_TRIMMED, log=self.name, firstRetained=bound, previousFirstRetained=previous)
             return self._first_retained
 
     def _forget(self) -> None:
@@ -334,24 +342,28 @@ class MemoryLog(LocalLog):
 class MemoryStore:
     """Logs by name, in memory."""
 
-    def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(self, clock: Callable[[], int] = wall_clock_ms, *, bus: Bus | None = None) -> None:
+        self.bus = bus or Bus()
         self.state: StateStore = MemoryState()
         self._logs: dict[str, MemoryLog] = {}
         self._floors: dict[str, int] = {}
         self._clock = clock
         self._lock = threading.RLock()
 
-    def create(self, name: str, settings: LogSettings | None = None) -> MemoryLog:
+    def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> MemoryLog:
         """See LogStore."""
-        check_log_name(name)
+        check_log_name(name, is_own=is_own)
         with self._lock:
             if (log := self._logs.get(name)) is not None:
                 if settings not in (None, log.settings):
                     raise LogExists(name)
                 return log
             floor = self._floors.get(name, 0)
-            self._logs[name] = MemoryLog(name, settings, state=self.state, floor=floor, clock=self._clock)
-            return self._logs[name]
+            bus = None if is_own else self.bus
+            log = MemoryLog(name, settings, state=self.state, floor=floor, clock=self._clock, bus=bus)
+            self._logs[name] = log
+            tell_created(log.bus, log.info())
+            return log
 
     def open(self, name: str) -> MemoryLog:
         """See LogStore."""
@@ -370,16 +382,21 @@ class MemoryStore:
     def change(self, name: str, settings: LogSettings) -> MemoryLog:
         """See LogStore."""
         log = self.open(name)
+        old = log.settings
         log.change(settings)
+        tell_changed(log.bus, name, old, settings)
         return log
 
     def delete(self, name: str) -> None:
         """See LogStore."""
+        refuse_own(name)
         with self._lock:
             log = self.open(name)
+            info = log.info()
             log.close()
             self._floors[name] = log.head()
             del self._logs[name]
+            tell_deleted(log.bus, info)
 
     def close(self) -> None:
         """See LogStore."""

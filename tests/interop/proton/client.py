@@ -423,6 +423,41 @@ class Receive(Operation):
             say("settled_by_peer")
 
 
+class Request(Operation):
+    """Sends requests, one after the other's answer, with a node made on demand to reply to."""
+
+    def begin(self, event: Any) -> None:
+        """See Operation."""
+        self.forms = list(self.request["messages"])
+        self.receiver = event.container.create_receiver(self.connection, None, dynamic=True)
+        self.sender = None
+
+    def on_link_opened(self, event: Any) -> None:
+        """First the receiver's, then the sender's."""
+        self.attached(event.link)
+        if event.link.is_receiver:
+            self.receiver.flow(10)
+            self.sender = event.container.create_sender(self.connection, self.address)
+        elif event.link.remote_target.type != proton.Terminus.UNSPECIFIED:
+            self.ask()
+
+    def ask(self) -> None:
+        """The next request."""
+        message = message_of(self.forms.pop(0))
+        message.reply_to = self.receiver.remote_source.address
+        self.sender.send(message)
+
+    def on_message(self, event: Any) -> None:
+        """An answer."""
+        say("message", **message_shown(event.message))
+        event.delivery.update(Delivery.ACCEPTED)
+        event.delivery.settle()
+        if self.forms:
+            self.ask()
+        else:
+            self.finish()
+
+
 def _elements(value: Any) -> list[Any]:
     if value is None:
         return []
@@ -435,7 +470,7 @@ def _has_map(data: Any) -> bool:
     return data.next() == proton.Data.MAP
 
 
-OPERATIONS = {"connect": Operation, "send": Send, "receive": Receive}
+OPERATIONS = {"connect": Operation, "send": Send, "receive": Receive, "request": Request}
 
 
 def main() -> None:

@@ -357,5 +357,34 @@ class Receive extends Operation {
     }
 }
 
-const OPERATIONS = {connect: Operation, send: Send, receive: Receive};
+/** Sends requests, one after the other's answer, with a node made on demand to reply to. */
+class Request extends Operation {
+    begin() {
+        this.forms = [...this.request.messages];
+        this.on('receiver_open', (context) => this.openSender(context.receiver));
+        this.on('sender_open', (context) => this.attached(context.sender, 'target'));
+        this.on('sendable', () => { if (!this.isAsking) this.ask(); });
+        this.on('message', (context) => this.answered(context));
+        this.receiver = this.connection.open_receiver({source: {dynamic: true}, credit_window: 10});
+    }
+
+    openSender(receiver) {
+        this.attached(receiver, 'source');
+        this.replyTo = receiver.source.address;
+        this.sender = this.connection.open_sender(this.request.address);
+    }
+
+    ask() {
+        this.isAsking = true;
+        this.sender.send({...messageOf(this.forms.shift()), reply_to: this.replyTo});
+    }
+
+    answered(context) {
+        say('message', messageShown(context.message));
+        if (this.forms.length) this.ask();
+        else this.finish();
+    }
+}
+
+const OPERATIONS = {connect: Operation, send: Send, receive: Receive, request: Request};
 new OPERATIONS[process.argv[2]](JSON.parse(process.argv[3]));

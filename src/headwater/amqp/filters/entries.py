@@ -22,6 +22,7 @@ from .fields import (
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
 )
+from .legacy import direct_binding, headers_binding, topic_binding
 from .parser import parse_event_streams_sql, parse_selector, parse_sql
 from .property_filters import delivery_annotations_filter, property_filter
 from .syntax import And, Constant, IndexQuery, Node, Not, Or
@@ -119,6 +120,12 @@ def _not(given: object, context: Context) -> Node:
         return Not(_read(members[0], context))
 
 
+def descriptor_of(key: object, given: object) -> object:
+    """What says which filter an entry of the map is, symbolic where it is known: its descriptor, or its key."""
+    descriptor = given.descriptor if isinstance(given, Described) else key
+    return _NAMES.get(descriptor, descriptor) if isinstance(descriptor, str | int) else descriptor
+
+
 def _properties_of(section: str) -> Reader:
     return lambda given, context: property_filter(section, given, context)
 
@@ -143,12 +150,16 @@ _FILTERS: list[tuple[str, int | None, Reader]] = [
     ("amqp:footer-filter", 0x178, _properties_of(FOOTER)),
     ("amqp:event-streams-delivery-annotations-filter", 0x200, delivery_annotations_filter),
     ("amqp:event-streams-sql-filter", 0x201, _event_streams_sql),
+    ("apache.org:legacy-amqp-direct-binding:string", 0x0000_468C_0000_0000, direct_binding),
+    ("apache.org:legacy-amqp-topic-binding:string", 0x0000_468C_0000_0001, topic_binding),
+    ("apache.org:legacy-amqp-headers-binding:map", 0x0000_468C_0000_0002, headers_binding),
     ("apache.org:selector-filter:string", 0x0000_468C_0000_0004, _selector),
     (QUERY_FILTER, None, _query),
 ]
 FILTERS = {name: code for name, code, _ in _FILTERS}
 """The filters of this node: symbolic descriptor -> numeric one, if it has any."""
 
+_NAMES: dict[object, str] = {code: name for name, code, _ in _FILTERS if code is not None}
 _READERS: dict[str | int, Reader] = {}
 for _name, _code, _reader in _FILTERS:
     _READERS[_name] = _reader
@@ -161,4 +172,7 @@ _BY_KEY: dict[str, Reader] = {name: reader for name, _, reader in _FILTERS} | {
     "event-streams-delivery-annotations-filter": delivery_annotations_filter,
     "selector-filter": _selector,
     "jms-selector": _selector,
+    "legacy-amqp-direct-binding": direct_binding,
+    "legacy-amqp-topic-binding": topic_binding,
+    "legacy-amqp-headers-binding": headers_binding,
 }

@@ -205,6 +205,7 @@ class Consumer(Terminus):
             raise TooLarge(len(message), self._bytes_max, "bytes", f"event {event.sequence_number} as a message")
         self._associated = self._first_retained = None
         self._transport.container.statistics.messages_sent += 1
+        self.deliveries += 1
         number = event.sequence_number
         self._link.send(message, number, number, is_settled=self._is_presettled)
 

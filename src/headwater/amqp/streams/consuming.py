@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import PositionTrimmed
+from ...core.event_types import EventType
 from ..filters import InvalidFilter, SourceFilter, source_filter
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
@@ -181,6 +182,13 @@ class GroupMember(Terminus):
         self.node = attaching.node
         self._consumer: Consumer | None = None
         self._position: Position | None = None
+        self._owned: tuple[int, int] | None = None
+        """The partition that it has, and its epoch."""
+
+    @property
+    def link_name(self) -> str:
+        """What the receiver calls its link."""
+        return self._attaching.link.name
 
     # What the group decides
 
@@ -200,10 +208,15 @@ class GroupMember(Terminus):
         self._position = position
         node.is_changed = True
         properties = bound_properties(partition, self._group, epoch)
+        self._owned = partition, epoch
+        self._tell(EventType.PARTITION_ASSIGNED)
         self._consumer = attaching.answer(partition, position, self.on_detached, properties)
 
     def refused(self, condition: Symbol, description: str) -> None:
         """There is no partition for it; or it must give up the one that it has."""
+        if condition == conditions.LINK_STOLEN:
+            self._tell(EventType.PARTITION_STOLEN)
+            self._owned = None
         self._attaching.transport.expel(self._attaching.link, condition, description)
         self._attaching.transport.flush_soon()
 
@@ -220,9 +233,26 @@ class GroupMember(Terminus):
         if self._position is not None:
             self._position.detached()
             self._position = None
+        self._tell(EventType.PARTITION_RELEASED)
+        self._owned = None
         node = self.node
         is_closed = ending is Ending.CLOSED
         node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=is_closed))
+
+    def _tell(self, type: EventType) -> None:
+        """Tell that about the partition that it has, if it has one."""
+        if self._owned is None:
+            return
+        partition, epoch = self._owned
+        self.node.bus.emit(
+            type,
+            log=self.node.log.name,
+            group=self._group,
+            partition=partition,
+            epoch=epoch,
+            container=self._attaching.transport.container_id,
+            link=self._attaching.link.name,
+        )
 
 
 def bound_partition(binding: Binding, partitions: int) -> int | None:

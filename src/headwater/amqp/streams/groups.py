@@ -161,6 +161,12 @@ class Groups:
         group = self._groups.get(name)
         return [None] * self._partitions if group is None else list(group.owners)
 
+    def forget(self, name: str) -> None:
+        """Forget a group that has no members: its epochs begin anew. One that has some stays."""
+        group = self._groups.get(name)
+        if group is not None and not any(group.owners):
+            del self._groups[name]
+
     def _after(self, group: Group, actions: list[Action], link: Link | None = None) -> list[Action]:
         """Keep track of who belongs to which group, and forget a group of which nothing is left."""
         if link is not None:

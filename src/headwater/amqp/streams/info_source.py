@@ -23,7 +23,6 @@ class InfoSource(Terminus):
 
     def __init__(self, transport: Transport, link: Sender, node: EventLogNode) -> None:
         self._transport, self._link, self.node = transport, link, node
-        self._count = 0
         self._pause: asyncio.TimerHandle | None = None
         self._is_busy = False
 
@@ -61,8 +60,8 @@ class InfoSource(Terminus):
         finally:
             self._is_busy = False
         if self._link.sendable > 0:
-            self._count += 1
-            self._link.send(message, self._count, is_settled=self._link.sends_settled)
+            self.deliveries += 1
+            self._link.send(message, self.deliveries, is_settled=self._link.sends_settled)
             self._pause = self.node.loop.call_later(self.node.settings.info_pause_ms / 1000, self._resume)
         if self._link.is_draining:
             self._link.drained()

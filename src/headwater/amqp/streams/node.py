@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
+from ...core.bus import Bus
 from ...core.errors import EventLogError, Overloaded
 from ...core.event import Event
+from ...core.event_types import EventType
 from ...core.local import LocalLog
 from ...core.log import AppendRequest
 from ...core.state import StateStore
@@ -49,9 +51,10 @@ class EventLogNode:
         settings: AmqpSettings,
         loop: asyncio.AbstractEventLoop,
         on_closed: Callable[[EventLogNode], None],
+        bus: Bus,
     ) -> None:
         """`on_closed` is called when the log is closed, most likely because it was deleted."""
-        self._on_closed = on_closed
+        self._on_closed, self.bus = on_closed, bus
         self.log, self.incarnation, self.settings, self.loop = log, incarnation, settings, loop
         self._state = state
         self.partitions = log.settings.partitions
@@ -83,6 +86,7 @@ class EventLogNode:
         settings: AmqpSettings,
         loop: asyncio.AbstractEventLoop,
         on_closed: Callable[[EventLogNode], None],
+        bus: Bus | None = None,
     ) -> EventLogNode:
         """The node of a log, with what it remembers of its consumers."""
         limits = PositionLimits(settings.termini_max, settings.termini_max)
@@ -92,7 +96,7 @@ class EventLogNode:
             return incarnation, load(state, incarnation, _now_ms(), limits)
 
         incarnation, positions = await asyncio.to_thread(load_all)
-        return EventLogNode(log, incarnation, state, positions, settings, loop, on_closed)
+        return EventLogNode(log, incarnation, state, positions, settings, loop, on_closed, bus or Bus())
 
     async def close(self) -> None:
         """Watch the log no more, and store what is remembered."""
@@ -128,6 +132,15 @@ class EventLogNode:
         self._information = None
         if not task.cancelled():
             task.exception()  # whoever asked has gone perhaps, and does not look at it
+
+    def forget_group(self, group: str) -> None:
+        """Forget a consumer group that has no members: its positions, and its epochs."""
+        self.groups.forget(group)
+        self.positions.forget_group(group)
+        for its, partition in self.positions.epochs:
+            if its == group:
+                self.positions.record_epoch(group, partition, 0)
+        self.is_changed = True
 
     def append(self, events: Sequence[Event], partition: int | None, appending: Appending) -> AppendRequest:
         """Append, in the order of the calls; `appending.on_appended` is called when it is done, on the loop.
@@ -171,14 +184,19 @@ class EventLogNode:
                 _member(action.link).refused(INTERNAL_ERROR, "the server's log says more")
 
     async def _record_epochs(self) -> None:
-        recorded: list[tuple[int, int]] = []
+        recorded: list[RecordEpoch] = []
         try:
             while self._actions and isinstance(record := self._actions[0], RecordEpoch):
                 self._actions.popleft()
                 self.positions.record_epoch(record.group, record.partition, record.epoch)
-                recorded.append((record.partition, record.epoch))
-            if not await self._save():
-                self._refuse_owner(recorded)
+                recorded.append(record)
+            if await self._save():
+                for group, partition, epoch in recorded:
+                    self.bus.emit(
+                        EventType.EPOCH_CHANGED, log=self.log.name, group=group, partition=partition, epoch=epoch
+                    )
+            else:
+                self._refuse_owner([(record.partition, record.epoch) for record in recorded])
         finally:
             self._performing = None
         self.perform(())

@@ -100,6 +100,7 @@ class Producer(Terminus):
             self.grant()  # the sender aborted one, which used up credit
             return
         self._container.statistics.messages_received += len(deliveries)
+        self.deliveries += len(deliveries)
         self._outstanding += len(deliveries)
         self._transport.hold(sum([delivery.bytes for delivery in deliveries]) + DELIVERY_BYTES * len(deliveries))
         if self.node is None:

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import PositionOfOtherIncarnation
 from ...flight.wire import Ticket
+from ..durable import sync
 from .errors import ArchiveFenced, ConsumerAhead, EventsMissing, NotAnArchive
-from .staging import Staged, batch_directory, drop_abandoned, drop_sidecars, inspect, sync
-from .state import ArchiveState, is_archive
+from .staging import Staged, batch_directory, drop_abandoned, drop_sidecars, inspect
+from .state import is_archive
 from .table import ArchiveTable
 
 if TYPE_CHECKING:
@@ -81,12 +82,12 @@ class Archiver:
         """
         known = ArchiveTable(path).state if is_archive(path) else None
         if known is not None:
-            check_log(path, known, log)
+            check_log(path, known.log, log)
         after = 0 if known is None else min(known.archived, client.head(log).head)
         consumer = client.register_consumer(log, owner, component, after=after)
         info = client.info(log)  # from here on the log keeps what is not acknowledged
         table = ArchiveTable.create(path, log, info.incarnation, info.first_retained)
-        check_consumer(path, table.state, info, consumer)
+        check_consumer(path, table.state.archived, info, consumer)
         if problem := missing(table.state.archived, table.state.incarnation, info):
             if not accepts_gap:
                 raise EventsMissing(str(path), table.state.archived, problem)
@@ -215,15 +216,15 @@ def claim_of(consumer: Consumer) -> int:
     return (consumer.registered_at << 21) + consumer.epoch
 
 
-def check_log(path: Path, state: ArchiveState, log: str) -> None:
+def check_log(path: Path, archived_log: str, log: str) -> None:
     """Raises NotAnArchive unless it is an archive of this log."""
-    if state.log != log:
-        raise NotAnArchive(str(path), f"this is the archive of log {state.log!r}, not of {log!r}")
+    if archived_log != log:
+        raise NotAnArchive(str(path), f"this is the archive of log {archived_log!r}, not of {log!r}")
 
 
-def check_consumer(path: Path, state: ArchiveState, info: LogInfo, consumer: Consumer) -> None:
+def check_consumer(path: Path, archived: int, info: LogInfo, consumer: Consumer) -> None:
     """Raises ConsumerAhead if events were acknowledged that are not in this table: the log may trim them any time."""
-    if consumer.acknowledged > max(state.archived, info.first_retained - 1):
+    if consumer.acknowledged > max(archived, info.first_retained - 1):
         raise ConsumerAhead(str(path), info.name, consumer.owner, consumer.component, consumer.acknowledged)
 
 

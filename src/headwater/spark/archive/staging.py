@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..durable import sync as sync
 from .columns import DATE
 from .errors import ArchiveIncomplete
 

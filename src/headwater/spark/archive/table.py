@@ -17,9 +17,10 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
+from ..durable import sync
 from .columns import DATE, TABLE_SCHEMA
 from .errors import ArchiveFenced, CompactionOvertaken, NotAnArchive
-from .staging import StagedFile, sync
+from .staging import StagedFile
 from .state import (
     FIRST,
     INCARNATION,
@@ -42,6 +43,7 @@ _PLAIN = {
     "delta.appendOnly": "true",
     "delta.dataSkippingStatsColumns": "sequence_number,recorded_at,type",
     "delta.deletedFileRetentionDuration": "interval 7 days",
+    "delta.logRetentionDuration": "interval 7 days",
 }
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -54,6 +56,8 @@ class ArchiveTable:
         self.path = path
         self._table = open_table(path)
         self.state = state_of(self._table, path)
+        self._synced: int | None = None
+        """The version up to which Delta's log is known to be on the disk."""
 
     @staticmethod
     def create(path: Path, log: str, incarnation: str, first: int) -> ArchiveTable:
@@ -139,7 +143,7 @@ class ArchiveTable:
         """Write a checkpoint of the Delta log, durably; then drop its entries that are older than it keeps them."""
         log = self.path / "_delta_log"
         self._table.create_checkpoint()
-        sync([*log.glob(f"{self.state.version:020d}.checkpoint*.parquet"), log / "_last_checkpoint"], self.path)
+        sync(_newest_checkpoint(log)[1], self.path)
         self._table.cleanup_metadata()
 
     def _try(
@@ -149,7 +153,6 @@ class ArchiveTable:
 
         What Delta's log says is on the disk when this returns: the log's own server forgets events because of it.
         """
-        version = self.state.version
         try:
             self._table.create_write_transaction(
                 list(actions),
@@ -161,12 +164,34 @@ class ArchiveTable:
             )
         except CommitFailedError:
             return False
-        entries = []
-        while (entry := self.path / "_delta_log" / _entry(version + 1)).exists():
-            entries.append(entry)
-            version += 1
-        sync(entries, self.path)
+        self._sync_log()
         return True
+
+    def _sync_log(self) -> None:
+        """Make Delta's log durable, also what somebody else wrote who was killed before it could."""
+        log = self.path / "_delta_log"
+        entries: list[Path] = []
+        if self._synced is None:
+            checkpoint, entries = _newest_checkpoint(log)
+            known = [log / _entry(version) for version in range(checkpoint + 1, self.state.version + 1)]
+            entries += [entry for entry in known if entry.exists()]
+            self._synced = self.state.version
+        while (entry := log / _entry(self._synced + 1)).exists():
+            entries.append(entry)
+            self._synced += 1
+        sync(entries, self.path)
+
+
+def _newest_checkpoint(log: Path) -> tuple[int, list[Path]]:
+    """Its version, and its files; -1 if there is none."""
+    newest = log / "_last_checkpoint"
+    if not newest.exists():
+        return -1, []
+    try:
+        version = int(json.loads(newest.read_text())["version"])
+    except (ValueError, KeyError, TypeError):
+        return -1, [newest]  # cut short by a crash; readers go without it
+    return version, [newest, *log.glob(f"{version:020d}.checkpoint*.parquet")]
 
 
 def _create(path: Path, properties: dict[str, str]) -> None:
@@ -184,7 +209,7 @@ def _create(path: Path, properties: dict[str, str]) -> None:
             configuration=_PLAIN | properties,
             raise_if_key_not_exists=False,
         )
-        sync([path / "_delta_log" / _entry(0)], path)
+        sync([path / "_delta_log" / _entry(0)], path.parent)
 
 
 def _add_action(file: StagedFile, is_change: bool = True) -> AddAction:

@@ -1,7 +1,7 @@
 """Copy a log into a Delta table, so that the server may forget what was copied.
 
 The archiver is the registered consumer ARCHIVER of the log. It acknowledges events when they are in the table, durably;
-a log that is set to keep events until they are acknowledged (`headwater log change LOG --until-acknowledged`), or
+a log that is set to keep events until they are acknowledged (`headwater logs change LOG --until-acknowledged`), or
 --trim, then drops them. It can be killed at any time and started again: the table says how far it is. Of two archivers
 of a log, the one that was started last goes on. A table holds one log; run one archive for each log.
 """
@@ -9,6 +9,7 @@ of a log, the one that was started last goes on. A table holds one log; run one 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +22,11 @@ from ..running import Ending, Run, Summary
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from ...core.consumer import Consumer
     from ...core.log import LogInfo
     from ...flight.client import BulkClient
     from ..archive.archiver import Archiver, Keeping
+    from ..archive.snapshot import Snapshot
 
 NEEDS_CHECKPOINT = False
 DEFAULT_URL = "grpc://127.0.0.1:8815"
@@ -41,7 +44,7 @@ class Archive:
     component: str = option("The component of the consumer; a second archive of a log needs another.",
                             default="ARCHIVER")  # fmt: skip
     events_per_batch: int = option("At most so many events in a batch.", default=1_000_000, minimum=1)
-    bytes_per_batch: str | None = option("At most about so much in a batch.", default=None, metavar="SIZE")
+    bytes_per_batch: str = option("At most about so much in a batch.", default="1g", metavar="SIZE")
     keep_numbers: int = option("Do not acknowledge the newest so many archived numbers.", default=0, minimum=0)
     keep_s: float = option("Do not acknowledge events of the last so many seconds.", default=0.0, minimum=0)
     trim: bool = option("Ask the server to drop what is acknowledged, whatever its retention says.", default=False)
@@ -68,7 +71,6 @@ EXAMPLES = (
 
 def plan(options: Archive, run: Run) -> list[str]:
     """See headwater.spark.jobs."""
-    from ..archive.archiver import missing
     from ..archive.snapshot import snapshot
     from ..archive.state import is_archive
 
@@ -78,36 +80,42 @@ def plan(options: Archive, run: Run) -> list[str]:
     path = Path(options.table).absolute()
     its = snapshot(path) if is_archive(path) else None
     archived = info.first_retained - 1 if its is None else its.archived
-    lines = [f"log {info.name!r} on {run.server.url}: {info.events:,} events, {info.first_retained} to {info.head}"]
-    if its is None:
-        lines.append(f"table {path}: will be made, and begin at {info.first_retained}")
-    else:
-        lines.append(
-            f"table {path}: {its.events:,} events, {its.first} to {its.archived}, "
-            f"in {len(its.files):,} files, {its.bytes:,} bytes"
-        )
-    if its is not None and (problem := missing(its.archived, its.incarnation, info)):
-        lines.append(f"{problem}: {'go on with a gap' if options.accept_gap else 'refused, unless --accept-gap'}")
-    lines.append(
+    lines = [
+        f"log {info.name!r} on {run.server.url}: {info.events:,} events, {info.first_retained} to {info.head}",
+        f"table {path}: will be made, and begin at {info.first_retained}"
+        if its is None
+        else f"table {path}: {its.events:,} events, {its.first} to {its.archived}, in {len(its.files):,} files",
+        *_obstacles(options, path, its, info, consumer),
         f"archive what follows {archived}: {max(0, info.head - archived):,} numbers until now, "
-        f"at most {options.events_per_batch:,} events in a batch"
-    )
-    if consumer is None:
-        lines.append(
-            f"register consumer {_owner(options, run)}/{options.component}; from then on the log keeps the rest"
-        )
-    else:
-        lines.append(
-            f"take over consumer {consumer.owner}/{consumer.component}, which has acknowledged up to "
-            f"{consumer.acknowledged} (epoch {consumer.epoch}); an archiver that is running is fenced off"
-        )
-    lines.append(_release_line(options, info))
+        f"at most {options.events_per_batch:,} events in a batch",
+        f"register consumer {_owner(options, run)}/{options.component}; from then on the log keeps the rest"
+        if consumer is None
+        else f"take over consumer {consumer.owner}/{consumer.component}, which has acknowledged up to "
+        f"{consumer.acknowledged} (epoch {consumer.epoch}); an archiver that is running is fenced off",
+        _release_line(options, info),
+    ]
     if options.compact:
         lines.append("join the small files of dates that are over")
-    lines.append(
-        "end when all is through that is there now" if run.is_once else f"go on, a batch every {run.every_s:g} s"
-    )
-    return lines
+    ending = "end when all is through that is there now" if run.is_once else f"go on, a batch every {run.every_s:g} s"
+    return [*lines, ending]
+
+
+def _obstacles(
+    options: Archive, path: Path, its: Snapshot | None, info: LogInfo, consumer: Consumer | None
+) -> Iterator[str]:
+    """Why a run would end before it has begun. Raises NotAnArchive."""
+    from ..archive.archiver import check_consumer, check_log, missing
+
+    archived = info.first_retained - 1 if its is None else its.archived
+    if its is not None:
+        check_log(path, its.log, options.log)
+        if problem := missing(archived, its.incarnation, info):
+            yield f"{problem}: {'go on with a gap' if options.accept_gap else 'refused, unless --accept-gap'}"
+    if consumer is not None:
+        try:
+            check_consumer(path, archived, info, consumer)
+        except EventLogError as error:
+            yield f"refused: {error}"
 
 
 def run(spark: SparkSession, options: Archive, run: Run) -> Summary:
@@ -214,5 +222,7 @@ def _release_line(options: Archive, info: LogInfo) -> str:
     elif info.settings.retention_ms or info.settings.retention_bytes:
         then = "the log drops it by its age or size"
     else:
-        then = f"the log keeps it all the same; see `headwater log change {info.name} --until-acknowledged`, and --trim"
+        then = (
+            f"the log keeps it all the same; see `headwater logs change {info.name} --until-acknowledged`, and --trim"
+        )
     return f"acknowledge what is in the table{but}: {then}"

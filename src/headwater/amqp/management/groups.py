@@ -1,0 +1,90 @@
+"""Consumer groups as entities: of a log that has a node from there, of any other as they are stored."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...core.access import User
+from ...core.errors import LogNotFound, StorageCorrupted, StorageUnavailable
+from ...core.limits import show
+from ...management.logs import LogRights
+from ...management.names import joined, parted
+from ...management.ports import Attributes, ReadOnly
+from ...management.statuses import Refusal, Status
+from ..streams.consuming import GroupMember
+from ..streams.node import EventLogNode
+from ..streams.positions import Positions, load
+
+if TYPE_CHECKING:
+    from ..container import Container
+
+
+class ConsumerGroups(ReadOnly):
+    """Consumer groups of all logs; their names are `LOG/GROUP`."""
+
+    def __init__(self, container: Container, rights: LogRights) -> None:
+        self._container, self._rights = container, rights
+
+    async def names(self, user: User) -> Sequence[str]:
+        """See Entities."""
+        found = []
+        for log in await self._rights.visible(user):
+            try:
+                positions = await self._positions(log)
+            except (LogNotFound, StorageCorrupted, StorageUnavailable):
+                continue  # deleted meanwhile; or told as the problem of the log itself
+            found += [joined(log, group) for group in _groups(positions)]
+        return found
+
+    async def read(self, user: User, name: str) -> Attributes:
+        """See Entities."""
+        log, group = self._key(name)
+        self._rights.check_seen(user, log)
+        positions = await self._positions(log)
+        node = self._container.node_if_there(log)
+        owners = [] if node is None else node.groups.owners(group)
+        if group not in _groups(positions) and not any(owners):
+            raise Refusal(Status.NOT_FOUND, f"log {log!r} has no consumer group {show(group)}")
+        named = {str(number): owner.link_name for number, owner in enumerate(owners) if isinstance(owner, GroupMember)}
+        return {
+            "log": log,
+            "group": group,
+            "positions": {str(number): after for (its, number), after in positions.groups().items() if its == group},
+            "epochs": {str(number): epoch for (its, number), epoch in positions.epochs.items() if its == group},
+            "owners": named,
+            "members": len(named),
+        }
+
+    async def delete(self, user: User, name: str) -> None:
+        """See Entities: its positions are forgotten. A group that has members is not deleted."""
+        log, group = self._key(name)
+        self._rights.check_managed(user, log)
+        found = await self.read(user, name)
+        if found["members"]:
+            problem = f"the group has {found['members']} members; delete their links first"
+            raise Refusal(Status.CONFLICT, problem)
+        node: EventLogNode = await self._container.node_of(log)
+        node.forget_group(group)
+
+    def _key(self, name: str) -> tuple[str, str]:
+        parts = parted(name, 2)
+        if parts is None:
+            raise Refusal(Status.NOT_FOUND, f"a consumer group's name is LOG/GROUP, {show(name)} given")
+        log, group = parts
+        return log, group
+
+    async def _positions(self, log: str) -> Positions:
+        """What is remembered of a log's receivers. A node's own belong to the loop, where this is called."""
+        node = self._container.node_if_there(log)
+        return await asyncio.to_thread(self._stored, log) if node is None else node.positions
+
+    def _stored(self, log: str) -> Positions:
+        incarnation = self._rights.opened(log).info().incarnation
+        return load(self._container.store.state, incarnation, time.time_ns() // 1_000_000)
+
+
+def _groups(positions: Positions) -> list[str]:
+    return sorted({group for group, _ in positions.groups()} | {group for group, _ in positions.epochs})

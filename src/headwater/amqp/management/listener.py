@@ -1,0 +1,190 @@
+"""A link from `$events`: notifications go out as far as there is credit; what waits is bounded, the oldest is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...core.access import Right, Unauthenticated, User
+from ...core.bus import Notification
+from ...core.limits import show
+from ...management.catalog import CATALOG, Scope, may_see
+from ...management.queue import NotificationQueue
+from ..addresses import EVENTS
+from ..errors import refusal_of
+from ..filters.errors import InvalidFilter
+from ..protocol import conditions
+from ..protocol.conditions import LinkFault
+from ..protocol.link import SETTLED, Sender
+from ..protocol.performatives import DeliveryState, Source
+from ..protocol.types import Described, Symbol
+from ..terminus import Ending, Terminus
+from .event_filter import EventFilter, read_event_filter
+from .transformation import TRANSFORMATION, Transformation, read_transformation
+
+if TYPE_CHECKING:
+    from ..transport import Transport
+    from .node import ManagementNode
+
+_logger = logging.getLogger("headwater.amqp")
+
+TURN = 64
+"""What one listener is sent before it is the turn of others."""
+LISTENERS_MAX = 64
+"""Links from `$events` of one connection: each has a queue."""
+_OF_LOGS = frozenset(entry.type for entry in CATALOG.values() if entry.scope is Scope.LOG)
+"""What somebody can see who may not manage the server."""
+UNSETTLED = 0
+"""snd-settle-mode (2.8.2)."""
+
+
+async def attach_listener(node: ManagementNode, transport: Transport, link: Sender, source: Source) -> None:
+    """Answer the attach of a receiver from `$events`. Raises LinkFault, Unauthenticated."""
+    assert link.remote is not None
+    user = node.user(transport)
+    count = sum(isinstance(terminus, Listener) for _, _, terminus in transport.links)
+    if count >= LISTENERS_MAX:
+        problem = f"this connection has {count} links from $events, and no more are allowed"
+        raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+    try:
+        wanted = await asyncio.to_thread(read_event_filter, source.filter)
+        transformation, properties = _transformation(wanted, link.remote.properties)
+    except InvalidFilter as error:
+        raise LinkFault(conditions.INVALID_FIELD, refusal_of(error).description) from None
+    if not link.is_waiting:
+        return  # the peer has changed its mind meanwhile, made a mistake, or gone
+    transport.container.steal(transport, link)
+    link.accept(
+        source=Source(
+            address=EVENTS,
+            distribution_mode=Symbol("copy"),
+            filter=wanted.accepted or None,
+            default_outcome=source.default_outcome,
+            outcomes=source.outcomes,
+            capabilities=source.capabilities,
+        ),
+        target=link.remote.target,
+        properties=properties,
+        snd_settle_mode=UNSETTLED if link.remote.snd_settle_mode == UNSETTLED else SETTLED,
+    )
+    listener = Listener(node, transport, link, user, wanted, transformation)
+    transport.adopt(link, listener)
+    listener.start(wanted)
+
+
+class Listener(Terminus):
+    """One link on which notifications go out."""
+
+    def __init__(
+        self,
+        node: ManagementNode,
+        transport: Transport,
+        link: Sender,
+        user: User,
+        wanted: EventFilter,
+        transformation: Transformation | None,
+    ) -> None:
+        self._node, self._transport, self._link, self._user = node, transport, link, user
+        self._matches, self._transformation = wanted.matches, transformation
+        self._bytes_max = (link.remote and link.remote.max_message_size) or None
+        self._loop = transport.container.loop
+        self._is_turn_due = self._is_over = False
+        self._bus = transport.container.bus
+        self._queue: NotificationQueue | None = None
+
+    def start(self, wanted: EventFilter) -> None:
+        """Listen from now on: so a listener does not hear of its own attach."""
+        types = wanted.types if self._user.may(Right.MANAGE, "*") else wanted.types & _OF_LOGS
+        self._queue = NotificationQueue(self._bus, self._wake, types, accepts=self._accepts)
+        self.on_ready()
+
+    def on_ready(self) -> None:
+        """See Terminus: go on."""
+        if not self._is_turn_due:
+            self._turn()
+
+    def on_outcomes(self, contexts: Sequence[Any], state: DeliveryState | Described | None) -> None:
+        """See Terminus. A notification is not given again, whatever became of it; but there is room for others."""
+        self._take_turn_soon()
+
+    def on_detached(self, ending: Ending) -> None:
+        """See Terminus."""
+        self._is_over = True
+        if self._queue is not None:
+            self._queue.close()
+
+    def _wake(self) -> None:
+        """Something waits; called in any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be told
+            self._loop.call_soon_threadsafe(self.on_ready)
+
+    def _accepts(self, notification: Notification) -> bool:
+        if self._matches is not None and not self._matches(notification):
+            return False
+        return may_see(self._user, notification)
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        queue, room = self._queue, self._room()
+        if queue is None or room <= 0:
+            if self._link.is_draining and self._is_full and not self._is_over:
+                self._link.drained()  # room comes with outcomes, which may come after the end of the drain
+            return
+        try:
+            self._user = self._node.user(self._transport)  # a right that is lost is lost here too
+            for notification in queue.take(room):
+                self._send(notification)
+        except Unauthenticated as error:
+            self._transport.expel(self._link, conditions.UNAUTHORIZED_ACCESS, str(error))
+            return
+        except Exception:  # others wait for their turn behind this one
+            _logger.exception("a listener failed", extra={"fields": {"link": show(self._link.name)}})
+            self._transport.expel(self._link, conditions.INTERNAL_ERROR, "the server's log says more")
+            return
+        if not queue.is_empty:
+            self._take_turn_soon()
+        elif self._link.is_draining:
+            self._link.drained()
+        self._transport.flush_soon()
+
+    def _take_turn_soon(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._turn)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether as many wait for their outcome as may."""
+        return self._link.unsettled >= self._transport.container.settings.unsettled_max
+
+    def _room(self) -> int:
+        if self._is_over or not self._transport.has_room:
+            return 0
+        unsettled_max = self._transport.container.settings.unsettled_max
+        return min(self._link.sendable, unsettled_max - self._link.unsettled, TURN)
+
+    def _send(self, notification: Notification) -> None:
+        if self._is_over:
+            return
+        message = self._node.notifications.message(notification, self._transformation)
+        if self._bytes_max is not None and len(message) > self._bytes_max:
+            problem = f"a notification has {len(message)} bytes, the link takes {self._bytes_max}"
+            self._transport.expel(self._link, conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
+            return
+        self.deliveries += 1
+        self._link.send(message, self.deliveries, self.deliveries, is_settled=self._link.sends_settled)
+
+
+def _transformation(
+    wanted: EventFilter, properties: Mapping[Any, Any] | None
+) -> tuple[Transformation | None, dict[Symbol, object] | None]:
+    """The transformation in effect, and the link properties that say so. Raises InvalidFilter."""
+    given = (properties or {}).get(TRANSFORMATION)
+    if given is None:
+        return wanted.transformation, None
+    if wanted.transformation is not None:
+        raise InvalidFilter(TRANSFORMATION, "it is given among the filters and among the link's properties")
+    return read_transformation(given), {TRANSFORMATION: given}

@@ -1,0 +1,60 @@
+"""Requests and answers of `$management` as messages (AMQP Management 3.1, 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...management.operations import Answer
+from ...management.ports import Time
+from ..errors import MessageFault
+from ..protocol import conditions
+from ..protocol.codec import DecodeError
+from ..protocol.message import VALUE, Message, Properties, decode_message, encode_message
+from ..protocol.types import Int, Timestamp
+
+
+class RequestMessage(NamedTuple):
+    """A request that has come."""
+
+    reply_to: str | None
+    correlation_id: object
+    """What the answer is to carry: the request's correlation-id, or else its message-id."""
+    properties: Mapping[str, object]
+    """The application-properties, all of them."""
+    body: object
+    """The value of an amqp-value section; of any other body, its parts; None where there is none."""
+
+
+def read_request(message: bytes) -> RequestMessage:
+    """The request in a message. Raises MessageFault: it is not well-formed."""
+    try:
+        found = decode_message(message)
+    except DecodeError as error:
+        raise MessageFault(conditions.DECODE_ERROR, str(error)) from None
+    properties = found.properties or Properties()
+    correlation_id = properties.message_id if properties.correlation_id is None else properties.correlation_id
+    return RequestMessage(properties.reply_to, correlation_id, found.application_properties or {}, found.body)
+
+
+def answer_message(answer: Answer, request: RequestMessage) -> bytes:
+    """The message that answers; the status has both spellings that clients look for."""
+    told: dict[str, object] = {
+        "statusCode": Int(answer.status),
+        "status-code": Int(answer.status),
+        "statusDescription": answer.description,
+        "status-description": answer.description,
+    }
+    if answer.count is not None:
+        told["count"] = Int(answer.count)
+    properties = Properties(to=request.reply_to, correlation_id=request.correlation_id)
+    return encode_message(Message(amqp_value(answer.body), VALUE, properties=properties, application_properties=told))
+
+
+def amqp_value(value: object) -> object:
+    """A value of an answer as AMQP has it: a time is a timestamp."""
+    if isinstance(value, Time):
+        return Timestamp(value)
+    if isinstance(value, dict):
+        return {key: amqp_value(each) for key, each in value.items()}
+    return [amqp_value(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,121 @@
+"""Notifications as messages, and as filters see them (event notification 0.2, the notification model)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...core.bus import Notification
+from ...core.event_types import EventType
+from ...management.catalog import CATALOG, LOST, Kind
+from ..filters.fields import Fields
+from ..protocol.message import VALUE, Message, Properties, encode_message
+from ..protocol.types import Symbol, Timestamp, ULong
+from .transformation import Transformation
+
+LOST_ANNOTATION = Symbol("x-opt-headwater-lost")
+"""The delivery annotation that tells how many notifications the listener has lost before this one."""
+ENCODED_MAX = 1024
+"""Messages that are kept encoded, for listeners that get the same."""
+_NOTHING: Mapping[object, object] = {}
+_TIMES: Mapping[EventType, frozenset[str]] = {
+    entry.type: frozenset(each.name for each in entry.attributes if each.kind is Kind.TIMESTAMP)
+    for entry in CATALOG.values()
+}
+
+
+class NotificationMessages:
+    """Makes messages; the whole form of a notification is made once, whoever gets it."""
+
+    def __init__(self) -> None:
+        self._encoded: OrderedDict[int, tuple[Mapping[str, object], bytes]] = OrderedDict()
+        """By the identity of the attributes, which are kept so that it stays theirs."""
+
+    def message(self, notification: Notification, wanted: Transformation | None) -> bytes:
+        """The message for a listener."""
+        if wanted is not None:
+            return encode_message(_transformed(notification, wanted))
+        attributes = notification.attributes
+        found = self._encoded.get(id(attributes))
+        if found is None:
+            found = attributes, encode_message(_whole(notification))
+            self._encoded[id(attributes)] = found
+            if len(self._encoded) > ENCODED_MAX:
+                self._encoded.popitem(last=False)
+        return found[1]
+
+
+class NotificationFields:
+    """The `Fields` of a notification: the virtual message, which has the subject and all attributes."""
+
+    __slots__ = ("_notification",)
+
+    def __init__(self, notification: Notification) -> None:
+        self._notification = notification
+
+    def header(self) -> Mapping[str, object]:
+        """The standard's defaults."""
+        return _HEADER
+
+    def properties(self) -> Mapping[str, object]:
+        """The subject: the name of the type."""
+        return {"subject": self._notification.type.value}
+
+    def delivery_annotations(self) -> Mapping[object, object]:
+        """None."""
+        return _NOTHING
+
+    def message_annotations(self) -> Mapping[object, object]:
+        """None."""
+        return _NOTHING
+
+    def application_properties(self) -> Mapping[object, object]:
+        """All attributes."""
+        return self._notification.attributes  # type: ignore[return-value]
+
+    def footer(self) -> Mapping[object, object]:
+        """None."""
+        return _NOTHING
+
+
+_HEADER: Mapping[str, object] = {"durable": False, "priority": 4, "first-acquirer": False, "delivery-count": 0}
+
+if TYPE_CHECKING:
+    _: type[Fields] = NotificationFields
+
+
+def _whole(notification: Notification) -> Message:
+    values = _values(notification)
+    return Message(
+        None,
+        VALUE,
+        delivery_annotations=_lost(notification),
+        properties=Properties(subject=notification.type.value),
+        application_properties=values,
+    )
+
+
+def _transformed(notification: Notification, wanted: Transformation) -> Message:
+    values = _values(notification)
+    if wanted.is_compact:
+        compact = [values.get(name) for name in wanted.attributes]
+        return Message(compact, VALUE, delivery_annotations=_lost(notification))
+    chosen = {name: values[name] for name in wanted.attributes if name in values}
+    return Message(
+        None,
+        VALUE,
+        delivery_annotations=_lost(notification),
+        properties=Properties(subject=notification.type.value),
+        application_properties=chosen,
+    )
+
+
+def _values(notification: Notification) -> dict[str, object]:
+    times = _TIMES[notification.type]
+    return {name: Timestamp(value) if name in times else value for name, value in notification.attributes.items()}
+
+
+def _lost(notification: Notification) -> dict[Symbol, object] | None:
+    lost = notification.attributes.get(LOST)
+    return {LOST_ANNOTATION: ULong(lost)} if isinstance(lost, int) else None

@@ -1,0 +1,246 @@
+"""Connections, sessions and links of the container as entities, and the server itself. All of it is on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ... import __version__
+from ...core.access import Right, User
+from ...core.limits import show
+from ...management.entities import SELF
+from ...management.ports import Attributes, ReadOnly
+from ...management.statuses import Refusal, Status
+from ..protocol import conditions
+from ..protocol.link import Link, Sender
+from ..protocol.performatives import Source, Target
+from ..protocol.session import Session
+from ..terminus import Terminus
+
+if TYPE_CHECKING:
+    from ..container import Container
+    from ..transport import Transport
+
+TEXT_CHARS_MAX = 256
+"""Of a text that a peer has made up, as an attribute shows it."""
+PROPERTIES_MAX = 32
+CONNECTIONS_AT_ONCE = 100
+"""So many are looked at in one go."""
+
+
+class _OfServer(ReadOnly):
+    """Entities that whoever manages the server may see and close."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    def _is_allowed(self, user: User) -> bool:
+        return user.may(Right.MANAGE, "*")
+
+    def _check(self, user: User) -> None:
+        self._container.guard.authorize(user, Right.MANAGE, "*")
+
+    async def _connections(self) -> AsyncIterator[Transport]:
+        """All of them, in order; the loop has other turns in between."""
+        for index, transport in enumerate(list(self._container.numbered.values())):
+            if index % CONNECTIONS_AT_ONCE == CONNECTIONS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            yield transport
+
+    def _connection(self, number: str) -> Transport:
+        found = self._container.numbered.get(_number(number))
+        if found is None:
+            raise Refusal(Status.NOT_FOUND, f"there is no connection {show(number)}")
+        return found
+
+
+class Servers(_OfServer):
+    """The server; see `management.entities`."""
+
+    def __init__(self, container: Container) -> None:
+        super().__init__(container)
+        self._started_at = time.time_ns() // 1_000_000
+
+    async def names(self, user: User) -> Sequence[str]:
+        """See Entities."""
+        return [SELF] if self._is_allowed(user) else []
+
+    async def read(self, user: User, name: str) -> Attributes:
+        """See Entities."""
+        self._check(user)
+        if name != SELF:
+            raise Refusal(Status.NOT_FOUND, f"the only server is {SELF!r}, {show(name)} given")
+        container, statistics = self._container, self._container.statistics
+        return {
+            "product": "Headwater",
+            "version": __version__,
+            "containerId": container.name,
+            "startedAt": self._started_at,
+            "logs": len(await asyncio.to_thread(container.store.names)),
+            "connections": len(container.connections),
+            "connectionsTaken": statistics.connections,
+            "connectionsRefused": statistics.connections_refused,
+            "faults": statistics.faults,
+            "linksAttached": statistics.links,
+            "linksRefused": statistics.links_refused,
+            "messagesReceived": statistics.messages_received,
+            "messagesRejected": statistics.messages_rejected,
+            "messagesSent": statistics.messages_sent,
+            "messagesSentAgain": statistics.messages_sent_again,
+        }
+
+
+class Connections(_OfServer):
+    """Connections; see `management.entities`."""
+
+    async def names(self, user: User) -> Sequence[str]:
+        """See Entities."""
+        return [str(number) for number in self._container.numbered] if self._is_allowed(user) else []
+
+    async def read(self, user: User, name: str) -> Attributes:
+        """See Entities."""
+        self._check(user)
+        transport = self._connection(name)
+        engine = transport.engine
+        remote = engine.remote
+        properties = _simple(remote.properties if remote else None)
+        return {
+            "containerId": _cut(transport.container_id),
+            "peer": transport.peer,
+            "user": transport.user.name if transport.user else "",
+            "openedAt": transport.opened_at,
+            "stage": engine.stage.value,
+            "sessions": len(transport.sessions),
+            "links": transport.links_count,
+            "bytesReceived": transport.bytes_received,
+            "bytesSent": transport.bytes_sent,
+            "bytesHeld": transport.held_bytes,
+            "frameBytesMax": engine.frame_bytes_max,
+            "idleTimeoutMs": remote.idle_time_out if remote else None,
+            "product": properties.get("product"),
+            "properties": properties,
+        }
+
+    async def delete(self, user: User, name: str) -> None:
+        """See Entities: closes it, after the answer if it is the connection of who asks."""
+        self._check(user)
+        transport = self._connection(name)
+        self._container.loop.call_soon(transport.close, conditions.CONNECTION_FORCED, _closed_by(user))
+
+
+class Sessions(_OfServer):
+    """Sessions; see `management.entities`."""
+
+    async def names(self, user: User) -> Sequence[str]:
+        """See Entities."""
+        if not self._is_allowed(user):
+            return []
+        return [f"{each.number}/{number}" async for each in self._connections() for number, _ in each.sessions]
+
+    async def read(self, user: User, name: str) -> Attributes:
+        """See Entities."""
+        self._check(user)
+        transport, session = self._found(name)
+        return {
+            "connection": str(transport.number),
+            "channel": session.channel,
+            "links": sum(1 for _ in session.links),
+            "sendable": session.sendable,
+        }
+
+    async def delete(self, user: User, name: str) -> None:
+        """See Entities: ends it."""
+        self._check(user)
+        transport, session = self._found(name)
+        self._container.loop.call_soon(transport.end, session, conditions.RESOURCE_DELETED, _closed_by(user))
+
+    def _found(self, name: str) -> tuple[Transport, Session]:
+        connection, _, session = name.partition("/")
+        transport = self._connection(connection)
+        for number, each in transport.sessions:
+            if number == _number(session):
+                return transport, each
+        raise Refusal(Status.NOT_FOUND, f"connection {connection} has no session {show(session)}")
+
+
+class Links(_OfServer):
+    """Links; see `management.entities`."""
+
+    async def names(self, user: User) -> Sequence[str]:
+        """See Entities."""
+        if not self._is_allowed(user):
+            return []
+        return [
+            f"{transport.number}/{transport.session_number(link.session)}/{number}"
+            async for transport in self._connections()
+            for number, link, _ in transport.links
+        ]
+
+    async def read(self, user: User, name: str) -> Attributes:
+        """See Entities."""
+        self._check(user)
+        transport, link, terminus = self._found(name)
+        session, _, _ = name.rpartition("/")
+        return {
+            "connection": str(transport.number),
+            "session": session,
+            "linkName": _cut(link.name),
+            "containerId": _cut(transport.container_id),
+            "role": "receiver" if link.is_sender else "sender",
+            "address": _address(link),
+            "log": terminus.node.log.name if terminus.node is not None else None,
+            "handle": link.handle,
+            "credit": link.credit,  # type: ignore[attr-defined]
+            "deliveries": terminus.deliveries,
+            "unsettled": link.unsettled if isinstance(link, Sender) else None,
+            "isAttached": link.is_attached,
+        }
+
+    async def delete(self, user: User, name: str) -> None:
+        """See Entities: detaches it."""
+        self._check(user)
+        transport, link, _ = self._found(name)
+        self._container.loop.call_soon(transport.expel, link, conditions.LINK_DETACH_FORCED, _closed_by(user))
+
+    def _found(self, name: str) -> tuple[Transport, Link, Terminus]:
+        connection, _, rest = name.partition("/")
+        session, _, number = rest.partition("/")
+        transport = self._connection(connection)
+        found = transport.link(_number(number))
+        if found is not None and transport.session_number(found[0].session) == _number(session):
+            return transport, *found
+        raise Refusal(Status.NOT_FOUND, f"connection {connection} has no link {show(rest)}")
+
+
+def _number(text: str) -> int:
+    """The number that a part of a name is, written as we write it; 0, which nothing has, for any other text."""
+    is_one = text.isascii() and text.isdecimal() and len(text) < 20 and text[0] != "0"
+    return int(text) if is_one else 0
+
+
+def _address(link: Link) -> str | None:
+    """As the peer knows it; a node that was made on demand has the address that it was given."""
+    attach = (link.local or link.remote) if link.is_sender else link.remote
+    terminus = attach and (attach.source if link.is_sender else attach.target)
+    return _cut(terminus.address or "") if isinstance(terminus, Source | Target) else None
+
+
+def _closed_by(user: User) -> str:
+    return f"closed by {user.name}" if user.name else "closed by an administrator"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_CHARS_MAX else f"{text[: TEXT_CHARS_MAX - 1]}…"
+
+
+def _simple(properties: Any) -> dict[str, object]:
+    """The texts and numbers among a peer's properties."""
+    found: dict[str, object] = {}
+    for key, value in list((properties or {}).items())[:PROPERTIES_MAX]:
+        if isinstance(value, str):
+            found[_cut(str(key))] = _cut(str(value))
+        elif isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
+            found[_cut(str(key))] = int(value)
+    return found

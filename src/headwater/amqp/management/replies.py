@@ -1,0 +1,152 @@
+"""Links on which answers go out, and how a request's reply-to finds its own.
+
+A reply-to is, within the connection of the request:
+
+- the address of a link from a dynamic source, which the server has named, or from any `$reply/...`;
+- the target address of a link from `$management`, as clients of CBS and of Event Hubs have it;
+- `$me`: the link from `$management` with the name of the request's link, in its session (link pairing).
+
+Without a reply-to the answer goes to the only link from `$management` of the request's session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ..addresses import REPLY
+from ..protocol.link import Link, Sender
+from ..protocol.performatives import Source, Target
+from ..protocol.session import Session
+from ..protocol.terminus import SESSION_END
+from ..protocol.types import Described, Symbol, ULong
+from ..terminus import Ending, Terminus
+
+if TYPE_CHECKING:
+    from ..transport import Transport
+
+PAIRED = "$me"
+DELETE_ON_CLOSE = Described(ULong(0x2B), [])
+LIFETIME = {Symbol("lifetime-policy"): DELETE_ON_CLOSE}
+"""Of a node that is made on demand (3.5.10)."""
+
+
+class Replies(Terminus):
+    """One link on which answers go out, in their order, as it has credit."""
+
+    def __init__(self, book: ReplyBook, transport: Transport, link: Sender) -> None:
+        self._book, self._transport, self.link = book, transport, link
+        self._waiting: deque[tuple[bytes, asyncio.Future[None]]] = deque()
+        self._is_over = False
+        self.address: str | None = None
+        """What a reply-to calls it, in its connection."""
+        self.is_paired = False
+        """Whether it comes from `$management`, so that the name of the link calls it too."""
+        self.bytes_max = (link.remote and link.remote.max_message_size) or None
+        """The largest message that the receiver takes (2.7.3); None = any."""
+
+    async def send(self, message: bytes) -> None:
+        """Send an answer, and wait until it went out. It is dropped if the link goes away before."""
+        if self._is_over:
+            return
+        sent: asyncio.Future[None] = self._transport.container.loop.create_future()
+        self._waiting.append((message, sent))
+        self.on_ready()
+        self._transport.flush_soon()
+        await sent
+
+    def on_ready(self) -> None:
+        """See Terminus."""
+        link = self.link
+        unsettled_max = self._transport.container.settings.unsettled_max
+        while self._waiting and link.sendable > 0 and link.unsettled < unsettled_max and self._transport.has_room:
+            message, sent = self._waiting.popleft()
+            self.deliveries += 1
+            link.send(message, self.deliveries, self.deliveries, is_settled=link.sends_settled)
+            if not sent.done():
+                sent.set_result(None)
+        if link.is_draining and not self._waiting:
+            link.drained()
+        self._transport.flush_soon()
+
+    def on_outcomes(self, contexts: object, state: object) -> None:
+        """See Terminus. An answer that was refused is not given again; but there is room for others."""
+        self.on_ready()
+
+    def on_detached(self, ending: Ending) -> None:
+        """See Terminus."""
+        self._is_over = True
+        self._book.forget(self._transport, self)
+        while self._waiting:
+            _, sent = self._waiting.popleft()
+            if not sent.done():
+                sent.set_result(None)
+
+
+class ReplyBook:
+    """All reply links, by what requests call them."""
+
+    def __init__(self) -> None:
+        self._by_address: dict[tuple[Transport, str], Replies] = {}
+        self._by_name: dict[tuple[Session, str], Replies] = {}
+        self._of_session: dict[Session, dict[Replies, None]] = {}
+        self._numbers = itertools.count(1)
+
+    def new_address(self) -> str:
+        """The address of a node that is made on demand."""
+        return f"{REPLY}{next(self._numbers)}"
+
+    def attach(self, transport: Transport, link: Sender, given: Source, address: str) -> None:
+        """Answer a receiver's attach; `address` is of its source, `$management` or that of a reply node."""
+        assert link.remote is not None
+        source = Source(
+            address=address,
+            expiry_policy=SESSION_END,
+            dynamic=given.dynamic,
+            dynamic_node_properties=LIFETIME if given.dynamic else None,
+            outcomes=given.outcomes,
+            capabilities=given.capabilities,
+        )
+        link.accept(source=source, target=link.remote.target, properties=paired_properties(link))
+        replies = Replies(self, transport, link)
+        if address.startswith(REPLY):
+            replies.address = address
+        else:
+            replies.is_paired = True
+            self._by_name[link.session, link.name] = replies
+            self._of_session.setdefault(link.session, {})[replies] = None
+            if isinstance(link.remote.target, Target):
+                replies.address = link.remote.target.address
+        if replies.address is not None:
+            self._by_address[transport, replies.address] = replies
+        transport.adopt(link, replies)
+        replies.on_ready()
+
+    def find(self, transport: Transport, link: Link, reply_to: str | None) -> Replies | None:
+        """Where the answer to a request that came on that link goes; None if there is no such link."""
+        if reply_to is None:
+            found = self._of_session.get(link.session, {})
+            return next(iter(found)) if len(found) == 1 else None
+        if reply_to == PAIRED:
+            return self._by_name.get((link.session, link.name))
+        return self._by_address.get((transport, reply_to))
+
+    def forget(self, transport: Transport, replies: Replies) -> None:
+        """The link is over."""
+        if replies.address is not None and self._by_address.get((transport, replies.address)) is replies:
+            del self._by_address[transport, replies.address]
+        if replies.is_paired:
+            session, name = replies.link.session, replies.link.name
+            if self._by_name.get((session, name)) is replies:
+                del self._by_name[session, name]
+            del self._of_session[session][replies]
+            if not self._of_session[session]:
+                del self._of_session[session]
+
+
+def paired_properties(link: Link) -> dict[Symbol, object] | None:
+    """The link property of a pair of links, given back where it was given."""
+    given = (link.remote and link.remote.properties) or {}
+    return {Symbol("paired"): True} if given.get("paired") is True else None

@@ -1,0 +1,143 @@
+"""A link to `$management`: its requests are done one after the other, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...core.access import Unauthenticated
+from ...core.limits import show
+from ...management.operations import Answer, Request
+from ...management.statuses import Status, refusal_of
+from ..errors import MessageFault
+from ..protocol import conditions
+from ..protocol.link import Delivery, Receiver
+from ..protocol.performatives import Accepted, ErrorCondition, Rejected, Target
+from ..terminus import Ending, Terminus
+from .messages import RequestMessage, answer_message, read_request
+from .replies import Replies, paired_properties
+
+if TYPE_CHECKING:
+    from ..transport import Transport
+    from .node import ManagementNode
+
+_logger = logging.getLogger("headwater.amqp")
+
+CREDIT = 8
+"""Requests that one link may have under way. The next is done when the answer to the last went out."""
+REQUEST_BYTES_MAX = 64 * 1024
+LARGE_ANSWER = 50
+"""Results from which on an answer is encoded in a thread."""
+
+
+class Requests(Terminus):
+    """One link on which requests come."""
+
+    def __init__(self, node: ManagementNode, transport: Transport, link: Receiver) -> None:
+        self._node, self._transport, self._link = node, transport, link
+        self._waiting: deque[RequestMessage] = deque()
+        self._under_way = 0
+        self._is_busy = False
+        self._is_over = False
+
+    @staticmethod
+    def attach(node: ManagementNode, transport: Transport, link: Receiver, target: Target) -> None:
+        """Answer a sender's attach, with its first credit."""
+        assert link.remote is not None
+        link.accept(
+            source=link.remote.source,
+            target=Target(address=target.address, capabilities=target.capabilities),
+            max_message_size=REQUEST_BYTES_MAX,
+            properties=paired_properties(link),
+        )
+        requests = Requests(node, transport, link)
+        transport.adopt(link, requests)
+        link.grant(CREDIT)
+
+    def on_messages(self) -> None:
+        """See Terminus. What can be answered is accepted at once, and what cannot, rejected."""
+        for delivery in self._link.take():
+            self.deliveries += 1
+            try:
+                request = self._read(delivery)
+            except MessageFault as fault:
+                error = ErrorCondition(fault.condition, fault.description)
+                self._settle(delivery, Rejected(error))
+            else:
+                self._settle(delivery, Accepted())
+                self._under_way += 1
+                self._waiting.append(request)
+        self._grant()
+        if self._waiting and not self._is_busy:
+            self._is_busy = True
+            self._transport.container.spawn(self._serve())
+
+    def on_detached(self, ending: Ending) -> None:
+        """See Terminus. What was accepted is done all the same, unless nobody is left to be answered."""
+        self._is_over = True
+        if ending is Ending.CONNECTION:
+            self._waiting.clear()
+
+    def _read(self, delivery: Delivery) -> RequestMessage:
+        if delivery.payload is None:
+            problem = f"the request has {delivery.bytes} bytes, {REQUEST_BYTES_MAX} are allowed"
+            raise MessageFault(conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
+        request = read_request(delivery.payload)
+        if self._replies_for(request) is None:
+            given = "none" if request.reply_to is None else show(request.reply_to)
+            problem = (
+                f"reply-to: {given} given; the address of a dynamic source, or the target address of a receiver from "
+                "$management, of this connection is needed"
+            )
+            raise MessageFault(conditions.PRECONDITION_FAILED, problem)
+        return request
+
+    def _replies_for(self, request: RequestMessage) -> Replies | None:
+        return self._node.replies.find(self._transport, self._link, request.reply_to)
+
+    async def _serve(self) -> None:
+        try:
+            while self._waiting:
+                request = self._waiting.popleft()
+                async with self._node.turns:
+                    answer = await self._perform(request)
+                if (replies := self._replies_for(request)) is not None:
+                    await replies.send(await self._message(answer, request, replies))
+                self._under_way -= 1
+                self._grant()
+                self._transport.flush_soon()
+        except Exception:
+            _logger.exception("a request was not answered", extra={"fields": {"peer": self._transport.peer}})
+            if not self._is_over:
+                self._transport.expel(self._link, conditions.INTERNAL_ERROR, "the server's log says more")
+        finally:
+            self._is_busy = False
+
+    async def _perform(self, request: RequestMessage) -> Answer:
+        try:
+            user = self._node.user(self._transport)
+        except Unauthenticated as error:
+            told = refusal_of(error)
+            return Answer(told.status, {}, told.description)
+        return await self._node.management.perform(Request(user, request.properties, request.body))
+
+    async def _message(self, answer: Answer, request: RequestMessage, replies: Replies) -> bytes:
+        if (answer.count or 0) > LARGE_ANSWER:
+            message = await asyncio.to_thread(answer_message, answer, request)
+        else:
+            message = answer_message(answer, request)
+        if replies.bytes_max is not None and len(message) > replies.bytes_max:
+            problem = f"the answer has {len(message)} bytes, your link takes {replies.bytes_max}; ask for less of it"
+            return answer_message(Answer(Status.BAD_REQUEST, {}, problem), request)
+        return message
+
+    def _settle(self, delivery: Delivery, state: Accepted | Rejected) -> None:
+        if not delivery.is_settled and not self._is_over:
+            self._link.settle(delivery.id, delivery.id, state)
+
+    def _grant(self) -> None:
+        room = CREDIT - self._under_way
+        if self._link.is_attached and room - self._link.credit >= CREDIT >> 1:
+            self._link.grant(room)

@@ -1,0 +1,49 @@
+"""The notification transformation (event notification 0.2): which attributes a listener gets, and in which form.
+
+The proposal leaves open how it is attached. Here it is a filter of the source, described by the symbol
+`headwater:transformation`, which transforms and rejects nothing; or a link property of that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...core.limits import show
+from ..filters.errors import InvalidFilter
+from ..protocol.types import Described, Symbol
+
+TRANSFORMATION = Symbol("headwater:transformation")
+REQUESTED, COMPACT = "requestedAttributes", "compact"
+ATTRIBUTES_MAX = 256
+
+
+class Transformation(NamedTuple):
+    """What a listener wants to get."""
+
+    attributes: tuple[str, ...]
+    """`requestedAttributes`: these only, in this order."""
+    is_compact: bool
+    """`compact`: a list of their values, null for what is not there; no subject, no application-properties."""
+
+
+def read_transformation(given: object) -> Transformation:
+    """The transformation that a map is. Raises InvalidFilter, saying what is wrong with it."""
+    value = given.value if isinstance(given, Described) else given
+    if not isinstance(value, Mapping):
+        raise _fault(f"a map is expected, {show(value)} given")
+    if unknown := [key for key in value if key not in (REQUESTED, COMPACT)]:
+        raise _fault(f"{show(unknown[0])} is not known; {REQUESTED} and {COMPACT} are")
+    names = value.get(REQUESTED)
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise _fault(f"{REQUESTED}: a list of strings is needed, {show(names)} given")
+    if len(names) > ATTRIBUTES_MAX:
+        raise _fault(f"{REQUESTED}: {len(names)} given, at most {ATTRIBUTES_MAX} are allowed")
+    is_compact = value.get(COMPACT)
+    if is_compact is not None and not isinstance(is_compact, bool):
+        raise _fault(f"{COMPACT}: true or false is expected, {show(is_compact)} given")
+    return Transformation(tuple(str(name) for name in names), bool(is_compact))
+
+
+def _fault(problem: str) -> InvalidFilter:
+    return InvalidFilter(TRANSFORMATION, problem)

@@ -1,0 +1,141 @@
+"""What is told of one connection and its links, as notifications: opened, attached, and how each of them ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..core.bus import Bus, Value
+from ..core.errors import LogNotFound
+from ..core.event_types import EventType
+from ..core.limits import show
+from .addresses import parse_address
+from .protocol.link import Link
+from .protocol.performatives import ErrorCondition, Source, Target
+from .protocol.types import Described
+
+if TYPE_CHECKING:
+    from .terminus import Terminus
+    from .transport import Transport
+
+PROTOCOL = "amqp"
+Fault = ErrorCondition | Described | None
+
+
+class Telling:
+    """Of one connection: what was told to have begun is told to have ended, once.
+
+    The connection is given with each call: it must be gone when it is over, and would not be if it were held here.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._attached: dict[Link, Terminus] = {}
+        self._is_open = False
+        self._refusal = ""
+        self._fault: Fault = None
+
+    def opened(self, transport: Transport, mechanism: str) -> None:
+        """The peer has opened the connection."""
+        self._is_open = True
+        self._bus.emit(
+            EventType.CONNECTION_OPENED,
+            protocol=PROTOCOL,
+            peer=transport.peer,
+            container=transport.container_id,
+            user=_user(transport),
+            mechanism=mechanism,
+        )
+
+    def refused(self, reason: str, fault: Fault = None) -> None:
+        """Why the connection is not going to be opened. The first reason counts, and is told when it has ended."""
+        if not self._is_open and not self._refusal:
+            self._refusal, self._fault = reason, fault
+
+    def failed(self, fault: Fault) -> None:
+        """With which error the connection is going to end. The first one counts."""
+        self._fault = self._fault or fault
+
+    def ended(self, transport: Transport) -> None:
+        """The connection is over, and its links have been told."""
+        if self._is_open:
+            self._bus.emit(
+                EventType.CONNECTION_CLOSED,
+                protocol=PROTOCOL,
+                peer=transport.peer,
+                container=transport.container_id,
+                user=_user(transport),
+                **_error(self._fault),
+            )
+        elif self._refusal:
+            self._bus.emit(
+                EventType.CONNECTION_REFUSED,
+                protocol=PROTOCOL,
+                peer=transport.peer,
+                reason=self._refusal,
+                description=_error(self._fault)["description"],
+            )
+
+    def adopted(self, transport: Transport, link: Link, terminus: Terminus) -> None:
+        """A link has a terminus. It is attached then, unless it must wait for its turn."""
+        if not link.is_waiting:
+            self._attached[link] = terminus
+            self._bus.emit_built(EventType.LINK_ATTACHED, lambda: _of_link(transport, link, _log(terminus)))
+
+    def link_refused(self, transport: Transport, link: Link, fault: ErrorCondition) -> None:
+        """This side has answered an attach with an error, or ended a link with it."""
+        if link in self._attached:
+            self.link_ended(transport, link, fault)
+        else:
+            self._bus.emit_built(
+                EventType.LINK_REFUSED, lambda: {**_of_link(transport, link, _named(_address(link))), **_error(fault)}
+            )
+
+    def link_ended(self, transport: Transport, link: Link, fault: Fault = None) -> None:
+        """A link is over. Nothing is told if it was none, or was told already."""
+        terminus = self._attached.pop(link, None)
+        if terminus is not None:
+            self._bus.emit_built(
+                EventType.LINK_DETACHED, lambda: {**_of_link(transport, link, _log(terminus)), **_error(fault)}
+            )
+
+
+def _of_link(transport: Transport, link: Link, log: str | None) -> dict[str, Value | None]:
+    return {
+        "log": log,
+        "address": _address(link),
+        "link": link.name,
+        "role": "receiver" if link.is_sender else "sender",
+        "container": transport.container_id,
+        "peer": transport.peer,
+        "user": _user(transport),
+    }
+
+
+def _user(transport: Transport) -> str | None:
+    return (transport.user.name or None) if transport.user is not None else None
+
+
+def _log(terminus: Terminus) -> str | None:
+    return terminus.node.log.name if terminus.node is not None else None
+
+
+def _address(link: Link) -> str:
+    """What the peer has asked for."""
+    assert link.remote is not None
+    terminus = link.remote.source if link.is_sender else link.remote.target
+    return str(terminus.address or "") if isinstance(terminus, Source | Target) else ""
+
+
+def _named(address: str) -> str | None:
+    """The log that an address names, whether there is one or not."""
+    try:
+        return parse_address(address).log
+    except LogNotFound:
+        return None
+
+
+def _error(fault: Fault) -> Mapping[str, Value | None]:
+    if isinstance(fault, ErrorCondition):
+        return {"condition": str(fault.condition), "description": fault.description}
+    return {"condition": None, "description": None if fault is None else show(fault, 400)}

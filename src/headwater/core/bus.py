@@ -1,0 +1,118 @@
+"""The bus: where whatever happens in the server is told to those who listen, while it happens, and kept nowhere.
+
+Whoever has something to tell gets a bus by its constructor; with nobody listening, telling costs a count. There is no
+other way from an emitter to a listener, and no bus is shared by accident: there is no global one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from .event_types import EVERY_TYPE, EventType
+
+_logger = logging.getLogger("headwater.bus")
+
+TEXT_CHARS_MAX = 1024
+"""Longer texts are cut: much of what is told is what a peer has said."""
+Value = str | int | float | bool
+"""What an attribute may be. `EventType` says which it is."""
+
+
+class Notification(NamedTuple):
+    """Something that happened. Listeners share it: nobody may change the attributes."""
+
+    type: EventType
+    time: int
+    """ms since 1970 UTC."""
+    attributes: Mapping[str, Value]
+    """All of them in their order, `eventType` and `time` included; one without a value is left out."""
+
+
+Listener = Callable[[Notification], None]
+"""Called in the thread in which it happened, perhaps under its locks: hands the notification over, and returns."""
+
+
+class Bus:
+    """Tells what happens. Every method may be called from any thread."""
+
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        """`clock` tells ms since 1970 UTC."""
+        self._clock = clock or _wall_clock_ms
+        self._changing = threading.Lock()
+        self._listeners: dict[EventType, tuple[Listener, ...]] = {}
+        """Only types that somebody listens to. Replaced, never changed, so that it is read without a lock."""
+        self._counting = threading.Lock()
+        self._counts: dict[EventType, int] = {}
+
+    @property
+    def counts(self) -> Mapping[EventType, int]:
+        """How often each type was emitted, whether somebody listened or not; a copy. Types never emitted are not in."""
+        with self._counting:
+            return dict(self._counts)
+
+    def is_wanted(self, type: EventType) -> bool:
+        """Whether somebody listens to that type."""
+        return type in self._listeners
+
+    def emit(self, type: EventType, /, **attributes: Value | None) -> None:
+        """Tell that something happened, to those who listen to that type, in the order in which they came.
+
+        Attributes come in the catalog's order; one that is None is left out. Raises nothing: what a listener raises is
+        logged, and is no business of what happens.
+        """
+        self.emit_built(type, lambda: attributes)
+
+    def emit_built(self, type: EventType, build: Callable[[], Mapping[str, Value | None]]) -> None:
+        """As `emit`, where attributes take some work: `build` is called, once, only if somebody listens."""
+        with self._counting:
+            self._counts[type] = self._counts.get(type, 0) + 1
+        if (listeners := self._listeners.get(type)) is None:
+            return
+        now, attributes = self._clock(), build()
+        told: dict[str, Value] = {"eventType": type.value, "time": now}
+        for name, value in attributes.items():
+            if value is not None:
+                told[name] = _cut(value) if isinstance(value, str) else value
+        notification = Notification(type, now, told)
+        for listener in listeners:
+            try:
+                listener(notification)
+            except Exception:
+                _logger.exception("a listener to %s failed", type.value)
+
+    def subscribe(self, listener: Listener, types: Iterable[EventType] = EVERY_TYPE) -> Callable[[], None]:
+        """Call the listener with every notification of these types, until the answered callable is called.
+
+        It may still be called once more by a thread that was about to.
+        """
+        wanted = frozenset(types)
+
+        def listening(notification: Notification) -> None:  # one of its own, so that it can be told from others
+            listener(notification)
+
+        with self._changing:
+            self._listeners = {
+                type: (*self._listeners.get(type, ()), *((listening,) if type in wanted else ()))
+                for type in self._listeners.keys() | wanted
+            }
+        return lambda: self._unsubscribe(listening)
+
+    def _unsubscribe(self, listening: Listener) -> None:
+        with self._changing:
+            staying = {
+                type: tuple(each for each in listeners if each is not listening)
+                for type, listeners in self._listeners.items()
+            }
+            self._listeners = {type: listeners for type, listeners in staying.items() if listeners}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000

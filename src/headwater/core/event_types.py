@@ -1,0 +1,42 @@
+"""The names of what happens in the server. What each carries, and who may see it, is in `management.catalog`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class EventType(StrEnum):
+    """A type of notification, by its name below the project's reversed domain."""
+
+    SERVER_STARTED = "io.headwater.server.started"
+    SERVER_STOPPING = "io.headwater.server.stopping"
+    LOG_CREATED = "io.headwater.log.created"
+    LOG_CHANGED = "io.headwater.log.changed"
+    LOG_DELETED = "io.headwater.log.deleted"
+    LOG_TRIMMED = "io.headwater.log.trimmed"
+    CONNECTION_OPENED = "io.headwater.connection.opened"
+    CONNECTION_CLOSED = "io.headwater.connection.closed"
+    CONNECTION_REFUSED = "io.headwater.connection.refused"
+    LINK_ATTACHED = "io.headwater.link.attached"
+    LINK_DETACHED = "io.headwater.link.detached"
+    LINK_REFUSED = "io.headwater.link.refused"
+    PARTITION_ASSIGNED = "io.headwater.partition.assigned"
+    PARTITION_STOLEN = "io.headwater.partition.stolen"
+    PARTITION_RELEASED = "io.headwater.partition.released"
+    EPOCH_CHANGED = "io.headwater.epoch.changed"
+    CONSUMER_REGISTERED = "io.headwater.consumer.registered"
+    CONSUMER_UNREGISTERED = "io.headwater.consumer.unregistered"
+    CONSUMER_LAGGING = "io.headwater.consumer.lagging"
+    CONSUMER_CAUGHT_UP = "io.headwater.consumer.caughtUp"
+    APPEND_REJECTED = "io.headwater.append.rejected"
+    CONDITION_FAILED = "io.headwater.condition.failed"
+    DISK_LOW = "io.headwater.disk.low"
+    DISK_RECOVERED = "io.headwater.disk.recovered"
+    SEGMENT_SEALED = "io.headwater.segment.sealed"
+    ARCHIVE_PROGRESSED = "io.headwater.archive.progressed"
+    WEBHOOK_FAILING = "io.headwater.webhook.failing"
+    WEBHOOK_RECOVERED = "io.headwater.webhook.recovered"
+    AUTHENTICATION_FAILED = "io.headwater.authentication.failed"
+
+
+EVERY_TYPE = frozenset(EventType)

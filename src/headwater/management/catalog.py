@@ -1,0 +1,360 @@
+"""Every type of notification: when it is emitted, what it carries in which order, and who may see it.
+
+docs/reference/events.md has the same for readers; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..core.access import Right, User
+from ..core.bus import Notification
+from ..core.event_types import EventType
+
+
+class Kind(StrEnum):
+    """What the values of an attribute are."""
+
+    STRING = "string"
+    LONG = "long"
+    TIMESTAMP = "timestamp"
+    """ms since 1970 UTC, as a whole number where there is no type for it."""
+    BOOLEAN = "boolean"
+
+
+class Scope(StrEnum):
+    """What a type is about, and so who may see it."""
+
+    LOG = "log"
+    """The log that the attribute `log` names: seen with the right to read it. Where there is no such attribute (an
+    address that names no log, say), it is about the server."""
+    SERVER = "server"
+    """The server: seen with the right to manage it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of a type."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    is_required: bool = True
+    """Whether every notification of the type has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is to be known of a type."""
+
+    type: EventType
+    when: str
+    scope: Scope
+    attributes: tuple[Attribute, ...]
+    """All of them, `eventType` first, in the order in which a notification has them."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the attributes: what GET-EVENTS answers."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+
+def may_see(user: User, notification: Notification) -> bool:
+    """Whether a user may know of it: events of a log need the right to read that, those of the server to manage it."""
+    log = notification.attributes.get("log")
+    if CATALOG[notification.type].scope is Scope.LOG and isinstance(log, str):
+        return user.may(Right.READ, log)
+    return user.may(Right.MANAGE, "*")
+
+
+LOST = "lost"
+"""The attribute that a queue adds: how many notifications the listener has lost before this one."""
+
+
+def _text(name: str, meaning: str) -> Attribute:
+    return Attribute(name, Kind.STRING, meaning)
+
+
+def _number(name: str, meaning: str) -> Attribute:
+    return Attribute(name, Kind.LONG, meaning)
+
+
+def _perhaps(attribute: Attribute) -> Attribute:
+    return Attribute(attribute.name, attribute.kind, attribute.meaning, is_required=False)
+
+
+_FIRST = (
+    _text("eventType", "the name of the type"),
+    Attribute("time", Kind.TIMESTAMP, "when it happened, by the server's clock"),
+)
+_LAST = (
+    _perhaps(_number(LOST, "how many notifications this listener has lost just before: it did not take them in time")),
+)
+_LOG = _text("log", "the log")
+_COUNT = _number("count", "how many in that second, all of them")
+_INTERVAL = _number("intervalMs", "over how many ms they were counted: about 1,000")
+_PEER = _text("peer", "the peer's address")
+_CONTAINER = _text("container", "the peer's container id")
+_USER = _perhaps(_text("user", "the authenticated user; not there where no user is configured"))
+_CONDITION = _perhaps(_text("condition", "the AMQP error condition; not there if there was no error"))
+_DESCRIPTION = _perhaps(_text("description", "what was wrong, in words"))
+_PROTOCOL = _text("protocol", "`amqp`")
+_LINK = (
+    _perhaps(_text("log", "the log; not there where the address names none")),
+    _text("address", "the address as the peer gave it; empty for a sender that names one in each message"),
+    _text("link", "the link's name"),
+    _text("role", "`sender` or `receiver`: what the peer is"),
+    _CONTAINER,
+    _PEER,
+    _USER,
+)
+_OWNED = (
+    _LOG,
+    _text("group", "the consumer group"),
+    _number("partition", "the partition"),
+    _number("epoch", "the epoch recorded of that partition; 0 = none"),
+    _CONTAINER,
+    _text("link", "the name of the owner's link"),
+)
+_CONSUMER = (
+    _LOG,
+    _text("owner", "the consumer's owner: a user, a container, `spark`"),
+    _text("component", "which of the owner's consumers"),
+    _number("acknowledged", "the number of the last event that it has acknowledged"),
+)
+_LAG = (
+    _number("head", "the number of the last event of the log"),
+    _number("lagEvents", "how far the head is ahead, in sequence numbers"),
+    _number("lagMs", "how old the oldest event is that it has not acknowledged; 0 if there is none"),
+)
+_WEBHOOK = (
+    _LOG,
+    _text("endpoint", "the URI to which events are delivered, without user information and query"),
+)
+
+
+def _entry(type: EventType, scope: Scope, when: str, *attributes: Attribute) -> tuple[EventType, Entry]:
+    return type, Entry(type, when, scope, (*_FIRST, *attributes, *_LAST))
+
+
+CATALOG: Mapping[EventType, Entry] = dict(
+    (
+        _entry(
+            EventType.SERVER_STARTED,
+            Scope.SERVER,
+            "The server is ready.",
+            _text("version", "the version of Headwater"),
+            _number("logs", "how many logs there are"),
+            _text("data", "the data directory, or `memory`"),
+        ),
+        _entry(
+            EventType.SERVER_STOPPING,
+            Scope.SERVER,
+            "The server was told to stop, and takes nothing new.",
+            _number("requests", "how many HTTP requests run, which may finish"),
+            _number("streams", "how many subscriptions and WebSockets are ended"),
+        ),
+        _entry(
+            EventType.LOG_CREATED,
+            Scope.LOG,
+            "A log was made.",
+            _LOG,
+            _text("incarnation", "the identity of this log under its name"),
+            _number("partitions", "how many partitions it has"),
+        ),
+        _entry(
+            EventType.LOG_CHANGED,
+            Scope.LOG,
+            "A log was given other settings.",
+            _LOG,
+            _text("settings", "the settings that differ now, as a JSON object of their new values"),
+        ),
+        _entry(
+            EventType.LOG_DELETED,
+            Scope.LOG,
+            "A log was deleted with all its events.",
+            _LOG,
+            _text("incarnation", "the identity of the log that is gone"),
+            _number("head", "the number of its last event"),
+        ),
+        _entry(
+            EventType.LOG_TRIMMED,
+            Scope.LOG,
+            "Events of a log were dropped: by retention, or because somebody asked for it.",
+            _LOG,
+            _number("firstRetained", "the number from which events can be read now"),
+            _number("previousFirstRetained", "and from which they could be read before"),
+        ),
+        _entry(
+            EventType.CONNECTION_OPENED,
+            Scope.SERVER,
+            "A peer has opened a connection, and is logged in.",
+            _PROTOCOL,
+            _PEER,
+            _CONTAINER,
+            _USER,
+            _text("mechanism", "the SASL mechanism; empty if there was no SASL"),
+        ),
+        _entry(
+            EventType.CONNECTION_CLOSED,
+            Scope.SERVER,
+            "A connection that was open has ended.",
+            _PROTOCOL,
+            _PEER,
+            _CONTAINER,
+            _USER,
+            _CONDITION,
+            _DESCRIPTION,
+        ),
+        _entry(
+            EventType.CONNECTION_REFUSED,
+            Scope.SERVER,
+            "A connection has ended before it was open.",
+            _PROTOCOL,
+            _PEER,
+            _text("reason", "`limit`: too many connections; `stopping`; `login`: not logged in; `timeout`; `fault`"),
+            _DESCRIPTION,
+        ),
+        _entry(EventType.LINK_ATTACHED, Scope.LOG, "A link was attached.", *_LINK),
+        _entry(
+            EventType.LINK_DETACHED,
+            Scope.LOG,
+            "A link that was attached has ended: detached by one side, or with its session or connection.",
+            *_LINK,
+            _CONDITION,
+            _DESCRIPTION,
+        ),
+        _entry(
+            EventType.LINK_REFUSED,
+            Scope.LOG,
+            "An attach was refused.",
+            *_LINK,
+            _text("condition", "the AMQP error condition"),
+            _DESCRIPTION,
+        ),
+        _entry(EventType.PARTITION_ASSIGNED, Scope.LOG, "A receiver of a consumer group got a partition.", *_OWNED),
+        _entry(
+            EventType.PARTITION_STOLEN,
+            Scope.LOG,
+            "A receiver with a higher epoch takes a partition over; it is told as the next owner after this.",
+            *_OWNED,
+        ),
+        _entry(
+            EventType.PARTITION_RELEASED,
+            Scope.LOG,
+            "A partition of a consumer group has no owner any more: it left, or was asked to leave.",
+            *_OWNED,
+        ),
+        _entry(
+            EventType.EPOCH_CHANGED,
+            Scope.LOG,
+            "Another epoch was recorded for a partition of a consumer group; 0 after an owner's clean close.",
+            _LOG,
+            _text("group", "the consumer group"),
+            _number("partition", "the partition"),
+            _number("epoch", "the epoch"),
+        ),
+        _entry(
+            EventType.CONSUMER_REGISTERED,
+            Scope.LOG,
+            "A reliable consumer was registered, or registered again. From now on it holds trimming back.",
+            *_CONSUMER,
+            _number("epoch", "how often it has registered"),
+        ),
+        _entry(
+            EventType.CONSUMER_UNREGISTERED,
+            Scope.LOG,
+            "A consumer was unregistered: by a call, or because it was not heard of for too long.",
+            *_CONSUMER,
+            _perhaps(_number("silentMs", "for how long it was not heard of; not there if somebody asked for it")),
+        ),
+        _entry(
+            EventType.CONSUMER_LAGGING,
+            Scope.LOG,
+            "A registered consumer has fallen behind further than `management.lag_events` or `management.lag_ms`.",
+            *_CONSUMER,
+            *_LAG,
+        ),
+        _entry(
+            EventType.CONSUMER_CAUGHT_UP,
+            Scope.LOG,
+            "A consumer that was told as lagging is within both bounds again.",
+            *_CONSUMER,
+            *_LAG,
+        ),
+        _entry(
+            EventType.APPEND_REJECTED,
+            Scope.LOG,
+            "Appends were refused by a log in this second: overload, a full disk, an id that is taken.",
+            _LOG,
+            _COUNT,
+            _number("duplicates", "how many of them because of an id that is taken"),
+            _INTERVAL,
+        ),
+        _entry(
+            EventType.CONDITION_FAILED,
+            Scope.LOG,
+            "Appends failed their condition in this second.",
+            _LOG,
+            _COUNT,
+            _INTERVAL,
+        ),
+        _entry(
+            EventType.DISK_LOW,
+            Scope.SERVER,
+            "The file system of the data has less free space than its reserve: appends fail.",
+            _text("path", "the data directory"),
+            _number("freeBytes", "what is free"),
+            _number("reserveBytes", "what must be free"),
+        ),
+        _entry(
+            EventType.DISK_RECOVERED,
+            Scope.SERVER,
+            "There is enough free space again.",
+            _text("path", "the data directory"),
+            _number("freeBytes", "what is free"),
+            _number("reserveBytes", "what must be free"),
+        ),
+        _entry(
+            EventType.SEGMENT_SEALED,
+            Scope.LOG,
+            "A segment that is written no more was indexed.",
+            _LOG,
+            _number("first", "the number of its first event"),
+            _number("last", "the number of its last event"),
+            _number("bytes", "its size"),
+        ),
+        _entry(
+            EventType.ARCHIVE_PROGRESSED,
+            Scope.LOG,
+            "A consumer whose component is `archiver` has acknowledged more in this second.",
+            *_CONSUMER,
+            _number("count", "by how many sequence numbers"),
+            _INTERVAL,
+        ),
+        _entry(
+            EventType.WEBHOOK_FAILING,
+            Scope.SERVER,
+            "A webhook was not taken by its endpoint; it is tried again, and this is not told again until it recovers.",
+            *_WEBHOOK,
+            _text("reason", "what happened instead"),
+        ),
+        _entry(
+            EventType.WEBHOOK_RECOVERED,
+            Scope.SERVER,
+            "An endpoint that was told as failing has taken a webhook again.",
+            *_WEBHOOK,
+        ),
+        _entry(
+            EventType.AUTHENTICATION_FAILED,
+            Scope.SERVER,
+            "Credentials were refused, or are missing where some are needed.",
+            _text("reason", "what was wrong"),
+            _text("user", "the name that was given; empty if none was"),
+            _text("peer", "the peer's address"),
+        ),
+    )
+)
+"""All types, in the order in which they are documented."""

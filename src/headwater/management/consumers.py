@@ -1,0 +1,117 @@
+"""Registered consumers, looked at once a second: who falls behind, who caught up, how far archivers have come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..core.bus import Bus
+from ..core.consumer import Consumer
+from ..core.errors import EventLogError
+from ..core.event_types import EventType
+from ..core.local import LocalLog
+from ..core.query import ALL
+from ..core.settings import is_own
+
+ARCHIVER = "archiver"
+"""The component of a consumer that copies a log elsewhere."""
+_Key = tuple[LocalLog, str, str]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is remembered of a consumer between two looks."""
+
+    acknowledged: int
+    is_lagging: bool = False
+    next_recorded_at: int | None = None
+    """When the first event after `acknowledged` was recorded; None if that was not looked up yet."""
+
+
+class ConsumerWatch:
+    """Call `look` once a second, from one thread at a time; it may read one event of each consumer that is behind."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        opened: Callable[[], Sequence[LocalLog]],
+        *,
+        lag_events: int = 0,
+        lag_ms: int = 0,
+        wall_clock: Callable[[], int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """A consumer lags that is further behind than so many numbers, or events of that age; 0 = however many."""
+        self._bus, self._opened = bus, opened
+        self._lag_events, self._lag_ms = lag_events, lag_ms
+        self._wall_clock, self._clock = wall_clock or _wall_clock_ms, clock
+        self._seen: dict[_Key, _Seen] = {}
+        self._looked_at = clock()
+        for log, consumer in self._consumers():
+            self._seen[log, consumer.owner, consumer.component] = _Seen(consumer.acknowledged)
+
+    def look(self) -> None:
+        """Tell what has changed since the last look."""
+        now = self._clock()
+        interval_ms = max(1, round((now - self._looked_at) * 1000))
+        self._looked_at = now
+        before, self._seen = self._seen, {}
+        for log, consumer in self._consumers():
+            key = log, consumer.owner, consumer.component
+            seen = self._seen[key] = before.get(key) or _Seen(consumer.acknowledged)
+            if consumer.acknowledged != seen.acknowledged:
+                if consumer.component == ARCHIVER and consumer.acknowledged > seen.acknowledged:
+                    self._tell_progress(log, consumer, consumer.acknowledged - seen.acknowledged, interval_ms)
+                seen.acknowledged, seen.next_recorded_at = consumer.acknowledged, None
+            if self._lag_events or self._lag_ms:
+                self._judge(log, consumer, seen)
+
+    def _tell_progress(self, log: LocalLog, consumer: Consumer, count: int, interval_ms: int) -> None:
+        self._bus.emit(
+            EventType.ARCHIVE_PROGRESSED,
+            log=log.name,
+            owner=consumer.owner,
+            component=consumer.component,
+            acknowledged=consumer.acknowledged,
+            count=count,
+            intervalMs=interval_ms,
+        )
+
+    def _judge(self, log: LocalLog, consumer: Consumer, seen: _Seen) -> None:
+        head = log.head()
+        behind = max(0, head - consumer.acknowledged)
+        age_ms = self._age_ms(log, seen) if behind and self._lag_ms else 0
+        lags = 0 < self._lag_events < behind or 0 < self._lag_ms < age_ms
+        if lags is seen.is_lagging:
+            return
+        seen.is_lagging = lags
+        self._bus.emit(
+            EventType.CONSUMER_LAGGING if lags else EventType.CONSUMER_CAUGHT_UP,
+            log=log.name,
+            owner=consumer.owner,
+            component=consumer.component,
+            acknowledged=consumer.acknowledged,
+            head=head,
+            lagEvents=behind,
+            lagMs=self._age_ms(log, seen) if behind else 0,
+        )
+
+    def _age_ms(self, log: LocalLog, seen: _Seen) -> int:
+        """How old the first event is that was not acknowledged. That event stays the same until it is."""
+        if seen.next_recorded_at is None:
+            try:
+                page = log.read_page(ALL, seen.acknowledged, limit=1)
+            except EventLogError:  # the log was closed meanwhile
+                return 0
+            if not page.events:
+                return 0
+            seen.next_recorded_at = page.events[0].recorded_at
+        return max(0, self._wall_clock() - seen.next_recorded_at)
+
+    def _consumers(self) -> list[tuple[LocalLog, Consumer]]:
+        return [(log, its) for log in self._opened() if not is_own(log.name) for its in log.consumers()]
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000

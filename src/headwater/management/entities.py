@@ -1,0 +1,358 @@
+"""The types of manageable entities, as data: their attributes, and what can be done with them.
+
+docs/reference/management.md has the same for readers; a test compares the two. Which entities there are, and what
+becomes of an operation, is behind `ports.Entities`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+NODE_TYPE = "org.amqp.management"
+"""The type of the management node itself (AMQP Management 3.4), which is an entity too; its name is `self`."""
+SELF = "self"
+CREATE, READ, UPDATE, DELETE = "CREATE", "READ", "UPDATE", "DELETE"
+
+
+class Kind(StrEnum):
+    """What the values of an attribute are."""
+
+    STRING = "string"
+    LONG = "long"
+    BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+    STRINGS = "list of strings"
+    MAP = "map"
+    """Of strings to strings or longs. Read only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of a type."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    is_initial: bool = False
+    """Whether CREATE takes it."""
+    is_changeable: bool = False
+    """Whether UPDATE takes it."""
+    is_removable: bool = False
+    """Whether it may be null: none."""
+    is_secret: bool = False
+    """Whether it is given, and never told."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityType:
+    """One type of entities."""
+
+    name: str
+    about: str
+    rights: str
+    """Who may do what, in words."""
+    operations: Mapping[str, tuple[str, ...]]
+    """What can be done with an entity, with the names of the arguments (AMQP Management 3.4.6)."""
+    own: tuple[Attribute, ...]
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """All of them: those that every entity has come first."""
+        return (*COMMON, *self.own)
+
+    @property
+    def attribute_names(self) -> list[str]:
+        """What GET-ATTRIBUTES answers: what can be read."""
+        return [attribute.name for attribute in self.attributes if not attribute.is_secret]
+
+    def attribute(self, name: str) -> Attribute | None:
+        """The attribute of that name."""
+        return next((attribute for attribute in self.attributes if attribute.name == name), None)
+
+
+COMMON = (
+    Attribute("name", Kind.STRING, "what it is called among those of its type"),
+    Attribute("identity", Kind.STRING, "what it is called among all: the last word of its type, a slash, its name"),
+    Attribute("type", Kind.STRING, "its type"),
+)
+
+
+def identity_of(type: str, name: str) -> str:
+    """The identity of an entity."""
+    return f"{type.rpartition('.')[2]}/{name}"
+
+
+def _text(name: str, meaning: str, **more: bool) -> Attribute:
+    return Attribute(name, Kind.STRING, meaning, **more)
+
+
+def _number(name: str, meaning: str, **more: bool) -> Attribute:
+    return Attribute(name, Kind.LONG, meaning, **more)
+
+
+def _flag(name: str, meaning: str, **more: bool) -> Attribute:
+    return Attribute(name, Kind.BOOLEAN, meaning, **more)
+
+
+def _time(name: str, meaning: str) -> Attribute:
+    return Attribute(name, Kind.TIMESTAMP, meaning)
+
+
+def _map(name: str, meaning: str) -> Attribute:
+    return Attribute(name, Kind.MAP, meaning)
+
+
+_READ_ONLY: dict[str, tuple[str, ...]] = {READ: ()}
+_CLOSED: dict[str, tuple[str, ...]] = {READ: (), DELETE: ()}
+_SEES_LOG = "READ: to read or manage the log"
+_MANAGES_SERVER = "to manage the server (`manage:*`)"
+
+MANAGEMENT_NODE = EntityType(
+    NODE_TYPE,
+    "the node `$management` itself; its one entity is called `self`",
+    "everybody who is logged in",
+    {
+        READ: (),
+        "QUERY": ("entityType", "offset", "count"),
+        **{name: ("entityType",) for name in ("GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS", "GET-ANNOTATIONS")},
+        "GET-MGMT-NODES": (),
+        "GET-EVENTS": ("eventType",),
+    },
+    (),
+)
+SERVER = EntityType(
+    "io.headwater.server",
+    "the server, with what its AMQP side counts since it started; its one entity is called `self`",
+    f"READ: {_MANAGES_SERVER}",
+    _READ_ONLY,
+    (
+        _text("product", "Headwater"),
+        _text("version", "its version"),
+        _text("containerId", "what it calls itself in AMQP"),
+        _time("startedAt", "when AMQP was started"),
+        _number("logs", "how many logs there are"),
+        _number("connections", "AMQP connections at present"),
+        _number("connectionsTaken", "AMQP connections taken"),
+        _number("connectionsRefused", "refused: too many, or the server was stopping"),
+        _number("faults", "connections that ended because the peer broke the protocol"),
+        _number("linksAttached", "attaches that were answered with a link"),
+        _number("linksRefused", "attaches that were refused"),
+        _number("messagesReceived", "messages of producers"),
+        _number("messagesRejected", "those of them that were rejected"),
+        _number("messagesSent", "messages to consumers"),
+        _number("messagesSentAgain", "those of them that their receiver had given back before"),
+    ),
+)
+LOG = EntityType(
+    "io.headwater.log",
+    "a log. Its name is the log's",
+    f"{_SEES_LOG}; all others: to manage the log",
+    {CREATE: (), READ: (), UPDATE: (), DELETE: ()},
+    (
+        _text("incarnation", "the identity of this log under its name"),
+        _time("createdAt", "when it was made"),
+        _number("partitions", "how many it has; 1 to 1024, fixed at creation", is_initial=True),
+        _text(
+            "partitionBy",
+            "how events without group key find their partition: empty, `source`, `subject` or `tag:KEY`; fixed at "
+            "creation",
+            is_initial=True,
+        ),
+        _number(
+            "retentionMs", "events older than that may be trimmed", is_initial=True, is_changeable=True,
+            is_removable=True,
+        ),
+        _number(
+            "retentionBytes", "the oldest segments over that total may be trimmed", is_initial=True,
+            is_changeable=True, is_removable=True,
+        ),
+        _flag(
+            "retentionUntilAcknowledged", "what every registered consumer has acknowledged may be trimmed",
+            is_initial=True, is_changeable=True,
+        ),
+        _number("eventBytesMax", "the largest event taken", is_initial=True, is_changeable=True),
+        _number(
+            "idHorizon", "ids are unique over so many newest events; null: over all that are retained",
+            is_initial=True, is_changeable=True, is_removable=True,
+        ),
+        _flag("keepsHistory", "conditions stay exact over trimmed events", is_initial=True, is_changeable=True),
+        _number(
+            "consumerAgeMsMax", "a consumer not heard of for so long is unregistered; null: never", is_initial=True,
+            is_changeable=True, is_removable=True,
+        ),
+        _number("head", "the number of the last event; 0 if there never was one"),
+        _number("firstRetained", "the number from which events can be read"),
+        _number("events", "how many events are retained"),
+        _number("bytes", "what they take on the disk"),
+        _number("appends", "since the log was opened: appends that succeeded"),
+        _number("eventsAppended", "and their events"),
+        _number("bytesAppended", "and bytes"),
+        _number("commits", "group commits, each under one sync"),
+        _number("conditionsFailed", "appends whose condition failed"),
+        _number("duplicates", "appends with an id that was there"),
+        _number("refused", "appends refused for other reasons"),
+        _number("eventsRead", "events read"),
+        _number("queuedRequests", "appends that wait at present"),
+        _number("queuedBytes", "and their bytes"),
+        _number("segments", "segments at present"),
+        _text("problem", "why it cannot be opened; null if it can: then all above are there"),
+    ),
+)  # fmt: skip
+PARTITION = EntityType(
+    "io.headwater.partition",
+    "a partition of a log. Its name is `LOG/NUMBER`",
+    _SEES_LOG,
+    _READ_ONLY,
+    (
+        _text("log", "the log"),
+        _number("number", "from 0 on"),
+        _number("events", "how many of its events are retained"),
+        _number("first", "the number of the first of them; null if there is none"),
+        _number("last", "the number of the last; null if there is none"),
+        _time("firstAt", "when the first was recorded"),
+        _time("lastAt", "when the last was recorded"),
+    ),
+)
+CONNECTION = EntityType(
+    "io.headwater.connection",
+    "an AMQP connection. Its name is a number that counts from 1",
+    f"all: {_MANAGES_SERVER}",
+    _CLOSED,
+    (
+        _text("containerId", "what the peer calls itself"),
+        _text("peer", "the peer's address"),
+        _text("user", "the authenticated user; empty where no user is configured"),
+        _time("openedAt", "when it was taken"),
+        _text(
+            "stage",
+            "what is expected of the peer: `a protocol header`, `SASL frames`, `an open`, `frames` or `nothing`",
+        ),
+        _number("sessions", "sessions at present"),
+        _number("links", "links at present"),
+        _number("bytesReceived", "what the peer has sent"),
+        _number("bytesSent", "what was sent to it"),
+        _number("bytesHeld", "what its producers have sent and is not on the disk yet"),
+        _number("frameBytesMax", "the largest frame that the peer takes"),
+        _number("idleTimeoutMs", "how often the peer wants to hear something; null: it does not say"),
+        _text("product", "what the peer says that it is"),
+        _map("properties", "the texts and numbers of the peer's open properties"),
+    ),
+)
+SESSION = EntityType(
+    "io.headwater.session",
+    "a session of a connection. Its name is `CONNECTION/SESSION`, both counted from 1",
+    f"all: {_MANAGES_SERVER}",
+    _CLOSED,
+    (
+        _text("connection", "the connection's name"),
+        _number("channel", "the channel on which we send"),
+        _number("links", "links at present"),
+        _number("sendable", "transfers that the peer's window allows at present"),
+    ),
+)
+LINK = EntityType(
+    "io.headwater.link",
+    "a link of a session. Its name is `CONNECTION/SESSION/LINK`, all counted from 1",
+    f"all: {_MANAGES_SERVER}",
+    _CLOSED,
+    (
+        _text("connection", "the connection's name"),
+        _text("session", "the session's name"),
+        _text("linkName", "what the peer calls it"),
+        _text("containerId", "what the peer calls itself"),
+        _text("role", "what the peer is: `sender` or `receiver`"),
+        _text("address", "of the target to which the peer sends, or of the source from which it receives"),
+        _text("log", "the log that it needs; null if none"),
+        _number("handle", "our handle"),
+        _number("credit", "deliveries that may still be sent"),
+        _number("deliveries", "messages sent or received since it was attached"),
+        _number("unsettled", "messages that were sent and wait for their outcome; null: the peer sends"),
+        _flag("isAttached", "whether both sides have attached and neither has detached"),
+    ),
+)
+CONSUMER = EntityType(
+    "io.headwater.consumer",
+    "a registered consumer of a log, which holds trimming back. Its name is `LOG/OWNER/COMPONENT`, with `%2F` for a "
+    "slash within a part, and `%25` for a percent sign",
+    f"{_SEES_LOG}; all others: to manage the log",
+    {CREATE: (), READ: (), UPDATE: (), DELETE: ()},
+    (
+        _text("log", "the log"),
+        _text("owner", "a user, a container, `spark`"),
+        _text("component", "which of the owner's consumers"),
+        _number(
+            "acknowledged", "everything up to this number is done with; UPDATE moves it; CREATE begins at "
+            "the head if it is not given", is_initial=True, is_changeable=True,
+        ),
+        _number("lag", "the log's head minus that"),
+        _number("epoch", "how often it has registered"),
+        _time("registeredAt", "when it last registered anew"),
+        _time("seenAt", "when it last registered or acknowledged"),
+    ),
+)  # fmt: skip
+CONSUMER_GROUP = EntityType(
+    "io.headwater.consumerGroup",
+    "a consumer group of a log, as AMQP receivers make them. Its name is `LOG/GROUP`, written like a consumer's",
+    f"{_SEES_LOG}; DELETE: to manage the log",
+    _CLOSED,
+    (
+        _text("log", "the log"),
+        _text("group", "the group's name"),
+        _map("positions", "by partition: everything up to this number is done with"),
+        _map("epochs", "by partition: the recorded epoch, where it is not 0"),
+        _map("owners", "by partition: the name of the owner's link, where it has an owner"),
+        _number("members", "how many owners there are"),
+    ),
+)
+USER = EntityType(
+    "io.headwater.user",
+    "a user. Its name is the user's",
+    f"all: {_MANAGES_SERVER}",
+    {CREATE: (), READ: (), UPDATE: (), DELETE: ()},
+    (
+        Attribute(
+            "grants", Kind.STRINGS, "what it may do, as `RIGHT[,RIGHT...]:PATTERN`", is_initial=True,
+            is_changeable=True,
+        ),
+        _text(
+            "password", "8 to 1024 characters; only a hash is kept", is_initial=True, is_changeable=True,
+            is_removable=True, is_secret=True,
+        ),
+        _flag("hasPassword", "whether it has a password"),
+        _number("tokens", "how many tokens it has"),
+        _flag("hasKey", "whether it has a key for signed messages"),
+        _text("origin", "`data directory`, or `configuration`: such a user can only be read"),
+    ),
+)  # fmt: skip
+SUBSCRIPTION = EntityType(
+    "io.headwater.subscription",
+    "a subscription of cloud native events. Its name is its id",
+    "READ: to read the log of notifications; DELETE: to have made it, or to manage that log",
+    _CLOSED,
+    (
+        _text("log", "the log of notifications"),
+        _text("resource", "the resource address"),
+        _text("endpoint", "the webhook's URI; empty if it has none"),
+        _text("dialect", "`v1` or `v2`"),
+        _text("owner", "who made it"),
+        _text("location", "the URI by which HTTP shows it"),
+        _time("createdAt", "when it was made"),
+        _text("mode", "`structured` or `binary`"),
+        _number("start", "events above this number are its own"),
+        _text("standing", "how delivery stands; `none` if nothing is delivered"),
+        _number("delivered", "events delivered since the server started"),
+        _number("failures", "tries that failed in a row"),
+        _number("deadLetters", "events given up and kept for another try"),
+    ),
+)
+
+TYPES: Mapping[str, EntityType] = {
+    each.name: each
+    for each in (
+        MANAGEMENT_NODE, SERVER, LOG, PARTITION, CONNECTION, SESSION, LINK, CONSUMER, CONSUMER_GROUP, USER,
+        SUBSCRIPTION,
+    )
+}  # fmt: skip
+"""All types by name, in the order in which a QUERY without type answers their entities."""

@@ -1,0 +1,101 @@
+"""The log in which the server keeps what happens in it, so that its history can be read and queried like any other.
+
+Each notification is one event: its type is the notification's, its data all attributes as JSON, its tags what one asks
+for (`log:orders`, `consumer:spark/archiver`, `user:alice`). What is appended to this log is told to nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Sequence
+
+from ..core.bus import Bus, Notification
+from ..core.errors import Closed, EventLogError, InvalidInput
+from ..core.event import Event
+from ..core.local import LocalLog
+from ..formats.cloudevents import format_time
+from .queue import NotificationQueue
+
+_logger = logging.getLogger("headwater.management")
+
+SOURCE = "/server"
+"""The CloudEvents source of what the server tells."""
+WAITING_MAX = 10_000
+BATCH_MAX = 500
+RETRY_S = 1.0
+CLOSE_S = 5.0
+TAG_CHARS_MAX = 200
+_TAGGED = ("log", "user", "group", "owner", "component", "endpoint", "link")
+
+
+class Keeper:
+    """Appends all that happens, from `start` to `close`, on a thread of its own: a slow disk slows nobody else."""
+
+    def __init__(self, bus: Bus, log: LocalLog, *, waiting_max: int = WAITING_MAX, retry_s: float = RETRY_S) -> None:
+        self._log, self._retry_s = log, retry_s
+        self._awake = threading.Event()
+        self._is_stopping = threading.Event()
+        self._queue = NotificationQueue(bus, self._awake.set, waiting_max=waiting_max)
+        self._thread = threading.Thread(target=self._run, name="headwater-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to append what has happened since this was made."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Append what has happened until now, and end; after some seconds without that."""
+        self._is_stopping.set()
+        self._awake.set()
+        self._thread.join(CLOSE_S)
+        self._queue.close()
+
+    def _run(self) -> None:
+        while True:
+            self._awake.wait()
+            self._awake.clear()
+            while batch := self._queue.take(BATCH_MAX, looks_max=BATCH_MAX):
+                if not self._is_kept([event_of(notification) for notification in batch]):
+                    return
+            if self._is_stopping.is_set():
+                return
+
+    def _is_kept(self, events: Sequence[Event]) -> bool:
+        """Append; try again while the disk is full. False if the log is closed, or the server stops meanwhile."""
+        is_told = False
+        while True:
+            try:
+                self._log.append(events)
+                return True
+            except Closed:
+                return False
+            except InvalidInput as error:  # somebody made the log take smaller events only
+                _logger.error("a notification cannot be kept: %s", error)
+                return len(events) == 1 or all([self._is_kept([event]) for event in events])
+            except EventLogError as error:
+                if not is_told:
+                    is_told = True
+                    _logger.error("what happens cannot be kept at present: %s", error)
+                if self._is_stopping.wait(self._retry_s):
+                    return False
+            except Exception:  # whatever it is, the next ones must have their turn
+                _logger.exception("%d notifications cannot be kept", len(events))
+                return True
+
+
+def event_of(notification: Notification) -> Event:
+    """The event that is kept of a notification."""
+    attributes = notification.attributes
+    tags = []
+    for name in _TAGGED:
+        value = attributes.get(name)
+        if isinstance(value, str) and 0 < len(value) <= TAG_CHARS_MAX and value.isprintable():
+            tags.append(f"{name}:{value}")
+    return Event(
+        notification.type.value,
+        json.dumps(dict(attributes), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"),
+        tuple(tags),
+        source=SOURCE,
+        attributes={"datacontenttype": "application/json", "time": format_time(notification.time)},
+    )

@@ -1,0 +1,312 @@
+"""Logs, their partitions and their registered consumers, as entities. What may block runs in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..core.access import Guard, Right, User
+from ..core.consumer import Consumer
+from ..core.errors import (
+    ConsumerNotFound,
+    InvalidInput,
+    InvalidPosition,
+    InvalidSettings,
+    LogExists,
+    LogNotFound,
+    StorageCorrupted,
+    StorageUnavailable,
+)
+from ..core.local import LocalLog
+from ..core.log import LogInfo
+from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
+from ..core.store import LogStore
+from .names import joined, parted
+from .ports import Attributes, ReadOnly
+from .statuses import Refusal, Status, refusal_of
+
+SETTINGS: Mapping[str, str] = {
+    "partitions": "partitions",
+    "partitionBy": "partition_by",
+    "retentionMs": "retention_ms",
+    "retentionBytes": "retention_bytes",
+    "retentionUntilAcknowledged": "retention_until_acknowledged",
+    "eventBytesMax": "event_bytes_max",
+    "idHorizon": "id_horizon",
+    "keepsHistory": "keeps_history",
+    "consumerAgeMsMax": "consumer_age_ms_max",
+}
+"""Attributes of a log that are fields of its LogSettings."""
+_INFO = {
+    "incarnation": "incarnation",
+    "createdAt": "created_at",
+    "head": "head",
+    "firstRetained": "first_retained",
+    "events": "events",
+    "bytes": "bytes",
+}
+_STATISTICS = {
+    "appends": "appends",
+    "eventsAppended": "events_appended",
+    "bytesAppended": "bytes_appended",
+    "commits": "commits",
+    "conditionsFailed": "conditions_failed",
+    "duplicates": "duplicates",
+    "refused": "refused",
+    "eventsRead": "events_read",
+    "queuedRequests": "queued_requests",
+    "queuedBytes": "queued_bytes",
+    "segments": "segments",
+}
+
+
+class LogRights:
+    """Which logs of a store a user may see, and which it may manage."""
+
+    def __init__(self, store: LogStore, guard: Guard) -> None:
+        self.store, self._guard = store, guard
+
+    async def visible(self, user: User) -> list[str]:
+        """The names of the logs that the user may see, in order."""
+        names = await asyncio.to_thread(self.store.names)
+        return [name for name in names if may_see(user, name)]
+
+    def check_seen(self, user: User, log: str) -> None:
+        """Raises Forbidden unless the user may read or manage the log."""
+        if not may_see(user, log):
+            self._guard.authorize(user, Right.READ, log)
+
+    def check_managed(self, user: User, log: str) -> None:
+        """Raises Forbidden unless the user may manage the log."""
+        self._guard.authorize(user, Right.MANAGE, log)
+
+    def opened(self, log: str) -> LocalLog:
+        """The log of that name; blocks. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""
+        if log != SYSTEM_LOG:
+            try:
+                check_log_name(log)
+            except InvalidInput:
+                raise LogNotFound(log) from None
+        return self.store.open(log)
+
+    async def of_all(self, user: User, listed: Callable[[LocalLog], Sequence[str]]) -> list[str]:
+        """What `listed` answers for each log that the user may see; a log that cannot be opened has nothing."""
+
+        def of_one(name: str) -> Sequence[str]:
+            try:
+                return listed(self.opened(name))
+            except (LogNotFound, StorageCorrupted, StorageUnavailable):
+                return ()  # deleted meanwhile; or told as the problem of the log itself
+
+        return [found for name in await self.visible(user) for found in await asyncio.to_thread(of_one, name)]
+
+
+def may_see(user: User, log: str) -> bool:
+    """Whether a user may know of a log what its entity says."""
+    return user.may(Right.READ, log) or user.may(Right.MANAGE, log)
+
+
+class Logs(ReadOnly):
+    """Logs as entities; their names are those of the logs."""
+
+    def __init__(self, rights: LogRights) -> None:
+        self._rights, self._store = rights, rights.store
+        self._changing = asyncio.Lock()
+        """An update reads what is there and writes all of it; so does a creation."""
+
+    async def names(self, user: User) -> Sequence[str]:
+        """See Entities."""
+        return await self._rights.visible(user)
+
+    async def read(self, user: User, name: str) -> Attributes:
+        """See Entities. A log that cannot be opened has a `problem`, and nothing else."""
+        self._rights.check_seen(user, name)
+        return await asyncio.to_thread(self._read, name)
+
+    async def create(self, user: User, name: str, given: Attributes) -> Attributes:
+        """See Entities."""
+        self._rights.check_managed(user, name)
+        async with self._changing:
+            return await asyncio.to_thread(self._create, name, given)
+
+    async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
+        """See Entities."""
+        self._rights.check_managed(user, name)
+        async with self._changing:
+            return await asyncio.to_thread(self._update, name, changes)
+
+    async def delete(self, user: User, name: str) -> None:
+        """See Entities."""
+        self._rights.check_managed(user, name)
+        await asyncio.to_thread(lambda: self._store.delete(self._rights.opened(name).name))
+
+    def _read(self, name: str) -> Attributes:
+        try:
+            return _shown(self._rights.opened(name))
+        except (StorageCorrupted, StorageUnavailable) as error:
+            return {"problem": refusal_of(error).description}
+
+    def _create(self, name: str, given: Attributes) -> Attributes:
+        if check_log_name(name) in self._store.names():
+            raise LogExists(name)
+        return _shown(self._store.create(name, _settings(LogSettings(), given)))
+
+    def _update(self, name: str, changes: Attributes) -> Attributes:
+        log = self._rights.opened(name)
+        settings = _settings(log.settings, changes)
+        return _shown(log if settings == log.settings else self._store.change(name, settings))
+
+
+class Partitions(ReadOnly):
+    """Partitions of all logs as entities; their names are `LOG/NUMBER`."""
+
+    def __init__(self, rights: LogRights) -> None:
+        self._rights = rights
+
+    async def names(self, user: User) -> Sequence[str]:
+        """See Entities."""
+        return await self._rights.of_all(
+            user, lambda log: [f"{log.name}/{number}" for number in range(log.settings.partitions)]
+        )
+
+    async def read(self, user: User, name: str) -> Attributes:
+        """See Entities."""
+        log, _, number = name.partition("/")
+        self._rights.check_seen(user, log)
+        return await asyncio.to_thread(self._read, log, number)
+
+    def _read(self, name: str, number: str) -> Attributes:
+        log = self._rights.opened(name)
+        counts = log.info().partition_events or (log.info().events,)
+        if number not in map(str, range(len(counts))):
+            raise Refusal(Status.NOT_FOUND, f"log {name!r} has the partitions 0 to {len(counts) - 1}")
+        partition = int(number)
+        first = next(log.read(partition=partition, limit=1), None)
+        last = next(log.read(partition=partition, limit=1, backwards=True), None)
+        return {
+            "log": name,
+            "number": partition,
+            "events": counts[partition],
+            "first": first.sequence_number if first else None,
+            "last": last.sequence_number if last else None,
+            "firstAt": first.recorded_at if first else None,
+            "lastAt": last.recorded_at if last else None,
+        }
+
+
+class Consumers(ReadOnly):
+    """Registered consumers of all logs as entities; their names are `LOG/OWNER/COMPONENT`."""
+
+    def __init__(self, rights: LogRights) -> None:
+        self._rights = rights
+
+    async def names(self, user: User) -> Sequence[str]:
+        """See Entities."""
+        return await self._rights.of_all(
+            user, lambda log: [joined(log.name, its.owner, its.component) for its in log.consumers()]
+        )
+
+    async def read(self, user: User, name: str) -> Attributes:
+        """See Entities."""
+        log, owner, component = _consumer_key(name)
+        self._rights.check_seen(user, log)
+
+        def found() -> Attributes:
+            opened = self._rights.opened(log)
+            consumer = opened.consumer(owner, component)
+            if consumer is None:
+                raise ConsumerNotFound(owner, component)
+            return _shown_consumer(opened, consumer)
+
+        return await asyncio.to_thread(found)
+
+    async def create(self, user: User, name: str, given: Attributes) -> Attributes:
+        """See Entities: registers it."""
+        log, owner, component = _consumer_key(name)
+        self._rights.check_managed(user, log)
+
+        def made() -> Attributes:
+            opened = self._rights.opened(log)
+            if opened.consumer(owner, component) is not None:
+                raise Refusal(Status.CONFLICT, f"consumer {name!r} is registered already")
+            with _positions():
+                made = opened.register_consumer(owner, component, after=given.get("acknowledged"))
+            return _shown_consumer(opened, made)
+
+        return await asyncio.to_thread(made)
+
+    async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
+        """See Entities: moves its position."""
+        log, owner, component = _consumer_key(name)
+        self._rights.check_managed(user, log)
+
+        def moved() -> Attributes:
+            opened = self._rights.opened(log)
+            if "acknowledged" in changes:
+                with _positions():
+                    opened.reset_consumer(owner, component, changes["acknowledged"])
+            consumer = opened.consumer(owner, component)
+            if consumer is None:
+                raise ConsumerNotFound(owner, component)
+            return _shown_consumer(opened, consumer)
+
+        return await asyncio.to_thread(moved)
+
+    async def delete(self, user: User, name: str) -> None:
+        """See Entities: unregisters it."""
+        log, owner, component = _consumer_key(name)
+        self._rights.check_managed(user, log)
+        await asyncio.to_thread(lambda: self._rights.opened(log).unregister_consumer(owner, component))
+
+
+@contextlib.contextmanager
+def _positions() -> Iterator[None]:
+    """Errors of positions, under the attribute's name."""
+    try:
+        yield
+    except InvalidPosition as error:
+        raise Refusal(Status.BAD_REQUEST, f"acknowledged: {error.problem}") from None
+
+
+def _consumer_key(name: str) -> tuple[str, str, str]:
+    parts = parted(name, 3)
+    if parts is None:
+        raise Refusal(Status.NOT_FOUND, f"a consumer's name is LOG/OWNER/COMPONENT, {name[:80]!r} given")
+    log, owner, component = parts
+    return log, owner, component
+
+
+def _shown(log: LocalLog) -> dict[str, Any]:
+    info: LogInfo = log.info()
+    statistics = log.statistics
+    return (
+        {attribute: getattr(info.settings, field) for attribute, field in SETTINGS.items()}
+        | {attribute: getattr(info, field) for attribute, field in _INFO.items()}
+        | {attribute: getattr(statistics, field) for attribute, field in _STATISTICS.items()}
+    )
+
+
+def _shown_consumer(log: LocalLog, consumer: Consumer) -> dict[str, Any]:
+    return {
+        "log": log.name,
+        "owner": consumer.owner,
+        "component": consumer.component,
+        "acknowledged": consumer.acknowledged,
+        "lag": max(0, log.head() - consumer.acknowledged),
+        "epoch": consumer.epoch,
+        "registeredAt": consumer.registered_at,
+        "seenAt": consumer.seen_at,
+    }
+
+
+def _settings(settings: LogSettings, given: Attributes) -> LogSettings:
+    """The settings with what is given; None is none of it. Raises Refusal that names the attribute."""
+    try:
+        return replace(settings, **{SETTINGS[attribute]: value for attribute, value in given.items()})
+    except InvalidSettings as error:
+        attributes = {field: attribute for attribute, field in SETTINGS.items()}
+        where = attributes.get(error.where, error.where)
+        raise Refusal(Status.BAD_REQUEST, f"{where}: {error.problem}") from None

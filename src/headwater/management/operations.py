@@ -1,0 +1,307 @@
+"""The operations of a management node (AMQP Management 3.3 and 3.4; GET-EVENTS of event notification 0.2).
+
+Whatever a request holds, there is an answer; nothing here knows AMQP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.access import User
+from ..core.errors import EventLogError
+from ..core.limits import show
+from .catalog import CATALOG
+from .entities import (
+    CREATE,
+    DELETE,
+    NODE_TYPE,
+    READ,
+    SELF,
+    TYPES,
+    UPDATE,
+    Attribute,
+    EntityType,
+    Kind,
+    identity_of,
+)
+from .given import changed_attributes, initial_attributes
+from .ports import Attributes, Entities, ReadOnly, Time
+from .statuses import Refusal, Status, refusal_of
+
+_logger = logging.getLogger("headwater.management")
+
+RESULTS_MAX = 10_000
+"""Entities that one QUERY answers. More are refused, not left out: a client that asks for all is to know."""
+NAMES_MAX = 1000
+"""Attributes that one QUERY may name."""
+ROWS_AT_ONCE = 64
+"""So many are read in one go, so that an event loop has other turns."""
+_OF_ENTITIES = (CREATE, READ, UPDATE, DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An operation that somebody asks for: all application-properties of the message, and its body."""
+
+    user: User
+    properties: Mapping[str, object]
+    body: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of it. `count` is told beside the body (QUERY)."""
+
+    status: Status
+    body: object
+    description: str
+    count: int | None = None
+
+
+class Management:
+    """One management node: the types that are served, and what is done with them."""
+
+    def __init__(self) -> None:
+        self._entities: dict[str, Entities] = {NODE_TYPE: _Node()}
+        self._of_node: Mapping[str, Callable[[Request], Awaitable[Answer]]] = {
+            "QUERY": self._query,
+            "GET-TYPES": self._get_types,
+            "GET-ATTRIBUTES": self._get_attributes,
+            "GET-OPERATIONS": self._get_operations,
+            "GET-ANNOTATIONS": self._get_annotations,
+            "GET-MGMT-NODES": self._get_nodes,
+            "GET-EVENTS": self._get_events,
+        }
+
+    def serve(self, type: EntityType, entities: Entities) -> None:
+        """From now on there are entities of that type."""
+        self._entities[type.name] = entities
+
+    async def perform(self, request: Request) -> Answer:
+        """Do what is asked for, and say what became of it. Raises nothing."""
+        try:
+            operation = _text(request, "operation")
+            if operation is None:
+                raise Refusal(Status.BAD_REQUEST, "operation: which one is to be performed is not said")
+            if operation in _OF_ENTITIES:
+                return await self._of_entity(operation, request)
+            return await self._of_self(operation, request)
+        except Refusal as refusal:
+            return Answer(refusal.status, {}, refusal.description)
+        except EventLogError as error:
+            told = refusal_of(error)
+            if told.status is Status.INTERNAL_ERROR:
+                _logger.error("a management operation failed: %s", error)
+            return Answer(told.status, {}, told.description)
+        except Exception:
+            _logger.exception("a management operation failed")
+            return Answer(Status.INTERNAL_ERROR, {}, "the server has a fault; its log says more")
+
+    # On entities (3.3)
+
+    async def _of_entity(self, operation: str, request: Request) -> Answer:
+        type, name = self._addressed(operation, request)
+        if operation not in type.operations:
+            able = ", ".join(type.operations)
+            raise Refusal(Status.NOT_IMPLEMENTED, f"{type.name} has no operation {operation}; it has {able}")
+        entities, user = self._entities[type.name], request.user
+        if operation == CREATE:
+            made = await entities.create(user, name, initial_attributes(type, name, request.body))
+            return _answered(Status.CREATED, _shown(type, name, made))
+        if operation == READ:
+            return _answered(Status.OK, _shown(type, name, await entities.read(user, name)))
+        if operation == UPDATE:
+            present = _shown(type, name, await entities.read(user, name))
+            changed = await entities.update(user, name, changed_attributes(type, request.body, present))
+            return _answered(Status.OK, _shown(type, name, changed))
+        await entities.delete(user, name)
+        return _answered(Status.NO_CONTENT, {})
+
+    def _addressed(self, operation: str, request: Request) -> tuple[EntityType, str]:
+        """The type and the name of the entity. Raises Refusal."""
+        type, name, identity = (_text(request, key) for key in ("type", "name", "identity"))
+        if operation == CREATE and identity is not None:
+            raise Refusal(Status.BAD_REQUEST, "identity: the server gives it to what is created; give a name")
+        if (name is None) == (identity is None):
+            given = "neither" if name is None else "both"
+            raise Refusal(Status.BAD_REQUEST, f"exactly one of name and identity is to be given, {given} was")
+        if identity is not None:
+            return self._identified(identity, type)
+        if type is None:
+            raise Refusal(Status.BAD_REQUEST, "type: a name belongs to a type; give that too, or the identity")
+        assert name is not None
+        return self._type("type", type), name
+
+    def _identified(self, identity: str, type: str | None) -> tuple[EntityType, str]:
+        word, _, name = identity.partition("/")
+        for each in self._types():
+            if identity_of(each.name, name) == f"{word}/{name}":
+                if type not in (None, each.name):
+                    raise Refusal(Status.NOT_FOUND, f"{show(identity)} is of type {each.name}, not {show(type)}")
+                return each, name
+        raise Refusal(Status.NOT_FOUND, f"there is no entity with the identity {show(identity)}")
+
+    # On the node itself (3.4)
+
+    async def _of_self(self, operation: str, request: Request) -> Answer:
+        type, name, identity = (_text(request, key) for key in ("type", "name", "identity"))
+        if type not in (None, NODE_TYPE):
+            able = ", ".join(self._type("type", type).operations)
+            raise Refusal(Status.NOT_IMPLEMENTED, f"{type} has no operation {show(operation)}; it has {able}")
+        perform = self._of_node.get(operation)
+        if perform is None:
+            able = ", ".join((*_OF_ENTITIES, *self._of_node))
+            raise Refusal(Status.NOT_IMPLEMENTED, f"there is no operation {show(operation)}; there are {able}")
+        if identity is not None:
+            raise Refusal(Status.BAD_REQUEST, f"identity: {operation} is of the node itself, and takes none")
+        if name not in (None, SELF):
+            raise Refusal(Status.NOT_FOUND, f"name: {operation} is of the node itself, {SELF!r}; {show(name)} given")
+        return await perform(request)
+
+    async def _query(self, request: Request) -> Answer:
+        """3.4.1"""
+        types = self._asked_for(request)
+        wanted = _attribute_names(request.body) or list(
+            dict.fromkeys(name for type in types for name in type.attribute_names)
+        )
+        offset, count = _bound(request, "offset") or 0, _bound(request, "count")
+        found = [(type, name) for type in types for name in await self._entities[type.name].names(request.user)]
+        page = found[offset:] if count is None else found[offset : offset + count]
+        if len(page) > RESULTS_MAX:
+            problem = f"there are {len(page)} results, {RESULTS_MAX} are answered; ask for pages by offset and count"
+            raise Refusal(Status.BAD_REQUEST, problem)
+        results = await self._rows(request.user, page, wanted)
+        return Answer(Status.OK, {"attributeNames": wanted, "results": results}, Status.OK.phrase, len(results))
+
+    async def _rows(
+        self, user: User, page: Sequence[tuple[EntityType, str]], wanted: Sequence[str]
+    ) -> list[list[object]]:
+        rows = []
+        for index, (type, name) in enumerate(page):
+            if index % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            try:
+                shown = _shown(type, name, await self._entities[type.name].read(user, name))
+            except Refusal:
+                continue  # it went away meanwhile
+            except EventLogError as error:
+                if refusal_of(error).status is not Status.NOT_FOUND:
+                    raise
+                continue
+            rows.append([shown.get(attribute) for attribute in wanted])
+        return rows
+
+    async def _get_types(self, request: Request) -> Answer:
+        """3.4.2: no type extends another."""
+        return _answered(Status.OK, {type.name: [] for type in self._asked_for(request)})
+
+    async def _get_attributes(self, request: Request) -> Answer:
+        """3.4.4"""
+        return _answered(Status.OK, {type.name: type.attribute_names for type in self._asked_for(request)})
+
+    async def _get_operations(self, request: Request) -> Answer:
+        """3.4.5"""
+        return _answered(
+            Status.OK,
+            {
+                type.name: {name: list(arguments) for name, arguments in type.operations.items()}
+                for type in self._asked_for(request)
+            },
+        )
+
+    async def _get_annotations(self, request: Request) -> Answer:
+        """3.4.3: no type has annotations."""
+        return _answered(Status.OK, {type.name: [] for type in self._asked_for(request)})
+
+    async def _get_nodes(self, request: Request) -> Answer:
+        """3.4.6: this node knows no other."""
+        return _answered(Status.OK, [])
+
+    async def _get_events(self, request: Request) -> Answer:
+        """Event notification 0.2: types of events, and the names of their attributes."""
+        wanted = _text(request, "eventType")
+        found = {entry.type.value: list(entry.names) for entry in CATALOG.values()}
+        if wanted is None:
+            return _answered(Status.OK, found)
+        if wanted not in found:
+            raise Refusal(Status.NOT_FOUND, f"eventType: there is no {show(wanted)}; GET-EVENTS without it lists all")
+        return _answered(Status.OK, {wanted: found[wanted]})
+
+    def _types(self) -> list[EntityType]:
+        return [type for type in TYPES.values() if type.name in self._entities]
+
+    def _asked_for(self, request: Request) -> list[EntityType]:
+        """The types that `entityType` names: all if it is not there. Raises Refusal."""
+        wanted = _text(request, "entityType")
+        return self._types() if wanted is None else [self._type("entityType", wanted)]
+
+    def _type(self, key: str, name: str) -> EntityType:
+        if name not in self._entities:
+            known = ", ".join(type.name for type in self._types())
+            raise Refusal(Status.NOT_FOUND, f"{key}: there is no {show(name)}; there are {known}")
+        return TYPES[name]
+
+
+class _Node(ReadOnly):
+    """The node itself, as an entity."""
+
+    async def names(self, user: User) -> Sequence[str]:
+        return [SELF]
+
+    async def read(self, user: User, name: str) -> Attributes:
+        if name != SELF:
+            raise Refusal(Status.NOT_FOUND, f"the only {NODE_TYPE} is {SELF!r}, {show(name)} given")
+        return {}
+
+
+def _answered(status: Status, body: object) -> Answer:
+    return Answer(status, body, status.phrase)
+
+
+def _shown(type: EntityType, name: str, found: Attributes) -> dict[str, Any]:
+    """All attributes of an entity, in the order of its type."""
+    common = {"name": name, "identity": identity_of(type.name, name), "type": type.name}
+    known = {**found, **common}
+    return {each.name: _told(each, known.get(each.name)) for each in type.attributes if not each.is_secret}
+
+
+def _told(attribute: Attribute, value: Any) -> Any:
+    return Time(value) if attribute.kind is Kind.TIMESTAMP and value is not None else value
+
+
+def _text(request: Request, key: str) -> str | None:
+    value = request.properties.get(key)
+    if value is None or isinstance(value, str):
+        return None if value is None else str(value)
+    raise Refusal(Status.BAD_REQUEST, f"{key}: a string is expected, {show(value)} given")
+
+
+def _bound(request: Request, key: str) -> int | None:
+    value = request.properties.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise Refusal(Status.BAD_REQUEST, f"{key}: a whole number from 0 on is expected, {show(value)} given")
+    return int(value)
+
+
+def _attribute_names(body: object) -> list[str]:
+    """What a QUERY asks for; empty for everything. Raises Refusal."""
+    if body is None:
+        return []
+    if not isinstance(body, Mapping):
+        raise Refusal(Status.BAD_REQUEST, f"the body is to be a map with `attributeNames`, {show(body)} given")
+    names = body.get("attributeNames")
+    if names is None:
+        return []
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise Refusal(Status.BAD_REQUEST, f"attributeNames: a list of strings is expected, {show(names)} given")
+    if len(names) > NAMES_MAX:
+        raise Refusal(Status.BAD_REQUEST, f"attributeNames: {len(names)} given, at most {NAMES_MAX} are allowed")
+    if len(set(names)) < len(names):
+        raise Refusal(Status.BAD_REQUEST, "attributeNames: no name may be there twice")
+    return [str(name) for name in names]

@@ -1,0 +1,62 @@
+"""What management asks of the rooms above it: one set of entities for each type, wherever they live.
+
+The AMQP room has connections, sessions, links and consumer groups; the server has users, and brings in what other
+rooms have. Whoever implements this has the loop: what blocks, it does in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ..core.access import User
+from .statuses import Refusal, Status
+
+
+class Time(int):
+    """ms since 1970 UTC, where an answer is to tell a time from a number."""
+
+    __slots__ = ()
+
+
+Attributes = Mapping[str, Any]
+"""Values of attributes by name: strings, whole numbers, booleans, lists of strings, maps of those, or None.
+
+A time is a whole number, ms since 1970 UTC: an answer to somebody has a `Time` there. What a set of entities answers
+needs neither identity nor type, nor a name.
+"""
+
+
+class Entities(Protocol):
+    """All entities of one type."""
+
+    async def names(self, user: User) -> Sequence[str]:
+        """Those that the user may see, in an order that does not change with time. Raises EventLogError."""
+
+    async def read(self, user: User, name: str) -> Attributes:
+        """What there is to know of one. Raises EventLogError; Refusal: there is none, or it is not for that user."""
+
+    async def create(self, user: User, name: str, given: Attributes) -> Attributes:
+        """Make one; `given` is checked, and answered is what was made. Raises as `read`."""
+
+    async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
+        """Change one, wholly or not at all. `changes` are checked; None takes a value away. Raises as `read`."""
+
+    async def delete(self, user: User, name: str) -> None:
+        """Take one away; a connection, a session or a link is closed by that. Raises as `read`."""
+
+
+class ReadOnly:
+    """What entities derive from that cannot be changed in every way: an operation that is not there is refused."""
+
+    async def create(self, user: User, name: str, given: Attributes) -> Attributes:
+        """See Entities."""
+        raise Refusal(Status.NOT_IMPLEMENTED, "such an entity cannot be created")
+
+    async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
+        """See Entities."""
+        raise Refusal(Status.NOT_IMPLEMENTED, "such an entity cannot be updated")
+
+    async def delete(self, user: User, name: str) -> None:
+        """See Entities."""
+        raise Refusal(Status.NOT_IMPLEMENTED, "such an entity cannot be deleted")

@@ -1,0 +1,89 @@
+"""What waits for one listener: bounded, the oldest is lost first, and the next one tells how many were."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from ..core.bus import Bus, Notification
+from ..core.event_types import EVERY_TYPE, EventType
+from .catalog import LOST
+
+WAITING_MAX = 1000
+LOOKS_MAX = 256
+"""So many are looked at in one go, so that an event loop has other turns."""
+
+
+class NotificationQueue:
+    """Notifications on their way from the threads in which they happen to one listener.
+
+    `wake` is called, in any thread, when there is something to take after there was nothing; it must only hand over
+    (`loop.call_soon_threadsafe`). After that it is not called again until `take` has found the queue empty.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        wake: Callable[[], None],
+        types: Iterable[EventType] = EVERY_TYPE,
+        *,
+        accepts: Callable[[Notification], bool] | None = None,
+        waiting_max: int = WAITING_MAX,
+    ) -> None:
+        """Listen from now on to those types. `accepts` is asked in the thread that takes, never where it happened."""
+        self._wake, self._accepts = wake, accepts
+        self._waiting_max = waiting_max
+        self._lock = threading.Lock()
+        self._waiting: deque[Notification] = deque()
+        self._lost = 0
+        """Since the last that was taken and accepted."""
+        self._is_awake = False
+        self.lost_total = 0
+        self._unsubscribe = bus.subscribe(self._put, types)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits, accepted or not."""
+        return not self._waiting
+
+    def take(self, count: int, *, looks_max: int = LOOKS_MAX) -> list[Notification]:
+        """The next ones, at most so many, that are accepted, of the next `looks_max`. They do not wait any more.
+
+        If the queue `is_empty` afterwards, `wake` tells of the next; else come again. What was lost before one is told
+        in its attribute `lost`, also if what was lost would not have been accepted: nobody has looked at it.
+        """
+        taken: list[Notification] = []
+        for _ in range(looks_max):
+            if len(taken) >= count:
+                break
+            with self._lock:
+                if not self._waiting:
+                    break
+                notification = self._waiting.popleft()
+                self._is_awake = bool(self._waiting)
+                lost = self._lost
+            if self._accepts is None or self._accepts(notification):
+                if lost:
+                    notification = notification._replace(attributes={**notification.attributes, LOST: lost})
+                    with self._lock:
+                        self._lost -= lost
+                taken.append(notification)
+        return taken
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._unsubscribe()
+        self._waiting.clear()
+
+    def _put(self, notification: Notification) -> None:
+        with self._lock:
+            if len(self._waiting) >= self._waiting_max:
+                self._waiting.popleft()
+                self._lost += 1
+                self.lost_total += 1
+            self._waiting.append(notification)
+            if self._is_awake:
+                return
+            self._is_awake = True
+        self._wake()

@@ -1,0 +1,78 @@
+"""What a management operation answers: a status as in HTTP (AMQP Management 3.2), and which error becomes which."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from ..core import access
+from ..core import errors as core
+
+
+class Status(IntEnum):
+    """The statusCode of an answer."""
+
+    OK = 200
+    CREATED = 201
+    NO_CONTENT = 204
+    BAD_REQUEST = 400
+    UNAUTHORIZED = 401
+    FORBIDDEN = 403
+    NOT_FOUND = 404
+    CONFLICT = 409
+    INTERNAL_ERROR = 500
+    NOT_IMPLEMENTED = 501
+    UNAVAILABLE = 503
+    """At present: too much is waiting, the server is stopping, the storage cannot be opened."""
+    OUT_OF_STORAGE = 507
+
+    @property
+    def phrase(self) -> str:
+        """The description of an answer that needs no other."""
+        return self.name.replace("_", " ").capitalize() if self is not Status.OK else "OK"
+
+
+class Refusal(Exception):
+    """An operation that is not done. `status` says whose fault that is; the message, what to do about it."""
+
+    def __init__(self, status: Status, description: str) -> None:
+        self.status, self.description = status, description
+        super().__init__(f"{status:d}: {description}")
+
+
+def refusal_of(error: core.EventLogError) -> Refusal:
+    """The answer to an error of the core."""
+    for kind in type(error).__mro__:
+        if kind in _TABLE:
+            return Refusal(_TABLE[kind], _HIDDEN.get(kind, str(error)))
+    raise AssertionError(f"{type(error).__name__} is not in the table")
+
+
+_TABLE: dict[type, Status] = {
+    core.InvalidInput: Status.BAD_REQUEST,
+    access.Unauthenticated: Status.UNAUTHORIZED,
+    access.Forbidden: Status.FORBIDDEN,
+    core.LogNotFound: Status.NOT_FOUND,
+    core.ConsumerNotFound: Status.NOT_FOUND,
+    core.LogExists: Status.CONFLICT,
+    core.AppendConditionFailed: Status.CONFLICT,
+    core.DuplicateEventId: Status.CONFLICT,
+    core.ConditionNeedsTrimmedEvents: Status.CONFLICT,
+    core.ConsumerFenced: Status.CONFLICT,
+    core.StateConflict: Status.CONFLICT,
+    core.PositionTrimmed: Status.CONFLICT,
+    core.PositionOfOtherIncarnation: Status.CONFLICT,
+    core.Overloaded: Status.UNAVAILABLE,
+    core.Closed: Status.UNAVAILABLE,
+    core.StorageUnavailable: Status.UNAVAILABLE,
+    core.DiskFull: Status.OUT_OF_STORAGE,
+    core.SequenceExhausted: Status.OUT_OF_STORAGE,
+    core.StorageCorrupted: Status.INTERNAL_ERROR,
+    core.EventLogError: Status.INTERNAL_ERROR,
+}
+_HIDDEN: dict[type, str] = {
+    core.StorageUnavailable: "the log cannot be opened at present; the server's log says why",
+    core.StorageCorrupted: "the stored log is hurt; the server's operator must look at it",
+    core.EventLogError: "the server has a fault; its log says more",
+    core.DiskFull: "too little space is free on the disk; reads go on",
+}
+"""What is not for everybody's eyes: paths of the server's machine."""

@@ -1,0 +1,98 @@
+"""What happens in the server, put together: the bus, what is told of it on stderr and in `/metrics`, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from ..core.bus import Bus
+from ..core.errors import StorageCorrupted
+from ..core.event_types import EventType
+from ..core.local import LocalLog
+from ..core.settings import SYSTEM_LOG, LogSettings
+from ..core.store import LogStore
+from ..management.consumers import ConsumerWatch
+from ..management.keeping import Keeper
+from ..management.summaries import Summaries
+from .config import Management
+from .log_lines import fields
+from .notification_lines import told_types, write_line
+
+logger = logging.getLogger("headwater.server")
+
+LOOK_S = 1.0
+"""How often counters and consumers are looked at."""
+
+
+class Happenings:
+    """From before the first thing happens: `start` it on the store, and `stop` it before that closes."""
+
+    def __init__(self, settings: Management) -> None:
+        self._settings = settings
+        self.bus = Bus()
+        self._keeper: Keeper | None = None
+        self._looking: asyncio.Task[None] | None = None
+        if types := told_types():
+            self.bus.subscribe(write_line, types)
+
+    async def start(self, store: LogStore) -> None:
+        """Keep what happens, if it is to be kept, and begin to look."""
+        its = self._settings
+        if its.keep:
+            try:
+                log = await asyncio.to_thread(system_log, store, its)
+            except StorageCorrupted as error:  # told, and no reason to serve nothing
+                logger.error("log is damaged, nothing is kept", extra=fields(log=SYSTEM_LOG, problem=error))
+            else:
+                self._keeper = Keeper(self.bus, log)
+                self._keeper.start()
+        watch = ConsumerWatch(self.bus, store.opened, lag_events=its.lag_events, lag_ms=its.lag_ms)
+        self._looking = asyncio.create_task(_look_again_and_again(Summaries(self.bus, store.opened), watch))
+
+    async def stop(self) -> None:
+        """Look no more; what has happened until now is kept."""
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looking
+        if self._keeper is not None:
+            await asyncio.to_thread(self._keeper.close)
+
+
+def system_log(store: LogStore, settings: Management) -> LocalLog:
+    """The log of what happens, made if need be, with the retention that is configured."""
+    wanted = LogSettings(retention_ms=settings.keep_retention_ms, retention_bytes=settings.keep_retention_bytes)
+    log = store.create(SYSTEM_LOG, is_own=True)
+    return log if log.settings == wanted else store.change(SYSTEM_LOG, wanted)
+
+
+async def _look_again_and_again(summaries: Summaries, watch: ConsumerWatch) -> None:
+    while True:
+        await asyncio.sleep(LOOK_S)
+        for look in (summaries.look, watch.look):
+            try:
+                await asyncio.to_thread(look)
+            except Exception:  # the next look must have its turn
+                logger.exception("looking at what happens failed; it will be tried again")
+
+
+class HappeningsCollector(Collector):
+    """How often each type was told, to whomever."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    def collect(self) -> Iterator[Metric]:
+        """See Collector."""
+        summary = "Notifications, by type."
+        counter = CounterMetricFamily("headwater_management_events", summary, labels=["type"])
+        counts = self._bus.counts
+        for type in EventType:
+            counter.add_metric([type.value], counts.get(type, 0))
+        yield counter

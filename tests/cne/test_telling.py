@@ -1,0 +1,84 @@
+"""What is told of webhooks: that an endpoint fails, once, and that it has recovered, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from headwater.cne.endpoint import shown
+from headwater.core import EventType
+
+from ..management.told import Told
+from .builders import NODE_SYNC_STATE
+from .test_delivery import failing, node
+from .world import PATIENCE_S, World
+
+FAILING, RECOVERED = EventType.WEBHOOK_FAILING, EventType.WEBHOOK_RECOVERED
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+def test_an_endpoint_is_told_once_when_it_fails_and_once_when_it_has_recovered(play):
+    async def scenario(world: World) -> None:
+        told = Told(world.bus)
+        id = await node(world)
+        subscriber = await world.subscriber(failing(503, 4))
+        await world.subscribe(subscriber.uri("/event?token=secret"), NODE_SYNC_STATE)
+        await world.publish(id, "x", "y")
+        await subscriber.until(lambda its: its.values[-2:] == ["x", "y"])
+        its = {"log": "cne", "endpoint": subscriber.uri("/event")}
+        assert told.of(FAILING) == [{**its, "reason": "answered 503"}]
+        assert told.of(RECOVERED) == [its]
+        assert told.types((FAILING, RECOVERED)) == [FAILING, RECOVERED]
+
+    play(scenario)
+
+
+def test_an_endpoint_that_delivers_is_not_told(play):
+    async def scenario(world: World) -> None:
+        told = Told(world.bus)
+        id = await node(world)
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "x")
+        await subscriber.got("first", "x")
+        assert not told.of(FAILING, RECOVERED)
+
+    play(scenario)
+
+
+def test_an_endpoint_that_is_suspended_and_resumed_in_vain_is_told_once(play):
+    async def scenario(world: World) -> None:
+        told = Told(world.bus)
+        id = await node(world)
+        subscriber = await world.subscriber(failing(410, 2))
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "x")
+        await subscriber.until(lambda its: its.values.count("x") == 1)
+        (endpoint,) = world.app.service.endpoints()
+        for count in (2, 3):
+            await until(lambda: endpoint.kept.is_suspended)
+            endpoint.resume()
+            await subscriber.until(lambda its, count=count: its.values.count("x") == count)
+        await until(lambda: told.of(RECOVERED))
+        assert told.types((FAILING, RECOVERED)) == [FAILING, RECOVERED]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("http://user:pass@host:8080/a/b?key=1#x", "http://host:8080/a/b"),
+        ("http://[::1]:9/", "http://[::1]:9/"),
+        ("https://host", "https://host"),
+    ],
+)
+def test_what_may_be_secret_in_a_uri_is_not_told(uri: str, expected: str) -> None:
+    assert shown(uri) == expected

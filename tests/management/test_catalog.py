@@ -1,0 +1,93 @@
+"""The catalog: complete, consistent, the same as its documentation, and strict about who may see what."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headwater.core import EventType, Grant, Notification, Right, User
+from headwater.management import CATALOG, LOST, Kind, Scope, may_see
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
+COMMON = ("eventType", "time", LOST)
+SEEN_BY = {Scope.LOG: "who may read the log", Scope.SERVER: "who may manage the server"}
+
+
+def test_every_type_is_in_the_catalog() -> None:
+    assert set(CATALOG) == set(EventType)
+
+
+@pytest.mark.parametrize("type", EventType)
+def test_every_type_begins_with_its_name_and_time_and_may_tell_of_a_loss(type: EventType) -> None:
+    entry = CATALOG[type]
+    assert entry.type is type
+    assert entry.names[:2] == ("eventType", "time") and entry.names[-1] == LOST
+    assert len(set(entry.names)) == len(entry.names)
+    assert all(its.is_required for its in entry.attributes[:2]) and not entry.attributes[-1].is_required
+    assert entry.attributes[1].kind is Kind.TIMESTAMP
+
+
+@pytest.mark.parametrize("type", EventType)
+def test_a_type_that_is_about_a_log_names_it(type: EventType) -> None:
+    entry = CATALOG[type]
+    assert entry.scope is not Scope.LOG or "log" in entry.names
+
+
+def test_an_attribute_of_one_name_means_values_of_one_kind() -> None:
+    kinds: dict[str, Kind] = {}
+    for entry in CATALOG.values():
+        for its in entry.attributes:
+            assert kinds.setdefault(its.name, its.kind) is its.kind, (entry.type, its)
+
+
+def user(pattern: str, *rights: Right) -> User:
+    return User("alice", (Grant(pattern, frozenset(rights)),))
+
+
+OF_LOG = Notification(EventType.LOG_TRIMMED, 0, {"log": "orders"})
+OF_SERVER = Notification(EventType.AUTHENTICATION_FAILED, 0, {"user": "bob"})
+OF_WEBHOOK = Notification(EventType.WEBHOOK_FAILING, 0, {"log": "orders", "endpoint": "http://x"})
+OF_NO_LOG = Notification(EventType.LINK_REFUSED, 0, {"address": "?"})
+
+
+@pytest.mark.parametrize(
+    ("who", "seen"),
+    [
+        (user("*", *Right), [OF_LOG, OF_SERVER, OF_WEBHOOK, OF_NO_LOG]),
+        (user("*", Right.MANAGE), [OF_SERVER, OF_WEBHOOK, OF_NO_LOG]),
+        (user("*", Right.READ), [OF_LOG]),
+        (user("orders", *Right), [OF_LOG]),
+        (user("invoices", *Right), []),
+        (user("orders", Right.APPEND, Right.MANAGE), []),
+        (User("nobody", ()), []),
+    ],
+)
+def test_a_listener_sees_what_happens_to_logs_that_it_may_read_and_manages_the_server_to_see_more(
+    who: User, seen: list[Notification]
+) -> None:
+    assert [its for its in (OF_LOG, OF_SERVER, OF_WEBHOOK, OF_NO_LOG) if may_see(who, its)] == seen
+
+
+def sections() -> dict[str, str]:
+    text = REFERENCE.read_text(encoding="utf-8")
+    found = re.split(r"^### `(io\.headwater\.[A-Za-z.]+)`$", text, flags=re.MULTILINE)[1:]
+    return {name: body.partition("\n## ")[0] for name, body in zip(found[::2], found[1::2], strict=True)}
+
+
+def test_every_type_is_documented_in_the_order_of_the_catalog() -> None:
+    assert list(sections()) == [type.value for type in CATALOG]
+
+
+@pytest.mark.parametrize("type", EventType)
+def test_the_documentation_says_what_the_catalog_says(type: EventType) -> None:
+    entry, text = CATALOG[type], sections()[type.value]
+    assert f"{entry.when} Seen by {SEEN_BY[entry.scope]}." in text
+    rows = [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("| `")]
+    expected = [
+        [f"`{its.name}`", its.kind.value + ("" if its.is_required else ", optional"), f"{its.meaning}"]
+        for its in entry.attributes
+        if its.name not in COMMON
+    ]
+    assert rows == expected

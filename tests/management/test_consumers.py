@@ -1,0 +1,140 @@
+"""Consumers that fall behind and catch up, and archivers that come on."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.core import Bus, Event, EventType, Notification
+from headwater.management.consumers import ConsumerWatch
+from headwater.storage.memory import MemoryStore
+
+LAGGING, CAUGHT_UP, PROGRESSED = (
+    EventType.CONSUMER_LAGGING,
+    EventType.CONSUMER_CAUGHT_UP,
+    EventType.ARCHIVE_PROGRESSED,
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+    def seconds(self) -> float:
+        return self.ms / 1000
+
+
+class World:
+    """A log with one consumer, and what is told of it."""
+
+    def __init__(self, component: str = "Billing", **bounds: int) -> None:
+        self.clock = Clock()
+        self.told: list[Notification] = []
+        self.bus = Bus()
+        self.bus.subscribe(self.told.append, [LAGGING, CAUGHT_UP, PROGRESSED])
+        self.store = MemoryStore(self.clock)
+        self.log = self.store.create("orders")
+        self.component = component
+        self.log.register_consumer("alice", component, after=0)
+        self.watch = ConsumerWatch(
+            self.bus, self.store.opened, wall_clock=self.clock, clock=self.clock.seconds, **bounds
+        )
+
+    def look(self) -> list[tuple[EventType, dict[str, object]]]:
+        self.clock.ms += 1000
+        self.watch.look()
+        told = [(its.type, {k: v for k, v in its.attributes.items() if k not in ("eventType", "time")})
+                for its in self.told]  # fmt: skip
+        self.told.clear()
+        return told
+
+    def acknowledge(self, number: int) -> None:
+        self.log.acknowledge("alice", self.component, number)
+
+
+def test_a_consumer_that_is_further_behind_than_allowed_lags_and_is_told_once() -> None:
+    world = World(lag_events=10)
+    world.log.append([Event("Placed")] * 10)
+    assert world.look() == []
+    world.log.append([Event("Placed")])
+    ((type, its),) = world.look()
+    assert type is LAGGING
+    assert its == {
+        "log": "orders", "owner": "alice", "component": "Billing", "acknowledged": 0, "head": 11,
+        "lagEvents": 11, "lagMs": 2000,
+    }  # fmt: skip
+    assert world.look() == []
+
+
+def test_it_has_caught_up_when_it_is_within_the_bound_again() -> None:
+    world = World(lag_events=10)
+    world.log.append([Event("Placed")] * 20)
+    assert [type for type, _ in world.look()] == [LAGGING]
+    world.acknowledge(9)
+    assert world.look() == []
+    world.acknowledge(20)
+    ((type, its),) = world.look()
+    assert type is CAUGHT_UP and its["lagEvents"] == 0 and its["lagMs"] == 0 and its["acknowledged"] == 20
+
+
+def test_a_consumer_whose_next_event_is_too_old_lags() -> None:
+    world = World(lag_ms=3000)
+    world.log.append([Event("Placed")])
+    assert [world.look() for _ in range(3)] == [[], [], []]
+    world.log.append([Event("Placed")])
+    ((type, its),) = world.look()
+    assert type is LAGGING and its["lagMs"] == 4000 and its["lagEvents"] == 2
+    world.acknowledge(1)  # the next one is younger
+    ((type, its),) = world.look()
+    assert type is CAUGHT_UP and its["lagMs"] == 2000
+
+
+def test_without_a_bound_nobody_lags() -> None:
+    world = World()
+    world.log.append([Event("Placed")] * 1000)
+    world.clock.ms += 10**9
+    assert world.look() == []
+
+
+def test_a_consumer_that_is_gone_or_whose_log_is_gone_is_forgotten() -> None:
+    world = World(lag_events=1)
+    world.log.append([Event("Placed")] * 5)
+    world.look()
+    world.log.unregister_consumer("alice", "Billing")
+    assert world.look() == [] and not world.watch._seen
+    world.log.register_consumer("alice", "Billing", after=0)
+    assert [type for type, _ in world.look()] == [LAGGING]
+    world.store.delete("orders")
+    assert world.look() == [] and not world.watch._seen
+
+
+@pytest.mark.parametrize("component", ["archiver", "Billing"])
+def test_what_an_archiver_acknowledges_is_told_once_a_second_with_the_count(component: str) -> None:
+    world = World(component)
+    world.log.append([Event("Placed")] * 10)
+    for number in (2, 3, 7):
+        world.acknowledge(number)
+    told = world.look()
+    if component != "archiver":
+        assert told == []
+        return
+    ((type, its),) = told
+    assert type is PROGRESSED
+    assert its == {
+        "log": "orders", "owner": "alice", "component": "archiver", "acknowledged": 7, "count": 7, "intervalMs": 1000,
+    }  # fmt: skip
+    assert world.look() == []
+    world.acknowledge(8)
+    assert [its["count"] for _, its in world.look()] == [1]
+    world.log.reset_consumer("alice", "archiver", 1)
+    assert world.look() == []
+
+
+def test_a_log_that_closes_under_the_look_is_passed_over() -> None:
+    world = World(lag_events=1, lag_ms=1)
+    world.log.append([Event("Placed")] * 5)
+    world.log.close()
+    ((type, its),) = world.look()
+    assert type is LAGGING and its["lagMs"] in (0, 1000)

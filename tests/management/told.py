@@ -1,0 +1,63 @@
+"""What is told on a bus, each notification held against the catalog."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from headwater.core import Bus, EventType, Notification
+from headwater.management import CATALOG, Kind
+
+PYTHON = {Kind.STRING: str, Kind.LONG: int, Kind.TIMESTAMP: int, Kind.BOOLEAN: bool}
+WAIT_S_MAX = 30.0
+
+
+class Told:
+    """Listens from now on."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.notifications: list[Notification] = []
+        bus.subscribe(self.notifications.append)
+
+    def of(self, *types: EventType) -> list[dict[str, object]]:
+        """The attributes of all that were told of these types, but for type and time; each fits the catalog."""
+        found = [its for its in list(self.notifications) if its.type in types]
+        for its in found:
+            check(its)
+        return [{name: value for name, value in its.attributes.items() if name not in ("eventType", "time")}
+                for its in found]  # fmt: skip
+
+    def types(self, among: Iterable[EventType]) -> list[EventType]:
+        """Which were told, in their order."""
+        wanted = set(among)
+        return [its.type for its in list(self.notifications) if its.type in wanted]
+
+    def wait_for(self, type: EventType, count: int = 1) -> dict[str, object]:
+        """The attributes of the last, once there are so many of that type."""
+        eventually(lambda: len(self.of(type)) >= count, lambda: f"{type}: {self.notifications}")
+        found = self.of(type)
+        assert len(found) == count, found
+        return found[-1]
+
+
+def check(notification: Notification) -> None:
+    """That it has what the catalog says, in that order."""
+    entry = CATALOG[notification.type]
+    given = list(notification.attributes)
+    assert given == [name for name in entry.names if name in notification.attributes], (given, entry.names)
+    missing = {its.name for its in entry.attributes if its.is_required} - set(given)
+    assert not missing, (notification, missing)
+    for its in entry.attributes:
+        if its.name in notification.attributes:
+            value = notification.attributes[its.name]
+            assert type(value) is PYTHON[its.kind], (its, value)
+    assert notification.attributes["eventType"] == notification.type.value
+    assert notification.attributes["time"] == notification.time
+
+
+def eventually(is_so: Callable[[], object], otherwise: Callable[[], str] = lambda: "it never came") -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + WAIT_S_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, otherwise()
+        time.sleep(0.005)

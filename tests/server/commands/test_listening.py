@@ -1,0 +1,126 @@
+"""`headwater events`: what is asked of the server, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from headwater.amqp.client import Client
+from headwater.client import connect
+from headwater.core.event_types import EventType
+from headwater.server.cli import REFUSED, UNREACHABLE, USAGE, run
+from headwater.server.commands.listening import (
+    selector_of,
+    show_notification,
+    tls_of,
+    types_of,
+    with_credentials,
+)
+
+from ..running import PROGRAM, RunningServer, environment, headwater
+from ..test_amqp import amqp_url
+
+
+@pytest.mark.parametrize(
+    ("types", "logs", "selector", "expected"),
+    [
+        ((), (), None, None),
+        ((), (), "lagMs > 5", "(lagMs > 5)"),
+        (("disk.low",), (), None, "eventType IN ('io.headwater.disk.low')"),
+        (("disk.*",), (), None, "eventType IN ('io.headwater.disk.low', 'io.headwater.disk.recovered')"),
+        ((), ("a", "it's"), "x OR y", "(x OR y) AND log IN ('a', 'it''s')"),
+    ],
+)
+def test_options_become_one_selector(
+    types: tuple[str, ...], logs: tuple[str, ...], selector: str | None, expected: str | None
+) -> None:
+    assert selector_of(types, logs, selector) == expected
+
+
+def test_a_type_may_be_given_with_its_domain_or_without() -> None:
+    assert types_of("io.headwater.log.created") == types_of("log.created") == ["io.headwater.log.created"]
+    assert set(types_of("*")) == {type.value for type in EventType}
+    with pytest.raises(click.UsageError, match=r"no type is called log\.made; there are server\.started, "):
+        types_of("log.made")
+
+
+def test_credentials_go_into_the_address() -> None:
+    assert with_credentials("amqp://h:1", "al@x", "p:/w") == "amqp://al%40x:p%3A%2Fw@h:1"
+    assert with_credentials("amqp://h:1", None, "p") == "amqp://h:1"
+    assert with_credentials("amqp://bob:b@h:1", "alice", "a") == "amqp://bob:b@h:1"
+    with pytest.raises(click.UsageError, match=r"amqp:// or amqps:// is expected, http://h:1 given"):
+        with_credentials("http://h:1", None, None)
+
+
+def test_a_notification_is_shown_on_one_line(capsys: Any) -> None:
+    told = {"eventType": "io.headwater.log.changed", "time": 0, "log": "orders", "settings": '{"a": 1}\n'}
+    show_notification({**told, "description": "two words", "empty": ""})
+    assert capsys.readouterr().out == (
+        "1970-01-01 00:00:00.000  log.changed  log=orders settings='{\"a\": 1}\\n' description='two words' empty=''\n"
+    )
+
+
+def test_certificates_are_checked_unless_it_is_forbidden() -> None:
+    assert tls_of(None, is_verified=True) is None
+    unchecked = tls_of(None, is_verified=False)
+    assert unchecked is not None and not unchecked.check_hostname
+
+
+def test_a_server_that_is_not_there_is_told(capsys: Any) -> None:
+    assert run(["events", "--amqp-url", "amqp://127.0.0.1:1"]) == UNREACHABLE
+    assert "no answer from amqp://127.0.0.1:1" in capsys.readouterr().err
+    assert run(["events", "--type", "nonsense"]) == USAGE
+
+
+def listening(*arguments: str, url: str, cwd: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*PROGRAM, "events", "--amqp-url", url, *arguments],
+        cwd=cwd,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_it_follows_what_happens(tmp_path: Path) -> None:
+    with RunningServer("--storage", "memory", cwd=tmp_path) as server:
+        url = amqp_url(server)
+        with Client(url) as client:
+            witness = client.receiver("$events")
+            process = listening("--type", "log.*", "--log", "orders", "--json", "--count", "2", url=url, cwd=tmp_path)
+            try:
+                wait_for_listener(witness)
+                with connect(server.url) as its:
+                    its.create("other")
+                    its.create("orders")
+                    its.delete("orders")
+                out, err = process.communicate(timeout=60)
+            finally:
+                process.kill()
+                process.communicate()
+    assert process.returncode == 0, err
+    created, deleted = map(json.loads, out.splitlines())
+    assert (created["eventType"], created["log"]) == ("io.headwater.log.created", "orders")
+    assert deleted["eventType"] == "io.headwater.log.deleted" and isinstance(deleted["time"], int)
+
+
+def wait_for_listener(receiver: Any) -> None:
+    """Until another link from `$events` is attached."""
+    while True:
+        for delivery in receiver.take(1, 60):
+            delivery.settle()
+            told = delivery.message.application_properties
+            if told["eventType"] == "io.headwater.link.attached" and told["address"] == "$events":
+                return
+
+
+def test_a_selector_that_is_none_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with RunningServer("--storage", "memory", cwd=tmp_path) as server:
+        done = headwater("events", "--amqp-url", amqp_url(server), "--filter", "lagMs >", cwd=tmp_path)
+    assert done.returncode == REFUSED and "amqp:invalid-field" in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,224 @@
+"""What happens in the server, as its users see it: in `$system`, in `/metrics`, on stderr, and over a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.client import connect
+from headwater.core import Bus, EventType, LogSettings, Query
+from headwater.core.errors import StorageCorrupted
+from headwater.management import CATALOG
+from headwater.server import happenings, notification_lines
+from headwater.server.config import Management
+from headwater.server.happenings import Happenings, HappeningsCollector
+from headwater.server.notification_lines import LINES, told_types, write_line
+from headwater.storage.memory import MemoryStore
+
+from ..management.told import eventually
+from .running import RunningServer, headwater
+
+DUPLICATES = b'{"events": [{"type": "Placed", "id": "1", "tags": ["order:1"], "data": "%b"}]}'
+FAILING = (
+    b'{"events": [{"type": "Placed", "tags": ["order:1"], "data": ""}],'
+    b' "condition": {"fail_if_events_match": {"items": [{"types": ["Placed"]}]}}}'
+)
+
+
+def history(server: RunningServer, **headers: str) -> list[dict[str, Any]]:
+    """What `$system` has."""
+    status, text = server.ask("/logs/$system/read", b'{"query": "all"}', headers)
+    assert status == 200, text
+    events = [json.loads(line)["event"] for line in text.splitlines()]
+    return [json.loads(event["data"]) for event in events]
+
+
+def types(told: list[dict[str, Any]]) -> list[str]:
+    return [its["eventType"].removeprefix("io.headwater.") for its in told]
+
+
+def wait_for(server: RunningServer, type: str) -> dict[str, Any]:
+    """The last of a type in `$system`, once there is one."""
+    found: list[dict[str, Any]] = []
+
+    def is_there() -> bool:
+        found[:] = [its for its in history(server) if its["eventType"] == f"io.headwater.{type}"]
+        return bool(found)
+
+    eventually(is_there, lambda: f"{type}: {history(server)}")
+    return found[-1]
+
+
+@pytest.mark.parametrize("storage", ["disk", "memory"])
+def test_what_happens_is_kept_and_can_be_read_like_any_log(tmp_path: Path, storage: str) -> None:
+    arguments = ("--management-keep", "--management-lag-events", "2", "--storage", storage, "--log", "orders")
+    with RunningServer(*arguments, cwd=tmp_path) as server:
+        told = wait_for(server, "server.started")
+        assert told["version"] and told["logs"] == 2
+        assert [its["log"] for its in history(server) if types([its]) == ["log.created"]] == ["orders"]
+        for data in (b"", b"QQ==", b"Qg=="):
+            server.ask("/logs/orders/append", DUPLICATES % data)
+        for _ in range(3):
+            assert server.ask("/logs/orders/append", FAILING)[0] == 409
+        rejected, failed = wait_for(server, "append.rejected"), wait_for(server, "condition.failed")
+        assert rejected["log"] == failed["log"] == "orders"
+        assert sum(its["count"] for its in history(server) if types([its]) == ["condition.failed"]) == 3
+        with connect(server.url) as client:
+            client.log("orders").register_consumer("spark", "archiver", after=0)
+        assert wait_for(server, "consumer.registered")["component"] == "archiver"
+        for _ in range(3):
+            server.ask("/logs/orders/append", b'{"events": [{"type": "Placed", "data": ""}]}')
+        assert wait_for(server, "consumer.lagging")["lagEvents"] > 2
+        metrics = server.ask("/metrics")[1]
+        name = "headwater_management_events_total"
+        assert f'{name}{{type="io.headwater.consumer.lagging"}} 1.0' in metrics
+        assert f'{name}{{type="io.headwater.log.created"}} 1.0' in metrics
+        assert f'{name}{{type="io.headwater.log.deleted"}} 0.0' in metrics
+        assert 'message="consumer lags" log=orders' in server.errors
+        assert 'message="log created" log=orders' in server.errors
+        assert server.terminate() == 0
+        assert "message=stopping requests=0" in server.errors and "level=error" not in server.errors
+
+
+def test_the_history_outlives_a_restart_with_the_last_stop_in_it(tmp_path: Path) -> None:
+    arguments = ("--management-keep",)
+    with RunningServer(*arguments, cwd=tmp_path) as server:
+        wait_for(server, "server.started")
+        assert server.terminate() == 0
+    with RunningServer(*arguments, "--management-keep-retention-ms", "1h", cwd=tmp_path) as server:
+        eventually(lambda: types(history(server)).count("server.started") == 2)
+        told = [type for type in types(history(server)) if type.startswith("server.")]
+        assert told == ["server.started", "server.stopping", "server.started"]
+        with connect(server.url) as client:
+            found = client.log("$system").read(Query.where(types=["io.headwater.server.stopping"]))
+            assert [json.loads(event.data)["requests"] for event in found] == [0]
+        settings = json.loads(server.ask("/logs/$system")[1])["settings"]
+        assert settings["retention_ms"] == 3_600_000
+        assert server.terminate() == 0
+    checked = headwater("check", "--data", "headwater-data", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_nobody_but_the_server_writes_its_log_and_only_who_manages_it_reads_it(tmp_path: Path) -> None:
+    for name, grant in (("root", "all:*"), ("reader", "read:*"), ("writer", "append,manage:orders")):
+        added = headwater(
+            "user", "add", name, "--grant", grant, "--password-stdin", cwd=tmp_path, stdin="correct horse\n"
+        )
+        assert added.returncode == 0, added.stderr
+    with RunningServer("--management-keep", "--log", "orders", cwd=tmp_path) as server:
+        root, reader, writer = (_basic(name) for name in ("root", "reader", "writer"))
+        assert types(history(server, **root))[0] == "log.created"
+        event = b'{"events": [{"type": "Placed", "tags": ["a:b"], "data": ""}]}'
+        assert server.ask("/logs/$system/append", event, root)[0] == 403
+        for its in (reader, writer):
+            assert server.ask("/logs/$system/read", b'{"query": "all"}', its)[0] == 403
+        assert "$system" in server.ask("/logs", None, root)[1]
+        assert "$system" not in server.ask("/logs", None, reader)[1]
+        assert server.ask("/logs/orders/read", b'{"query": "all"}', {"authorization": "Basic eDp5"})[0] == 401
+        eventually(lambda: "authentication.failed" in types(history(server, **root)))
+        (failed,) = [its for its in history(server, **root) if types([its]) == ["authentication.failed"]]
+        assert (failed["reason"], failed["user"], failed["peer"]) == ("wrong", "x", "127.0.0.1")
+        assert 'message="login refused" reason=wrong user=x peer=127.0.0.1' in server.errors
+
+
+def test_nothing_is_kept_unless_it_is_asked_for(tmp_path: Path) -> None:
+    with RunningServer(cwd=tmp_path) as server:
+        assert server.ask("/logs/$system/read", b'{"query": "all"}')[0] == 404
+        assert "message=started" in server.errors
+        assert server.terminate() == 0
+
+
+def _basic(name: str) -> dict[str, str]:
+    return {"authorization": "Basic " + base64.b64encode(f"{name}:correct horse".encode()).decode()}
+
+
+def test_every_type_has_a_line() -> None:
+    assert LINES.keys() == CATALOG.keys() == set(EventType)
+
+
+@pytest.mark.parametrize(
+    ("level", "includes", "excludes"),
+    [
+        (logging.WARNING, EventType.DISK_LOW, EventType.LOG_CREATED),
+        (logging.INFO, EventType.LINK_DETACHED, EventType.LINK_ATTACHED),
+        (logging.DEBUG, EventType.LINK_ATTACHED, None),
+    ],
+)
+def test_lines_are_written_of_the_types_of_the_configured_level(
+    level: int, includes: EventType, excludes: EventType | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(level, "headwater")
+    assert includes in told_types() and excludes not in told_types()
+
+
+def test_what_ends_with_an_error_is_told_at_info_and_without_one_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headwater")
+    bus = Bus()
+    bus.subscribe(write_line, told_types())
+    bus.emit(EventType.CONNECTION_CLOSED, peer="10.0.0.1")
+    bus.emit(EventType.CONNECTION_CLOSED, peer="10.0.0.1", condition="amqp:internal-error")
+    (record,) = caplog.records
+    assert record.name == notification_lines.logger.name and record.levelno == logging.INFO
+    assert record.fields == {"peer": "10.0.0.1", "condition": "amqp:internal-error"}  # type: ignore[attr-defined]
+
+
+def run_within(work: Callable[[Happenings, MemoryStore], Any], settings: Management) -> Any:
+    async def scenario() -> Any:
+        its = Happenings(settings)
+        store = MemoryStore(bus=its.bus)
+        await its.start(store)
+        try:
+            return await asyncio.to_thread(work, its, store)
+        finally:
+            await its.stop()
+
+    return asyncio.run(scenario())
+
+
+def test_a_look_that_fails_does_not_end_looking(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(happenings, "LOOK_S", 0.005)
+    looks = []
+
+    def look(self: object) -> None:
+        looks.append(time.monotonic())
+        raise RuntimeError("broken look")
+
+    monkeypatch.setattr("headwater.management.summaries.Summaries.look", look)
+    run_within(lambda its, store: eventually(lambda: len(looks) > 2), Management())
+    assert "broken look" in caplog.text
+
+
+def test_a_damaged_log_of_what_happens_keeps_nothing_and_nobody_from_being_served(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def damaged(*_: object, **__: object) -> None:
+        raise StorageCorrupted("$system", "it is damaged", "restore it")
+
+    monkeypatch.setattr(MemoryStore, "create", damaged)
+    names = run_within(lambda its, store: store.names(), Management(keep=True))
+    assert names == [] and "log is damaged" in caplog.text
+
+
+def test_the_log_of_what_happens_gets_the_retention_that_is_configured() -> None:
+    settings = Management(keep=True, keep_retention_ms=5000, keep_retention_bytes=2**20)
+    found = run_within(lambda its, store: store.open("$system").settings, settings)
+    assert found == LogSettings(retention_ms=5000, retention_bytes=2**20)
+
+
+def test_every_type_is_counted_from_zero() -> None:
+    bus = Bus()
+    bus.emit(EventType.LOG_CREATED, log="orders")
+    (family,) = HappeningsCollector(bus).collect()
+    counts = {sample.labels["type"]: sample.value for sample in family.samples}
+    assert counts.keys() == {type.value for type in EventType}
+    assert sum(counts.values()) == counts["io.headwater.log.created"] == 1
