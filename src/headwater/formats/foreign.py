@@ -50,7 +50,9 @@ def derived_id(source: str, position: int, content: str) -> str:
 
     So the same file gives the same ids each time it is imported, and so does the file after more was appended to it.
     """
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{source}#{position}\n{content}"))
+    name = f"{source}#{position}\n{content}".encode()
+    digest = hashlib.sha1(uuid.NAMESPACE_URL.bytes + name, usedforsecurity=False).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=5))
 
 
 def rfc3339(text: str, time_format: str | None = None) -> str:
