@@ -18,7 +18,9 @@ from .files import PARQUET, InputFile
 
 PIECE_BYTES = 4 * 1024 * 1024
 BATCH_BYTES = 32 * 1024 * 1024
-BATCH_PIECES = 256
+BATCH_PIECES = 64
+PIECE_ROWS = 65_536
+"""Of Parquet, which packs them: a row group of a million is much for one task."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ class Piece:
     bytes: int
     rows_before: int
     lines_before: int
+    skip: int = 0
+    """Of Parquet: rows of the row group that are another piece's,"""
+    rows: int = 0
+    """and how many are this one's."""
 
 
 class Record(NamedTuple):
@@ -66,7 +72,7 @@ def records(lines: Iterable[str], delimiter: str) -> Iterator[Record]:
 def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
     """The pieces of a file that is not packed, in order."""
     if file.format == PARQUET:
-        yield from _row_groups(file)
+        yield from _row_groups(file, piece_bytes)
         return
     with open(file.path, "rb") as opened:
         opened.seek(file.begin)
@@ -107,13 +113,17 @@ def _is_array(file: IO[bytes]) -> bool:
     return beginning.startswith(b"[")
 
 
-def _row_groups(file: InputFile) -> Iterator[Piece]:
+def _row_groups(file: InputFile, piece_bytes: int) -> Iterator[Piece]:
     its = pq.read_metadata(file.path)
-    rows = 0
+    before = 0
     for group in range(its.num_row_groups):
         about = its.row_group(group)
-        yield Piece(file, group, about.total_byte_size, rows, rows)
-        rows += about.num_rows
+        rows, size = about.num_rows, about.total_byte_size
+        step = max(1, min(PIECE_ROWS, rows * piece_bytes // max(size, 1)))
+        for skip in range(0, rows, step):
+            count = min(step, rows - skip)
+            yield Piece(file, group, size * count // rows, before + skip, before + skip, skip, count)
+        before += rows
 
 
 def _lines(file: InputFile, opened: IO[bytes], piece_bytes: int) -> Iterator[Piece]:

@@ -166,12 +166,16 @@ def _content(piece: Piece) -> bytes:
 
 
 def _batches(piece: Piece, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of a row group, each with the number of the row before its first."""
-    row = piece.rows_before
+    """Batches of the piece of a row group, each with the number of the row before its first."""
+    at, first, last = 0, piece.skip, piece.skip + piece.rows
     with pq.ParquetFile(piece.file.path) as file:
         for batch in file.iter_batches(BATCH_EVENTS, row_groups=[piece.begin], columns=list(columns)):
-            yield row, batch
-            row += batch.num_rows
+            low, high = max(at, first), min(at + batch.num_rows, last)
+            if low < high:
+                yield piece.rows_before + low - first, batch.slice(low - at, high - low)
+            at += batch.num_rows
+            if at >= last:
+                return
 
 
 def _event_columns(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
