@@ -42,7 +42,6 @@ def play(stage: Stage) -> None:
 
 def _session() -> SparkSession:
     from headwater.spark import session
-
     from headwater.spark.commandline import QUIET
 
     options = {
