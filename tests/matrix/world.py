@@ -46,9 +46,10 @@ class Refused(Exception):
 
 
 class Webhook:
-    """A local web server that takes whatever is sent to it."""
+    """A local web server that takes whatever is sent to it, while it `is_up`."""
 
     def __init__(self) -> None:
+        self.is_up = True
         self.bodies: list[bytes] = []
         self.changed = threading.Condition()
         webhook = self
@@ -58,6 +59,9 @@ class Webhook:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                if not webhook.is_up:
+                    self.close_connection = True
+                    return
                 self.send_response(204)
                 self.end_headers()
                 with webhook.changed:
@@ -161,9 +165,9 @@ class World:
 
 
 @contextlib.contextmanager
-def served(directory: Path) -> Iterator[World]:
+def served(directory: Path, *arguments: str) -> Iterator[World]:
     """A world of its own."""
-    with RunningServer(*ARGUMENTS, cwd=directory) as server:
+    with RunningServer(*ARGUMENTS, *arguments, cwd=directory) as server:
         world = World(server)
         try:
             yield world
