@@ -67,6 +67,9 @@ CASES = (
     Case("not_utf8", data=bytes(range(256)), attributes={"datacontenttype": "application/octet-stream"}),
     Case("not_utf8_said_to_be_json", data=b"\xff{"),
     Case("empty", data=b""),
+    Case("json_to_the_letter", data=b'[ {"b" : 1.50, "a":[ ],"a":1e2} ,\t12345678901234567890123, "\\u00e9\\/" ]'),
+    Case("json_of_a_huge_number", data=b'{"n": 1e400}'),
+    Case("json_object_nested", data=b'{"a":' * 60 + b"1" + b"}" * 60),
     Case("mebibyte", data=b'"%b"' % (b"x" * (MIB - 2))),
     Case("over_64_kib", data=b'"%b"' % (b"y" * (70 * 1024))),
     Case(
@@ -93,7 +96,7 @@ CASES = (
         type=NOTIFICATION_TYPE,
         data=_notification("gesperrt \u2713 \u9501"),
         tags=("ort:M\u00fcnchen",),
-        attributes={**JSON, "time": "2026-01-31T14:30:00.123456+02:30"},
+        attributes={**JSON, "subject": "M\u00fcnchen", "time": "2026-01-31T14:30:00.123456+02:30"},
         is_notification=True,
     ),
     Case(
@@ -111,15 +114,23 @@ def _plain(name: str, message: Message, type: str = "ORDER_PLACED", **fields: An
     return Case(name, type=type, tags=(), has_id=False, message=message, **{"attributes": {}, **fields})
 
 
-_DOCUMENT = {
-    "specversion": "1.0",
-    "id": "amqp-structured",
-    "source": "/shop",
-    "type": "ORDER_PLACED",
-    "tags": "order:4711",
-    "datacontenttype": "application/json",
-    "data": {"total": 12},
-}
+def _structured(name: str, **more: Any) -> Case:
+    """A document of CloudEvents as a message."""
+    members = {"specversion": "1.0", "id": name, "source": "/shop", "type": "ORDER_PLACED", "tags": "order:4711"}
+    text = json.dumps(members | {"datacontenttype": "application/json", "data": {"total": 12}} | more).encode()
+    media_type = "application/cloudevents+json"
+    time = {"time": more["time"]} if "time" in more else {}
+    return Case(
+        name,
+        type=more.get("type", "ORDER_PLACED"),
+        data=text,
+        tags=("order:4711",),
+        attributes={"datacontenttype": media_type, **time},
+        is_notification="type" in more,
+        message=Message([text], DATA, properties=Properties(content_type=Symbol(media_type))),
+    )
+
+
 _NAMED = Properties(subject="ORDER_PLACED")
 _CREATED = int(datetime.fromisoformat(TIME).astimezone(UTC).timestamp() * 1000)
 
@@ -145,17 +156,12 @@ AMQP_CASES = (
     _plain("amqp_map_value", Message({"total": 12}, VALUE, properties=_NAMED)),
     _plain("amqp_null_value", Message(None, VALUE, properties=_NAMED)),
     _plain("amqp_footer", Message([b"12"], DATA, properties=_NAMED, footer={Symbol("x-sum"): 3})),
-    Case(
-        "structured",
-        data=json.dumps(_DOCUMENT).encode(),
-        tags=("order:4711",),
-        attributes={"datacontenttype": "application/cloudevents+json"},
-        message=Message(
-            [json.dumps(_DOCUMENT).encode()],
-            DATA,
-            properties=Properties(content_type=Symbol("application/cloudevents+json")),
-        ),
-    ),
+    _structured("amqp_structured"),
+    _structured("amqp_structured_notification", type=NOTIFICATION_TYPE, time=TIME, data={
+        "version": "1.0",
+        "values": [{"ResourceAddress": "/east/amqp-document/sync/sync-status/sync-state", "data_type": "notification",
+                    "value_type": "enumeration", "value": "LOCKED"}],
+    }),
 )  # fmt: skip
 """What only AMQP can say: each kind of body, and messages that are no CloudEvents."""
 

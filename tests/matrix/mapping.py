@@ -102,6 +102,16 @@ def is_json(data: bytes) -> bool:
     return True
 
 
+def is_json_for_futoin(data: bytes) -> bool:
+    """Whether it is JSON whose numbers every peer can decode."""
+    return is_json(data) and b"1e400" not in data
+
+
+def is_structured(case: Case) -> bool:
+    """Whether it is a document that is sent as a message."""
+    return case.name.startswith("amqp_structured")
+
+
 def _always(_: Any) -> bool:
     return True
 
@@ -165,7 +175,7 @@ WRITER_ROWS = (
     WriterRow("CloudEvent without id or source", _CLOUDEVENTS, lambda case: not case.has_id, None),
     WriterRow("FutoIn type other than 1 to 16 capitals or underscores", ("futoin",),
               lambda case: not FUTOIN_TYPE.fullmatch(case.type), None),
-    WriterRow("FutoIn data that is not JSON", ("futoin",), lambda case: not is_json(case.data), None),
+    WriterRow("FutoIn data that is not JSON", ("futoin",), lambda case: not is_json_for_futoin(case.data), None),
     WriterRow("FutoIn event", ("futoin",), _always, _of_futoin),
     WriterRow("data that is no JSON object, from a CNE producer", _CNE, _is_no_object, None),
     WriterRow("CloudEvent of a CNE producer without id or source", ("cne_cloudevent",),
@@ -176,8 +186,8 @@ WRITER_ROWS = (
     WriterRow("CloudEvent of a CNE producer", ("cne_cloudevent",), _always, _of_node_cloudevent),
     WriterRow("AMQP message whose body is not one data section, or with a footer", ("amqp",),
               lambda case: case.name in WHOLE, _whole_message),
-    WriterRow("structured CloudEvent over AMQP", ("amqp",), lambda case: case.name == "structured",
-              lambda event, case, writer: event._replace(id="amqp-structured", source="/shop")),
+    WriterRow("structured CloudEvent over AMQP", ("amqp",), is_structured,
+              lambda event, case, writer: event._replace(id=json.loads(case.data)["id"])),
 )  # fmt: skip
 
 
@@ -198,7 +208,15 @@ def _normalised(time: str) -> str:
 
 def _message_as_sent(seen: Seen, told: Told) -> Seen:
     """A message that is no CloudEvent in binary mode has no words for these."""
-    return seen._replace(id=NOT_SHOWN, source=NOT_SHOWN, tags=NOT_SHOWN, group_key=NOT_SHOWN)
+    return seen._replace(
+        id=NOT_SHOWN,
+        source=NOT_SHOWN,
+        tags=NOT_SHOWN,
+        subject=NOT_SHOWN,
+        time=None if is_structured(told.case) else seen.time,
+        group_key=NOT_SHOWN,
+        media_type=told.case.attributes.get("datacontenttype"),
+    )
 
 
 def _base64(seen: Seen, told: Told) -> Seen:
@@ -220,9 +238,11 @@ def _stub(bytes_max: int) -> Callable[[Told], bool]:
 
 def _written_anew(seen: Seen, told: Told) -> Seen:
     payload = json.loads(told.case.payload(told.writer))
+    payload = payload.get("data", payload)
     return seen._replace(
         data=canonical(payload),
         time=_normalised(told.event.attributes["time"]),
+        media_type=NOT_SHOWN,
         tags=NOT_SHOWN,
         recorded_at=NOT_SHOWN,
         partition=NOT_SHOWN,
@@ -236,7 +256,8 @@ def _is_message_of_its_own(told: Told) -> bool:
 
 
 def _payload_of_document(seen: Seen, told: Told) -> Seen:
-    return seen._replace(data=json.dumps(json.loads(told.event.data)["data"]).encode())
+    document = json.loads(told.event.data)
+    return seen._replace(data=json.dumps(document["data"]).encode(), media_type=document["datacontenttype"])
 
 
 _SUITE, _CE, _AMQP = ("dcb_suite",), ("cloudevents",), ("amqp",)
@@ -254,7 +275,7 @@ READER_ROWS = (
               lambda seen, told: seen._replace(time=rfc3339(told.event.recorded_at))),
     ReaderRow("time of recording and partition, as a CloudEvent", _CE, _always,
               lambda seen, told: seen._replace(recorded_at=NOT_SHOWN, partition=NOT_SHOWN)),
-    ReaderRow("structured CloudEvent over AMQP, as a CloudEvent", _CE, lambda told: told.case.name == "structured",
+    ReaderRow("structured CloudEvent over AMQP, as a CloudEvent", _CE, lambda told: is_structured(told.case),
               _payload_of_document),
     ReaderRow("message of an AMQP producer", _AMQP, lambda told: told.writer == "amqp",
               lambda seen, told: seen._replace(
@@ -262,13 +283,14 @@ READER_ROWS = (
     ReaderRow("message of an AMQP producer that is no CloudEvent in binary mode", _AMQP, _is_message_of_its_own,
               _message_as_sent),
     ReaderRow("message without a subject that is a type", _AMQP,
-              lambda told: told.case.name in ("amqp_no_subject", "amqp_subject_is_no_type", "structured"),
+              lambda told: told.case.name in ("amqp_no_subject", "amqp_subject_is_no_type") or is_structured(told.case),
               lambda seen, told: seen._replace(type="a\nb" if told.case.name == "amqp_subject_is_no_type" else None)),
     ReaderRow("what a FutoIn event has", _FUTOIN, _always,
               lambda seen, told: Seen(
                   seen.number, seen.type, seen.data, recorded_at=told.event.recorded_at // 1000 * 1000)),
     ReaderRow("data that is not JSON, for FutoIn", _FUTOIN,
-              lambda told: told.event.encoding is Encoding.AMQP or not is_json(told.event.data), _base64),
+              lambda told: told.event.encoding is Encoding.AMQP or not is_json_for_futoin(told.event.data),
+              _base64),
     ReaderRow("type that is none of FutoIn", _FUTOIN, lambda told: not FUTOIN_TYPE.fullmatch(told.event.type), _other),
     ReaderRow("event that is larger than a message of FutoIn", ("futoin_poll_1.0",), _stub(CNE_BYTES_MAX), _too_large),
     ReaderRow("event that is no notification", _STATES, lambda told: not told.case.is_notification, None),

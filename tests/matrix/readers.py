@@ -128,6 +128,7 @@ class Amqp:
         own = {
             "recorded_at": int(annotation(delivery, TIMESTAMP)),
             "partition": int(annotation(delivery, SOURCE_PARTITION)),
+            "media_type": None if properties.content_type is None else str(properties.content_type),
         }
         number = int(annotation(delivery, OFFSET))
         message.delivery_annotations = None
@@ -285,6 +286,8 @@ def of_event(event: SequencedEvent) -> Seen:
         event.id,
         event.source,
         event.attributes.get("time"),
+        event.attributes.get("subject"),
+        event.attributes.get("datacontenttype"),
         event.recorded_at,
         event.partition,
         event.group_key,
@@ -298,6 +301,7 @@ def of_batches(batches: Iterable[pa.RecordBatch]) -> list[Seen]:
 
 def _of_envelope(envelope: Mapping[str, Any]) -> Seen:
     event = envelope["event"]
+    attributes = event.get("attributes", {})
     return Seen(
         envelope["sequence_number"],
         event["type"],
@@ -305,7 +309,9 @@ def _of_envelope(envelope: Mapping[str, Any]) -> Seen:
         tuple(event["tags"]),
         event["id"],
         event.get("source", ""),
-        event.get("attributes", {}).get("time"),
+        attributes.get("time"),
+        attributes.get("subject"),
+        attributes.get("datacontenttype"),
         envelope["recorded_at"],
         envelope["partition"],
         event.get("group_key", ""),
@@ -325,6 +331,8 @@ def _of_attributes(number: int, attributes: Mapping[str, str], data: bytes) -> S
         attributes["id"],
         attributes["source"],
         attributes.get("time"),
+        attributes.get("subject"),
+        attributes.get("datacontenttype"),
         group_key=attributes.get("partitionkey", ""),
     )
 
@@ -343,4 +351,5 @@ def _of_notification(members: Mapping[str, Any]) -> Seen:
         id=members["id"],
         source=members["source"],
         time=members["time"],
+        subject=members.get("subject"),
     )

@@ -27,6 +27,8 @@ class Seen(NamedTuple):
     source: str | NotShown | None = NOT_SHOWN
     time: str | NotShown | None = NOT_SHOWN
     """When it happened, as the producer has it (RFC 3339)."""
+    subject: str | NotShown | None = NOT_SHOWN
+    media_type: str | NotShown | None = NOT_SHOWN
     recorded_at: int | NotShown = NOT_SHOWN
     """ms."""
     partition: int | NotShown = NOT_SHOWN
