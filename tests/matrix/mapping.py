@@ -166,17 +166,18 @@ def _is_no_object(case: Case) -> bool:
     return not (is_json(case.data) and case.data.startswith(b"{"))
 
 
+_FUTOIN_IN = ("futoin", "futoin_websocket")
 _CNE = ("cne", "cne_cloudevent")
 _CLOUDEVENTS = ("cloudevents_binary", "cloudevents_structured")
 
 WRITER_ROWS = (
-    WriterRow("id that nobody gave", ("dcb", "amqp", "futoin", "flight", "spark"), lambda case: not case.has_id,
+    WriterRow("id that nobody gave", ("dcb", "amqp", *_FUTOIN_IN, "flight", "spark"), lambda case: not case.has_id,
               lambda event, case, writer: event._replace(id=MADE)),
     WriterRow("CloudEvent without id or source", _CLOUDEVENTS, lambda case: not case.has_id, None),
-    WriterRow("FutoIn type other than 1 to 16 capitals or underscores", ("futoin",),
+    WriterRow("FutoIn type other than 1 to 16 capitals or underscores", _FUTOIN_IN,
               lambda case: not FUTOIN_TYPE.fullmatch(case.type), None),
-    WriterRow("FutoIn data that is not JSON", ("futoin",), lambda case: not is_json_for_futoin(case.data), None),
-    WriterRow("FutoIn event", ("futoin",), _always, _of_futoin),
+    WriterRow("FutoIn data that is not JSON", _FUTOIN_IN, lambda case: not is_json_for_futoin(case.data), None),
+    WriterRow("FutoIn event", _FUTOIN_IN, _always, _of_futoin),
     WriterRow("data that is no JSON object, from a CNE producer", _CNE, _is_no_object, None),
     WriterRow("CloudEvent of a CNE producer without id or source", ("cne_cloudevent",),
               lambda case: not case.has_id, None),

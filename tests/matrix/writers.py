@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 import pyarrow as pa
+from websockets.sync.client import connect
 
 from headwater.amqp.protocol.message import DATA, Message, Properties
 from headwater.amqp.protocol.performatives import Accepted
@@ -17,7 +18,7 @@ from headwater.core.errors import EventLogError
 from headwater.formats.cloudevents import encode_tags
 
 from .cases import Case, resource
-from .world import CNE, LOG, Refused, World
+from .world import CNE, LOG, SILENCE_S_MAX, Refused, World
 
 FUTOIN_USER = "alice"
 RESOURCE = "/sync/sync-status/sync-state"
@@ -123,9 +124,27 @@ class FutoIn:
         else:
             function, parameters = b"headwater.evt.gen:1.0:addEvent" if key else b"futoin.evt.gen:1.1:addEvent", event
         call = b'{"f":"%b","p":%b,"sec":"%b:secret"}' % (function, parameters, FUTOIN_USER.encode())
-        answer = world.call("POST", f"/futoin/{LOG}", call)
-        if b'"e":' in answer.body:
-            raise Refused(answer.body.decode())
+        answer = self.answer(world, call)
+        if b'"e":' in answer:
+            raise Refused(answer.decode())
+
+    def answer(self, world: World, call: bytes) -> bytes:
+        """What comes back."""
+        return world.call("POST", f"/futoin/{LOG}", call).body
+
+
+class FutoInSocket(FutoIn):
+    """The same over a WebSocket."""
+
+    name = "futoin_websocket"
+
+    def answer(self, world: World, call: bytes) -> bytes:
+        """See FutoIn."""
+        with connect(f"ws{world.url.removeprefix('http')}/futoin/{LOG}", compression=None) as socket:
+            socket.send(call[:-1] + b',"rid":"C1"}')
+            answer = socket.recv(SILENCE_S_MAX)
+        assert isinstance(answer, bytes)
+        return answer
 
 
 class CneNode:
@@ -186,6 +205,7 @@ WRITERS: Sequence[Writer] = (
     CloudEventStructured(),
     Amqp(),
     FutoIn(),
+    FutoInSocket(),
     CneNode(),
     CneCloudEvent(),
     Flight(),
