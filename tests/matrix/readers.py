@@ -134,7 +134,10 @@ class Amqp:
         message.delivery_annotations = None
         data = bytes(message.body[0]) if message.body_kind == DATA and not message.footer else encode_message(message)
         if attributes:
-            return _of_attributes(number, attributes, data)._replace(**own)
+            seen = _of_attributes(number, attributes, data)._replace(**own)
+            if rendered := (message.message_annotations or {}).get("event-streams-group-key"):
+                assert rendered == seen.group_key
+            return seen
         created = properties.creation_time
         return Seen(
             number,
