@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from headwater.amqp.protocol.message import DATA, DATAS, SEQUENCE, VALUE, Message, Properties
+from headwater.amqp.protocol.message import DATA, DATAS, NONE, SEQUENCE, VALUE, Header, Message, Properties
 from headwater.amqp.protocol.types import Symbol
 
 MIB = 2**20
@@ -150,6 +150,15 @@ AMQP_CASES = (
         data=b"12",
         attributes={"datacontenttype": "text/plain", "time": TIME},
     ),
+    _plain(
+        "amqp_header_and_annotations",
+        Message([b"12"], DATA, header=Header(durable=True, priority=7), properties=_NAMED, message_annotations={
+            Symbol("event-streams-group-key"): "customer 7", Symbol("x-opt-k"): 1}),
+        data=b"12",
+        group_key="customer 7",
+    ),
+    _plain("amqp_no_body", Message(None, NONE, properties=_NAMED)),
+    _plain("amqp_binary_value", Message(b"\xff", VALUE, properties=_NAMED)),
     _plain("amqp_two_data_sections", Message([b"1", b"2"], DATAS, properties=_NAMED)),
     _plain("amqp_sequences", Message([[1, "two"], [None]], SEQUENCE, properties=_NAMED)),
     _plain("amqp_text_value", Message("twelve \u2713", VALUE, properties=_NAMED)),
@@ -166,6 +175,8 @@ AMQP_CASES = (
 """What only AMQP can say: each kind of body, and messages that are no CloudEvents."""
 
 WHOLE = (
+    "amqp_no_body",
+    "amqp_binary_value",
     "amqp_two_data_sections",
     "amqp_sequences",
     "amqp_text_value",

@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 from websockets.sync.client import connect
 
+from headwater.amqp.client import Delivery
 from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
 from headwater.core.event import SequencedEvent
 from headwater.flight.wire import Ticket
@@ -115,12 +116,16 @@ class Amqp:
 
     def read(self, world: World) -> Sequence[Seen]:
         """See Reader."""
+        return [self._seen(delivery) for delivery in self.deliveries(world)]
+
+    def deliveries(self, world: World) -> Sequence[Delivery]:
+        """The messages, with all that is around them."""
         receiver = world.amqp.receiver(LOG, credit=0, filter=EARLIEST)
-        found = [self._seen(delivery) for delivery in drained(world.amqp, receiver)]
+        found = drained(world.amqp, receiver)
         receiver.close()
         return found
 
-    def _seen(self, delivery: Any) -> Seen:
+    def _seen(self, delivery: Delivery) -> Seen:
         message: Message = delivery.message
         properties = message.properties or Properties()
         given = (message.application_properties or {}).items()

@@ -8,14 +8,18 @@ from collections.abc import Mapping
 
 import pytest
 
+from headwater.amqp.protocol.message import encode_message
 from headwater.core.event import Event
+from tests.amqp.asking import OFFSET, annotation
 
 from .cases import AMQP_CASES, CASES
 from .mapping import MADE, READER_ROWS, WRITER_ROWS, Told, rows_of, shown, stored
 from .readers import READERS, Reader
+from .readers import Amqp as AmqpReader
 from .seen import Seen
 from .world import World
 from .writers import WRITERS
+from .writers import Amqp as AmqpWriter
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -74,6 +78,17 @@ def test_reader_sees_each_event_once_and_in_the_order_of_the_log(written: World,
         for pair in ACCEPTED
     }
     assert numbers == [number for number in sorted(told) if shown(reader, told[number]) is not None]
+
+
+def test_amqp_message_comes_back_as_it_was_sent(written: World) -> None:
+    """To the byte: header, annotations, properties, body and footer."""
+    amqp = next(writer for writer in WRITERS if isinstance(writer, AmqpWriter))
+    received = {int(annotation(each, OFFSET)): each.message for each in AmqpReader().deliveries(written)}
+    for writer, case in ACCEPTED:
+        if writer == "amqp":
+            message = received[written.written[writer, case]]
+            message.delivery_annotations = None
+            assert encode_message(message) == encode_message(amqp.message(BY_NAME[case])), case
 
 
 def test_every_choice_concerns_some_case(written: World) -> None:
