@@ -12,7 +12,7 @@ from ..core.bus import Bus
 from ..core.errors import EventLogError
 from ..core.limits import show
 from ..core.store import LogStore
-from .addresses import EVENTS, MANAGEMENT, parse_address, server_node
+from .addresses import EVENTS, MANAGEMENT, parse_address, server_node, shown_address
 from .errors import refusal_of
 from .login import Login
 from .management.listener import attach_listener
@@ -235,7 +235,7 @@ class Container:
         """The node to which a producer sends. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""
         parsed = parse_address(address)
         if parsed.is_info:
-            raise LinkFault(conditions.NOT_ALLOWED, f"{show(address)} can only be read")
+            raise LinkFault(conditions.NOT_ALLOWED, f"{show(shown_address(address))} can only be read")
         return await self.node(transport, parsed.log, Right.APPEND)
 
     def suspend(self, transport: Transport, link: Receiver, accepted: dict[bytes, None]) -> None:
