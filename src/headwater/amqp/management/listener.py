@@ -45,10 +45,6 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
     """Answer the attach of a receiver from `$events`. Raises LinkFault, Unauthenticated."""
     assert link.remote is not None
     user = node.user(transport)
-    count = sum(isinstance(terminus, Listener) for _, _, terminus in transport.links)
-    if count >= LISTENERS_MAX:
-        problem = f"this connection has {count} links from $events, and no more are allowed"
-        raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
     try:
         wanted = await asyncio.to_thread(read_event_filter, source.filter)
         transformation, properties = _transformation(wanted, link.remote.properties)
@@ -56,6 +52,10 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
         raise LinkFault(conditions.INVALID_FIELD, refusal_of(error).description) from None
     if not link.is_waiting:
         return  # the peer has changed its mind meanwhile, made a mistake, or gone
+    count = sum(isinstance(terminus, Listener) for _, _, terminus in transport.links)
+    if count >= LISTENERS_MAX:
+        problem = f"this connection has {count} links from $events, and no more are allowed"
+        raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
     transport.container.steal(transport, link)
     link.accept(
         source=Source(
