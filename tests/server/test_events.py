@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import logging
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from headwater.amqp.client import Client
+from headwater.amqp.protocol.conditions import AmqpError
 from headwater.client import connect
 from headwater.core import Bus, EventType, LogSettings, Query
 from headwater.core.errors import StorageCorrupted
@@ -24,7 +27,7 @@ from headwater.server.notification_lines import LINES, told_types, write_line
 from headwater.storage.memory import MemoryStore
 
 from ..management.told import eventually
-from .running import RunningServer, headwater
+from .running import SILENCE_S_MAX, RunningServer, headwater
 
 DUPLICATES = b'{"events": [{"type": "Placed", "id": "1", "tags": ["order:1"], "data": "%b"}]}'
 FAILING = (
@@ -105,6 +108,26 @@ def test_the_history_outlives_a_restart_with_the_last_stop_in_it(tmp_path: Path)
         assert server.terminate() == 0
     checked = headwater("check", "--data", "headwater-data", cwd=tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_what_happens_until_the_end_is_told_and_kept(tmp_path: Path) -> None:
+    arguments = ("--management-keep", "--log", "orders")
+    with RunningServer(*arguments, cwd=tmp_path) as server, Client(server.further_url("amqp")) as client:
+        receiver = client.receiver("$events")
+        server.ask("/logs/orders/append", DUPLICATES % b"")
+        eventually(lambda: "link.attached" in types(history(server)))
+        for _ in range(5):
+            assert server.ask("/logs/orders/append", FAILING)[0] == 409
+        server.process.send_signal(signal.SIGTERM)
+        told: list[Any] = []
+        with pytest.raises(AmqpError):
+            while True:
+                told += [delivery.message.application_properties for delivery in receiver.take(1)]
+        assert types(told)[-1] == "server.stopping"
+        assert server.process.wait(SILENCE_S_MAX) == 0
+    with RunningServer(*arguments, cwd=tmp_path) as server:
+        kept = [its for its in history(server) if types([its]) == ["condition.failed"]]
+        assert sum(its["count"] for its in kept) == 5
 
 
 def test_nobody_but_the_server_writes_its_log_and_only_who_manages_it_reads_it(tmp_path: Path) -> None:

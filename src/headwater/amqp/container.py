@@ -154,11 +154,11 @@ class Container:
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self) -> None:
-        """Take nothing more, and wait until what was taken is on disk and answered."""
+        """Take nothing more, and wait until what was taken is on disk and answered, and who listens was told."""
         self._is_stopping = True
         for transport in tuple(self.connections):
             transport.stop_reading()
-        while any(transport.held_bytes for transport in self.connections):
+        while any(transport.is_busy for transport in self.connections):
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:

@@ -101,6 +101,11 @@ class Listener(Terminus):
         self._queue = NotificationQueue(self._bus, self._wake, types, accepts=self._accepts)
         self.on_ready()
 
+    @property
+    def has_more(self) -> bool:
+        """See Terminus."""
+        return self._queue is not None and not self._queue.is_empty and self._room() > 0
+
     def on_ready(self) -> None:
         """See Terminus: go on."""
         if not self._is_turn_due:
