@@ -110,6 +110,18 @@ def test_the_history_outlives_a_restart_with_the_last_stop_in_it(tmp_path: Path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+def test_a_consumer_that_was_behind_before_a_restart_is_told_though_nobody_needs_its_log(tmp_path: Path) -> None:
+    with RunningServer("--log", "orders", cwd=tmp_path) as server:
+        with connect(server.url) as client:
+            client.log("orders").register_consumer("spark", "archiver", after=0)
+        server.ask("/logs/orders/append", DUPLICATES % b"")
+        assert server.terminate() == 0
+    with RunningServer("--management-keep", "--management-lag-ms", "1", cwd=tmp_path) as server:
+        told = wait_for(server, "consumer.lagging")
+        assert (told["log"], told["owner"], told["lagEvents"]) == ("orders", "spark", 1)
+        assert server.terminate() == 0
+
+
 def test_what_happens_until_the_end_is_told_and_kept(tmp_path: Path) -> None:
     arguments = ("--management-keep", "--log", "orders")
     with RunningServer(*arguments, cwd=tmp_path) as server, Client(server.further_url("amqp")) as client:
