@@ -264,6 +264,15 @@ def test_a_query_for_too_much_is_refused_and_not_cut(node: Node, monkeypatch: py
     assert len(node.query("name", count=3)) == 3
 
 
+def test_a_query_for_too_many_values_is_refused_and_not_cut(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.management.operations.VALUES_MAX", 3)
+    body = {"attributeNames": ["name", "nothing", "either"]}
+    answer = node.ask("QUERY", body, entityType=LOG_TYPE)
+    assert answer.status == Status.BAD_REQUEST
+    assert "2 results of 3 attributes are 6 values" in answer.description
+    assert node.ask("QUERY", body, entityType=LOG_TYPE, count=1).status == Status.OK
+
+
 def test_a_query_may_answer_many_rows(node: Node) -> None:
     for number in range(200):
         node.store.create(f"log-{number:03}")

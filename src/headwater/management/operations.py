@@ -36,6 +36,8 @@ _logger = logging.getLogger("headwater.management")
 
 RESULTS_MAX = 10_000
 """Entities that one QUERY answers. More are refused, not left out: a client that asks for all is to know."""
+VALUES_MAX = 1_000_000
+"""Values in the results of one QUERY, null or not."""
 NAMES_MAX = 1000
 """Attributes that one QUERY may name."""
 ROWS_AT_ONCE = 64
@@ -174,6 +176,9 @@ class Management:
         if len(page) > RESULTS_MAX:
             problem = f"there are {len(page)} results, {RESULTS_MAX} are answered; ask for pages by offset and count"
             raise Refusal(Status.BAD_REQUEST, problem)
+        if len(page) * len(wanted) > VALUES_MAX:
+            problem = f"{len(page)} results of {len(wanted)} attributes are {len(page) * len(wanted)} values"
+            raise Refusal(Status.BAD_REQUEST, f"{problem}, {VALUES_MAX} are answered; ask for fewer, or for pages")
         results = await self._rows(request.user, page, wanted)
         return Answer(Status.OK, {"attributeNames": wanted, "results": results}, Status.OK.phrase, len(results))
 
