@@ -18,7 +18,7 @@ from headwater.amqp.client import Client
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.client import connect
 from headwater.core import Bus, EventType, LogSettings, Query
-from headwater.core.errors import StorageCorrupted
+from headwater.core.errors import DiskFull, EventLogError, StorageCorrupted
 from headwater.management import CATALOG
 from headwater.server import happenings, notification_lines
 from headwater.server.config import Management
@@ -233,15 +233,16 @@ def test_a_look_that_fails_does_not_end_looking(
     assert "broken look" in caplog.text
 
 
-def test_a_damaged_log_of_what_happens_keeps_nothing_and_nobody_from_being_served(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("error", [StorageCorrupted("$system", "it is damaged", "restore it"), DiskFull("data", 1, 2)])
+def test_a_log_of_what_happens_that_cannot_be_opened_keeps_nothing_and_nobody_from_being_served(
+    error: EventLogError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def damaged(*_: object, **__: object) -> None:
-        raise StorageCorrupted("$system", "it is damaged", "restore it")
+    def failing(*_: object, **__: object) -> None:
+        raise error
 
-    monkeypatch.setattr(MemoryStore, "create", damaged)
+    monkeypatch.setattr(MemoryStore, "create", failing)
     names = run_within(lambda its, store: store.names(), Management(keep=True))
-    assert names == [] and "log is damaged" in caplog.text
+    assert names == [] and "nothing is kept of what happens" in caplog.text
 
 
 def test_the_log_of_what_happens_gets_the_retention_that_is_configured() -> None:

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ..core.bus import Bus
-from ..core.errors import StorageCorrupted
+from ..core.errors import EventLogError
 from ..core.event_types import EventType
 from ..core.local import LocalLog
 from ..core.settings import SYSTEM_LOG, LogSettings
@@ -48,8 +48,8 @@ class Happenings:
         if its.keep:
             try:
                 log = await asyncio.to_thread(system_log, store, its)
-            except StorageCorrupted as error:  # told, and no reason to serve nothing
-                logger.error("log is damaged, nothing is kept", extra=fields(log=SYSTEM_LOG, problem=error))
+            except EventLogError as error:  # damaged, or a full disk: told, and no reason to serve nothing
+                logger.error("nothing is kept of what happens", extra=fields(log=SYSTEM_LOG, problem=error))
             else:
                 self._keeper = Keeper(self.bus, log)
                 self._keeper.start()
