@@ -196,6 +196,21 @@ def test_only_types_that_can_match_are_listened_to(served: Served, client: Clien
 # The transformation
 
 
+def test_what_a_listener_does_not_want_takes_no_room_while_it_gives_no_credit(served: Served, client: Client) -> None:
+    receiver = listener(client, selector("log = 'wanted'"), credit=0)
+    happen(served.bus, "wanted")
+    for _ in range(10):
+        happen(served.bus, *["noise"] * 500)
+        client.manage("GET-MGMT-NODES")  # the loop has its turns
+        client.manage("GET-MGMT-NODES")
+    happen(served.bus, "wanted")
+    receiver.link.grant(10)
+    client.flush()
+    told = receiver.take(2)
+    assert logs(told) == ["wanted", "wanted"]
+    assert not any(LOST_ANNOTATION in (delivery.message.delivery_annotations or {}) for delivery in told)
+
+
 def test_the_compact_form_is_a_list_of_values_and_nothing_else(served: Served, client: Client) -> None:
     receiver = listener(client, CREATIONS, transformation("partitions", "log", "noSuchThing", "time", "eventType"))
     happen(served.bus, "abc")

@@ -134,14 +134,16 @@ class Listener(Terminus):
     def _turn(self) -> None:
         self._is_turn_due = False
         queue, room = self._queue, self._room()
-        if queue is None or room <= 0:
-            if self._link.is_draining and self._is_full and not self._is_over:
-                self._link.drained()  # room comes with outcomes, which may come after the end of the drain
+        if queue is None or self._is_over:
             return
         try:
             self._user = self._node.user(self._transport)  # a right that is lost is lost here too
+            if room <= 0:
+                self._wait(queue)
+                return
             for notification in queue.take(room):
-                self._send(notification)
+                if may_see(self._user, notification):  # still, where it has waited
+                    self._send(notification)
         except Unauthenticated as error:
             self._transport.expel(self._link, conditions.UNAUTHORIZED_ACCESS, str(error))
             return
@@ -154,6 +156,14 @@ class Listener(Terminus):
         elif self._link.is_draining:
             self._link.drained()
         self._transport.flush_soon()
+
+    def _wait(self, queue: NotificationQueue) -> None:
+        """Nothing can be sent at present."""
+        queue.look()
+        if not queue.is_looked_at:
+            self._take_turn_soon()
+        if self._link.is_draining and self._is_full:
+            self._link.drained()  # room comes with outcomes, which may come after the end of the drain
 
     def _take_turn_soon(self) -> None:
         if not self._is_turn_due:
