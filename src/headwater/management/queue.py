@@ -11,8 +11,8 @@ from ..core.event_types import EVERY_TYPE, EventType
 from .catalog import LOST
 
 WAITING_MAX = 1000
-LOOKS_MAX = 256
-"""So many are looked at in one go, so that an event loop has other turns."""
+LOOKS_MAX = 32
+"""So many are looked at in one go, so that an event loop has other turns, however many listeners have theirs."""
 
 
 class NotificationQueue:
