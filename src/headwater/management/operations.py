@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.access import User
-from ..core.errors import EventLogError
+from ..core.errors import Closed, ConsumerNotFound, EventLogError, LogNotFound
 from ..core.limits import show
 from .catalog import CATALOG
 from .entities import (
@@ -191,12 +191,8 @@ class Management:
                 await asyncio.sleep(0)
             try:
                 shown = _shown(type, name, await self._entities[type.name].read(user, name))
-            except Refusal:
+            except (Refusal, LogNotFound, ConsumerNotFound, Closed):
                 continue  # it went away meanwhile
-            except EventLogError as error:
-                if refusal_of(error).status is not Status.NOT_FOUND:
-                    raise
-                continue
             rows.append([shown.get(attribute) for attribute in wanted])
         return rows
 
