@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 
@@ -104,8 +108,8 @@ class BulkBackend:
         on_duplicate: OnDuplicate,
     ) -> Appended:
         """See Backend."""
-        body = _ipc(batch)
-        return self._link.call("append", log, body, partition, condition, on_duplicate, type=Appended)
+        with _handed_over(batch) as path:
+            return self._link.call("append", log, path, partition, condition, on_duplicate, type=Appended)
 
     def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
         """See Backend."""
@@ -201,9 +205,17 @@ class _Staging:
         return Staged(*self._file.close())
 
 
-def _ipc(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+@contextmanager
+def _handed_over(batch: pa.RecordBatch) -> Iterator[str]:
+    """The path of a file of that batch, which the server maps; in memory where the system has such files."""
+    with _unnamed_file() as file:
+        with pa.ipc.new_stream(file, batch.schema) as stream:
+            stream.write_batch(batch)
+        file.flush()
+        yield f"/proc/{os.getpid()}/fd/{file.fileno()}" if isinstance(file.name, int) else file.name
+
+
+def _unnamed_file() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("headwater-batch"), "wb")
+    return tempfile.NamedTemporaryFile(prefix="headwater-batch-")

@@ -20,14 +20,15 @@ import msgspec
 
 from ...core.access import Right
 from ...core.condition import ConditionFailure
-from ...core.errors import Closed, EventLogError, StorageUnavailable
+from ...core.errors import Closed, EventLogError, StorageUnavailable, TooLarge
 
 logger = logging.getLogger("headwater.server")
 
 _HEAD = struct.Struct("<IQB")
 """Bytes of the body, number of the request, kind."""
 REQUEST, ANSWER, ERROR = range(3)
-MESSAGE_BYTES_MAX = 256 * 1024 * 1024
+REQUEST_BYTES_MAX = 8 * 1024 * 1024
+"""The server reads requests on its event loop; what is large (a batch to append) is in a file that they name."""
 T = TypeVar("T")
 _encoder = msgspec.msgpack.Encoder()
 _request = msgspec.msgpack.Decoder(tuple[str, list[Any]])
@@ -49,11 +50,13 @@ class Link:
         self._thread.start()
 
     def call(self, method: str, *arguments: object, type: type[T]) -> T:
-        """Ask, and wait for the answer. Raises what the server's side raised, and Closed when it has gone."""
+        """Ask, and wait for the answer. Raises what the server's side raised, TooLarge, and Closed when it has gone."""
+        body = _encoder.encode((method, arguments))
+        if len(body) > REQUEST_BYTES_MAX:
+            raise TooLarge(len(body), REQUEST_BYTES_MAX, "bytes", method)
         number = next(self._numbers)
         future: Future[bytes] = Future()
         self._waiting[number] = future
-        body = _encoder.encode((method, arguments))
         try:
             with self._sending:
                 self._socket.sendall(_HEAD.pack(len(body), number, REQUEST))
@@ -78,6 +81,10 @@ class Link:
                     else:
                         future.set_exception(_decode_error(body))
         except (OSError, EOFError):
+            pass  # the server has gone
+        except Exception:
+            logger.exception("the server's answer is not understood")
+        finally:
             self._is_over = True
             for future in list(self._waiting.values()):
                 future.set_exception(Closed("server"))
@@ -103,13 +110,14 @@ class Answering:
         self._writer: asyncio.StreamWriter | None = None
 
     async def run(self, sock: socket.socket) -> None:
-        """Answer until the other side ends."""
+        """Answer until the other side ends, or says what makes no sense."""
         reader, self._writer = await asyncio.open_connection(sock=sock, limit=1 << 20)
         try:
             while True:
                 length, number, _ = _HEAD.unpack(await reader.readexactly(_HEAD.size))
-                if length > MESSAGE_BYTES_MAX:
-                    raise StorageUnavailable(f"a request of {length} bytes came from the bulk process")
+                if length > REQUEST_BYTES_MAX:
+                    logger.error("a request of %d bytes came from the bulk process; it is let go", length)
+                    return
                 body = await reader.readexactly(length)
                 task = asyncio.create_task(self._answer(number, body))
                 self._tasks.add(task)
