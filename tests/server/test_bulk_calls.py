@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
+import os
 import socket
 import struct
 import threading
@@ -16,8 +18,13 @@ import pytest
 
 from headwater.core.access import OpenGuard
 from headwater.core.errors import Closed, TooLarge
+from headwater.core.event import Event
+from headwater.core.query import ALL
+from headwater.flight.backend import Span
+from headwater.server.bulk import backend as backend_module
+from headwater.server.bulk.backend import BulkBackend
 from headwater.server.bulk.calls import BulkCalls
-from headwater.server.bulk.link import REQUEST_BYTES_MAX, Link
+from headwater.server.bulk.link import REQUEST_BYTES_MAX, Answering, Link
 from headwater.server.bulk.supervisor import BulkSettings, Reservation, Supervisor
 from headwater.storage import Engine
 from headwater.storage.staging import Staging
@@ -39,6 +46,30 @@ def engine(tmp_path: Path, disk: HeldDisk) -> Iterator[Engine]:
         engine.create("others")
         yield engine
         disk.may_sync.set()
+
+
+@pytest.fixture
+def served(engine: Engine) -> Iterator[tuple[Engine, BulkBackend]]:
+    """The backend of a bulk process, and the server's side of its link on a loop of its own."""
+    ours, theirs = socket.socketpair()
+    calls = BulkCalls(engine, OpenGuard())
+    ours.setblocking(False)
+    thread = threading.Thread(target=lambda: asyncio.run(Answering(calls.table()).run(ours)))
+    thread.start()
+    link = Link(theirs, ended=lambda: None, asked=lambda _: None)
+    yield engine, BulkBackend(link, staged_bytes_max=2**30, disk_reserve_bytes=0)
+    theirs.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    theirs.close()
+    calls.close()
+
+
+def mapped_files(below: Path) -> set[str]:
+    """The logs of which this process has files mapped."""
+    gc.collect()
+    found = [line.split("/logs/")[1].partition(".")[0] for line in Path("/proc/self/maps").read_text().splitlines()
+             if f"{below}/data/logs/" in line and "/log/" in line]  # fmt: skip
+    return set(found)
 
 
 def in_file(batch: pa.RecordBatch, path: Path) -> str:
@@ -73,6 +104,34 @@ def test_writes_that_do_not_get_on_hold_up_nothing_else(engine: Engine, disk: He
 
     assert sorted(asyncio.run(scenario())) == [False] + [True] * 39
     assert log.head() == 41
+
+
+def test_what_was_deleted_or_trimmed_is_let_go(tmp_path: Path, served: tuple[Engine, BulkBackend]) -> None:
+    engine, backend = served
+    for name in ("orders", "others"):
+        engine.open(name).append([Event("A", b"x")])
+        assert backend.count(name, Span(0, 1, 0)) == 1
+        assert [batch.num_rows for batch in backend.scan(name, Span(0, 1, None), ALL, ["type"])] == [1]
+    engine.delete("orders")
+    assert mapped_files(tmp_path) == {"orders", "others"}
+    backend.let_go()
+    assert mapped_files(tmp_path) == {"others"}
+
+
+def test_logs_that_are_not_kept_mapped_leave_no_descriptors(
+    served: tuple[Engine, BulkBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, backend = served
+    monkeypatch.setattr(backend_module, "MAPPED_MAX", 1)
+    for name in ("orders", "others"):
+        engine.open(name).append([Event("A", b"x")])
+    open_before = 0
+    for turn in range(20):
+        for name in ("orders", "others"):
+            assert sum(batch.num_rows for batch in backend.scan(name, Span(0, 1, None), ALL, ["type"])) == 1
+        if not turn:
+            open_before = len(os.listdir("/proc/self/fd"))
+    assert len(os.listdir("/proc/self/fd")) <= open_before
 
 
 def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:

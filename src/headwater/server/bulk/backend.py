@@ -16,6 +16,7 @@ import pyarrow as pa
 from ...core.access import Credentials, Right, User
 from ...core.condition import AppendCondition
 from ...core.consumer import Consumer
+from ...core.errors import EventLogError
 from ...core.log import LogInfo
 from ...core.query import Query
 from ...core.settings import LogSettings
@@ -191,6 +192,17 @@ class BulkBackend:
                 self._mapped.popitem(last=False)  # its maps go when the last scan of it ends
         mapped.refresh(place.head)
         return mapped
+
+    def let_go(self) -> None:
+        """Forget the logs that were deleted, and the segments that were trimmed: so long the disk has them still."""
+        with self._mapping:
+            mapped_logs = list(self._mapped.items())
+        for directory, mapped in mapped_logs:
+            try:
+                mapped.refresh(mapped.head)
+            except EventLogError:  # whoever reads it is told why
+                with self._mapping:
+                    self._mapped.pop(directory, None)
 
 
 class _Staging:

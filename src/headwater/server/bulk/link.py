@@ -75,11 +75,13 @@ class Link:
                 body = self._receive(length)
                 if kind == REQUEST:
                     self._asked(_request.decode(body)[0])
-                elif (future := self._waiting.pop(number, None)) is not None:
-                    if kind == ANSWER:
-                        future.set_result(body)
-                    else:
-                        future.set_exception(_decode_error(body))
+                    continue
+                error = _decode_error(body) if kind == ERROR else None
+                future = self._waiting.pop(number)
+                if error is None:
+                    future.set_result(body)
+                else:
+                    future.set_exception(error)
         except (OSError, EOFError):
             pass  # the server has gone
         except Exception:
