@@ -9,6 +9,7 @@ WRITER is a hash of the writer's name. Any process may stage; the one that serve
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -21,7 +22,7 @@ from typing import IO, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from ..core.errors import DiskFull, InvalidInput, Overloaded, StorageCorrupted
+from ..core.errors import DiskFull, InvalidInput, Overloaded, StorageCorrupted, StorageUnavailable
 from ..core.limits import show
 from ..core.mark import BATCH_MAX, check_writer
 from ..core.settings import LogSettings
@@ -86,7 +87,8 @@ class Staging:
         """Begin to stage the rows of one task. Rows of one batch are committed in the order of the commit's list.
 
         If the batch is being committed already, what is staged is counted and forgotten: its rows are decided.
-        Raises InvalidInput, InvalidEvent (the schema), DiskFull, Overloaded (too much is staged).
+        Raises InvalidInput, InvalidEvent (the schema), DiskFull, Overloaded (too much is staged), StorageUnavailable (the
+        log was deleted, say).
         """
         check_writer(writer)
         for name, value in (("batch", batch), ("part", part), ("attempt", attempt)):
@@ -112,9 +114,22 @@ class Staging:
             staged = self._staged_bytes
         if staged > self._bytes_max:
             raise Overloaded(staged, self._bytes_max)
-        free = self._disk.free_bytes(self.directory)
+        with self._telling(size):
+            free = self._disk.free_bytes(self.directory)
         if free < size + self._reserve_bytes:
             raise DiskFull(str(self.directory), free, size + self._reserve_bytes)
+
+    @contextlib.contextmanager
+    def _telling(self, size: int = 0) -> Iterator[None]:
+        """What the disk says as an error of the core."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise StorageUnavailable(f"{error.filename}: it is not there any more; the log was deleted") from None
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise StorageUnavailable(f"{self.directory}: nothing can be staged: {error.strerror}") from error
+            raise DiskFull(str(self.directory), self._disk.free_bytes(self.directory), size) from error
 
 
 class StageWriter:
@@ -126,7 +141,7 @@ class StageWriter:
         self._path = directory / f"{id}.arrow"
         self._file: IO[bytes] | None = None
         self._sink: pa.ipc.RecordBatchFileWriter | None = None
-        with exclusively(staging.directory):
+        with staging._telling(), exclusively(staging.directory):
             if (directory / MANIFEST_NAME).exists():
                 return
             directory.mkdir(parents=True, exist_ok=True)
@@ -135,29 +150,31 @@ class StageWriter:
         self._sink = pa.ipc.new_file(self._file, EVENT_SCHEMA)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows. Raises InvalidEvent, TooLarge (one event is), DiskFull, Overloaded: then abort it."""
+        """Add rows; raises as `stage`, and TooLarge (one event is): then abort it."""
         for columns in appends_of([batch], self._staging.settings):
             if self._sink is not None:
                 self._staging._check_room(columns.bytes)
-                try:
+                with self._staging._telling(columns.bytes):
                     self._sink.write_batch(batch_of(columns))
-                except OSError as error:
-                    raise self._no_room(columns.bytes) from error
             self.rows += columns.count
 
     def close(self) -> Stage:
-        """The rows are durable when this returns. Raises DiskFull."""
+        """The rows are durable when this returns. Raises DiskFull, StorageUnavailable: nothing is left then."""
         if self._file is None or self._sink is None:
             return Stage(self.id, self.rows, 0)
         try:
-            self._sink.close()
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
+            with self._staging._telling():
+                return self._close(self._file, self._sink)
+        except BaseException:
             self.abort()
-            raise self._no_room(0) from error
-        size = self._file.tell()
-        self._file.close()
+            raise
+
+    def _close(self, file: IO[bytes], sink: pa.ipc.RecordBatchFileWriter) -> Stage:
+        sink.close()
+        file.flush()
+        os.fsync(file.fileno())
+        size = file.tell()
+        file.close()
         with exclusively(self._staging.directory):
             if (self._directory / MANIFEST_NAME).exists() or not self._temporary.exists():  # decided, or discarded
                 self._temporary.unlink(missing_ok=True)
@@ -168,14 +185,11 @@ class StageWriter:
         return Stage(self.id, self.rows, size)
 
     def abort(self) -> None:
-        """Forget the rows."""
+        """Forget the rows. Raises nothing."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # what is buffered may find no room
+                self._file.close()
             self._temporary.unlink(missing_ok=True)
-
-    def _no_room(self, size: int) -> DiskFull:
-        directory = self._staging.directory
-        return DiskFull(str(directory), self._staging._disk.free_bytes(directory), size)
 
 
 def batch_directory(log_directory: Path, writer: str, batch: int) -> Path:
@@ -283,10 +297,11 @@ def drop_orphans(log_directory: Path, now: float | None = None) -> None:
     now = time.time() if now is None else now
     with exclusively(log_directory):
         for path in _files(log_directory):
-            age = now - path.stat().st_mtime
-            is_orphan = age > ORPHAN_AGE_S and not (path.parent / MANIFEST_NAME).exists()
-            if is_orphan or (path.suffix == ".tmp" and age > UNFINISHED_AGE_S):
-                path.unlink()
+            with contextlib.suppress(FileNotFoundError):  # it was aborted this moment
+                age = now - path.stat().st_mtime
+                is_orphan = age > ORPHAN_AGE_S and not (path.parent / MANIFEST_NAME).exists()
+                if is_orphan or (path.suffix == ".tmp" and age > UNFINISHED_AGE_S):
+                    path.unlink()
         for directory in (*log_directory.glob(f"{STAGED}/*/*/"), *log_directory.glob(f"{STAGED}/*/")):
             if not any(directory.iterdir()):
                 directory.rmdir()
