@@ -87,8 +87,8 @@ class Staging:
         """Begin to stage the rows of one task. Rows of one batch are committed in the order of the commit's list.
 
         If the batch is being committed already, what is staged is counted and forgotten: its rows are decided.
-        Raises InvalidInput, InvalidEvent (the schema), DiskFull, Overloaded (too much is staged), StorageUnavailable (the
-        log was deleted, say).
+        Raises InvalidInput, InvalidEvent (the schema), DiskFull, Overloaded (too much is staged), StorageUnavailable
+        (the log was deleted, say).
         """
         check_writer(writer)
         for name, value in (("batch", batch), ("part", part), ("attempt", attempt)):
