@@ -344,7 +344,15 @@ def test_rows_that_are_aborted_while_others_begin_are_in_nobodys_way(
 ) -> None:
     monkeypatch.setattr(staging_module, "_files", lambda directory: iter([directory / STAGED / "w" / "1" / "gone.tmp"]))
     staging.stage("w", 1, 0, 0, SCHEMA).abort()
-    Staging(staging.directory)
+    Staging(staging.directory).stage("w", 1, 0, 0, SCHEMA).abort()
+
+
+def test_what_is_staged_is_not_looked_through_for_each_stage(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    monkeypatch.setattr(staging_module, "_files", lambda directory: looked.append(directory) or iter(()))
+    for part in range(100):
+        stage(staging, 1, part, 10 * part, 10)
+    assert len(looked) < 10
 
 
 def test_a_damaged_file_is_refused_until_it_is_discarded(log: StoredLog, staging: Staging) -> None:

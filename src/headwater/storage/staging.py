@@ -12,6 +12,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import math
 import os
 import threading
 import time
@@ -39,8 +40,10 @@ RESERVE_BYTES = 128 * 1024 * 1024
 """As of the engine: nothing is staged while less than that is free."""
 ORPHAN_AGE_S = 7 * 24 * 60 * 60
 """What was staged and not committed for so long is forgotten."""
-RELOOK_S = 1.0
+RELOOK_S = 5.0
 """How much is staged is looked up that often; in between, what is written is added."""
+ORPHANS_LOOK_S = 10 * 60
+"""How often it is looked for what may be forgotten."""
 UNFINISHED_AGE_S = 60 * 60
 """So is a file that nobody writes on any more."""
 
@@ -64,7 +67,7 @@ class Manifest(msgspec.Struct):
 
 
 class Staging:
-    """Where batches for one log are staged. Safe to use from any thread."""
+    """Where batches for one log are staged; to be kept, as it looks at all that is staged. Any thread may use it."""
 
     def __init__(
         self,
@@ -78,10 +81,11 @@ class Staging:
         """Rows are checked against the settings as they come; a commit checks them again."""
         self.directory = log_directory
         self.settings = settings or LogSettings()
+        """May be replaced when the log's are."""
         self._bytes_max, self._reserve_bytes, self._disk = bytes_max, reserve_bytes, disk or Disk()
-        self._staged_bytes, self._looked_at = 0, -RELOOK_S
+        self._staged_bytes, self._looked_at = 0, -math.inf
         self._looking = threading.Lock()
-        drop_orphans(log_directory)
+        self._orphans_looked_at = -math.inf
 
     def stage(self, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
         """Begin to stage the rows of one task. Rows of one batch are committed in the order of the commit's list.
@@ -95,6 +99,9 @@ class Staging:
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= BATCH_MAX:
                 raise InvalidInput(f"{show(value)} given, 0 to {BATCH_MAX} is allowed", name)
         check_schema(schema)
+        if time.monotonic() - self._orphans_looked_at > ORPHANS_LOOK_S:
+            self._orphans_looked_at = time.monotonic()
+            drop_orphans(self.directory)
         self._check_room(0)
         return StageWriter(self, batch_directory(self.directory, writer, batch), f"{part}-{attempt}")
 

@@ -30,6 +30,8 @@ from .link import Link
 
 MAPPED_MAX = 128
 """Logs that are kept mapped; those used longest ago are let go."""
+STAGINGS_MAX = 1024
+"""Logs for which it is kept how much is staged."""
 
 
 class BulkBackend:
@@ -40,6 +42,8 @@ class BulkBackend:
         self._staged_bytes_max, self._disk_reserve_bytes = staged_bytes_max, disk_reserve_bytes
         self._mapped: OrderedDict[str, MappedLog] = OrderedDict()
         """By directory, which is another one for each incarnation of a log."""
+        self._stagings: OrderedDict[str, Staging] = OrderedDict()
+        """By directory, too."""
         self._mapping = threading.Lock()
 
     # Who asks
@@ -114,13 +118,15 @@ class BulkBackend:
 
     def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
         """See Backend."""
-        info = self.info(log)
-        staging = Staging(
-            Path(self._place(log).directory),
-            info.settings,
-            bytes_max=self._staged_bytes_max,
-            reserve_bytes=self._disk_reserve_bytes,
-        )
+        settings, directory = self.info(log).settings, self._place(log).directory
+        with self._mapping:
+            staging = self._stagings.pop(directory, None) or Staging(
+                Path(directory), bytes_max=self._staged_bytes_max, reserve_bytes=self._disk_reserve_bytes
+            )
+            self._stagings[directory] = staging
+            while len(self._stagings) > STAGINGS_MAX:
+                self._stagings.popitem(last=False)
+        staging.settings = settings
         return _Staging(staging.stage(writer, batch, part, attempt, schema))
 
     def commit(
