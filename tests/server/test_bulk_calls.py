@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.core.access import OpenGuard
-from headwater.core.errors import Closed, TooLarge
+from headwater.core.errors import Closed, StorageCorrupted, TooLarge
 from headwater.core.event import Event
 from headwater.core.query import ALL
 from headwater.flight.backend import Span
@@ -132,6 +132,20 @@ def test_logs_that_are_not_kept_mapped_leave_no_descriptors(
         if not turn:
             open_before = len(os.listdir("/proc/self/fd"))
     assert len(os.listdir("/proc/self/fd")) <= open_before
+
+
+def test_errors_travel_as_what_they_are_whatever_they_carry(
+    served: tuple[Engine, BulkBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, backend = served
+    error = StorageCorrupted(Path("/orders"), "damaged", "restore it")  # type: ignore[arg-type]
+
+    def fails() -> None:
+        raise error
+
+    monkeypatch.setattr(engine.open("orders"), "info", fails)
+    with pytest.raises(StorageCorrupted, match="damaged"):
+        backend.info("orders")
 
 
 def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:

@@ -123,7 +123,9 @@ def test_a_malformed_key_is_refused(staging: Staging, key: tuple[Any, ...]) -> N
         staging.stage(*key, SCHEMA)
 
 
-@pytest.mark.parametrize("stages", [["0-1"], ["../0-0"], ["0-0", "0-0"], [5], "0-0", ["0-0", "MANIFEST"]])
+@pytest.mark.parametrize(
+    "stages", [["0-1"], ["../0-0"], ["0-0", "0-0"], [5], "0-0", ["0-0", "MANIFEST"], ["9" * 300 + "-0"]]
+)
 def test_a_stage_that_is_not_there_is_refused(log: StoredLog, staging: Staging, stages: Any) -> None:
     stage(staging, 1, 0, 0, 5)
     with pytest.raises(InvalidInput):

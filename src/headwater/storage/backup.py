@@ -200,7 +200,7 @@ class _Copy:
         return max(last, meta.floor)
 
     def _begun_commit(self, manifest: Path, relative: Path) -> None:
-        """A batch that is being committed; none of it if it is discarded meanwhile, of which the manifest goes first."""
+        """A batch that is being committed; none of it if it is discarded meanwhile: then its manifest goes first."""
         for path in sorted(manifest.parent.glob("*.arrow")):
             self.file(path, relative / path.name, may_vanish=True)
         self.file(manifest, relative / manifest.name, may_vanish=True)

@@ -46,6 +46,7 @@ ORPHANS_LOOK_S = 10 * 60
 """How often it is looked for what may be forgotten."""
 UNFINISHED_AGE_S = 60 * 60
 """So is a file that nobody writes on any more."""
+_STAGE_CHARS_MAX = 2 * len(str(BATCH_MAX)) + 1
 
 
 class Stage(NamedTuple):
@@ -325,7 +326,7 @@ def exclusively(log_directory: Path) -> Iterator[None]:
 
 
 def _is_stage(stage: object) -> bool:
-    if not isinstance(stage, str):
+    if not isinstance(stage, str) or len(stage) > _STAGE_CHARS_MAX:
         return False
     part, dash, attempt = stage.partition("-")
     return bool(dash) and part.isascii() and part.isdecimal() and attempt.isascii() and attempt.isdecimal()

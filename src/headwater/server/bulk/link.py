@@ -31,6 +31,7 @@ REQUEST_BYTES_MAX = 8 * 1024 * 1024
 """The server reads requests on its event loop; what is large (a batch to append) is in a file that they name."""
 T = TypeVar("T")
 _encoder = msgspec.msgpack.Encoder()
+_error_encoder = msgspec.msgpack.Encoder(enc_hook=str)
 _request = msgspec.msgpack.Decoder(tuple[str, list[Any]])
 
 Call = Callable[..., Awaitable[object]]
@@ -161,7 +162,7 @@ def _kinds(base: type[EventLogError]) -> dict[str, type[EventLogError]]:
 
 
 def _encode_error(error: EventLogError) -> bytes:
-    return _encoder.encode((type(error).__name__, str(error), vars(error)))
+    return _error_encoder.encode((type(error).__name__, str(error), vars(error)))
 
 
 def _decode_error(body: bytes) -> EventLogError:
