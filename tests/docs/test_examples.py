@@ -1,7 +1,7 @@
 """The Python in the documents runs, in an empty directory, block after block of one document.
 
-Stories (`test_stories.py`) are not among them. Where it speaks to a server, it finds one, with a log `orders`, instead of
-the one at the usual address; over AMQP, one of four partitions; over Arrow Flight, none yet.
+Stories (`test_stories.py`) are not among them. Where it speaks to a server, it finds one, with a log `orders`, instead
+of the one at the usual address; over AMQP, one of four partitions; over Arrow Flight, none yet.
 """
 
 from __future__ import annotations

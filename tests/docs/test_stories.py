@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.spark.conftest import spark_environment
 
 from .documents import ROOT, name_of
