@@ -7,7 +7,7 @@ In a story
 - a block of `python` is run with the names of those before, one of `javascript` by Node.js where rhea is installed;
 - a block of `text` after one of them is what it writes to standard output.
 
-Ports are those of the documents' server; here they are replaced by free ones.
+Ports and directories are those of the documents; here they are replaced by free ones, and by ones below a directory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from typing import Any
 
 from .documents import NOT_RUN, ROOT
 
-PORTS = {"http": "8080", "amqp": "5672", "grpc": "8815"}
+PORTS = {"http": "(?:8080|9043)", "amqp": "5672", "grpc": "8815"}
+PLACES = ("/var/lib/", "/mnt/")
+"""Where documents keep things; here that is below the directory of the story."""
 RHEA = ROOT / ".interop" / "rhea" / "node_modules"
 BLOCK_S_MAX = 120
 STOP_S_MAX = 60
@@ -35,7 +37,12 @@ FOLLOW_S = 5
 
 _BLOCK = re.compile(r"^(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
 _SERVE = re.compile(r"^headwater serve\b([^#\n&]*)", re.MULTILINE)
-_PRELUDE = 'set -e\ncurl() { command curl --silent --show-error --fail-with-body "$@"; }\n'
+_VARIABLE = re.compile(r"^([A-Z]+)=", re.MULTILINE)
+_PRELUDE = """\
+[ ! -f variables ] || . ./variables
+set -e
+curl() { command curl --silent --show-error --fail-with-body "$@"; }
+"""
 
 
 @dataclass
@@ -66,6 +73,8 @@ class Story:
     ports: dict[str, str] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     _server: subprocess.Popen[str] | None = None
+    _variables: set[str] = field(default_factory=set)
+    """Variables of the shell (capital letters) that blocks after the one that set them know."""
 
     def __enter__(self) -> Story:
         programs = self.directory / "programs"
@@ -91,10 +100,12 @@ class Story:
 
     def _shell(self, block: Block, where: str) -> None:
         if served := _SERVE.search(block.code):
-            self._serve(served[1].split(), where)
+            self._serve(self._here(served[1]).split(), where)
             return
         lines = [_expected(line) for line in self._here(block.code).splitlines()]
-        self.said = self._command(["bash", "-c", _PRELUDE + "\n".join(lines)], where)
+        self._variables |= set(_VARIABLE.findall(block.code))
+        keep = [f"declare -p {' '.join(sorted(self._variables))} > variables"] if self._variables else []
+        self.said = self._command(["bash", "-c", _PRELUDE + "\n".join([*lines, *keep])], where)
 
     def _python(self, block: Block, where: str) -> None:
         code = compile("\n" * block.line + self._here(block.code), where, "exec")
@@ -128,7 +139,10 @@ class Story:
             self.ports[scheme] = line.split()[0].rpartition(":")[2]
 
     def _here(self, code: str) -> str:
-        """The code with the ports of this server."""
+        """The code with the ports of this server, and with directories that are there to be written to."""
+        for place in PLACES:
+            (self.directory / place.strip("/")).mkdir(parents=True, exist_ok=True)
+            code = code.replace(place, f"{self.directory}{place}")
         for scheme, port in self.ports.items():
             code = re.sub(rf"\b{PORTS[scheme]}\b", port, code)
         return code

@@ -14,6 +14,7 @@ STORIES = [
     ROOT / "docs" / "start.md",
     ROOT / "docs" / "guides" / "event-sourcing.md",
     ROOT / "docs" / "guides" / "notifications.md",
+    ROOT / "docs" / "guides" / "notifications.md",
     ROOT / "docs" / "guides" / "operations.md",
 ]
 
