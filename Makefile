@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 INSTALL_COMPILED = PIP_USE_PEP517=1 $(VENV_COMPILED)/bin/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test setup fmt lint types interop interop-clients soak compiled bench bench-amqp docs check
+.PHONY: demo test setup fmt lint types interop interop-clients soak compiled bench bench-amqp bench-spark docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -50,6 +50,9 @@ bench: $(STAMP)         ## benchmarks against SQLite, UmaDB and the bare disk; s
 
 bench-amqp: $(STAMP)    ## the same AMQP load on Headwater, Artemis, Broker-J and RabbitMQ; about half an hour
 	$(BIN)/python -m benchmarks.amqp --markdown
+
+bench-spark: $(STAMP)   ## Spark reading and writing, beside its own Parquet reader and Kafka; about an hour
+	$(BIN)/python -m benchmarks.spark --markdown
 
 docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
 	$(BIN)/python -m pytest -q tests/docs

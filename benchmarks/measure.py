@@ -148,14 +148,14 @@ def cpu_seconds(pid: int) -> float:
     else:
         ticks = _stat_fields(pid)[11:15]  # utime, stime, and the same of children waited for: proc(5), fields 14 to 17
         own = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-    return own + sum(map(cpu_seconds, _children(pid)))
+    return own + sum(map(cpu_seconds, children(pid)))
 
 
 def anonymous_bytes(pid: int) -> int:
     """Resident anonymous memory of a process and its descendants: what is not cached file content."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     own = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
-    return own + sum(map(anonymous_bytes, _children(pid)))
+    return own + sum(map(anonymous_bytes, children(pid)))
 
 
 def disk_bytes(directory: Path) -> int:
@@ -163,7 +163,7 @@ def disk_bytes(directory: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in directory.rglob("*") if path.is_file())
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     """The live children of a process. A thread or process may end while it is being looked at: it has none then."""
     found: list[int] = []
     with suppress(FileNotFoundError, ProcessLookupError):

@@ -225,7 +225,7 @@ class MemoryBackend:
             writing.staged = {key: table for key, table in writing.staged.items() if key[0] > batch}
             return Committed(first, last, rows - skipped, skipped)
 
-    def discard(self, log: str, writer: str, batch: int) -> None:
+    def discard(self, log: str, writer: str, batch: int, *, gives_up: bool) -> None:
         self.store.open(log)
         writing = self._writing(log, writer)
         with self._lock:

@@ -14,8 +14,8 @@ from headwater.spark.archive import compaction
 from headwater.spark.archive.compaction import compact, vacuum
 from headwater.spark.archive.errors import ArchiveIncomplete, CompactionOvertaken
 from headwater.spark.archive.snapshot import snapshot
-from headwater.spark.archive.staging import sync
 from headwater.spark.archive.table import ArchiveTable
+from headwater.spark.durable import sync
 
 from .archive_tables import CLAIM, add, archive, data_files, stage
 

@@ -7,6 +7,7 @@ import os
 import pyarrow.parquet as pq
 import pytest
 
+from headwater.spark import durable
 from headwater.spark.archive import staging
 from headwater.spark.archive.errors import ArchiveIncomplete
 
@@ -97,8 +98,9 @@ def test_files_and_the_directories_above_them_are_synced_before_a_commit(tmp_pat
     synced = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
     path = tmp_path / staged.files[0].path
-    staging.sync([path], tmp_path)
-    assert synced == list(map(str, [path, path.parent, path.parent.parent, tmp_path]))
+    durable.sync([path], tmp_path)
+    directories = [path.parent, path.parent.parent, tmp_path, tmp_path.parent]
+    assert synced == list(map(str, [path, *directories]))
 
 
 def test_sidecars_go_and_parquet_stays(tmp_path):

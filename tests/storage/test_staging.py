@@ -163,9 +163,28 @@ def test_a_large_batch_that_fails_later_is_given_up_explicitly(log: StoredLog, s
     assert stage(staging, 1, 0, 9000, 10) == "0-0", "it is frozen, so this is not taken"
     with pytest.raises(DuplicateEventId):
         commit(log, 2, [stage(staging, 2, 0, 5000, 5)])
-    discard_staged(log.directory, "w", 1)
+    discard_staged(log, log.directory, "w", 1, gives_up=True)
     assert commit(log, 2, ["0-0"]).events == 5
     assert log.head() == 206
+
+
+def test_the_rest_of_a_batch_is_not_discarded_by_whoever_believes_it_failed(log: StoredLog, staging: Staging) -> None:
+    """Else a repetition, which may have the rows in another order, would go on behind the wrong ones."""
+    with pytest.raises(Stop):
+        commit(log, 1, [stage(staging, 1, 0, 0, 350)], step=stopping_at("appended", 1))
+    discard_staged(log, log.directory, "w", 1)
+    parts = [stage(staging, 1, part, 175 * part, 175, attempt=1) for part in (1, 0)]
+    assert commit(log, 1, parts) == Committed(1, 350, 350, 0, False)
+    assert ids(log.read()) == list(map(str, range(350)))
+
+
+def test_a_commit_that_has_only_begun_is_discarded(log: StoredLog, staging: Staging) -> None:
+    with pytest.raises(Stop):
+        commit(log, 1, [stage(staging, 1, 0, 0, 350)], step=stopping_at("manifest", 1))
+    discard_staged(log, log.directory, "w", 1)
+    assert staged_files(log) == []
+    assert commit(log, 1, [stage(staging, 1, 0, 1000, 350)]).events == 350
+    assert ids(log.read()) == list(map(str, range(1000, 1350)))
 
 
 def test_events_that_are_stored_already_end_their_batch(log: StoredLog, staging: Staging) -> None:
@@ -287,7 +306,7 @@ def test_a_damaged_file_is_refused_until_it_is_discarded(log: StoredLog, staging
     os.truncate(path, 3000)
     with pytest.raises(StorageCorrupted, match="stage it again"):
         commit(log, 1, [part])
-    discard_staged(log.directory, "w", 1)
+    discard_staged(log, log.directory, "w", 1)
     assert commit(log, 1, [stage(staging, 1, 0, 0, 250)]).events == 250
 
 

@@ -129,7 +129,7 @@ def _commit(backend: Backend, body: CommitBody) -> Committed:
 
 def _discard(backend: Backend, body: DiscardBody) -> Nothing:
     check_writer(body.writer)
-    backend.discard(body.log, body.writer, body.batch)
+    backend.discard(body.log, body.writer, body.batch, gives_up=body.gives_up)
     return Nothing()
 
 

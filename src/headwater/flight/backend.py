@@ -135,8 +135,11 @@ class Backend(Protocol):
     ) -> Committed:
         """Append those stages in that order, exactly once, however often it is asked for."""
 
-    def discard(self, log: str, writer: str, batch: int) -> None:
-        """Forget the stages of a batch whose commit has not begun; nothing happens where there are none."""
+    def discard(self, log: str, writer: str, batch: int, *, gives_up: bool) -> None:
+        """Forget the stages of a batch; nothing happens where there are none.
+
+        Where a part of them is in the log, the rest stays for a commit to go on with, unless the caller `gives_up`.
+        """
 
     def writer(self, log: str, writer: str) -> WriterState | None:
         """How far that writer is; None if it never committed."""

@@ -223,9 +223,12 @@ class BulkClient:
         committed: Committed = self._act("commit", body, self._calls.options(is_stream=True))
         return committed
 
-    def discard(self, log: str, writer: str, batch: int) -> None:
-        """Forget the stages of a batch that is not to be committed."""
-        self._act("discard", DiscardBody(log, writer, batch))
+    def discard(self, log: str, writer: str, batch: int, *, gives_up: bool = False) -> None:
+        """Forget the stages of a batch that is not to be committed.
+
+        Where a part of them is in the log, the rest stays for a commit to go on with, unless the caller `gives_up`.
+        """
+        self._act("discard", DiscardBody(log, writer, batch, gives_up))
 
     def writer(self, log: str, writer: str) -> WriterState | None:
         """How far that writer is; None if it never committed."""

@@ -293,6 +293,8 @@ class DiscardBody(WriterBody, frozen=True):
     """The stages of a writer's batch, not to be committed."""
 
     batch: Counter = msgspec.field()
+    gives_up: bool = False
+    """Also where a part of them is in the log already, so that a commit could not go on any more."""
 
 
 class LogNames(Answered, frozen=True):

@@ -107,13 +107,21 @@ def ndjson_events(lines: Iterable[bytes], source: str | None = None) -> Iterator
         if not line.strip():
             continue
         try:
-            event = producer_event(_described(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidInput) as error:
+            yield ndjson_event(line, number, source)
+        except InvalidInput as error:
             raise InvalidInput(str(error), f"line {number}") from None
-        if source is not None and not event.id:
-            its_source = event.source or source
-            event = event._replace(id=derived_id(its_source, number, line.decode().strip()), source=its_source)
-        yield event
+
+
+def ndjson_event(line: bytes, number: int, source: str | None = None) -> Event:
+    """The event of one line that is not blank, the `number`th; see `ndjson_events`. Raises InvalidInput."""
+    try:
+        event = producer_event(_described(line))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(error)) from None
+    if source is not None and not event.id:
+        its_source = event.source or source
+        event = event._replace(id=derived_id(its_source, number, line.decode().strip()), source=its_source)
+    return event
 
 
 def producer_event(event: EventJson) -> Event:

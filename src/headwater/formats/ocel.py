@@ -6,9 +6,10 @@ of objects and relationships between objects are not events, and are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,7 +30,7 @@ class _Object1(msgspec.Struct, rename=lambda name: f"ocel:{name}"):
 
 
 class _Log1(msgspec.Struct, rename=lambda name: f"ocel:{name}"):
-    events: dict[str, _Event1]
+    events: dict[str, msgspec.Raw]
     objects: dict[str, _Object1] = {}
 
 
@@ -57,8 +58,21 @@ class _Object2(msgspec.Struct):
 
 
 class _Log2(msgspec.Struct):
-    events: list[_Event2]
+    events: list[msgspec.Raw]
     objects: list[_Object2] = []
+
+
+class Refused(NamedTuple):
+    """An element of a document that is no event."""
+
+    position: int
+    """As it stands in the document, the first being 1."""
+    text: bytes
+    problem: str
+
+
+_event1 = msgspec.json.Decoder(_Event1)
+_event2 = msgspec.json.Decoder(_Event2)
 
 
 def ocel_events(document: bytes, source: str) -> list[Event]:
@@ -69,40 +83,60 @@ def ocel_events(document: bytes, source: str) -> list[Event]:
 
     Raises InvalidInput with the path of what is wrong.
     """
+    events, refused = ocel_events_and_refused(document, source)
+    if refused:
+        raise InvalidInput(refused[0].problem)
+    return events
+
+
+def ocel_events_and_refused(document: bytes, source: str) -> tuple[list[Event], list[Refused]]:
+    """The events as of `ocel_events`, and those elements that are none. Raises InvalidInput for a document as such."""
     try:
         if b'"ocel:events"' in document:
             log1 = msgspec.json.decode(document, type=_Log1)
-            events = _events_1(log1, source)
+            found = _events_1(log1, source)
         else:
             log2 = msgspec.json.decode(document, type=_Log2)
-            events = _events_2(log2, source)
+            found = _events_2(log2, source)
     except msgspec.MsgspecError as error:
         raise InvalidInput(f"no OCEL document in JSON: {error}") from None
-    return sorted(events, key=_moment)
+    events: list[Event] = []
+    refused: list[Refused] = []
+    for position, (raw, make) in enumerate(found, 1):
+        try:
+            events.append(make())
+        except InvalidInput as error:
+            refused.append(Refused(position, bytes(raw), str(error)))
+        except msgspec.MsgspecError as error:
+            place = f"`$.events[{position - 1}]"
+            refused.append(Refused(position, bytes(raw), f"no OCEL event: {error}".replace("`$", place)))
+    return sorted(events, key=_moment), refused
 
 
-def _events_1(log: _Log1, source: str) -> list[Event]:
+_Found = Iterable[tuple[msgspec.Raw, Callable[[], Event]]]
+
+
+def _events_1(log: _Log1, source: str) -> _Found:
     types = {id: its.type for id, its in log.objects.items()}
-    return [
-        _event(source, id, event.activity, event.timestamp, event.vmap, [(object, "") for object in event.omap], types)
-        for id, event in log.events.items()
-    ]
+
+    def made(id: str, raw: msgspec.Raw) -> Event:
+        event = _event1.decode(raw)
+        related = [(object, "") for object in event.omap]
+        return _event(source, id, event.activity, event.timestamp, event.vmap, related, types)
+
+    return [(raw, partial(made, id, raw)) for id, raw in log.events.items()]
 
 
-def _events_2(log: _Log2, source: str) -> list[Event]:
+def _events_2(log: _Log2, source: str) -> _Found:
     types = {its.id: its.type for its in log.objects}
-    return [
-        _event(
-            source,
-            event.id,
-            event.type,
-            event.time,
-            {attribute.name: attribute.value for attribute in event.attributes},
-            [(related.object_id, related.qualifier) for related in event.relationships],
-            types,
-        )
-        for event in log.events
-    ]
+
+    def made(raw: msgspec.Raw) -> Event:
+        event = _event2.decode(raw)
+        values = {attribute.name: attribute.value for attribute in event.attributes}
+        related = [(each.object_id, each.qualifier) for each in event.relationships]
+        return _event(source, event.id, event.type, event.time, values, related, types)
+
+    return [(raw, partial(made, raw)) for raw in log.events]
 
 
 def _event(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import msgspec
 
@@ -23,6 +24,9 @@ TIME_COLUMNS = ("time", "timestamp", "time:timestamp", "event_time", "datetime",
 
 _NOTHING = frozenset({"", "NA", "NULL", "null", "None"})
 """What tables write where there is no value: such a cell gives no tag and no time."""
+
+_SEEN_MAX = 8192
+"""Tags and times are the same again and again: so many of each are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +56,9 @@ def table_events(lines: Iterable[str], mapping: TableMapping) -> Iterator[Event]
     or a time that cannot be read.
     """
     lines = iter(lines)
-    first_line = next(lines, "")
-    delimiter = mapping.delimiter or max(DELIMITERS, key=first_line.count)
-    header = next(csv.reader([first_line], delimiter=delimiter), [])
-    if not header:
-        raise InvalidInput("a first line with the names of the columns is expected", "line 1")
+    header, delimiter = heading(next(lines, ""), mapping.delimiter)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
-    event_of = _row_reader(header, guessed(header, mapping))
+    event_of = row_reader(header, guessed(header, mapping))
     position = 0
     try:
         for row in rows:
@@ -69,6 +69,18 @@ def table_events(lines: Iterable[str], mapping: TableMapping) -> Iterator[Event]
     except (InvalidInput, csv.Error) as error:
         problem = error.problem if isinstance(error, InvalidInput) else str(error)
         raise InvalidInput(problem, f"line {rows.line_num + 1}") from None
+
+
+def heading(first_line: str, delimiter: str | None = None) -> tuple[list[str], str]:
+    """The names of the columns, and the delimiter: the one given, or the one of DELIMITERS that the line has most of.
+
+    Raises InvalidInput where there are no names.
+    """
+    delimiter = delimiter or max(DELIMITERS, key=first_line.count)
+    header = next(csv.reader([first_line], delimiter=delimiter), [])
+    if not header:
+        raise InvalidInput("a first line with the names of the columns is expected", "line 1")
+    return header, delimiter
 
 
 def guessed(header: Sequence[str], mapping: TableMapping) -> TableMapping:
@@ -94,7 +106,12 @@ def _first_of(names: Sequence[str], header: Sequence[str]) -> str | None:
     return next((by_name[name] for name in names if name in by_name), None)
 
 
-def _row_reader(header: list[str], mapping: TableMapping) -> Callable[[list[str], int], Event]:
+def row_reader(header: Sequence[str], mapping: TableMapping) -> Callable[[Sequence[str], int], Event]:
+    """What makes an event of a row and its position, the first being 1; the mapping is one that `guessed` has checked.
+
+    Raises InvalidInput, without a place, for what is wrong with the row.
+    """
+
     def place(column: str | None) -> int | None:
         return None if column is None else header.index(column)
 
@@ -102,15 +119,16 @@ def _row_reader(header: list[str], mapping: TableMapping) -> Callable[[list[str]
     tags_at = [(header.index(column), key) for column, key in mapping.tags]
     assert type_at is not None
     encode = msgspec.json.Encoder().encode
+    tag_of, time_of = lru_cache(_SEEN_MAX)(fit_tag), lru_cache(_SEEN_MAX)(rfc3339)
 
-    def event_of(row: list[str], position: int) -> Event:
+    def event_of(row: Sequence[str], position: int) -> Event:
         if len(row) != len(header):
             raise InvalidInput(f"{len(header)} cells are expected, {len(row)} given")
         if not row[type_at]:
             raise InvalidInput(f"the column {show(mapping.type_column)} of event types is empty")
         attributes = {"datacontenttype": "application/json"}
         if time_at is not None and row[time_at] not in _NOTHING:
-            attributes["time"] = rfc3339(row[time_at], mapping.time_format)
+            attributes["time"] = time_of(row[time_at], mapping.time_format)
         if id_at is None:
             id = derived_id(mapping.source, position, "\x1f".join(row))
         elif not (id := row[id_at]):
@@ -118,7 +136,7 @@ def _row_reader(header: list[str], mapping: TableMapping) -> Callable[[list[str]
         return Event(
             type=row[type_at],
             data=encode(dict(zip(header, row, strict=True))),
-            tags=tuple(sorted({fit_tag(key, row[at]) for at, key in tags_at if row[at] not in _NOTHING})),
+            tags=tuple(sorted({tag_of(key, row[at]) for at, key in tags_at if row[at] not in _NOTHING})),
             id=id,
             source=mapping.source,
             attributes=attributes,

@@ -111,15 +111,14 @@ class Pipeline:
 
 def names() -> list[str]:
     """The names of all pipelines. None of them is imported."""
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(jobs.__path__)
-                  if not module.name.startswith("_"))  # fmt: skip
+    return sorted(_modules())
 
 
 def load(name: str) -> Pipeline:
     """The pipeline of that name. Raises NoSuchPipeline."""
-    if name not in names():
+    if (found := _modules().get(name)) is None:
         raise NoSuchPipeline(name)
-    module = importlib.import_module(f".{name.replace('-', '_')}", jobs.__name__)
+    module = importlib.import_module(f".{found}", jobs.__name__)
     summary, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n")
     is_stream = getattr(module, "IS_STREAM", True)
     return Pipeline(
@@ -133,6 +132,12 @@ def load(name: str) -> Pipeline:
         is_stream,
         getattr(module, "NEEDS_CHECKPOINT", is_stream),
     )
+
+
+def _modules() -> dict[str, str]:
+    """The module of each name: with `_` for `-`, and one more at its end where Python has the word for itself."""
+    modules = [module.name for module in pkgutil.iter_modules(jobs.__path__) if not module.name.startswith("_")]
+    return {module.removesuffix("_").replace("_", "-"): module for module in modules}
 
 
 def _setting(field: dataclasses.Field[Any], hint: Any) -> Setting:

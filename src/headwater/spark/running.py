@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from ..flight.client import BulkClient
+
 DEFAULT_URL = "grpc://127.0.0.1:8815"
 POLL_S = 0.2
 LAST_WORDS_S = 10.0
@@ -49,6 +51,19 @@ class Server:
                 "caFile": self.ca_file, "tlsVerify": None if self.is_verified else False}  # fmt: skip
         said = {**mine, **others}.items()
         return {name: _option(value) for name, value in said if value is not None}
+
+    def client(self, url: str | None = None) -> BulkClient:
+        """A client of this server, or of another one that the same user may ask; to be closed. Raises InvalidInput."""
+        from ..flight.client import BulkClient
+
+        return BulkClient(
+            url or self.url,
+            user=self.user,
+            password=self.password,
+            token=self.token,
+            ca_file=self.ca_file,
+            is_verified=self.is_verified,
+        )
 
 
 def _option(value: object) -> str:

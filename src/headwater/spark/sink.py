@@ -79,7 +79,8 @@ class BatchSink(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Forget what the tasks laid down."""
-        _discard(self._options, self._writer, self._batch)
+        is_once = self._options.writer is None  # nobody can repeat it
+        _discard(self._options, self._writer, self._batch, gives_up=is_once)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -107,9 +108,9 @@ class StreamSink(DataSourceStreamArrowWriter):
             _commit(self._options, parts[0].writer, batchId, parts)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Forget what the tasks of the batch laid down."""
+        """Forget what the tasks of the batch laid down; Spark repeats it, so what has begun will be gone on with."""
         if parts := _parts(messages):
-            _discard(self._options, parts[0].writer, batchId)
+            _discard(self._options, parts[0].writer, batchId, gives_up=False)
 
 
 def _stage(options: SinkOptions, writer: str, batch: int, batches: Iterable[pa.RecordBatch]) -> Part:
@@ -139,10 +140,10 @@ def _commit(options: SinkOptions, writer: str, batch: int, parts: Sequence[Part]
     )
 
 
-def _discard(options: SinkOptions, writer: str, batch: int) -> None:
+def _discard(options: SinkOptions, writer: str, batch: int, *, gives_up: bool) -> None:
     # Spark says why the write failed; that this failed too would hide it, and the server forgets old stages by itself.
     with contextlib.suppress(EventLogError):
-        client_of(options.address).discard(options.log, writer, batch)
+        client_of(options.address).discard(options.log, writer, batch, gives_up=gives_up)
 
 
 def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:

@@ -71,7 +71,7 @@ def commit_staged(
 
     Blocks; one commit of a writer runs at a time, others wait. Batches that are larger than an append become several:
     others' events may lie between them, and if one is refused, those before it stay. Then the same call again goes on
-    where it stopped, and `discard_staged` gives the rest up. With a condition the batch must fit one append.
+    where it stopped, and `discard_staged` can give the rest up. With a condition the batch must fit one append.
 
     `on_duplicate`: "fail" raises DuplicateEventId where an id is stored already; "skip" leaves such rows out. `step` is
     told of each step that is done, for tests.
@@ -117,12 +117,18 @@ def drop_committed(log: LocalLog, directory: Path) -> None:
     drop_orphans(directory)
 
 
-def discard_staged(directory: Path, writer: str, batch: int) -> None:
-    """Forget what is staged of a batch. What of it is in the log stays there."""
+def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, gives_up: bool = False) -> None:
+    """Forget what is staged of a batch; what of it is in the log stays there.
+
+    Where a part of it is in the log, the rest is kept for a commit to go on with, unless the caller `gives_up`.
+    """
     check_writer(writer)
     _check_arguments(batch, (), "fail")
     with _one_at_a_time(directory, writer):
-        remove_batch(directory, batch_directory(directory, writer, batch))
+        state = log.writer(writer)
+        is_begun = state is not None and state.batch == batch and not state.is_complete
+        if gives_up or not is_begun:
+            remove_batch(directory, batch_directory(directory, writer, batch))
 
 
 def _check_arguments(batch: int, stages: Sequence[str], on_duplicate: str) -> None:

@@ -133,9 +133,9 @@ class BulkBackend:
         asked = (log, writer, batch, stages, partition, condition, on_duplicate)
         return self._link.call("commit", *asked, type=Committed)
 
-    def discard(self, log: str, writer: str, batch: int) -> None:
+    def discard(self, log: str, writer: str, batch: int, *, gives_up: bool) -> None:
         """See Backend."""
-        self._link.call("discard", log, writer, batch, type=type(None))
+        self._link.call("discard", log, writer, batch, gives_up, type=type(None))
 
     def writer(self, log: str, writer: str) -> WriterState | None:
         """See Backend."""

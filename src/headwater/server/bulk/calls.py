@@ -140,10 +140,10 @@ class BulkCalls:
         )  # fmt: skip
         return Committed(*committed)
 
-    async def discard(self, log: str, writer: str, batch: int) -> None:
+    async def discard(self, log: str, writer: str, batch: int, gives_up: bool) -> None:
         """See storage.committing."""
         stored = await self._opened(log)
-        await self._blocking(discard_staged, stored.directory, writer, batch)
+        await self._blocking(lambda: discard_staged(stored, stored.directory, writer, batch, gives_up=gives_up))
 
     async def writer(self, log: str, writer: str) -> WriterState | None:
         """See LocalLog. As a mapping, which the other side's type has the fields of."""

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import PositionOfOtherIncarnation
 from ...flight.wire import Ticket
+from ..durable import sync
 from .errors import ArchiveFenced, ConsumerAhead, EventsMissing, NotAnArchive
-from .staging import Staged, batch_directory, drop_abandoned, drop_sidecars, inspect, sync
+from .staging import Staged, batch_directory, drop_abandoned, drop_sidecars, inspect
 from .state import is_archive
 from .table import ArchiveTable
 

@@ -20,10 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..durable import sync
 from .columns import DATE, FILE_SCHEMA
 from .errors import ArchiveIncomplete
 from .snapshot import ArchiveFile, snapshot
-from .staging import StagedFile, is_batch_directory, sync
+from .staging import StagedFile, is_batch_directory
 from .table import ArchiveTable
 
 TARGET_BYTES = 256 * 1024 * 1024

@@ -7,10 +7,9 @@ stopped for an hour and does not know yet that it was replaced.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -87,16 +86,6 @@ def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int],
     return Staged(files, first, last, len(every), sum(file.bytes for file in files))
 
 
-def sync(paths: Iterable[Path], root: Path) -> None:
-    """Make files durable, and the directories in which they are, up to that one."""
-    directories = {root}
-    for path in paths:
-        _sync(path)
-        directories.update(parent for parent in path.parents if parent.is_relative_to(root))
-    for directory in sorted(directories, reverse=True):
-        _sync(directory)
-
-
 def drop_sidecars(directory: Path) -> None:
     """Remove what Spark puts beside the Parquet files (checksums of its own, marks of success)."""
     for path in directory.rglob("*"):
@@ -155,11 +144,3 @@ def _check_whole(
         raise ArchiveIncomplete(path, after, f"event {int(repeated[0])} is there twice")
     if events != last - after and events != (expected := count(after, last)):
         raise ArchiveIncomplete(path, after, f"{events} events up to {last} were staged, but the log has {expected}")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

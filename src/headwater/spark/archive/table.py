@@ -17,9 +17,10 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
+from ..durable import sync
 from .columns import DATE, TABLE_SCHEMA
 from .errors import ArchiveFenced, CompactionOvertaken, NotAnArchive
-from .staging import StagedFile, sync
+from .staging import StagedFile
 from .state import (
     FIRST,
     INCARNATION,

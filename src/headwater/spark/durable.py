@@ -1,0 +1,25 @@
+"""Making files durable that others have written, before a Delta table says that they are there. No Spark here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def sync(paths: Iterable[Path], root: Path) -> None:
+    """Make files durable, and the directories in which they are, up to the table's own and its parent."""
+    directories = {root, root.parent}
+    for path in paths:
+        _sync(path)
+        directories.update(parent for parent in path.parents if parent.is_relative_to(root))
+    for directory in sorted(directories, reverse=True):
+        _sync(directory)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,85 @@
+"""A directory that is there at once and whole: written beside its place, with a manifest, and renamed at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow.parquet as pq
+
+from ...core.errors import InvalidInput
+
+MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"
+
+
+def check_target(target: str) -> Path:
+    """The path. Raises InvalidInput where something is there already, or where it is none of this machine."""
+    if "://" in target:
+        raise InvalidInput(f"a directory that this machine can write is expected, {target!r} given", "--to")
+    path = Path(target).absolute()
+    if path.exists():
+        raise InvalidInput(f"{path} is there already; an export makes a new directory", "--to")
+    return path
+
+
+class NewDirectory:
+    """A context: inside it, steps are added; `finish` gives the directory its name. Otherwise nothing is left."""
+
+    def __init__(self, target: Path, ending: str) -> None:
+        self.target, self.ending = target, ending
+        self._part = target.with_name(f".{target.name}.part")
+        """What an export that was killed has left under this name is removed."""
+        self._files: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Self:
+        shutil.rmtree(self._part, ignore_errors=True)
+        self._part.mkdir(parents=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._part, ignore_errors=True)
+
+    def step(self) -> str:
+        """Where the next step is to be written."""
+        return str(self._part / "_step")
+
+    def add(self, first: int) -> None:
+        """Take over what the step wrote, which begins with event `first`: in names that are ordered as the events."""
+        step = self._part / "_step"
+        for number, path in enumerate(sorted(step.rglob("part-*"), key=lambda its: (its.name, its))):
+            rows = pq.read_metadata(path).num_rows if self.ending.endswith("parquet") else None
+            if rows == 0 or not path.stat().st_size:
+                continue
+            name = path.relative_to(step).parent / f"events-{first:018}-{number:05}.{self.ending}"
+            (self._part / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, self._part / name)
+            about = {"name": str(name), "bytes": (self._part / name).stat().st_size}
+            self._files.append(about if rows is None else {**about, "events": rows})
+        shutil.rmtree(step)
+
+    def finish(self, manifest: Mapping[str, object]) -> int:
+        """Write the manifest, and give the directory its name. Answers how many bytes its files have."""
+        said = json.dumps({**manifest, "files": self._files}, indent=1, ensure_ascii=False)
+        (self._part / MANIFEST).write_text(said + "\n", encoding="utf-8")
+        (self._part / SUCCESS).touch()
+        for path in [*self._part.rglob("*"), self._part]:
+            _sync(path)
+        check_target(str(self.target))
+        os.rename(self._part, self.target)
+        _sync(self.target.parent)
+        return sum(file["bytes"] for file in self._files)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,178 @@
+"""Files in pieces that tasks read on their own: each begins with a row, and knows how many there were before it.
+
+The number of a row is part of the id that it gets, so it has to be known before the row is read. Where a piece ends,
+only who reads the file from its beginning can tell: a line may be in the middle of a quoted cell.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, NamedTuple
+
+import pyarrow.parquet as pq
+
+from .files import PARQUET, InputFile
+
+PIECE_BYTES = 4 * 1024 * 1024
+BATCH_BYTES = 32 * 1024 * 1024
+BATCH_PIECES = 64
+PIECE_ROWS = 65_536
+"""Of Parquet, which packs them: a row group of a million is much for one task."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a file."""
+
+    file: InputFile
+    begin: int
+    """In bytes; of Parquet, the number of the row group."""
+    bytes: int
+    rows_before: int
+    lines_before: int
+    skip: int = 0
+    """Of Parquet: rows of the row group that are another piece's,"""
+    rows: int = 0
+    """and how many are this one's."""
+
+
+class Record(NamedTuple):
+    """A row of a table of text."""
+
+    cells: list[str] | None
+    """None where it cannot be parsed."""
+    problem: str
+    lines: list[str]
+    """What it was made of; the list is used again for the next one."""
+
+
+def records(lines: Iterable[str], delimiter: str) -> Iterator[Record]:
+    """The rows of a table, those that cannot be parsed included; empty lines are none, and come with no cells."""
+    held: list[str] = []
+
+    def fed() -> Iterator[str]:
+        for line in lines:
+            held.append(line)
+            yield line
+
+    rows = csv.reader(fed(), delimiter=delimiter, strict=True)
+    while True:
+        held.clear()
+        try:
+            yield Record(next(rows), "", held)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield Record(None, str(error), held)
+
+
+def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
+    """The pieces of a file that is not packed, in order."""
+    if file.format == PARQUET:
+        yield from _row_groups(file, piece_bytes)
+        return
+    with open(file.path, "rb") as opened:
+        opened.seek(file.begin)
+        if file.format == "csv":
+            yield from _tables(file, opened, piece_bytes)
+        elif file.format == "ndjson" or (file.format == "cloudevents" and not _is_array(opened)):
+            yield from _lines(file, opened, piece_bytes)
+        elif size := len_of(opened) - file.begin:
+            yield Piece(file, file.begin, size, 0, 0)
+
+
+def batches_of(pieces: Iterable[Piece], batch_bytes: int = BATCH_BYTES) -> Iterator[list[Piece]]:
+    """Pieces that are committed together: the same ones each time, and of a size that is not long to do again."""
+    waiting: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += piece.bytes
+        if size >= batch_bytes or len(waiting) >= BATCH_PIECES:
+            yield waiting
+            waiting, size = [], 0
+    if waiting:
+        yield waiting
+
+
+def len_of(file: IO[bytes]) -> int:
+    """The size of an open file; its place stays."""
+    place = file.tell()
+    size = file.seek(0, io.SEEK_END)
+    file.seek(place)
+    return size
+
+
+def _is_array(file: IO[bytes]) -> bool:
+    place = file.tell()
+    beginning = file.read(4096).lstrip()
+    file.seek(place)
+    return beginning.startswith(b"[")
+
+
+def _row_groups(file: InputFile, piece_bytes: int) -> Iterator[Piece]:
+    its = pq.read_metadata(file.path)
+    before = 0
+    for group in range(its.num_row_groups):
+        about = its.row_group(group)
+        rows, size = about.num_rows, about.total_byte_size
+        step = max(1, min(PIECE_ROWS, rows * piece_bytes // max(size, 1)))
+        for skip in range(0, rows, step):
+            count = min(step, rows - skip)
+            yield Piece(file, group, size * count // rows, before + skip, before + skip, skip, count)
+        before += rows
+
+
+def _lines(file: InputFile, opened: IO[bytes], piece_bytes: int) -> Iterator[Piece]:
+    lines = 0
+    begin = opened.tell()
+    while block := _block(opened, piece_bytes):
+        yield Piece(file, begin, len(block), lines, lines)
+        begin += len(block)
+        lines += block.count(b"\n")
+
+
+def _tables(file: InputFile, opened: IO[bytes], piece_bytes: int) -> Iterator[Piece]:
+    rows, lines, begin = 0, 1, opened.tell()
+    delimiter = file.mapping.delimiter or ","
+    while block := _block(opened, piece_bytes):
+        if _is_plain(block):
+            size, new_lines = len(block), block.count(b"\n") + (not block.endswith(b"\n"))
+            new_rows = new_lines
+        else:
+            opened.seek(begin)
+            size, new_rows, new_lines = _counted(opened, delimiter, piece_bytes)
+        yield Piece(file, begin, size, rows, lines)
+        begin, rows, lines = begin + size, rows + new_rows, lines + new_lines
+        opened.seek(begin)
+
+
+def _block(opened: IO[bytes], piece_bytes: int) -> bytes:
+    return opened.read(piece_bytes) + opened.readline()
+
+
+def _is_plain(block: bytes) -> bool:
+    """Whether each line of the block is a row."""
+    return (
+        b'"' not in block
+        and b"\n\n" not in block
+        and not block.startswith((b"\n", b"\r"))
+        and (b"\r" not in block or (b"\n\r" not in block and block.count(b"\r") == block.count(b"\r\n")))
+    )
+
+
+def _counted(opened: IO[bytes], delimiter: str, piece_bytes: int) -> tuple[int, int, int]:
+    """Bytes, rows and lines of what is to be read as of here: whole rows, of that size together."""
+    text = io.TextIOWrapper(opened, "utf-8", "surrogateescape", newline="")
+    size = rows = lines = 0
+    for record in records(text, delimiter):
+        size += len("".join(record.lines).encode(errors="surrogateescape"))
+        lines += len(record.lines)
+        rows += record.cells != []
+        if size >= piece_bytes:
+            break
+    text.detach()
+    return size, rows, lines

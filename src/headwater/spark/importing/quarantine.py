@@ -1,0 +1,60 @@
+"""Rows that are no events, kept with the reason why: a table in Parquet, a file for each piece that had some."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+RAW_BYTES_MAX = 64 * 1024
+"""Of a row, so much is kept."""
+SCHEMA = pa.schema(
+    [
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("line", pa.int64(), nullable=False),
+        pa.field("raw", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+
+
+class BadRow(NamedTuple):
+    """A row that is no event."""
+
+    file: str
+    row: int
+    """The first is 1; of lines of JSON it is the line."""
+    line: int
+    """Where it begins; 0 where the file has no lines."""
+    raw: str
+    reason: str
+
+
+def bad_row(file: str, row: int, line: int, raw: str | bytes, reason: str) -> BadRow:
+    """The row, with what can be kept of its text: what is not UTF-8 as `\\xff`, and no more than RAW_BYTES_MAX."""
+    its = raw.encode(errors="surrogateescape") if isinstance(raw, str) else raw
+    text = its[:RAW_BYTES_MAX].decode(errors="backslashreplace")
+    return BadRow(file, row, line, text.rstrip("\r\n"), reason.encode(errors="backslashreplace").decode())
+
+
+def write_bad_rows(directory: str, writer: str, batch: int, piece: int, rows: Sequence[BadRow]) -> None:
+    """Keep the rows. The file has one name for one piece: who does it again, replaces it by the same."""
+    where = Path(directory)
+    where.mkdir(parents=True, exist_ok=True)
+    name = f"{writer}-{batch:06}-{piece:03}.parquet"
+    part = where / f".{name}.{os.getpid()}.part"
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), part, compression="zstd")
+    os.replace(part, where / name)
+
+
+def count_bad_rows(directory: str, writer: str, batch: int | None = None) -> int:
+    """How many rows are kept of an import, or of one batch of it."""
+    pattern = f"{writer}-*.parquet" if batch is None else f"{writer}-{batch:06}-*.parquet"
+    return sum(pq.read_metadata(file).num_rows for file in Path(directory).glob(pattern))

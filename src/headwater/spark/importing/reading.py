@@ -1,0 +1,295 @@
+"""What a task does with a piece: its rows as events in Arrow, those that are none into quarantine."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...core.errors import EventLogError, InvalidEvent, InvalidInput, TooLarge
+from ...core.event import Event
+from ...core.settings import LogSettings
+from ...formats import cloudevents
+from ...formats.arrow_columns import EVENT_SCHEMA
+from ...formats.arrow_events import columns_of
+from ...formats.envelope import ndjson_event
+from ...formats.foreign import derived_id
+from ...formats.ocel import ocel_events_and_refused
+from ...formats.tabular import TableMapping, row_reader
+from ..schema import arrow_schema
+from .files import PARQUET
+from .pieces import Piece, records
+from .quarantine import BadRow, bad_row, write_bad_rows
+
+COLUMNS = ("type", "data", "tags", "id", "source", "attributes", "group_key", "envelope", "encoding")
+BATCH_EVENTS = 10_000
+
+
+class Raw(NamedTuple):
+    """Where an event came from."""
+
+    row: int
+    line: int
+    text: str | bytes
+
+
+Read = Iterator[tuple[Event, Raw] | BadRow]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What tasks are told."""
+
+    pieces: Sequence[Piece]
+    """Task n reads the nth."""
+    settings: LogSettings
+    quarantine: str
+    writer: str
+    batch: int
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`: the numbers of pieces come in, the events of these go out."""
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                bad: list[BadRow] = []
+                yield from read_piece(self.pieces[number], self.settings, bad)
+                if bad:
+                    write_bad_rows(self.quarantine, self.writer, self.batch, number, bad)
+
+
+def read_piece(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
+    """The events of a piece that a log of these settings takes; the rest is added to `bad`."""
+    if piece.file.format == PARQUET and piece.file.has_events:
+        yield from _event_columns(piece, settings, bad)
+        return
+    events: list[Event] = []
+    origins: list[Raw] = []
+    for each in _READERS[piece.file.format](piece):
+        if isinstance(each, BadRow):
+            bad.append(each)
+            continue
+        events.append(each[0])
+        origins.append(each[1])
+        if len(events) == BATCH_EVENTS:
+            yield from _fit(_arrow(events), settings, origins, piece, bad)
+            events, origins = [], []
+    if events:
+        yield from _fit(_arrow(events), settings, origins, piece, bad)
+
+
+def _table(piece: Piece) -> Read:
+    its, name = piece.file, piece.file.name
+    content = _content(piece)
+    try:
+        text, is_whole = content.decode(), True
+    except UnicodeDecodeError:
+        text, is_whole = content.decode(errors="surrogateescape"), False
+    event_of = row_reader(its.header, its.mapping)
+    row, line = piece.rows_before, piece.lines_before + 1
+    for record in records(io.StringIO(text, newline=""), its.mapping.delimiter or ","):
+        first_line, line = line, line + len(record.lines)
+        if record.cells == []:
+            continue
+        row += 1
+        try:
+            if record.cells is None:
+                raise InvalidInput(record.problem)
+            if not is_whole:
+                _check_utf8(record.cells)
+            yield event_of(record.cells, row), Raw(row, first_line, "".join(record.lines))
+        except InvalidInput as error:
+            yield bad_row(name, row, first_line, "".join(record.lines), str(error))
+
+
+def _check_utf8(cells: Sequence[str]) -> None:
+    try:
+        "".join(cells).encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("it is not UTF-8") from None
+
+
+def _by_line(event_of: Callable[[bytes, int, str], Event]) -> Callable[[Piece], Read]:
+    def read(piece: Piece) -> Read:
+        content = _content(piece)
+        if piece.file.format == "cloudevents" and content.lstrip().startswith(b"["):
+            yield from _array(piece, content)
+            return
+        for number, line in enumerate(io.BytesIO(content), piece.lines_before + 1):
+            if not line.strip():
+                continue
+            try:
+                yield event_of(line, number, piece.file.mapping.source), Raw(number, number, line)
+            except InvalidInput as error:
+                yield bad_row(piece.file.name, number, number, line, str(error))
+
+    return read
+
+
+def _array(piece: Piece, content: bytes) -> Read:
+    for number, each in enumerate(_elements(piece, content), 1):
+        try:
+            yield cloudevents.event_from_json(bytes(each)), Raw(number, 0, bytes(each))
+        except InvalidInput as error:
+            yield bad_row(piece.file.name, number, 0, bytes(each), str(error))
+
+
+def _elements(piece: Piece, content: bytes) -> list[msgspec.Raw]:
+    try:
+        return msgspec.json.decode(content, type=list[msgspec.Raw])
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"no array of CloudEvents in JSON: {error}", piece.file.name) from None
+
+
+def _ocel(piece: Piece) -> Read:
+    try:
+        events, refused = ocel_events_and_refused(_content(piece), piece.file.mapping.source)
+    except InvalidInput as error:
+        raise InvalidInput(str(error), piece.file.name) from None
+    for its in refused:
+        yield bad_row(piece.file.name, its.position, 0, its.text, its.problem)
+    for number, event in enumerate(events, 1):
+        yield event, Raw(number, 0, event.data)
+
+
+def _content(piece: Piece) -> bytes:
+    with open(piece.file.path, "rb") as file:
+        file.seek(piece.begin)
+        return file.read(piece.bytes)
+
+
+# Parquet.
+
+
+def _batches(piece: Piece, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of the piece of a row group, each with the number of the row before its first."""
+    at, first, last = 0, piece.skip, piece.skip + piece.rows
+    with pq.ParquetFile(piece.file.path) as file:
+        for batch in file.iter_batches(BATCH_EVENTS, row_groups=[piece.begin], columns=list(columns)):
+            low, high = max(at, first), min(at + batch.num_rows, last)
+            if low < high:
+                yield piece.rows_before + low - first, batch.slice(low - at, high - low)
+            at += batch.num_rows
+            if at >= last:
+                return
+
+
+def _event_columns(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
+    """Rows that are events already: whole columns as they are."""
+    columns = [name for name in COLUMNS if name in piece.file.header]
+    source = piece.file.mapping.source
+    for row, batch in _batches(piece, columns):
+        its = {name: batch.column(name).cast(EVENT_SCHEMA.field(name).type) for name in columns}
+        ids = its.get("id")
+        if ids is None or ids.null_count or (pa.compute.min(pa.compute.binary_length(ids)).as_py() == 0):
+            its |= _derived(its, batch.num_rows, source, row)
+        origins = [Raw(row + at, 0, b"") for at in range(1, batch.num_rows + 1)]
+        yield from _fit(pa.record_batch(its), settings, origins, piece, bad)
+
+
+def _derived(its: dict[str, pa.Array], count: int, source: str, row: int) -> dict[str, pa.Array]:
+    """The columns of ids and sources where some have no id."""
+    ids = its["id"].to_pylist() if "id" in its else [None] * count
+    sources = its["source"].to_pylist() if "source" in its else [None] * count
+    content = zip(its["type"].to_pylist(), its["data"].to_pylist(), strict=True)
+    for at, (type, data) in enumerate(content):
+        if not ids[at]:
+            sources[at] = its_source = sources[at] or source
+            ids[at] = derived_id(its_source, row + at + 1, f"{type}\n{(data or b'').decode(errors='replace')}")
+    return {"id": pa.array(ids, pa.string()), "source": pa.array(sources, pa.string())}
+
+
+def _rows(piece: Piece) -> Read:
+    """Rows of a table of any kind: the data is the row as JSON, and columns are mapped as those of CSV."""
+    its = piece.file.mapping
+    encode = msgspec.json.Encoder().encode
+    event_of = row_reader(("data", "type", "time", "id", *(f"tag {column}" for column, _ in its.tags)), _renamed(its))
+    for row, batch in _batches(piece, piece.file.header):
+        for at, cells in enumerate(batch.to_pylist(), row + 1):
+            data = encode(cells)
+            try:
+                texts = [_text(cells.get(name or "")) for name in (its.type_column, its.time_column, its.id_column)]
+                tags = [_text(cells[column]) for column, _ in its.tags]
+                event = event_of([data.decode(), *texts, *tags], at)
+                yield event._replace(data=data), Raw(at, 0, data)
+            except EventLogError as error:
+                yield bad_row(piece.file.name, at, 0, data, str(error))
+
+
+def _renamed(mapping: TableMapping) -> TableMapping:
+    """The mapping for the row that `_rows` makes of a row: with the columns that count, as texts."""
+    tags = tuple((f"tag {column}", key) for column, key in mapping.tags)
+    time, id = ("time" if mapping.time_column else None), ("id" if mapping.id_column else None)
+    return replace(mapping, type_column="type", time_column=time, id_column=id, tags=tags)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value.isoformat() if isinstance(value, datetime | date) else str(value)
+
+
+_READERS: dict[str, Callable[[Piece], Read]] = {
+    "csv": _table,
+    "ndjson": _by_line(ndjson_event),
+    "cloudevents": _by_line(lambda line, number, source: cloudevents.event_from_json(line)),
+    "ocel": _ocel,
+    PARQUET: _rows,
+}
+
+
+# What the log takes.
+
+
+def _arrow(events: Sequence[Event]) -> pa.RecordBatch:
+    schema = EVENT_SCHEMA
+    columns = dict(zip(Event._fields, zip(*events, strict=True), strict=True))
+    columns["attributes"] = tuple([list(each.items()) for each in columns["attributes"]])
+    return pa.record_batch([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def _fit(
+    batch: pa.RecordBatch, settings: LogSettings, origins: Sequence[Raw], piece: Piece, bad: list[BadRow]
+) -> Iterator[pa.RecordBatch]:
+    """The rows that the log takes, as Spark has them; they are halved until each that it does not take is found."""
+    for good, at, problem in fitting(batch, settings):
+        if good is not None:
+            yield _sparks(good)
+        else:
+            origin = origins[at]
+            text = origin.text or str(batch.slice(at, 1).to_pylist()[0])
+            bad.append(bad_row(piece.file.name, origin.row, origin.line, text, problem))
+
+
+def fitting(
+    batch: pa.RecordBatch, settings: LogSettings, before: int = 0
+) -> Iterator[tuple[pa.RecordBatch | None, int, str]]:
+    """Runs of rows that a log takes, in order, and each one between them that it does not: its index, and why."""
+    if not batch.num_rows:
+        return
+    try:
+        columns_of(batch, settings)
+    except (InvalidEvent, TooLarge) as error:
+        if batch.num_rows == 1:
+            yield None, before, str(error).replace("events[0].", "")
+            return
+        half = batch.num_rows // 2
+        yield from fitting(batch.slice(0, half), settings, before)
+        yield from fitting(batch.slice(half), settings, before + half)
+    else:
+        yield batch, before, ""
+
+
+def _sparks(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with the columns and types that Spark expects, those that are not there null."""
+    arrays: list[Any] = []
+    schema = arrow_schema(COLUMNS)
+    for field in schema:
+        at = batch.schema.get_field_index(field.name)
+        arrays.append(batch.column(at).cast(field.type) if at >= 0 else pa.nulls(batch.num_rows, field.type))
+    return pa.record_batch(arrays, schema=schema)

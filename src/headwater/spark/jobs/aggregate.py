@@ -1,0 +1,154 @@
+"""Bring several logs, or some of their partitions, together in one log with new numbers, exactly once.
+
+The events of each source keep their order; between sources there is none. Where an event comes from stays with it, as
+the CloudEvents attributes originlog, originpartition and originsequence. Its number in the new log says nothing about
+its number in the old one.
+
+An id need not be unique among several logs. So an event gets a new one, made of its origin (`orders/17`), and its own
+is kept as originid. With --ids keep it keeps its own: then an event whose id and source the target has already is left
+out (--on-duplicate skip), or ends the pipeline (fail).
+
+Types, data, tags, sources, attributes and group keys stay as they are; the target puts events with one group key into
+one of its own partitions. Stopped or killed at any time, and started again with the same checkpoint, it goes on where
+it was.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ...core.errors import InvalidInput
+from ..pipelines import option
+from ..running import Run, Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+LOG, PARTITION, SEQUENCE, ID = "originlog", "originpartition", "originsequence", "originid"
+"""The attributes that say where an event comes from."""
+SITE_CHARS_MAX = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Aggregate:
+    """What to bring together, and where."""
+
+    sources: tuple[str, ...] = option("A log, or a pattern such as 'orders-*'; may be repeated.", flag="--from",
+                                      metavar="LOG")  # fmt: skip
+    target: str = option("The log that gets the events; it must exist.", flag="--to", metavar="LOG")
+    target_url: str | None = option("The server of the target.  [default: the same]", flag="--to-url", default=None,
+                                    metavar="URL")  # fmt: skip
+    partitions: str | None = option("Only these partitions of each log, such as 0,2; the order is then that of each "
+                                    "partition.", default=None, metavar="NUMBERS")  # fmt: skip
+    query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
+    start: str = option("Where a log begins that the checkpoint does not know: earliest, latest, or a number.",
+                        default="earliest", metavar="POSITION")  # fmt: skip
+    ids: Literal["origin", "keep"] = option("Ids made of the origin, or the events' own.", default="origin")
+    on_duplicate: Literal["fail", "skip"] = option(
+        "What to do with an event whose id and source the target has already.", default="skip"
+    )
+    site: str | None = option("Put this and a slash before the names of logs in origins: where logs of several servers "
+                              "go into one.", default=None, metavar="NAME")  # fmt: skip
+    events_per_batch: int = option("At most so many events in a batch.", default=1_000_000, minimum=1)
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise InvalidInput("at least one log is needed", "from")
+        if any(not name or "," in name for name in self.sources):
+            raise InvalidInput(f"the names of logs are expected, {list(self.sources)} given", "from")
+        if self.site is not None and not (1 <= len(self.site) <= SITE_CHARS_MAX and self.site.isprintable()):
+            raise InvalidInput(f"1 to {SITE_CHARS_MAX} printable characters are expected, {self.site!r} given", "site")
+
+
+OPTIONS = Aggregate
+EXAMPLES = (
+    "--from orders-north --from orders-south --to orders --checkpoint ./aggregate --once",
+    "--from 'orders-*' --to all-orders --checkpoint /var/lib/headwater/aggregate",
+    "--from orders --partitions 0,2 --to some-orders --checkpoint ./aggregate --dry-run",
+)
+
+
+def plan(options: Aggregate, run: Run) -> list[str]:
+    """See headwater.spark.jobs."""
+    from ..read_options import stream_options
+
+    reading = stream_options(_source(options, run))
+    _check_target(options, run)
+    with run.server.client() as client:
+        logs = [log for log in client.logs() if reading.wants(log)]
+        lines = [f"read on {run.server.url}, at most {options.events_per_batch:,} events in a batch:"]
+        for log in logs:
+            extent = client.head(log)
+            lines.append(f"  log {log!r}: numbers {extent.first_retained} to {extent.head}")
+    if missing := [name for name in options.sources if not any(fnmatch.fnmatchcase(log, name) for log in logs)]:
+        lines.append(f"  no log is there now for {', '.join(missing)}")
+    only = [f"of partitions {options.partitions}"] if options.partitions else []
+    only += [f"that match {options.query}"] if options.query else []
+    if only:
+        lines.append(f"only events {' '.join(only)}")
+    lines.append(f"a log that is new to {run.checkpoint} begins at {options.start}")
+    url = options.target_url or run.server.url
+    with run.server.client(url) as client:
+        head = client.head(options.target).head
+    lines.append(f"append them to log {options.target!r} on {url}, whose newest number is {head}")
+    lines.append(
+        "give each an id made of its origin, and keep its own as originid"
+        if options.ids == "origin"
+        else f"let each keep its id; those whose id and source are there already: {options.on_duplicate}"
+    )
+    lines.append(
+        "end when all is through that is there now" if run.is_once else f"go on, a batch every {run.every_s:g} s"
+    )
+    return lines
+
+
+def run(spark: SparkSession, options: Aggregate, run: Run) -> Summary:
+    """See headwater.spark.jobs."""
+    _check_target(options, run)
+    events = spark.readStream.format("headwater").options(**_source(options, run)).load()
+    target = run.server.options(log=options.target, onDuplicate=options.on_duplicate)
+    if options.target_url is not None:
+        target["url"] = options.target_url
+    # No shuffle between reading and writing: the order of rows is that of the log.
+    return run.follow(with_origin(events, options).writeStream.format("headwater").options(**target))
+
+
+def with_origin(events: DataFrame, options: Aggregate) -> DataFrame:
+    """The events as they go into the target: with the attributes that say where they come from."""
+    from pyspark.sql import functions as f
+
+    log: Column = f.col("log") if options.site is None else f.concat(f.lit(f"{options.site}/"), f.col("log"))
+    origin = {
+        LOG: log,
+        PARTITION: f.col("partition").cast("string"),
+        SEQUENCE: f.col("sequence_number").cast("string"),
+    }
+    id = f.col("id")
+    if options.ids == "origin":
+        origin[ID] = id
+        id = f.concat(log, f.lit("/"), f.col("sequence_number").cast("string"))
+    names = [LOG, PARTITION, SEQUENCE, ID]  # an event that was aggregated before gets those of the nearer origin
+    kept = f.map_filter("attributes", lambda name, _: ~name.isin(names))
+    added = f.create_map(*[part for name, value in origin.items() for part in (f.lit(name), value)])
+    return events.withColumns({"id": id, "attributes": f.map_concat(kept, added)})
+
+
+def _source(options: Aggregate, run: Run) -> dict[str, str]:
+    return run.server.options(
+        log=",".join(options.sources),
+        partitions=options.partitions,
+        query=options.query,
+        startingPosition=options.start,
+        maxEventsPerTrigger=options.events_per_batch,
+    )
+
+
+def _check_target(options: Aggregate, run: Run) -> None:
+    """Raises InvalidInput where the target is one of the sources: it would feed itself without end."""
+    if options.target_url not in (None, run.server.url):
+        return
+    for name in options.sources:
+        if fnmatch.fnmatchcase(options.target, name):
+            raise InvalidInput(f"{options.target!r} is one of the logs that {name!r} reads; name another", "to")

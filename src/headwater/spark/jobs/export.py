@@ -1,0 +1,198 @@
+"""Write the events of a log into a directory of Parquet, NDJSON or CSV files.
+
+The directory appears when it is complete, with a manifest that says which events it covers. Parquet and NDJSON hold all
+that an event has: `headwater pipeline import` makes the same events of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...core.errors import InvalidInput
+from ...formats.querytext import parse_query
+from ..exporting.bounds import EARLIEST, LATEST, Bounds, bounds_of, check_bound
+from ..exporting.directory import NewDirectory, check_target
+from ..pipelines import option
+from ..running import Run, Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from ...flight.client import BulkClient
+
+IS_STREAM = False
+MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Export:
+    """What to write, and where to."""
+
+    log: str = option("The log.", metavar="LOG")
+    to: str = option("The directory to make.", metavar="DIR")
+    format: Literal["parquet", "ndjson", "csv"] = option("What its files hold.", default="parquet")
+    query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
+    start: str = option("The first event: earliest, a number, or a time of recording.", default=EARLIEST,
+                        metavar="POSITION")  # fmt: skip
+    end: str = option("The last event: latest or a number; or a time of recording, which is not included.",
+                      default=LATEST, metavar="POSITION")  # fmt: skip
+    archive: str | None = option("The Delta table that has what was trimmed.", default=None, metavar="PATH")
+    partition_by: Literal["none", "date", "type"] = option(
+        "A directory for each day of recording, or for each type.", default="none"
+    )
+    flatten: bool = option("Payloads of JSON as columns too, `payload_NAME`.", default=False)
+    payload_schema: str | None = option("Their columns, such as 'total double, lines array<string>'.  [default: found "
+                                        "by looking at all payloads]", default=None, metavar="COLUMNS")  # fmt: skip
+    compression: Literal["zstd", "snappy", "gzip", "none"] | None = option(
+        "Of the files.  [default: zstd for Parquet, else none]", default=None
+    )
+    events_per_step: int = option("So many events are written between two looks at whether to stop.",
+                                  default=2_000_000, minimum=1)  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_bound(self.start, "--start")
+        check_bound(self.end, "--end")
+        if self.query is not None:
+            parse_query(self.query)
+        if self.flatten and self.format == "ndjson":
+            raise InvalidInput(
+                "lines of NDJSON have the payload as it is; flatten goes with parquet and csv", "--flatten"
+            )
+        if self.payload_schema is not None and not self.flatten:
+            raise InvalidInput("it goes with --flatten", "--payload-schema")
+        if self.format != "parquet" and self.compression not in (None, "none", "gzip"):
+            raise InvalidInput(f"{self.format} takes gzip or none, {self.compression!r} given", "--compression")
+
+    @property
+    def packing(self) -> str:
+        """The compression to use."""
+        return self.compression or ("zstd" if self.format == "parquet" else "none")
+
+    @property
+    def ending(self) -> str:
+        """The ending of the files' names."""
+        return f"{self.format}.gz" if self.packing == "gzip" and self.format != "parquet" else self.format
+
+
+OPTIONS = Export
+EXAMPLES = (
+    "--log orders --to ./orders",
+    "--log orders --to ./paid --query type=OrderPaid --partition-by date --flatten",
+    "--log orders --to ./november --format ndjson --start 2026-11-01T00:00:00Z --end 2026-12-01T00:00:00Z",
+)
+
+
+def plan(options: Export, run: Run) -> list[str]:
+    """See headwater.spark.jobs."""
+    target = check_target(options.to)
+    with _client(run) as client:
+        bounds = bounds_of(client, options.log, options.start, options.end, options.archive)
+    which = f" that match {options.query}" if options.query else ""
+    by = "" if options.partition_by == "none" else f", a directory for each {options.partition_by}"
+    flat = ", payloads as columns" if options.flatten else ""
+    return [
+        f"read the events {bounds.after + 1:,} to {bounds.upto:,} of log {options.log!r} on {run.server.url}{which}",
+        f"write them as {options.format} ({options.packing}) into {target}{by}{flat}",
+        "the directory appears when it is complete",
+    ]
+
+
+def run(spark: SparkSession, options: Export, run: Run) -> Summary:
+    """See headwater.spark.jobs."""
+    target = check_target(options.to)
+    with _client(run) as client:
+        bounds = bounds_of(client, options.log, options.start, options.end, options.archive)
+    writing = _Writing(spark, options, run)
+    schema = writing.schema(bounds)
+    events = 0
+    with NewDirectory(target, options.ending) as directory:
+        for step in _steps(bounds, options.events_per_step):
+            if run.stop.is_asked:
+                return run.summary(to=None)
+            events += writing.write(step, schema, directory)
+        size = directory.finish(_manifest(options, bounds, events, run))
+    return run.summary(to=str(target), first=bounds.after + 1, last=bounds.upto, bytes=size)
+
+
+def _client(run: Run) -> BulkClient:
+    from ...flight.client import BulkClient
+
+    its = run.server
+    return BulkClient(its.url, user=its.user, password=its.password, token=its.token, ca_file=its.ca_file,
+                      is_verified=its.is_verified)  # fmt: skip
+
+
+def _steps(bounds: Bounds, events: int) -> Iterator[Bounds]:
+    for after in range(bounds.after, bounds.upto, events):
+        yield bounds._replace(after=after, upto=min(after + events, bounds.upto))
+
+
+def _manifest(options: Export, bounds: Bounds, events: int, run: Run) -> dict[str, object]:
+    return {
+        "version": MANIFEST_VERSION,
+        "log": options.log,
+        "incarnation": bounds.incarnation,
+        "first": bounds.after + 1,
+        "last": bounds.upto,
+        "query": options.query,
+        "events": events,
+        "format": options.format,
+        "partitioned_by": None if options.partition_by == "none" else options.partition_by,
+        "server": run.server.url,
+        "exported_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    }
+
+
+class _Writing:
+    """The steps of an export."""
+
+    def __init__(self, spark: SparkSession, options: Export, run: Run) -> None:
+        self._spark, self._options, self._run = spark, options, run
+
+    def schema(self, bounds: Bounds) -> StructType | None:
+        from ..exporting.payloads import found_schema, payload_schema
+
+        its = self._options
+        if not its.flatten or not bounds.numbers:
+            return None
+        if its.payload_schema is not None:
+            return payload_schema(its.payload_schema)
+        self._run.say("export: looking at the payloads for their columns")
+        return found_schema(self._events(bounds, columns="data"))
+
+    def write(self, step: Bounds, schema: StructType | None, directory: NewDirectory) -> int:
+        """Write a step; answers how many events it has."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        from ..exporting.payloads import with_payload_columns
+        from ..exporting.shapes import shaped, write
+
+        its, began = self._options, time.monotonic()
+        events = self._events(step)
+        if schema is not None:
+            events = with_payload_columns(events, schema, is_flat=its.format == "csv")
+        seen = Observation()
+        rows = shaped(events.observe(seen, F.count(F.lit(1)).alias("events")), its.format, its.partition_by)
+        write(rows, its.format, its.partition_by, directory.step(), its.packing)
+        directory.add(step.after + 1)
+        count = int(seen.get["events"])
+        self._run.advance(count, round((time.monotonic() - began) * 1000))
+        return count
+
+    def _events(self, bounds: Bounds, **others: Any) -> DataFrame:
+        its = self._options
+        given = self._run.server.options(
+            log=its.log,
+            query=its.query,
+            archive=its.archive,
+            startingPosition=bounds.after + 1,
+            endingPosition=bounds.upto,
+            **others,
+        )
+        return self._spark.read.format("headwater").options(**given).load()

@@ -1,0 +1,228 @@
+"""Fold events by a tag, with a Python function of yours, into a table of the latest state of every entity.
+
+The function is `fold(state, event) -> state`: a dict of what JSON can say, or None where there is none; the event is
+a headwater.core.SequencedEvent. An entity is the value of a tag with the key --tag: an event with several of them is
+folded into each, an event with none into none. Events of an entity come in the order of their numbers.
+
+The table is a Delta table: entity, state (JSON with sorted names), sequence_number and events (of the last one, and how
+many). It says itself how far it is. So the pipeline needs no checkpoint, can be killed at any time and started again,
+and the table is the same, byte for byte, as one that was made at once from the beginning.
+
+A decision can start from it: headwater.spark.projection.snapshot gives the states and the number to read on after. A
+changed function needs a new table. The module is looked for in the present directory first; on a cluster, hand it to
+Spark (--conf spark.submit.pyFiles=...), and give a table that all machines see.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...core.errors import EventLogError, InvalidInput, PositionOfOtherIncarnation
+from ...core.limits import SEQUENCE_NUMBER_MAX, TAG_KEY
+from ...core.settings import check_log_name
+from ..failures import failed
+from ..pipelines import option
+from ..running import POLL_S, Ending, Run, Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ...core.log import LogInfo
+    from ..projection.fold import Fold
+    from ..projection.folding import Folded
+    from ..projection.table import Definition, StateTable
+
+NEEDS_CHECKPOINT = False
+VACUUM_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Project:
+    """What to fold, how, and into which table."""
+
+    log: str = option("The log.", metavar="LOG")
+    tag: str = option("The key of the tags whose values are the entities.", metavar="KEY")
+    fold: str = option("The function.", metavar="MODULE:FUNCTION")
+    table: str = option("The directory of the table; a new one is made.", metavar="DIR")
+    query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
+    start: int = option("Leave out the events below this number.", default=1, minimum=1, maximum=SEQUENCE_NUMBER_MAX)
+    columns: str | None = option("The event's fields that the function uses; the others are empty, which is faster.  "
+                                 "[default: all but envelope]", default=None, metavar="NAMES")  # fmt: skip
+    events_per_batch: int = option("At most so many events in a batch.", default=1_000_000, minimum=1)
+    buckets: int = option("In so many files a new table is; a batch rewrites those that it touches.", default=64,
+                          minimum=1, maximum=4096)  # fmt: skip
+    archive: str | None = option("The log's archive, for events that the log has no more.", default=None, metavar="DIR")
+    keep_hours: int = option("Files that no version of the last so many hours needs are removed.", default=24,
+                             minimum=1)  # fmt: skip
+    dump: str | None = option("At the end, write the table there as lines of JSON, sorted by entity.", default=None,
+                              metavar="FILE")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_log_name(self.log)
+        if TAG_KEY.fullmatch(self.tag) is None:
+            raise InvalidInput(f"the key of a tag is expected, {self.tag!r} given", "tag")
+        if not self.table or "://" in self.table:
+            raise InvalidInput(f"a directory is expected, {self.table!r} given", "table")
+
+
+OPTIONS = Project
+EXAMPLES = (
+    "--log orders --tag customer --fold shop:customer --table ./customers --once",
+    "--log orders --tag order --fold shop:order --table /data/orders --query 'type=OrderPlaced,OrderPaid' --every-s 10",
+    "--log orders --tag customer --fold shop:customer --table ./customers --once --dump customers.ndjson",
+)
+
+
+def plan(options: Project, run: Run) -> list[str]:
+    """See headwater.spark.jobs."""
+    from deltalake import DeltaTable
+
+    from ..projection.fold import fold_of
+    from ..projection.table import StateTable
+
+    fold_of(options.fold)
+    columns = _columns(options)
+    with run.server.client() as client:
+        info = client.info(options.log)
+    path = Path(options.table).absolute()
+    is_there = DeltaTable.is_deltatable(str(path))
+    position = options.start - 1
+    lines = [f"log {info.name!r} on {run.server.url}: {info.events:,} events, {info.first_retained} to {info.head}"]
+    if is_there:
+        table = StateTable.create(path, _definition(options, info))
+        position = table.position
+        lines.append(f"table {path}: the events up to {position} are folded into it, in {len(table.files())} files")
+    else:
+        lines.append(f"table {path}: will be made, of {options.buckets} files, and begin at {options.start}")
+    which = f"the events that match {options.query}" if options.query else "the events"
+    lines.append(
+        f"fold {which} after {position} with {options.fold}, by the values of tag {options.tag!r}, "
+        f"at most {options.events_per_batch:,} in a batch"
+    )
+    lines.append(f"the function gets {', '.join(columns)}")
+    if position + 1 < info.first_retained:
+        lines.append(f"what is before {info.first_retained} comes from {options.archive or 'nowhere: give --archive'}")
+    if options.dump is not None:
+        lines.append(f"write the table to {options.dump}")
+    lines.append(
+        "end when all is through that is there now" if run.is_once else f"go on, a batch every {run.every_s:g} s"
+    )
+    return lines
+
+
+def run(spark: SparkSession, options: Project, run: Run) -> Summary:
+    """See headwater.spark.jobs."""
+    from ..projection.fold import fold_of
+    from ..projection.table import StateTable
+
+    if not hasattr(spark, "_jsparkSession"):
+        raise InvalidInput("a projection runs in the process of Spark's driver, not through Spark Connect", "master")
+    if run.checkpoint is not None:
+        raise InvalidInput("a projection has none: its table says how far it is", "checkpoint")
+    fold = fold_of(options.fold)
+    _columns(options)
+    with run.server.client() as client:
+        definition = _definition(options, client.info(options.log))
+        table = StateTable.create(Path(options.table).absolute(), definition)
+        table.vacuum(options.keep_hours)
+        vacuumed_at = time.monotonic()
+        ending = None
+        upto_last = client.head(options.log).head
+        while not run.stop.is_asked:
+            extent = client.head(options.log)
+            if extent.incarnation != definition.incarnation:
+                raise PositionOfOtherIncarnation(table.position, extent.incarnation, extent.first_retained)
+            head = min(extent.head, upto_last) if run.is_once else extent.head
+            upto = min(head, table.position + options.events_per_batch)
+            if upto > table.position:
+                if not _fold(spark, options, run, table, fold, upto, extent.head):
+                    ending = Ending.INTERRUPTED
+                    break
+            elif run.is_once:
+                break
+            if not run.is_once and upto == head:
+                _sleep(run)
+            if time.monotonic() - vacuumed_at > VACUUM_S:
+                table.vacuum(options.keep_hours)
+                vacuumed_at = time.monotonic()
+    details = {} if options.dump is None else {"dump": options.dump, "entities": _dump(options)}
+    return run.summary(ending, table=str(table.path), position=table.position, **details)
+
+
+def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fold: Fold, upto: int, head: int) -> bool:
+    """Fold the events up to there, and commit; False if it was interrupted. It runs beside this thread, which looks
+    for a second request to stop."""
+    begun = time.monotonic()
+
+    def work() -> Folded:
+        from ..projection.folding import fold_batch
+
+        source = run.server.options(
+            log=options.log,
+            query=options.query,
+            columns=",".join(_columns(options)),
+            startingPosition=table.position + 1,
+            endingPosition=upto,
+            archive=options.archive,
+            minPartitions=spark.sparkContext.defaultParallelism,
+        )
+        events = spark.read.format("headwater").options(**source).load()
+        return fold_batch(events, table, fold, spark.sparkContext.defaultParallelism)
+
+    with ThreadPoolExecutor(1) as pool:
+        future: Future[Folded] = pool.submit(work)
+        while not wait([future], POLL_S).done:
+            if run.stop.is_urgent:
+                spark.sparkContext.cancelAllJobs()
+        try:
+            found = future.result()
+        except EventLogError:
+            raise
+        except Exception as error:
+            if run.stop.is_urgent:
+                return False
+            raise failed(run.pipeline, error) from error
+    table.commit(found.files, table.position, upto)
+    run.advance(found.events, round((time.monotonic() - begun) * 1000), max(0, head - upto))
+    return True
+
+
+def _sleep(run: Run) -> None:
+    """Until the next batch may begin, or somebody wants the end."""
+    until = time.monotonic() + run.every_s
+    pause = threading.Event()
+    while not run.stop.is_asked and (left := until - time.monotonic()) > 0:
+        pause.wait(min(left, POLL_S))
+
+
+def _columns(options: Project) -> tuple[str, ...]:
+    """The fields of an event to read: those asked for, and those without which there is no entity and no order."""
+    from ..projection.folding import DEFAULT_COLUMNS, EVENT_COLUMNS, NEEDED
+
+    if options.columns is None:
+        return DEFAULT_COLUMNS
+    asked = [name.strip() for name in options.columns.split(",")]
+    for name in asked:
+        if name not in EVENT_COLUMNS:
+            raise InvalidInput(f"some of {', '.join(EVENT_COLUMNS)} are expected, {name!r} given", "columns")
+    return tuple([name for name in EVENT_COLUMNS if name in asked or name in NEEDED])
+
+
+def _definition(options: Project, info: LogInfo) -> Definition:
+    from ..projection.table import Definition
+
+    query, first = options.query or "", options.start
+    return Definition(options.log, info.incarnation, options.tag, options.fold, query, first, options.buckets)
+
+
+def _dump(options: Project) -> int:
+    from ..projection.snapshot import dump
+
+    assert options.dump is not None
+    with open(options.dump, "wb") as file:
+        return dump(options.table, file)

@@ -1,0 +1,148 @@
+"""Make a page that shows a log: one HTML file with its charts, which needs nothing else.
+
+Rates and types over time, tags, sizes, hours of the week, the states of resources, consumers and gaps. Open it with any
+browser, print it, or send it to somebody.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ...core.errors import InvalidInput
+from ...core.limits import TAG_KEY, show
+from ...formats.querytext import parse_query
+from ..exporting.bounds import EARLIEST, LATEST, Bounds, bounds_of, check_bound
+from ..pipelines import option
+from ..reporting.page import page
+from ..running import Run, Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ...flight.client import BulkClient
+    from ..reporting.facts import Facts
+
+IS_STREAM = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """What to show, and where."""
+
+    log: str = option("The log.", metavar="LOG")
+    to: str = option("The HTML file to write.  It is replaced if it is there.", metavar="FILE")
+    query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
+    start: str = option("The first event: earliest, a number, or a time of recording.", default=EARLIEST,
+                        metavar="POSITION")  # fmt: skip
+    end: str = option("The last event: latest or a number; or a time of recording, which is not included.",
+                      default=LATEST, metavar="POSITION")  # fmt: skip
+    archive: str | None = option("The Delta table that has what was trimmed.", default=None, metavar="PATH")
+    time: Literal["event", "recorded"] | None = option(
+        "Which times count.  [default: the events' own, if nearly all have one]", default=None
+    )
+    states: str | None = option("The key of a tag whose values are shown over time, with event types as states.  "
+                                "[default: only Cloud Native Events]", default=None, metavar="KEY")  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_bound(self.start, "--start")
+        check_bound(self.end, "--end")
+        if self.query is not None:
+            parse_query(self.query)
+        if self.states is not None and not TAG_KEY.fullmatch(self.states):
+            raise InvalidInput(f"the key of a tag is expected, {show(self.states)} given", "--states")
+        if self.path.is_dir():
+            raise InvalidInput(f"a file is expected, {self.path} is a directory", "--to")
+        if not self.path.parent.is_dir():
+            raise InvalidInput(f"there is no directory {self.path.parent}", "--to")
+
+    @property
+    def path(self) -> Path:
+        """The file to write."""
+        return Path(self.to).absolute()
+
+
+OPTIONS = Report
+EXAMPLES = (
+    "--log orders --to orders.html",
+    "--log flights --to flights.html --query 'type=FlightDeparted'",
+    "--log permits --to permits.html --states case",
+)
+
+
+def plan(options: Report, run: Run) -> list[str]:
+    """See headwater.spark.jobs."""
+    with _client(run) as client:
+        bounds = bounds_of(client, options.log, options.start, options.end, options.archive)
+    which = f" that match {options.query}" if options.query else ""
+    return [
+        f"read the events {bounds.after + 1:,} to {bounds.upto:,} of log {options.log!r} on {run.server.url}{which}",
+        f"write a page about them to {options.path}",
+    ]
+
+
+def run(spark: SparkSession, options: Report, run: Run) -> Summary:
+    """See headwater.spark.jobs."""
+    began = time.monotonic()
+    facts = facts_of(spark, options, run)
+    text = page(facts)
+    part = options.path.with_name(f".{options.path.name}.part")
+    part.write_text(text, encoding="utf-8", errors="replace")
+    os.replace(part, options.path)
+    run.advance(facts.events, round((time.monotonic() - began) * 1000))
+    return run.summary(to=str(options.path), bytes=len(text.encode(errors="replace")))
+
+
+def facts_of(spark: SparkSession, options: Report, run: Run) -> Facts:
+    """What the page is made of. Raises the errors of the log, and Spark's."""
+    from pyspark import StorageLevel
+
+    from ..reporting.gather import COLUMNS, gather, kept
+    from ..reporting.states import CNE_TYPES, notifications, resources_of, tagged
+
+    with _client(run) as client:
+        bounds = bounds_of(client, options.log, options.start, options.end, options.archive)
+        info, consumers = client.info(options.log), client.consumers(options.log)
+    events = _events(spark, options, run, bounds, COLUMNS)
+    slim = kept(events).persist(StorageLevel.MEMORY_AND_DISK)
+    axis = None if options.time is None else {"event": "time", "recorded": "recorded_at"}[options.time]
+    try:
+        facts = gather(slim, info, consumers, query=options.query, axis_of=axis)
+        run.say(f"report: {facts.events:,} events read")
+        if options.states is not None:
+            changes = tagged(events, options.states)
+        elif not slim.where(CNE_TYPES).isEmpty():
+            changes = notifications(events)
+        else:
+            return facts
+        resources, total = resources_of(changes, facts.last_ms)
+        return replace(facts, resources=resources, resources_total=total)
+    finally:
+        slim.unpersist()
+
+
+def _events(spark: SparkSession, options: Report, run: Run, bounds: Bounds, columns: str) -> DataFrame:
+    from ..schema import EVENT_SCHEMA
+
+    if not bounds.numbers:
+        return spark.createDataFrame([], EVENT_SCHEMA)
+    given = run.server.options(
+        log=options.log,
+        query=options.query,
+        archive=options.archive,
+        startingPosition=bounds.after + 1,
+        endingPosition=bounds.upto,
+        columns=columns,
+    )
+    return spark.read.format("headwater").options(**given).load()
+
+
+def _client(run: Run) -> BulkClient:
+    from ...flight.client import BulkClient
+
+    its = run.server
+    return BulkClient(its.url, user=its.user, password=its.password, token=its.token, ca_file=its.ca_file,
+                      is_verified=its.is_verified)  # fmt: skip

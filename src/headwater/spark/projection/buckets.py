@@ -1,0 +1,61 @@
+"""The files of a projection: each holds the rows of one bucket, sorted by entity. No Spark here."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .errors import NotAProjection
+from .fold import Row
+
+BUCKET = "bucket"
+"""The column by which the Delta table is partitioned."""
+FILE_SCHEMA = pa.schema(
+    [
+        pa.field("entity", pa.string(), nullable=False),
+        pa.field("state", pa.string(), nullable=False),
+        pa.field("sequence_number", pa.int64(), nullable=False),
+        pa.field("events", pa.int64(), nullable=False),
+    ]
+)
+TABLE_SCHEMA = FILE_SCHEMA.append(pa.field(BUCKET, pa.int32(), nullable=False))
+DIRECTORY = "states"
+"""Where the files are, below the table: one directory for all buckets is one to make durable at a commit."""
+_ROWS = 8192
+
+
+def bucket_of(entity: str, buckets: int) -> int:
+    """Where an entity is: CRC-32 of its UTF-8, modulo the number of buckets (in SQL: `crc32(entity) % buckets`)."""
+    return zlib.crc32(entity.encode()) % buckets
+
+
+def rows_of(path: Path) -> Iterator[tuple[str, Row]]:
+    """The rows of a file, by entity, in their order. Raises NotAProjection where it cannot be read."""
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_ROWS, columns=FILE_SCHEMA.names):
+                columns = [batch.column(name) for name in FILE_SCHEMA.names]
+                entities, states, numbers, events = columns
+                rows = map(Row, states.cast(pa.binary()).to_pylist(), numbers.to_pylist(), events.to_pylist())
+                yield from zip(entities.to_pylist(), rows, strict=True)
+    except (OSError, pa.ArrowException) as error:
+        raise NotAProjection(str(path), f"the file cannot be read: {error}") from error
+
+
+def write(path: Path, rows: Mapping[str, Row]) -> int:
+    """Make a file of these rows; answers its bytes."""
+    entities = sorted(rows)
+    kept = [rows[entity] for entity in entities]
+    columns = [
+        pa.array(entities, pa.string()),
+        pa.array([row.state for row in kept], pa.binary()).cast(pa.string()),
+        pa.array([row.sequence_number for row in kept], pa.int64()),
+        pa.array([row.events for row in kept], pa.int64()),
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns, schema=FILE_SCHEMA), path, compression="zstd")
+    return path.stat().st_size

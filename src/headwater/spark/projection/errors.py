@@ -1,0 +1,39 @@
+"""What can be wrong with a projection.
+
+ProjectionError (an EventLogError)
+├── NotAProjection      there is something else at the path, or a projection of other events or by another function
+├── ProjectionOvertaken somebody else has folded events into the table meanwhile
+└── FoldFailed          the user's function failed, or returned what is no state
+"""
+
+from __future__ import annotations
+
+from ...core.errors import EventLogError
+
+
+class ProjectionError(EventLogError):
+    """A projection cannot be made or read."""
+
+
+class NotAProjection(ProjectionError):
+    """The path does not hold the projection that was asked for; nothing was changed there."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: {problem}")
+
+
+class ProjectionOvertaken(ProjectionError):
+    """The table went on without us; nothing of this batch is in it."""
+
+    def __init__(self, path: str, after: int, position: int) -> None:
+        self.path, self.after, self.position = path, after, position
+        super().__init__(f"{path}: another run folds into it too: it is at {position}, and was at {after} for this one")
+
+
+class FoldFailed(ProjectionError):
+    """The function could not fold an event."""
+
+    def __init__(self, name: str, entity: str, sequence_number: int, problem: str) -> None:
+        self.name, self.entity, self.sequence_number, self.problem = name, entity, sequence_number, problem
+        super().__init__(f"{name} failed at event {sequence_number} of entity {entity!r}: {problem}")

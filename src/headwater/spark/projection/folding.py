@@ -1,0 +1,135 @@
+"""One batch of a projection in Spark: events go to the tasks of their entities' buckets, each task rewrites its files.
+
+A task holds one bucket at a time in memory. Files get names of their own at every attempt, so that none is ever
+overwritten; what is not committed is removed by a later vacuum.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from ...core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
+from .buckets import DIRECTORY, rows_of, write
+from .fold import Fold, Row, folded
+from .table import BucketFile, StateTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+EVENT_COLUMNS = SequencedEvent._fields
+DEFAULT_COLUMNS = tuple(name for name in EVENT_COLUMNS if name != "envelope")
+NEEDED = ("sequence_number", "tags")
+_RESULT = "bucket int, path string, bytes long, rows long, events long"
+
+
+class Folded(NamedTuple):
+    """What a batch came to."""
+
+    files: list[BucketFile]
+    events: int
+    """How many had an entity."""
+
+
+def fold_batch(events: DataFrame, table: StateTable, fold: Fold, tasks: int) -> Folded:
+    """Fold the events, which are those after the table's position, into new files. Nothing is committed yet."""
+    from pyspark.sql import functions as f
+
+    its = table.definition
+    prefix = f"{its.tag}:"
+    tags = f.filter("tags", lambda tag: tag.startswith(prefix))
+    entities = f.transform(tags, lambda tag: f.substring(tag, len(prefix) + 1, 2**31 - 1))
+    by_bucket = (
+        events.select("*", f.posexplode(entities).alias("index", "entity"))
+        .withColumn("bucket", (f.crc32(f.col("entity").cast("binary")) % its.buckets).cast("int"))
+        .repartition(tasks, "bucket")
+        .sortWithinPartitions("bucket", "sequence_number")
+    )
+    task = FoldTask(str(table.path), table.files(), fold)
+    found = by_bucket.mapInArrow(task, _RESULT).collect()
+    files = [BucketFile(row.bucket, row.path, row.bytes, row.rows) for row in found]
+    return Folded(sorted(files), sum(row.events for row in found))
+
+
+@dataclass(frozen=True)
+class FoldTask:
+    """What a task does with the events of some buckets, which come sorted by bucket and number."""
+
+    root: str
+    files: dict[int, str]
+    fold: Fold
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A row for every bucket that has events. Raises FoldFailed, NotAProjection."""
+        function, name = self.fold.load(), self.fold.name
+        bucket, rows, events = -1, dict[str, Row](), 0
+        for batch in batches:
+            for its, entity, index, event in _events_of(batch):
+                if its != bucket:
+                    if bucket >= 0:
+                        yield self._write(bucket, rows, events)
+                    bucket, rows, events = its, self._read(its), 0
+                events += index == 0
+                row = folded(name, function, rows.get(entity), entity, event)
+                if row is None:
+                    rows.pop(entity, None)
+                else:
+                    rows[entity] = row
+        if bucket >= 0:
+            yield self._write(bucket, rows, events)
+
+    def _read(self, bucket: int) -> dict[str, Row]:
+        file = self.files.get(bucket)
+        return {} if file is None else dict(rows_of(Path(self.root) / file))
+
+    def _write(self, bucket: int, rows: dict[str, Row], events: int) -> pa.RecordBatch:
+        path, size = "", 0
+        if rows:
+            path = f"{DIRECTORY}/{bucket:04d}-{uuid.uuid4()}.parquet"
+            size = write(Path(self.root) / path, rows)
+        columns = {"bucket": pa.array([bucket], pa.int32()), "path": pa.array([path])}
+        numbers = {"bytes": size, "rows": len(rows), "events": events}
+        return pa.record_batch({**columns, **{name: pa.array([its], pa.int64()) for name, its in numbers.items()}})
+
+
+def _events_of(batch: pa.RecordBatch) -> Iterator[tuple[int, str, int, SequencedEvent]]:
+    """Bucket, entity, which of the event's entities it is, and the event; columns that were not read are empty."""
+    columns = [_column(batch, name) for name in EVENT_COLUMNS]
+    others = [batch.column(name).to_pylist() for name in ("bucket", "entity", "index")]
+    return zip(*others, map(SequencedEvent._make, zip(*columns, strict=True)), strict=True)
+
+
+def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
+    """The values of an event's field, as an event has them."""
+    if name not in batch.schema.names:
+        return [_ABSENT[name]] * batch.num_rows
+    column = batch.column(name)
+    if name == "recorded_at":
+        column = column.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    values: list[Any] = column.to_pylist()
+    if name == "tags":
+        return [tuple(tags) for tags in values]
+    if name == "attributes":
+        return [dict(pairs) if pairs else NO_ATTRIBUTES for pairs in values]
+    if name == "encoding":
+        return list(map(Encoding, values)) if any(values) else [Encoding.DATA] * len(values)
+    return values
+
+
+_ABSENT: dict[str, Any] = {
+    "recorded_at": 0,
+    "partition": 0,
+    "type": "",
+    "data": b"",
+    "id": "",
+    "source": "",
+    "attributes": NO_ATTRIBUTES,
+    "group_key": "",
+    "envelope": b"",
+    "encoding": Encoding.DATA,
+}

@@ -1,0 +1,41 @@
+"""Time in pieces of a round length."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .words import DAY, HOUR, MINUTE, SECOND
+
+BUCKETS_MAX = 200
+STEPS = (100, SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE,
+         30 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 28 * DAY, 364 * DAY, 3640 * DAY)  # fmt: skip
+_STRAYS = 3
+"""Where all events span so many times more than all but one in a hundred, those few are strays."""
+
+
+class Axis(NamedTuple):
+    """What is shown of time, in ms."""
+
+    first_ms: int
+    last_ms: int
+    bucket_ms: int
+
+    @property
+    def begin_ms(self) -> int:
+        """Where the first bucket begins."""
+        unit = min(self.bucket_ms, DAY)  # weeks begin with the first day: half a first week would look like a change
+        return self.first_ms // unit * unit
+
+    @property
+    def buckets(self) -> int:
+        """How many there are."""
+        return (self.last_ms - self.begin_ms) // self.bucket_ms + 1
+
+
+def axis(first_ms: int, low_ms: int, high_ms: int, last_ms: int) -> Axis:
+    """The axis for events between `first_ms` and `last_ms`, of which all but few are between `low_ms` and `high_ms`."""
+    if last_ms - first_ms > _STRAYS * max(high_ms - low_ms, MINUTE):
+        margin = max((high_ms - low_ms) // 20, SECOND)
+        first_ms, last_ms = max(first_ms, low_ms - margin), min(last_ms, high_ms + margin)
+    span = last_ms - first_ms
+    return Axis(first_ms, last_ms, next((step for step in STEPS if span < step * BUCKETS_MAX), STEPS[-1]))

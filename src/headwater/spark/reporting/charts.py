@@ -1,0 +1,242 @@
+"""Charts as SVG: pure functions from numbers to text. Each has a title for who does not see it; whatever comes from the
+log is escaped.
+
+Colours are variables of the page's style, so that they suit light and dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from . import words
+from .facts import Resource
+from .words import DAY, HOUR, MINUTE, MONTHS, SECOND, WEEKDAYS, moment, number, short, text
+
+WIDTH = 1000
+LEFT, RIGHT = 56, 8
+COLOURS = 8
+STATES = {"LOCKED": "good", "HOLDOVER": "warn", "FREERUN": "bad"}
+_TICK_STEPS = (SECOND, 5 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR,
+               3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY)  # fmt: skip
+
+
+def svg(width: int, height: int, title: str, body: str, css_class: str = "") -> str:
+    """An image with that title."""
+    named = f' class="{css_class}"' if css_class else ""
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{text(title)}"{named}>'
+        f"<title>{text(title)}</title>{body}</svg>"
+    )
+
+
+def areas(series: Sequence[tuple[str, Sequence[int]]], first_ms: int, bucket_ms: int, title: str) -> str:
+    """Stacked areas over time; the first of the series is at the bottom."""
+    height, top, bottom = 300, 12, 28
+    buckets = len(series[0][1]) if series else 0
+    totals = [sum(counts[at] for _, counts in series) for at in range(buckets)]
+    highest, steps = scale(max(totals, default=0))
+    plot = height - top - bottom
+    step_x = (WIDTH - LEFT - RIGHT) / max(buckets, 1)
+
+    def y(value: float) -> float:
+        return top + plot * (1 - value / highest)
+
+    parts = [_grid(y, steps)]
+    below = [0] * buckets
+    for index, (name, counts) in enumerate(series):
+        above = [low + its for low, its in zip(below, counts, strict=True)]
+        upper = _edge(above, step_x, y)
+        lower = _edge(below, step_x, y)[::-1]
+        points = " ".join(f"{x:.1f},{its:.1f}" for x, its in (*upper, *lower))
+        parts.append(f'<polygon points="{points}" class="{colour(name, index)}"/>')
+        below = above
+    for at, total in enumerate(totals):
+        from_ms = first_ms + at * bucket_ms
+        lines = [f"{words.time(from_ms)} + {words.duration(bucket_ms)}", f"{words.count(total, 'event')}"]
+        lines += [f"{name or 'other types'}: {number(counts[at])}" for name, counts in series if counts[at]]
+        parts.append(
+            f'<rect class="hover" x="{LEFT + at * step_x:.2f}" y="{top}" width="{step_x:.2f}" height="{plot}" '
+            f'data-tip="{tip(lines)}"/>'
+        )
+    parts.append(_time_axis(first_ms, first_ms + bucket_ms * buckets, top + plot))
+    return svg(WIDTH, height, title, "".join(parts), "chart")
+
+
+def _edge(values: Sequence[float], step_x: float, y: object) -> list[tuple[float, float]]:
+    """Through the middle of each bucket, level at both ends."""
+    assert callable(y)
+    if not values:
+        return []
+    middle = [(LEFT + (at + 0.5) * step_x, y(value)) for at, value in enumerate(values)]
+    return [(LEFT, middle[0][1]), *middle, (LEFT + len(values) * step_x, middle[-1][1])]
+
+
+def colour(name: str, index: int) -> str:
+    """The class that has the colour of a series."""
+    return f"c{index % COLOURS}" if name else "other"
+
+
+def scale(highest: float) -> tuple[float, list[float]]:
+    """A round number that is not below the highest value, and the round numbers up to it, four or five of them."""
+    if highest <= 0:
+        return 1, [0, 1]
+    rough = highest / 4
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(power * nice for nice in (1, 2, 2.5, 5, 10) if power * nice >= rough)
+    step = max(step, 1) if step != 2.5 else 2 if highest <= 8 else 5
+    most = math.ceil(highest / step) * step
+    return most, [step * at for at in range(round(most / step) + 1)]
+
+
+def _grid(y: object, steps: Sequence[float], width: int = WIDTH) -> str:
+    assert callable(y)
+    return "".join(
+        f'<line class="grid" x1="{LEFT}" x2="{width - RIGHT}" y1="{y(step):.1f}" y2="{y(step):.1f}"/>'
+        f'<text class="label" x="{LEFT - 8}" y="{y(step) + 4:.1f}" text-anchor="end">{number(step)}</text>'
+        for step in steps
+    )
+
+
+def _time_axis(from_ms: int, to_ms: int, y: float) -> str:
+    parts = []
+    span = max(to_ms - from_ms, 1)
+    for ms, label in ticks(from_ms, to_ms):
+        x = LEFT + (ms - from_ms) / span * (WIDTH - LEFT - RIGHT)
+        parts.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y + 5:.1f}"/>')
+        if LEFT + 14 < x < WIDTH - 26:
+            parts.append(f'<text class="label" x="{x:.1f}" y="{y + 20:.1f}" text-anchor="middle">{label}</text>')
+    return "".join(parts)
+
+
+def ticks(from_ms: int, to_ms: int, most: int = 9) -> list[tuple[int, str]]:
+    """Round times between the two, and how they are called: months, days or times of day."""
+    span = max(to_ms - from_ms, 1)
+    step = next((step for step in _TICK_STEPS if span / step <= most), None)
+    if step is None:
+        return list(_months(from_ms, to_ms, most))
+    first = -(-from_ms // step) * step
+    found = []
+    for ms in range(first, to_ms + 1, step):
+        its = moment(ms)
+        if step >= DAY or (its.hour == its.minute == its.second == 0):
+            label = f"{its.day} {MONTHS[its.month - 1]}"
+        else:
+            label = f"{its.hour:02}:{its.minute:02}" + (f":{its.second:02}" if step < MINUTE else "")
+        found.append((ms, label))
+    return found
+
+
+def _months(from_ms: int, to_ms: int, most: int) -> Iterator[tuple[int, str]]:
+    first, last = moment(from_ms), moment(to_ms)
+    months = (last.year - first.year) * 12 + last.month - first.month
+    stride = next((stride for stride in (1, 2, 3, 6, 12, 24, 60, 120) if months / stride <= most + 3), 1200)
+    for month in range(first.year * 12 + first.month - 1, last.year * 12 + last.month):
+        if month % stride == 0 and month // 12 >= 1:
+            its = moment(0).replace(year=month // 12, month=month % 12 + 1)
+            ms = round(its.timestamp() * 1000)
+            if from_ms <= ms <= to_ms:
+                yield ms, str(its.year) if month % 12 == 0 or stride >= 12 else MONTHS[month % 12]
+
+
+def columns(values: Sequence[tuple[str, int]], title: str, noun: str = "event") -> str:
+    """A column for each value, with its name below."""
+    height, top, bottom = 220, 12, 28
+    width = 480
+    highest, steps = scale(max((its for _, its in values), default=0))
+    plot = height - top - bottom
+    step_x = (width - LEFT - RIGHT) / max(len(values), 1)
+    every = -(-len(values) * 46 // (width - LEFT - RIGHT))
+
+    def y(value: float) -> float:
+        return top + plot * (1 - value / highest)
+
+    parts = [_grid(y, steps, width)]
+    for at, (name, its) in enumerate(values):
+        x, its_top = LEFT + at * step_x + step_x * 0.12, y(its)
+        parts.append(
+            f'<rect class="c0" x="{x:.1f}" y="{its_top:.1f}" width="{step_x * 0.76:.1f}" '
+            f'height="{top + plot - its_top:.1f}" rx="1.5" data-tip="{tip([name, words.count(its, noun)])}"/>'
+        )
+        if at % every == 0:
+            middle = LEFT + (at + 0.5) * step_x
+            parts.append(
+                f'<text class="label" x="{middle:.1f}" y="{height - 8}" text-anchor="middle">{text(name)}</text>'
+            )
+    return svg(width, height, title, "".join(parts), "chart half")
+
+
+def heat(week: Sequence[Sequence[int]], title: str) -> str:
+    """Days of the week by hours: the more, the darker."""
+    cell, gap, left, top = 17.6, 2.4, 40, 10
+    highest = max((its for hours in week for its in hours), default=0)
+    parts = []
+    for day, hours in enumerate(week):
+        y = top + day * (cell + gap) * 1.3
+        parts.append(f'<text class="label" x="{left - 8}" y="{y + 16:.1f}" text-anchor="end">{WEEKDAYS[day]}</text>')
+        for hour, its in enumerate(hours):
+            x = left + hour * (cell + gap) * 0.91
+            strength = 0.06 + 0.94 * its / highest if its and highest else 0.03
+            lines = [f"{WEEKDAYS[day]} {hour:02}:00–{(hour + 1) % 24:02}:00", words.count(its, "event")]
+            parts.append(
+                f'<rect class="c0" x="{x:.1f}" y="{y:.1f}" width="{cell * 0.91:.1f}" height="{cell * 1.3:.1f}" rx="2" '
+                f'fill-opacity="{strength:.3f}" data-tip="{tip(lines)}"/>'
+            )
+    for hour in range(0, 24, 3):
+        x = left + hour * (cell + gap) * 0.91 + cell * 0.45
+        parts.append(f'<text class="label" x="{x:.1f}" y="212" text-anchor="middle">{hour:02}</text>')
+    return svg(480, 220, title, "".join(parts), "chart half")
+
+
+def timeline(resources: Sequence[Resource], from_ms: int, to_ms: int, classes: Mapping[str, str], title: str) -> str:
+    """A row of spans for each resource; the states of synchronisation differ in height too: the taller, the worse."""
+    row, top, left = 30, 6, 290
+    plot = WIDTH - left - RIGHT
+    span = max(to_ms - from_ms, 1)
+    height = top + row * len(resources) + 28
+    parts = []
+    common = len(common_prefix([resource.name for resource in resources]))
+    for at, resource in enumerate(resources):
+        base = top + at * row + 24
+        name = resource.name
+        parts.append(
+            f'<text class="name" x="{left - 12}" y="{base - 5}" text-anchor="end" data-tip="{tip([name])}">'
+            f"{short(name[common:], 42)}</text>"
+            f'<line class="grid" x1="{left}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>'
+        )
+        for its in resource.spans:
+            x = left + (its.from_ms - from_ms) / span * plot
+            width = max((its.to_ms - its.from_ms) / span * plot, 0.8)
+            tall = {"good": 9, "warn": 15, "bad": 21}.get(classes[its.state], 15)
+            lines = [name, its.state, f"{words.time(its.from_ms)}, for {words.duration(its.to_ms - its.from_ms)}"]
+            parts.append(
+                f'<rect class="{classes[its.state]}" x="{x:.1f}" y="{base - tall}" width="{width:.1f}" '
+                f'height="{tall}" data-tip="{tip(lines)}"/>'
+            )
+    y = top + row * len(resources)
+    for ms, label in ticks(from_ms, to_ms, 7):
+        x = left + (ms - from_ms) / span * plot
+        parts.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 5}"/>')
+        if left < x < WIDTH - 26:
+            parts.append(f'<text class="label" x="{x:.1f}" y="{y + 20}" text-anchor="middle">{label}</text>')
+    return svg(WIDTH, height, title, "".join(parts), "chart")
+
+
+def common_prefix(names: Sequence[str]) -> str:
+    """The directories that all names begin with."""
+    if len(names) < 2:
+        return ""
+    first, last = min(names), max(names)
+    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[: first.rfind("/", 0, same) + 1]
+
+
+def state_classes(states: Sequence[str]) -> dict[str, str]:
+    """A colour for each state: those of synchronisation have theirs."""
+    others = [state for state in states if state not in STATES]
+    return {state: STATES.get(state) or f"c{others.index(state) % COLOURS}" for state in states}
+
+
+def tip(lines: Sequence[str]) -> str:
+    """What a tooltip says, for an attribute."""
+    return "&#10;".join(text(line) for line in lines)

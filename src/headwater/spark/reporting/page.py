@@ -1,0 +1,280 @@
+"""The page of a report: one file that needs nothing else. `page(facts)` is pure; all that a log says in it is text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+
+from . import charts, words
+from .buckets import Axis
+from .facts import Facts
+from .words import WEEKDAYS, count, duration, number, share, short, size, text
+
+AXES = {"time": "by the events’ own time", "recorded_at": "by time of recording"}
+TABLE_ROWS = 400
+
+
+def page(facts: Facts) -> str:
+    """The whole document."""
+    style, script = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    sections = (_rates, _types, _tags, _shape, _states, _readers, _storage)
+    body = "".join(section(facts) for section in sections) if facts.events else _nothing(facts)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{text(facts.log)} – log report</title><style>{style}</style></head>\n"
+        f"<body><main>{_header(facts)}{body}{_footer(facts)}</main>"
+        f'<div id="tip" role="tooltip" hidden></div><script>{script}</script></body></html>\n'
+    )
+
+
+def _header(facts: Facts) -> str:
+    span = max(facts.last_ms - facts.first_ms, 0)
+    totals = map(sum, zip(*(counts for _, counts in facts.series), strict=True))
+    peak = max(totals, default=0)
+    tiles = [
+        ("events", number(facts.events), f"numbers to {facts.head:,}"),
+        ("payload", size(facts.sizes.total), f"{size(facts.stored_bytes)} stored" if facts.stored_bytes else ""),
+        ("types", number(facts.types_total), count(facts.sources_total, "source")),
+        ("time span", duration(span) if facts.events else "–", _span(facts)),
+        ("average rate", words.rate(facts.events, span), f"peak {words.rate(peak, facts.bucket_ms)}"),
+        ("consumers", number(len(facts.consumers)), _furthest_behind(facts)),
+    ]
+    shown = "".join(
+        f'<div class="tile"><dt>{name}</dt><dd>{value}<small>{text(under)}</small></dd></div>'
+        for name, value, under in tiles
+    )
+    query = f'<p class="query">Only events that match <code>{text(facts.query)}</code>.</p>' if facts.query else ""
+    return (
+        f'<header><p class="kind">Event log</p><h1>{text(facts.log)}</h1>'
+        f'<p class="lead">{_lead(facts)}</p>{query}<dl class="tiles">{shown}</dl></header>'
+    )
+
+
+def _lead(facts: Facts) -> str:
+    if not facts.events:
+        return "There is no event in it."
+    top = facts.types[0]
+    most = f"Most are <b>{short(top.type, 60)}</b> ({share(top.events, facts.events)})."
+    if facts.types_total == 1:
+        most = f"All are <b>{short(top.type, 60)}</b>."
+    return f"{count(facts.events, 'event')} from {words.day(facts.first_ms)} to {words.day(facts.last_ms)}. {most}"
+
+
+def _span(facts: Facts) -> str:
+    return f"since {words.day(facts.first_ms)}" if facts.events else ""
+
+
+def _furthest_behind(facts: Facts) -> str:
+    if not facts.consumers:
+        return "none registered"
+    most = max(its.behind for its in facts.consumers)
+    return "all are up to date" if most == 0 else f"up to {number(most)} behind"
+
+
+def _nothing(facts: Facts) -> str:
+    return _card("Nothing to show", "<p>There are no events to make charts of.</p>") + _readers(facts) + _storage(facts)
+
+
+# Sections.
+
+
+def _rates(facts: Facts) -> str:
+    first, bucket = Axis(facts.first_ms, facts.last_ms, facts.bucket_ms).begin_ms, facts.bucket_ms
+    title = f"Events per {duration(bucket)} by type"
+    legend = _legend((name or "other types", charts.colour(name, at)) for at, (name, _) in enumerate(facts.series))
+    names = [name or "other types" for name, _ in facts.series]
+    length = len(facts.series[0][1])
+    rows = [
+        [words.time(first + at * bucket), *[f"{counts[at]:,}" for _, counts in facts.series]] for at in range(length)
+    ]
+    outside = ""
+    if facts.outside:
+        outside = f" {count(facts.outside, 'event')} without a time, or far outside of this, are not shown."
+    return _card(
+        "Events over time",
+        legend + charts.areas(facts.series, first, bucket, title) + _details(["from (UTC)", *names], rows),
+        f"Events per {duration(bucket)}, {AXES[facts.axis]}, UTC.{outside}",
+    )
+
+
+def _types(facts: Facts) -> str:
+    most = facts.types[0].events
+    rows = "".join(
+        f'<tr><th scope="row" title="{text(its.type)}">{short(its.type, 44)}</th>'
+        f'<td class="bar">{_bar(its.events, most)}</td><td>{number(its.events)}</td>'
+        f"<td>{share(its.events, facts.events)}</td><td>{size(its.bytes / its.events)}</td>"
+        f'<td class="time">{words.time(its.first_ms)}</td><td class="time">{words.time(its.last_ms)}</td></tr>'
+        for its in facts.types
+    )
+    table = (
+        '<div class="wide"><table class="types"><thead><tr><th scope="col">type</th><td></td>'
+        '<th scope="col">events</th><th scope="col">share</th><th scope="col">mean size</th>'
+        '<th scope="col">first (UTC)</th><th scope="col">last (UTC)</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+    left = facts.types_total - len(facts.types)
+    return _card("Types", table + (f'<p class="more">and {count(left, "more type")}</p>' if left > 0 else ""))
+
+
+def _tags(facts: Facts) -> str:
+    if not facts.tags:
+        return ""
+    boxes = []
+    for its in facts.tags:
+        most = its.top[0][1] if its.top else 1
+        rows = "".join(
+            f'<tr><th scope="row" title="{text(value)}">{short(value, 26) or "<i>no value</i>"}</th>'
+            f'<td class="bar">{_bar(events, most)}</td><td>{number(events)}</td></tr>'
+            for value, events in its.top
+        )
+        values = count(its.values, "value")
+        boxes.append(
+            f'<section class="tag"><h3 title="{text(its.key)}">{short(its.key, 26)}</h3>'
+            f"<p>{count(its.tags, 'tag')}, {values}</p><table><tbody>{rows}</tbody></table></section>"
+        )
+    return _card("Tags", f'<div class="boxes">{"".join(boxes)}</div>', "The most used keys, and their top values.")
+
+
+def _shape(facts: Facts) -> str:
+    sizes = [(f"<{size(power).replace(' ', '')}", its) for power, its in facts.sizes.counts]
+    total = sum(map(sum, facts.week))
+    weekday, hour = max(
+        ((day, hour) for day in range(7) for hour in range(24)), key=lambda at: facts.week[at[0]][at[1]]
+    )
+    its = facts.sizes
+    left = _card(
+        "When",
+        charts.heat(facts.week, "Events by day of the week and hour, UTC")
+        + _details(["", *[f"{hour:02}" for hour in range(24)]],
+                   [[WEEKDAYS[day], *[f"{n:,}" for n in hours]] for day, hours in enumerate(facts.week)]),
+        f"By weekday and hour, UTC. Busiest: {WEEKDAYS[weekday]} {hour:02}:00, "
+        f"{share(facts.week[weekday][hour], total)} of all.",
+    )  # fmt: skip
+    right = _card(
+        "Payload sizes",
+        charts.columns(sizes, "Events by the size of their payloads")
+        + _details(["size", "events"], [[name, f"{n:,}"] for name, n in sizes]),
+        f"Median {size(its.median)}, 99 % up to {size(its.p99)}, largest {size(its.largest)}.",
+    )
+    return f'<div class="pair">{left}{right}</div>'
+
+
+def _states(facts: Facts) -> str:
+    if not facts.resources:
+        return ""
+    states = list(dict.fromkeys(its.state for resource in facts.resources for its in resource.spans))
+    states.sort(key=lambda state: (list(charts.STATES).index(state) if state in charts.STATES else 9, state))
+    classes = charts.state_classes(states)
+    from_ms = min(its.from_ms for resource in facts.resources for its in resource.spans)
+    to_ms = max(its.to_ms for resource in facts.resources for its in resource.spans)
+    rows = [
+        [resource.name, its.state, words.time(its.from_ms), duration(its.to_ms - its.from_ms)]
+        for resource in facts.resources
+        for its in resource.spans
+    ]
+    left = facts.resources_total - len(facts.resources)
+    more = f" Those that changed most; {count(left, 'more resource')} not shown." if left > 0 else ""
+    common = charts.common_prefix([resource.name for resource in facts.resources])
+    prefix = f" All names begin with {common}" if common else ""
+    return _card(
+        "States over time",
+        _legend((state, classes[state]) for state in states)
+        + charts.timeline(facts.resources, from_ms, to_ms, classes, "The state of each resource over time")
+        + _details(["resource", "state", "from (UTC)", "for"], rows),
+        f"A row for each resource.{prefix}{more}",
+    )
+
+
+def _readers(facts: Facts) -> str:
+    if not facts.consumers:
+        return ""
+    most = max(1, *(its.behind for its in facts.consumers))
+    rows = "".join(
+        f'<tr><th scope="row">{short(its.name, 60)}</th><td class="bar">{_bar(its.behind, most, "warn")}</td>'
+        f"<td>{number(its.behind)}</td><td>{its.acknowledged:,}</td>"
+        f'<td class="time">{duration(max(0, facts.made_ms - its.seen_ms))} ago</td></tr>'
+        for its in facts.consumers
+    )
+    table = (
+        '<div class="wide"><table class="types"><thead><tr><th scope="col">consumer</th><td></td>'
+        '<th scope="col">behind</th><th scope="col">acknowledged</th><th scope="col">last heard of</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+    return _card("Consumers", table, f"How many events of {facts.head:,} each has still before it.")
+
+
+def _storage(facts: Facts) -> str:
+    pairs = [
+        ("numbers", f"{facts.first_retained:,} to {facts.head:,} are retained" if facts.head else "none yet"),
+        ("created", f"{words.time(facts.created_ms)} UTC"),
+        *facts.settings,
+    ]
+    if facts.missing == 0:
+        pairs.append(("gaps", "none: each number from the first to the last has its event"))
+    elif facts.missing > 0:
+        some = ", ".join(f"{a:,}" if a == b else f"{a:,}–{b:,}" for a, b in facts.gaps)
+        pairs.append(("gaps", f"{count(facts.missing, 'number')} without an event: {some}"))
+    listed = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in pairs)
+    bars = ""
+    if len(facts.partitions) > 1:
+        named = [(str(at), events) for at, events in enumerate(facts.partitions)]
+        bars = f"<h3>Partitions</h3>{charts.columns(named[:64], 'Events by partition')}"
+    most = facts.sources[0][1] if facts.sources else 1
+    rows = "".join(
+        f'<tr><th scope="row" title="{text(source)}">{short(source, 32) or "<i>none</i>"}</th>'
+        f'<td class="bar">{_bar(events, most)}</td><td>{number(events)}</td></tr>'
+        for source, events in facts.sources
+    )
+    sources = f"<h3>Sources</h3><table><tbody>{rows}</tbody></table>" if rows else ""
+    left = facts.sources_total - len(facts.sources)
+    sources += f'<p class="more">and {count(left, "more source")}</p>' if left > 0 and rows else ""
+    settings = f'<dl class="facts">{listed}</dl>'
+    return _card("The log", f'<div class="columns"><div>{settings}</div><div>{sources}{bars}</div></div>')
+
+
+def _footer(facts: Facts) -> str:
+    return f"<footer>Made {words.time(facts.made_ms)} UTC by Headwater. Times are UTC.</footer>"
+
+
+# Parts.
+
+
+def _card(title: str, body: str, note: str = "") -> str:
+    under = f'<p class="note">{text(note)}</p>' if note else ""
+    return f'<section class="card"><h2>{title}</h2>{under}{body}</section>'
+
+
+def _bar(value: int, most: int, css_class: str = "c0") -> str:
+    width = max(100 * value / most, 0.6 if value else 0) if most else 0
+    return (
+        f'<svg class="strip" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="{css_class}" width="{width:.1f}" height="10"/></svg>'
+    )
+
+
+def _legend(entries: Iterable[tuple[str, str]]) -> str:
+    items = "".join(
+        f'<li title="{text(name)}"><svg viewBox="0 0 10 10" aria-hidden="true"><rect class="{css_class}" width="10" '
+        f'height="10" rx="2"/></svg>{short(name, 40)}</li>'
+        for name, css_class in entries
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _details(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{text(name)}</th>' for name in header)
+    body = "".join(
+        f'<tr><th scope="row">{text(row[0])}</th>{"".join(f"<td>{text(cell)}</td>" for cell in row[1:])}</tr>'
+        for row in rows[:TABLE_ROWS]
+    )
+    more = f'<p class="more">and {count(len(rows) - TABLE_ROWS, "more row")}</p>' if len(rows) > TABLE_ROWS else ""
+    return (
+        f'<details><summary>The same as a table</summary><div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>{more}</details>"
+    )

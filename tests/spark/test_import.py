@@ -1,0 +1,334 @@
+"""Files into a log of a real server, by Spark: every format, once, with what is no event kept aside."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.client import connect
+from headwater.core import Event
+from headwater.core.errors import InvalidInput
+from headwater.core.settings import LogSettings
+from headwater.flight.client import BulkClient
+from headwater.formats.tabular import TableMapping, table_events
+from headwater.spark.importing.files import find_files, look_at
+from headwater.spark.importing.pieces import batches_of, pieces_of
+from headwater.spark.importing.quarantine import BadRow
+from headwater.spark.importing.reading import fitting, read_piece
+from headwater.spark.pipelines import load, names
+from headwater.spark.running import Run, Summary
+from headwater.spark.running import Server as BulkServer
+from tests.server.running import PROGRAM, RunningServer, environment
+
+from .conftest import spark_environment
+
+WITH_FLIGHT = ("--flight-enabled", "true", "--flight-port", "0")
+Load = Callable[..., Summary]
+IMPORT = load("import")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with RunningServer("--data", "data", *WITH_FLIGHT, cwd=tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def url(server: RunningServer) -> str:
+    return server.further_url("grpc")
+
+
+@pytest.fixture
+def log(request: pytest.FixtureRequest) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", request.node.name.removeprefix("test_"))[-50:].strip("-.")
+
+
+@pytest.fixture
+def start(spark: SparkSession, url: str, log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """`start(file=("a.csv",), tag=("x",))`: run the import into a log of the test's own, in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def start(**options: object) -> Summary:
+        its = IMPORT.options(**{"log": log, "create": True, **options})
+        return IMPORT.start(its, spark, server=BulkServer(url))
+
+    return start
+
+
+def counts(summary: Summary) -> tuple[object, ...]:
+    return tuple(summary.details[name] for name in ("appended", "there_already", "quarantined"))
+
+
+def stored(server: RunningServer, log: str) -> list[Event]:
+    with connect(server.url) as client:
+        return [its.event for its in client.log(log).read()]
+
+
+def by_command(server: RunningServer, *arguments: str) -> dict[str, int]:
+    command = [*PROGRAM, "import", *arguments, "--json", "--url", server.url]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# Pieces, without Spark.
+
+CELLS = ["", "a", "b c", "x,y", 'say "hi"', "two\nlines", "cr\r\nlf", "ü", "NA", "7.5", "\u2028"]
+
+
+def table(seed: int, rows: int, end: str) -> str:
+    """A table with all that CSV can have: quotes, line ends in cells, empty lines, a last line without end."""
+    random_ = random.Random(seed)
+    lines = ["kind,case,note"]
+    for _ in range(rows):
+        cells = ["T", random_.choice(CELLS), random_.choice(CELLS)]
+        lines.append(
+            ",".join('"' + cell.replace('"', '""') + '"' if set(cell) & set(',"\r\n') else cell for cell in cells)
+        )
+        if random_.random() < 0.05:
+            lines.append("")
+    return end.join(lines)
+
+
+def read_in_pieces(path: Path, mapping: TableMapping, piece_bytes: int) -> tuple[list[dict[str, object]], list[BadRow]]:
+    bad: list[BadRow] = []
+    rows: list[dict[str, object]] = []
+    for piece in pieces_of(look_at(path, None, mapping), piece_bytes):
+        for batch in read_piece(piece, LogSettings(), bad):
+            rows += batch.to_pylist()
+    return rows, bad
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_table_in_pieces_has_the_same_events_as_in_one(tmp_path: Path, seed: int, end: str) -> None:
+    text = table(seed, 200, end)
+    mapping = TableMapping("t.csv", "kind", tags=(("case", "case"),))
+    events = table_events(io.StringIO(text, newline=""), mapping)
+    expected = [(its.id, its.data, list(its.tags)) for its in events]
+    (path := tmp_path / "t.csv").write_bytes(text.encode())
+    for piece_bytes in (1, 37, 400, 10**6):
+        rows, bad = read_in_pieces(path, mapping, piece_bytes)
+        assert [(row["id"], row["data"], row["tags"]) for row in rows] == expected
+        assert bad == []
+
+
+def test_plain_tables_are_cut_without_a_look_at_their_rows(tmp_path: Path) -> None:
+    (path := tmp_path / "t.csv").write_text("type,n\n" + "".join(f"T,{n}\n" for n in range(1000)))
+    pieces = list(pieces_of(look_at(path, None, TableMapping("")), 100))
+    assert len(pieces) > 50
+    assert [len(batch) for batch in batches_of(pieces, 1000)][:3] == [10, 10, 10]
+    rows, _ = read_in_pieces(path, TableMapping(""), 100)
+    assert [json.loads(row["data"])["n"] for row in rows] == [str(n) for n in range(1000)]  # type: ignore[arg-type]
+
+
+def test_bad_rows_are_told_with_their_place_and_do_not_move_the_ids_of_others(tmp_path: Path) -> None:
+    lines = [b"type,time,x\n", b"A,2024-01-01,1\n", b"A,soon,2\n", b"A,2024-01-01\n", b",2024-01-01,4\n",
+             b"A,2024-01-01,\xff5\n", b'A,2024-01-01,"6"6\n', b"A,2024-01-01,7\n",
+             b"A" * 201 + b",2024-01-01,8\n"]  # fmt: skip
+    (path := tmp_path / "t.csv").write_bytes(b"".join(lines))
+    for piece_bytes in (1, 10**6):
+        rows, bad = read_in_pieces(path, TableMapping(""), piece_bytes)
+        assert [json.loads(row["data"])["x"] for row in rows] == ["1", "7"]  # type: ignore[arg-type]
+        assert sorted((its.row, its.line, its.reason) for its in bad) == [
+            (2, 3, "a time as ISO 8601, or seconds or milliseconds since 1970 is expected, 'soon' given"),
+            (3, 4, "3 cells are expected, 2 given"),
+            (4, 5, "the column 'type' of event types is empty"),
+            (5, 6, "it is not UTF-8"),
+            (6, 7, "',' expected after '\"'"),
+            (8, 9, "type: a type has 1 to 200 characters, 201 given"),
+        ]
+        assert next(its for its in bad if its.row == 5).raw == "A,2024-01-01,\\xff5"
+    good, _ = read_in_pieces(path, TableMapping(""), 1)
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "t.csv").write_bytes(b"".join([lines[0], lines[1], *[b"A,2024-01-01,0\n"] * 5, lines[7]]))
+    clean, _ = read_in_pieces(tmp_path / "good" / "t.csv", TableMapping(""), 10**6)
+    assert (good[0]["id"], good[1]["id"]) == (clean[0]["id"], clean[6]["id"])
+
+
+def test_what_a_log_refuses_is_found_among_much_that_it_takes() -> None:
+    types = ["T"] * 1000
+    types[17] = types[900] = ""
+    batch = pa.record_batch({"type": types, "data": ["x"] * 1000})
+    found = list(fitting(batch, LogSettings()))
+    assert [at for good, at, _ in found if good is None] == [17, 900]
+    assert sum(good.num_rows for good, _, _ in found if good is not None) == 998
+
+
+def test_files_are_found_by_name_directory_and_pattern(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv", "sub/c.csv", "_SUCCESS", ".hidden", "_tmp/d.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("type\nT\n")
+    assert [path.name for path in find_files([str(tmp_path)])] == ["a.csv", "b.csv", "c.csv"]
+    assert [path.name for path in find_files([str(tmp_path / "*.csv"), str(tmp_path / "a.csv")])] == ["a.csv", "b.csv"]
+    with pytest.raises(InvalidInput, match=r"no file is found as '.*aa\.csv'; did you mean a\.csv"):
+        find_files([str(tmp_path / "aa.csv")])
+    (tmp_path / "sub" / "a.csv").write_text("type\nT\n")
+    with pytest.raises(InvalidInput, match="have the same name"):
+        find_files([str(tmp_path)])
+
+
+def test_the_pipeline_has_its_name_and_says_what_it_would_do(tmp_path: Path) -> None:
+    assert "import" in names()
+    (path := tmp_path / "t.csv").write_text("case;Activity;when\n1;a;2024-01-01\n")
+    options = IMPORT.options(file=(str(path),), log="permits", tag=("case=id",), time_column="when", create=True)
+    with Run("import") as run:
+        lines = IMPORT.plan(options, run)
+    assert lines[0].endswith("source 't.csv'): type from Activity, time from when, id derived, tag id from case")
+    assert "log 'permits' on grpc://127.0.0.1:8815, created if it is not there" in lines[1]
+    for wrong, message in (
+        ({"tag": ("cas",)}, "there is no column 'cas'; there are case, Activity, when"),
+        ({"delimiter": ";;"}, "one character"),
+        ({"batch_size": "many"}, "a size such as 32m"),
+        ({"file": ("a", "b"), "source": "s"}, "a source is for one file"),
+    ):
+        with Run("import") as run, pytest.raises(InvalidInput, match=message):
+            IMPORT.plan(IMPORT.options(**{"file": (str(path),), "log": "permits", **wrong}), run)
+
+
+# With Spark and a server.
+
+TABLE = "case,activity,timestamp\n" + "".join(f"c{n % 7},step {n},2024-01-01T00:00:{n % 60:02}Z\n" for n in range(500))
+OCEL = {
+    "ocel:objects": {"o1": {"ocel:type": "order"}},
+    "ocel:events": {
+        str(n): {"ocel:activity": "pay", "ocel:timestamp": f"2024-01-0{n}T00:00:00Z", "ocel:omap": ["o1"]}
+        for n in range(1, 4)
+    },
+}
+CLOUDEVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "A", "tags": "order:17", "data": {"n": 1}}
+
+
+def test_a_table_is_imported_once_in_its_order_however_often(start: Load, server: RunningServer, log: str) -> None:
+    Path("cases.csv").write_text(TABLE)
+    first = start(file=("cases.csv",), tag=("case",), batch_size="4k")
+    assert counts(first) == (500, 0, 0)
+    assert first.batches > 3
+    assert counts(start(file=("cases.csv",), tag=("case",), batch_size="4k")) == (0, 0, 0)  # by its marks
+    assert counts(start(file=("cases.csv",), tag=("case",))) == (0, 500, 0)  # by its ids
+    events = stored(server, log)
+    assert [event.type for event in events] == [f"step {n}" for n in range(500)]
+    assert (events[1].tags, events[1].source) == (("case:c1",), "cases.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "count"),
+    [
+        ("events.ndjson", b'{"type":"A"}\n\n{"type":"B","id":"7","source":"s"}\n', 2),
+        ("log.jsonocel", json.dumps(OCEL).encode(), 3),
+        ("lines.json", json.dumps(CLOUDEVENT).encode() + b"\n", 1),
+        ("batch.json", json.dumps([CLOUDEVENT]).encode(), 1),
+        ("table.csv.gz", gzip.compress(b"\xef\xbb\xbftype;x\nA;1\nB;\"2\n3\"\n"), 2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_what_one_way_imported_the_other_knows(
+    start: Load, server: RunningServer, log: str, name: str, content: bytes, count: int
+) -> None:
+    Path(name).write_bytes(content)
+    assert counts(start(file=(name,))) == (count, 0, 0)
+    assert by_command(server, name, log)["stored"] == count
+    assert by_command(server, name, f"{log}-2", "--create")["appended"] == count
+    assert counts(start(file=(name,), log=f"{log}-2")) == (0, count, 0)
+    assert stored(server, log) == stored(server, f"{log}-2")
+
+
+def test_bad_rows_are_kept_with_their_reason_and_the_others_are_imported(
+    start: Load, server: RunningServer, log: str, tmp_path: Path
+) -> None:
+    ocel = OCEL | {"ocel:events": {**OCEL["ocel:events"], "9": {"ocel:activity": "pay", "ocel:timestamp": "soon"}}}
+    Path("o.jsonocel").write_text(json.dumps(ocel))
+    Path("e.ndjson").write_bytes(b'{"type":"A"}\n{"typ":"A"}\n{"type":"A","tags":["a b"]}\n\xff\n{"type":"B"}\n')
+    summary = start(file=("o.jsonocel", "e.ndjson"), quarantine="bad")
+    assert counts(summary) == (5, 0, 4)
+    kept = pq.read_table(tmp_path / "bad").to_pylist()
+    said = {(Path(row["file"]).name, row["row"]): (row["raw"], row["reason"]) for row in kept}
+    assert sorted(said) == [("e.ndjson", 2), ("e.ndjson", 3), ("e.ndjson", 4), ("o.jsonocel", 4)]
+    assert said["e.ndjson", 2][0] == '{"typ":"A"}'
+    assert "a time as ISO 8601" in said["o.jsonocel", 4][1]
+    assert "tags" in said["e.ndjson", 3][1]
+    with pytest.raises(InvalidInput, match="4 rows are no events, 3 are allowed"):
+        start(file=("o.jsonocel", "e.ndjson"), quarantine="bad", batch_size="31m", bad_rows_max=3)
+    assert len(stored(server, log)) == 5
+
+
+def test_parquet_of_events_and_of_anything_else_is_imported(start: Load, server: RunningServer, log: str) -> None:
+    events = {"type": ["A", "B", ""], "data": [b"1", b"\xff", b"3"], "tags": [["x:1"], [], []],
+              "id": ["1", None, "3"], "attributes": [[("time", "2024-01-01T00:00:00Z")], [], []]}  # fmt: skip
+    map_type = pa.map_(pa.string(), pa.string())
+    table = pa.table(
+        {name: pa.array(column, map_type if name == "attributes" else None) for name, column in events.items()}
+    )
+    pq.write_table(table, "e.parquet", row_group_size=2)
+    assert counts(start(file=("e.parquet",))) == (2, 0, 1)
+    rows = {
+        "kind": ["A", "B", None],
+        "at": [datetime(2024, 1, 2, tzinfo=UTC), None, None],
+        "n": [1, 2, 3],
+        "k": [5, None, 7],
+    }
+    pq.write_table(pa.table(rows), "t.parquet", row_group_size=1)
+    summary = start(file=("t.parquet",), type_column="kind", time_column="at", tag=("k=key", "n"))
+    assert counts(summary) == (2, 0, 1)
+    a, b, c, d = stored(server, log)
+    assert (a.type, a.data, a.tags, a.id, a.attributes) == ("A", b"1", ("x:1",), "1", {"time": "2024-01-01T00:00:00Z"})
+    assert (b.data, len(b.id), b.source) == (b"\xff", 36, "e.parquet")
+    assert (c.type, c.tags, c.attributes["time"]) == ("A", ("key:5", "n:1"), "2024-01-02T00:00:00Z")
+    assert json.loads(d.data) == {"kind": "B", "at": None, "n": 2, "k": None}
+    assert counts(start(file=("e.parquet",), batch_size="31m", quarantine="again")) == (0, 2, 1)
+
+
+def test_killed_in_the_middle_and_started_again_it_imports_the_rest(
+    spark: SparkSession, start: Load, server: RunningServer, url: str, log: str, tmp_path: Path
+) -> None:
+    Path("big.csv").write_text("type,n\n" + "".join(f"T,{n}\n" for n in range(60_000)))
+    spark_environment()
+    command = [sys.executable, "-m", "headwater.spark.jobs", "import", "--url", url, "--file", "big.csv", "--log",
+               log, "--create", "--batch-size", "30k", "--master", "local[2]", "--conf",
+               "spark.driver.memory=512m"]  # fmt: skip
+    with Path("out.txt").open("wb") as out, BulkClient(url) as bulk:
+        process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True, env=environment())
+        try:
+            while log not in bulk.logs() or bulk.head(log).head < 5000:
+                assert process.poll() is None, Path("out.txt").read_text()
+                time.sleep(0.05)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        before = bulk.head(log).head
+    assert 5000 <= before < 60_000
+    summary = start(file=("big.csv",), batch_size="30k")
+    assert 0 < summary.events < 60_000
+    events = stored(server, log)
+    assert [json.loads(event.data)["n"] for event in events] == [str(n) for n in range(60_000)]
+
+
+def test_real_logs_are_imported_by_both_ways_alike(start: Load, server: RunningServer, log: str) -> None:
+    directory = os.environ.get("HEADWATER_TEST_DATA")
+    if directory is None:
+        pytest.skip("HEADWATER_TEST_DATA names no directory with receipt.csv.gz and recruiting-red.jsonocel.gz")
+    receipt = str(Path(directory) / "receipt.csv.gz")
+    summary = start(file=(receipt,), type_column="concept:name", tag=("case:concept:name=case", "org:group"))
+    assert counts(summary)[1:] == (0, 0)
+    done = by_command(server, receipt, log, "--type-column", "concept:name", "--tag", "case:concept:name=case", "--tag",
+                      "org:group")  # fmt: skip
+    assert done["stored"] == done["events"] == summary.events > 1000
+    hiring = str(Path(directory) / "recruiting-red.jsonocel.gz")
+    assert counts(start(file=(hiring,), log=f"{log}-2"))[1:] == (0, 0)
+    assert by_command(server, hiring, f"{log}-2")["appended"] == 0
