@@ -13,9 +13,12 @@ STORIES = [
     ROOT / "README.md",
     ROOT / "docs" / "start.md",
     ROOT / "docs" / "guides" / "event-sourcing.md",
+    ROOT / "docs" / "guides" / "futoin.md",
+    ROOT / "docs" / "guides" / "import.md",
     ROOT / "docs" / "guides" / "notifications.md",
     ROOT / "docs" / "guides" / "notifications.md",
     ROOT / "docs" / "guides" / "operations.md",
+    ROOT / "docs" / "guides" / "spark.md",
 ]
 
 
@@ -31,6 +34,7 @@ def at_home(tmp_path, monkeypatch):
         session.stop()
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("document", STORIES, ids=name_of)
 def test_story_can_be_done_as_it_is_told(document, at_home):
     with Story(at_home) as story:
