@@ -123,7 +123,8 @@ class Stopwatch:
 
     def rate(self, count: int, latencies: Sequence[float] = ()) -> Sample:
         """The sample of `count` units of work in that time."""
-        cpu_us = self.cpu_seconds / count * 1e6
+        # A process that ended without being waited for takes what it used with it.
+        cpu_us = self.cpu_seconds / count * 1e6 if self.cpu_seconds > 0 else None
         return Sample(count / self.seconds, cpu_us, percentile_ms(latencies, 50), percentile_ms(latencies, 99))
 
 

@@ -29,6 +29,7 @@ TABLE_WIDTH = 120
 @click.option("--events", type=click.IntRange(min=1000), default=1_000_000, show_default=True, help="In each log.")
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True, help="After one to warm up.")
 @click.option("--quick", is_flag=True, help="At most a tenth of the events, two rounds and short streams.")
+@click.option("--cold", is_flag=True, help="Without the round to warm up.")
 @click.option("--without-peers", is_flag=True, help="Install and start no other server.")
 @click.option("--live-s", type=float, help=f"How long each stream is looked at.  [default: {LIVE_S:g}]")
 @click.option(
@@ -48,6 +49,7 @@ def main(
     events: int,
     rounds: int,
     quick: bool,
+    cold: bool,
     without_peers: bool,
     live_s: float | None,
     directory: Path | None,
@@ -77,10 +79,14 @@ def main(
             complain=console.print,
         )
         try:
-            run: dict[str, object] = {**bench.versions, "events": f"{events:,}", "rounds": f"{rounds}, after one more"}
+            run: dict[str, object] = {
+                **bench.versions,
+                "events": f"{events:,}",
+                "rounds": rounds if cold else f"{rounds}, after one more",
+            }
             for name, value in {**place, **run}.items():
                 console.print(f"[bold]{name}[/]: {value}")
-            answers = [_answer(name, bench, rounds, console) for name in QUESTIONS if not only or name in only]
+            answers = [_answer(name, bench, rounds, cold, console) for name in QUESTIONS if not only or name in only]
         except WrongAnswer as error:
             raise click.ClickException(str(error)) from error
         finally:
@@ -91,19 +97,20 @@ def main(
         write_markdown(markdown_path, place, run, answers)
 
 
-def _answer(name: str, bench: SparkBench, rounds: int, console: Console) -> Answer:
+def _answer(name: str, bench: SparkBench, rounds: int, is_cold: bool, console: Console) -> Answer:
     question = importlib.import_module(f".questions.{name}", __package__)
-    outcomes = [_outcome(case, rounds, bench) for case in question.cases(bench)]
+    outcomes = [_outcome(case, rounds, is_cold, bench) for case in question.cases(bench)]
     asked = " ".join((question.__doc__ or "").partition("\n\n")[0].split())
     answer = Answer(name, question.TITLE, asked, outcomes)
     console.print(terminal_view(answer))
     return answer
 
 
-def _outcome(case: Case, rounds: int, bench: SparkBench) -> Outcome:
+def _outcome(case: Case, rounds: int, is_cold: bool, bench: SparkBench) -> Outcome:
     """The rounds of a case without the first, in which the JIT compiler works. A case may know its own number."""
     if case.rounds is not None:
         case = dataclasses.replace(case, rounds=min(case.rounds, rounds))
+    if case.rounds is not None or is_cold:
         return run_case(case, rounds, bench.note)
     outcome = run_case(case, rounds + 1, bench.note)
     for samples in outcome.samples.values():

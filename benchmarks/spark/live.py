@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headwater.flight.client import BulkClient, Ticket
+from headwater.flight.client import BulkClient
+from headwater.flight.wire import Ticket
 
 from .events import batch
 

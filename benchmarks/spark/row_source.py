@@ -9,7 +9,8 @@ import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from headwater.flight.client import BulkClient, Ticket
+from headwater.flight.client import BulkClient
+from headwater.flight.wire import Ticket
 
 
 @dataclass

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import clock, crash, decide, load, messages, push, results, start
+from . import clock, crash, decide, load, messages, push, results, spark, start
 
-ACTS = (start, load, decide, messages, push, crash, clock, results)
+ACTS = (start, load, decide, messages, push, crash, clock, spark, results)

@@ -11,6 +11,7 @@ TITLE = "What you have seen"
 NEXT = (
     ("docs/start.md", "from nothing to a first decision in ten minutes"),
     ("docs/guides/import.md", "your own events: CSV, NDJSON, CloudEvents, OCEL"),
+    ("docs/guides/spark.md", "read, write and archive logs with Spark"),
     ("examples/", "short programs to start from"),
     ("ARCHITECTURE.md", "how it works, file by file"),
 )

@@ -18,6 +18,8 @@ TITLE = "An archive, and questions to archive and log as one"
 KEPT = 150_000
 """So many of the newest numbers stay in the log."""
 CARRIERS = 5
+PAGE = Path("headwater-flights.html")
+"""Stays when the demo is over."""
 
 
 def play(stage: Stage) -> None:
@@ -36,6 +38,8 @@ def play(stage: Stage) -> None:
         stage.say(f"read as one table, archive and log have [bold green]{found:,}[/] events: none lost, none twice")
         _delays(stage, events)
         _weather(stage, events)
+        _aircraft(stage, spark, table)
+        _report(stage, spark, table)
     finally:
         spark.stop()
 
@@ -135,3 +139,45 @@ def _weather(stage: Stage, events: DataFrame) -> None:
         shown.add_row(row.miles, f"{row.flights:,}", f"{row.delay:.1f} min")
     stage.console.print(shown)
     stage.say(f"[dim]delays by the weather of the hour: {time.perf_counter() - started:.1f} s[/]")
+
+
+def _aircraft(stage: Stage, spark: SparkSession, archive: Path) -> None:
+    """Fold everything by the tag of the aircraft into a table of states, and show one."""
+    from headwater.spark.pipelines import load
+    from headwater.spark.projection import snapshot
+    from headwater.spark.running import Server
+
+    project = load("project")
+    states = stage.directory / "aircraft"
+    options = project.options(
+        log=LOG, tag="tail", fold="demo.aircraft:aircraft", table=str(states), archive=str(archive)
+    )
+    with stage.console.status("folding by aircraft"):
+        summary = project.start(options, spark, server=Server(stage.server.flight_url))
+    found = snapshot(states)
+    tail, state = max(found.states.items(), key=lambda its: (len(its[1]["legs"]), its[0]))  # who was busiest last
+    stage.say(
+        f"[bold]headwater pipeline project --tag tail --fold demo.aircraft:aircraft[/]: {len(found.states):,} aircraft "
+        f"from {summary.events:,} events ({summary.seconds:.0f} s); a decision can start there, and read on after "
+        f"{found.position:,}"
+    )
+    shown = Table("flight", "from", "to", "departed", "arrived", box=None, padding=(0, 2))
+    for leg in state["legs"]:
+        shown.add_row(leg["flight"], leg["from"], leg["to"], leg["departed"], leg.get("arrived", ""))
+    stage.say(f"the last day of {tail}, {state['day']}, of {state['departures']:,} departures:")
+    stage.console.print(shown)
+    stage.note("events folded into states of aircraft", f"{summary.events:,} in {summary.seconds:.0f} s")
+
+
+def _report(stage: Stage, spark: SparkSession, archive: Path) -> None:
+    """A page that one would rather look at than read."""
+    from headwater.spark.pipelines import load
+    from headwater.spark.running import Server
+
+    report = load("report")
+    page = PAGE.absolute()
+    with stage.console.status("drawing the log"):
+        summary = report.start(
+            report.options(log=LOG, to=str(page), archive=str(archive)), spark, server=Server(stage.server.flight_url)
+        )
+    stage.say(f"the whole log on one page ({summary.seconds:.0f} s): open [bold]{page}[/] in a browser")

@@ -20,9 +20,8 @@ def environment() -> dict[str, str]:
 
 @pytest.mark.timeout(600)
 def test_every_question_is_answered(tmp_path: Path) -> None:
-    options = (
-        "--events 2000 --rounds 1 --live-s 1 --without-peers --json result.json --markdown result.md --directory ."
-    )
+    sizes = "--events 2000 --rounds 1 --cold --live-s 1 --without-peers"
+    options = f"{sizes} --json result.json --markdown result.md --directory ."
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.spark", *options.split()],
         cwd=tmp_path,

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from demo.acts import clock, crash, decide, messages, push, results, start
+from demo.acts import clock, crash, decide, messages, push, results, spark, start
 from demo.flights import ARRIVED, DEPARTED
 from demo.server_process import ServerFailed, ServerProcess
 from demo.stage import Stage
@@ -14,7 +14,9 @@ from headwater.core.errors import AppendConditionFailed
 from headwater.storage.memory import MemoryLog
 
 
-def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_performance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(decide, "ROUNDS", 5)
     monkeypatch.setattr(messages, "BURST", 100)
     monkeypatch.setattr(push, "LIVE_EVENTS", 3)
@@ -22,6 +24,8 @@ def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setattr(clock, "TURNS", 1)
     monkeypatch.setattr(crash, "APPEND_S", 0.2)
     monkeypatch.setattr(crash, "APPENDS_MIN", 10)
+    monkeypatch.setattr(spark, "KEPT", 10)
+    monkeypatch.setattr(spark, "PAGE", tmp_path / "flights.html")
     with Stage() as stage:
         start.play(stage)
         tags = (f"tail:{decide.TAIL}",)
@@ -31,6 +35,7 @@ def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         push.play(stage)
         crash.play(stage)
         clock.play(stage)
+        spark.play(stage)
         results.play(stage)
         pid = stage.server.pid
     told = " ".join(capsys.readouterr().out.split())
@@ -41,6 +46,9 @@ def test_a_short_performance(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "each at its place" in told
     assert "acknowledged events are there" in told
     assert "the slow one got every change, in order" in told
+    assert "none lost, none twice" in told
+    assert "a decision can start there" in told
+    assert (tmp_path / "flights.html").stat().st_size > 10_000
     assert not stage.directory.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

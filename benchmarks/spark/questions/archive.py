@@ -13,7 +13,7 @@ from functools import partial
 from headwater.spark.jobs import archive
 from headwater.spark.running import Run, Server
 
-from ...measure import Case, Sample, expect, stopwatch
+from ...measure import Case, Sample, expect
 from ..bench import LOG, SparkBench
 
 TITLE = "Archive"
@@ -34,7 +34,7 @@ def cases(bench: SparkBench) -> Iterator[Case]:
 def _archive(bench: SparkBench, events_per_batch: int) -> Sample:
     table = bench.scratch("table")
     options = archive.Archive(log=LOG, table=str(table), component=COMPONENT, events_per_batch=events_per_batch)
-    with stopwatch() as watch, Run("archive", server=Server(url=bench.url)) as run:
+    with bench.stopwatch() as watch, Run("archive", server=Server(url=bench.url)) as run:
         summary = archive.run(bench.spark, options, run)
     expect("events archived", bench.events, summary.events)
     with bench.bulk() as bulk:
@@ -45,6 +45,6 @@ def _archive(bench: SparkBench, events_per_batch: int) -> Sample:
 
 def _plain(bench: SparkBench) -> Sample:
     target = str(bench.scratch("plain"))
-    with stopwatch() as watch:
+    with bench.stopwatch() as watch:
         bench.frame().write.option("compression", "zstd").parquet(target)
     return watch.rate(bench.events)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from headwater.flight.client import Ticket
+from headwater.flight.wire import Ticket
 
 from ...measure import Case, Sample, expect, stopwatch
 from ..bench import LOG, SparkBench

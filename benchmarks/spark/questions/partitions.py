@@ -12,7 +12,7 @@ from functools import partial
 
 from headwater.core import LogSettings
 
-from ...measure import Case, Sample, expect, stopwatch
+from ...measure import Case, Sample, expect
 from ..bench import LOG, SparkBench
 from ..events import DATA_BYTES
 from .read import ALL
@@ -41,7 +41,7 @@ def _all(count: int) -> str:
 
 
 def _read(bench: SparkBench, log: str, **options: object) -> Sample:
-    with stopwatch() as watch:
+    with bench.stopwatch() as watch:
         answer = bench.frame(log, **options).selectExpr(*ALL).collect()[0]
     expect(f"bytes of data in {log}", bench.events * DATA_BYTES, answer[0])
     return watch.rate(bench.events)

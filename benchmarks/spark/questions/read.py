@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...measure import Aim, Case, Sample, expect, stopwatch
+from ...measure import Aim, Case, Sample, expect
 from ..bench import LOG, SPLITS, SparkBench
 from ..events import DATA_BYTES, TAGS
 from ..row_source import RowSource
@@ -86,7 +86,7 @@ def cases(bench: SparkBench) -> Iterator[Case]:
 
 
 def _aggregate(bench: SparkBench, frame: Frame, expressions: tuple[str, ...]) -> Sample:
-    with stopwatch() as watch:
+    with bench.stopwatch() as watch:
         answer = frame().selectExpr(*expressions).collect()[0]
     expect("bytes of data", bench.events * DATA_BYTES, answer[0])
     if len(answer) > 1:
@@ -95,13 +95,13 @@ def _aggregate(bench: SparkBench, frame: Frame, expressions: tuple[str, ...]) ->
 
 
 def _noop(bench: SparkBench, frame: Frame) -> Sample:
-    with stopwatch() as watch:
+    with bench.stopwatch() as watch:
         frame().write.format("noop").mode("overwrite").save()
     return watch.rate(bench.events)
 
 
 def _types(bench: SparkBench, frame: Frame) -> Sample:
-    with stopwatch() as watch:
+    with bench.stopwatch() as watch:
         counts = frame().groupBy("type").count().collect()
     expect("events", bench.events, sum(row["count"] for row in counts))
     return watch.rate(bench.events)

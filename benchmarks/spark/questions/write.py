@@ -34,7 +34,7 @@ def cases(bench: SparkBench) -> Iterator[Case]:
 
 def _to_log(bench: SparkBench, path: str) -> Sample:
     log = bench.fresh_log()
-    with stopwatch() as watch:
+    with bench.stopwatch() as watch:
         events = bench.spark.read.parquet(path)
         events.write.format("headwater").options(url=bench.url, log=log).mode("append").save()
     bench.check(log)
@@ -44,7 +44,7 @@ def _to_log(bench: SparkBench, path: str) -> Sample:
 
 def _to_parquet(bench: SparkBench, path: str) -> Sample:
     target = str(bench.scratch("copy"))
-    with stopwatch() as watch:
+    with bench.stopwatch() as watch:
         bench.spark.read.parquet(path).write.parquet(target)
     return watch.rate(bench.events)
 
@@ -52,7 +52,7 @@ def _to_parquet(bench: SparkBench, path: str) -> Sample:
 def _to_topic(bench: SparkBench, path: str) -> Sample:
     assert bench.kafka is not None
     topic = bench.kafka.fresh_address()
-    with stopwatch() as watch:
+    with bench.stopwatch() as watch:
         bench.kafka.write(bench.spark.read.parquet(path), topic)
     expect("events in the topic", bench.events, bench.kafka.read(bench.spark, topic, has_headers=False).count())
     return watch.rate(bench.events)
