@@ -33,7 +33,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wheel(elsewhere: Path) -> Path:
     """The wheel, built as `pip wheel .` does."""
-    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(elsewhere / "dist"), str(ROOT))
+    pip("wheel", "--no-deps", "--wheel-dir", str(elsewhere / "dist"), str(ROOT))
     [built] = (elsewhere / "dist").glob("headwater-*.whl")
     return built
 
@@ -41,9 +41,10 @@ def wheel(elsewhere: Path) -> Path:
 @pytest.fixture(scope="module")
 def installed(elsewhere: Path, wheel: Path) -> Path:
     """The programs of an environment that has the wheel, what it requires, and nothing else."""
-    venv.create(elsewhere / "environment", with_pip=True)
+    venv.create(elsewhere / "environment")
     programs = elsewhere / "environment" / "bin"
-    pip(str(programs / "python"), "install", "--constraint", str(ROOT / "constraints.txt"), str(wheel))
+    its = ["--python", str(programs / "python")]  # this environment's pip, for the other one: it needs none of its own
+    pip(*its, "install", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), str(wheel))
     return programs
 
 
@@ -107,9 +108,9 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def pip(python: str, *arguments: str) -> None:
+def pip(*arguments: str) -> None:
     """Run pip; the test is skipped where there is nowhere to get packages from."""
-    command = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
     done = subprocess.run(command, cwd="/", env=bare(), capture_output=True, text=True, timeout=INSTALL_S_MAX)
     if done.returncode and any(told in done.stderr for told in NO_INDEX):
         pytest.skip(f"no package index can be reached: {done.stderr.strip().splitlines()[-1]}")
