@@ -112,7 +112,8 @@ def test_a_mistake_in_the_environment_names_the_variable() -> None:
     assert complaint(environment={"HEADWATER_HTTP_PORT": "x"}).startswith("HEADWATER_HTTP_PORT: 'x' given")
     said = complaint(environment={"HEADWATER_HTTP_PROT": "1"})
     assert said == "environment: unknown variable HEADWATER_HTTP_PROT; the nearest known one is HEADWATER_HTTP_PORT"
-    configured(environment={"HEADWATER_URL": "http://127.0.0.1:1", "HOME": "/"})
+    variables = ("HEADWATER_URL", "HEADWATER_AMQP_URL", "HEADWATER_FLIGHT_URL", "HEADWATER_USER")
+    configured(environment={"HOME": "/", **dict.fromkeys(variables, "http://127.0.0.1:1")})
 
 
 def test_a_mistake_in_a_flag_names_the_flag() -> None:

@@ -93,7 +93,7 @@ class CommandGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="headwater")
 def headwater() -> None:
-    """One durable event log that several protocols speak."""
+    """One durable event log that five protocols speak and Spark reads."""
 
 
 def main() -> None:

@@ -36,7 +36,14 @@ FILE_NAME = "headwater.toml"
 CONFIG_VARIABLE, LOGS_VARIABLE = "HEADWATER_CONFIG", "HEADWATER_LOGS"
 LOG_FLAG = "--log"
 CLIENT_VARIABLES = frozenset(
-    {"HEADWATER_URL", "HEADWATER_AMQP_URL", "HEADWATER_USER", "HEADWATER_PASSWORD", "HEADWATER_TOKEN"}
+    {
+        "HEADWATER_URL",
+        "HEADWATER_AMQP_URL",
+        "HEADWATER_FLIGHT_URL",
+        "HEADWATER_USER",
+        "HEADWATER_PASSWORD",
+        "HEADWATER_TOKEN",
+    }
 )
 """What the commands that talk to a server read; no setting of the server."""
 

@@ -56,7 +56,7 @@ class Reservation:
             self._held.bind((self.address, self.port))  # without listening: no connection comes here
         except OSError as error:
             self._held.close()
-            remedy = f"choose another with {flag} (0 takes any free one), or do without (--no-flight)"
+            remedy = f"choose another with {flag} (0 takes any free one), or do without (--flight-enabled false)"
             raise CannotListen(f"cannot listen on {self.address} port {port}: {error.strerror}; {remedy}") from None
 
     @property
@@ -89,7 +89,9 @@ class Supervisor:
         ready.cancel()
         if not self._is_ready.is_set():
             await self.stop()
-            raise CannotListen("the bulk process did not start; what it said is above, --no-flight does without it")
+            raise CannotListen(
+                "the bulk process did not start; what it said is above, --flight-enabled false does without it"
+            )
 
     async def stop(self) -> None:
         """Let it finish what runs, then end it."""

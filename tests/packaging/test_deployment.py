@@ -1,0 +1,84 @@
+"""What is in deploy/ fits the program: settings, exit codes, times, metrics."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headwater.server.config import Config
+from headwater.server.sources import load
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+SAMPLE = DEPLOY / "headwater.toml"
+UNIT = (DEPLOY / "headwater.service").read_text(encoding="utf-8")
+RULES = (DEPLOY / "prometheus-rules.yaml").read_text(encoding="utf-8")
+COMMENTED = re.compile(r"^#(?=[a-z_]+ = )", re.MULTILINE)
+
+
+def option(name: str) -> str:
+    """The value of an option that the unit has once."""
+    [value] = re.findall(rf"^{name}=(.*)$", UNIT, re.MULTILINE)
+    return value
+
+
+def loaded(path: Path) -> Config:
+    return load({}, file=path, environment={})
+
+
+def test_sample_configuration_is_taken_as_it_is() -> None:
+    config = loaded(SAMPLE)
+    assert (config.data, config.host) == (Path("/var/lib/headwater"), "127.0.0.1")
+    assert config.management.keep and config.logs["orders"]["partitions"] == 4
+
+
+def test_settings_that_the_sample_only_shows_are_taken_too(tmp_path: Path) -> None:
+    text = SAMPLE.read_text(encoding="utf-8").replace('host = "127.0.0.1"\n', "")
+    shown = tmp_path / SAMPLE.name
+    shown.write_text(COMMENTED.sub("", text), encoding="utf-8")
+    config = loaded(shown)
+    assert len(COMMENTED.findall(text)) > 10
+    assert (config.host, config.cne.node, config.tls.key) == ("0.0.0.0", "worker-0", Path("/etc/headwater/key.pem"))
+
+
+def test_unit_serves_the_configuration_where_the_readme_puts_it() -> None:
+    assert option("ExecStart") == "/opt/headwater/bin/headwater serve --config /etc/headwater/headwater.toml"
+    assert loaded(SAMPLE).data == Path("/var/lib") / option("StateDirectory")
+
+
+def test_unit_waits_longer_than_the_server_takes_to_stop_and_allows_for_all_connections() -> None:
+    config = loaded(SAMPLE)
+    assert int(option("TimeoutStopSec")) * 1000 > 2 * config.limits.stop_ms
+    assert int(option("LimitNOFILE")) > 2 * config.amqp.connections_max
+
+
+def test_unit_does_not_start_again_what_a_restart_does_not_mend() -> None:
+    codes = dict(re.findall(r"^\| (\d+) \| (.*?)\. \|$", (ROOT / "docs/reference/cli.md").read_text(), re.MULTILINE))
+    told = [codes[code] for code in option("RestartPreventExitStatus").split()]
+    assert told == ["Wrong usage, or a wrong configuration", "The storage is damaged"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "headwater.service"
+    unit.write_text(UNIT.replace("/opt/headwater/bin/headwater", shutil.which("true") or ""), encoding="utf-8")
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if unit.name in line]) == (0, [])
+
+
+def test_alerts_ask_for_metrics_and_events_that_exist() -> None:
+    metrics = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    counters = re.findall(r"^\| `(\w+)` \| counter", metrics, re.MULTILINE)
+    known = {*re.findall(r"^\| `(\w+)` \| gauge", metrics, re.MULTILINE), *(f"{name}_total" for name in counters)}
+    rules = [rule for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]]
+    asked = set(re.findall(r"\bheadwater_\w+", " ".join(rule["expr"] for rule in rules)))
+    assert asked - known == set() and len(rules) > 5
+
+    events = (ROOT / "docs/reference/events.md").read_text(encoding="utf-8")
+    for name in re.findall(r"io\.headwater\.[\w.]+", RULES):
+        assert f"### `{name}`" in events
