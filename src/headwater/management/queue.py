@@ -11,6 +11,7 @@ from ..core.event_types import EVERY_TYPE, EventType
 from .catalog import LOST
 
 WAITING_MAX = 1000
+"""Of what was looked at, and of what was not: so many each."""
 LOOKS_MAX = 32
 """So many are looked at in one go, so that an event loop has other turns, however many listeners have theirs."""
 

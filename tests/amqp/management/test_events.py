@@ -11,6 +11,7 @@ import pytest
 
 from headwater.amqp.client import Client
 from headwater.amqp.management import notifications
+from headwater.amqp.management.listener import Listener
 from headwater.amqp.management.notifications import LOST_ANNOTATION
 from headwater.amqp.management.transformation import TRANSFORMATION
 from headwater.amqp.protocol import conditions
@@ -201,8 +202,7 @@ def test_what_a_listener_does_not_want_takes_no_room_while_it_gives_no_credit(se
     happen(served.bus, "wanted")
     for _ in range(10):
         happen(served.bus, *["noise"] * 500)
-        client.manage("GET-MGMT-NODES")  # the loop has its turns
-        client.manage("GET-MGMT-NODES")
+        eventually(lambda: are_looked_at(served))
     happen(served.bus, "wanted")
     receiver.link.grant(10)
     client.flush()
@@ -272,10 +272,18 @@ def test_an_undescribed_transformation_is_taken_under_its_name(served: Served, c
 # Credit, loss, settlement
 
 
+def are_looked_at(served: Served) -> bool:
+    """Whether the server has looked at all that waits for listeners."""
+    termini = [terminus for transport in served.container.connections for _, _, terminus in transport.links]
+    queues = [terminus._queue for terminus in termini if isinstance(terminus, Listener)]
+    return all(queue is not None and queue.is_looked_at for queue in queues)
+
+
 def test_what_waits_is_bounded_and_the_next_one_tells_how_many_are_lost(served: Served, client: Client) -> None:
     receiver = listener(client, CREATIONS, credit=0)
     compact = listener(client, CREATIONS, transformation("log"), credit=0)
     happen(served.bus, *[f"log-{number}" for number in range(1005)])
+    eventually(lambda: are_looked_at(served))
     for each in (receiver, compact):
         each.link.grant(2000)
     client.flush()
