@@ -163,6 +163,11 @@ def test_bulk_process_leaves_when_its_server_is_killed(server):
     until(lambda: not Path(f"/proc/{pid}").exists())
 
 
+def test_memory_that_runs_out_ends_the_bulk_process_before_the_server(server):
+    server.further_url("grpc")
+    assert int(Path(f"/proc/{bulk_pid(server)}/oom_score_adj").read_text()) >= 500
+
+
 def test_server_stops_both_in_order(server):
     server.further_url("grpc")
     pid = bulk_pid(server)

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,8 @@ from .backend import BulkBackend
 from .link import Link
 from .supervisor import BulkSettings
 
+OOM_SCORE = 500
+"""Where memory runs out, the kernel is to end this process and not the server: gRPC takes whatever clients send."""
 LET_GO_S = 10.0
 """How often it is looked whether mapped files were deleted."""
 
@@ -29,6 +32,7 @@ def main() -> None:
     configure_logging(settings.log_level)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # it ends with its server
+    _be_ended_first()
     stop = threading.Event()
     link = Link(socket.socket(fileno=int(sys.argv[1])), ended=_leave, asked=lambda _: stop.set())
     backend = BulkBackend(
@@ -46,6 +50,13 @@ def main() -> None:
         backend.let_go()
     server.stop(settings.stop_ms / 1000)
     _leave()
+
+
+def _be_ended_first() -> None:
+    score = Path("/proc/self/oom_score_adj")
+    with suppress(OSError):  # not on Linux
+        if int(score.read_text()) < OOM_SCORE:
+            score.write_text(str(OOM_SCORE))
 
 
 def _leave() -> None:
