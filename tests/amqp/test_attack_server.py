@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from headwater.amqp.protocol.message import DATA, Message, Properties, encode_me
 from headwater.amqp.protocol.performatives import Accepted, Flow, Rejected, Released, Source, Target, Transfer
 from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol, ULong
+from headwater.amqp.server import BACKLOG
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.streams.consuming import Attaching
 from headwater.amqp.streams.info import information_message
@@ -290,6 +293,14 @@ def test_a_member_that_cannot_be_answered_costs_only_itself(served: Served, clie
             Attaching.answer = answer  # type: ignore[method-assign]
         assert failed.value.condition == conditions.INTERNAL_ERROR
         assert waiting.receiver("orders", properties={GROUP: "g"}).link.is_attached
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the kernel does not tell")
+def test_many_who_connect_at_once_need_not_try_again(served: Served) -> None:
+    """Those who find the backlog full wait for a second, and then for more."""
+    told = served._sockets[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    (backlog,) = struct.unpack_from("I", told, 28)  # tcpi_sacked, of a socket that listens
+    assert backlog >= min(BACKLOG, int(Path("/proc/sys/net/core/somaxconn").read_text()))
 
 
 def test_attaches_that_wait_for_their_log_are_bounded(served: Served) -> None:

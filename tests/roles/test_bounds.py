@@ -15,7 +15,7 @@ from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER, frame
 from headwater.amqp.protocol.performatives import Target
 from headwater.amqp.protocol.settings import ConnectionSettings
 
-from . import calls_flight, calls_http, table
+from . import calls_flight, calls_futoin, calls_http, table
 from .test_matrix import changed
 from .world import (
     ADMIN,
@@ -32,7 +32,9 @@ from .world import (
     STRANGER,
     TIMEOUT_S,
     TYPE,
+    V1,
     Role,
+    Verdict,
     World,
 )
 
@@ -166,3 +168,46 @@ def test_a_right_that_is_taken_away_is_lost_on_open_connections(world: World) ->
             time.sleep(0.1)
     caller.client.close()
     client.close()
+
+
+def made(world: World, role: Role, kind: str) -> str:
+    """The id of a subscription or publisher that the role has made."""
+    body = json.dumps({"resource": f"/{world.fresh('own')}"}).encode()
+    answer = world.ask(role, "POST", f"{V1}/{kind}", body, {"content-type": "application/json"})
+    assert answer.status == 201, answer
+    return str(answer.json["id"])
+
+
+@pytest.mark.parametrize(("role", "kind"), [(READER, "subscriptions"), (APPENDER, "publishers")])
+def test_what_one_has_made_oneself_takes_no_right_to_manage(world: World, role: Role, kind: str) -> None:
+    mine = made(world, role, kind)
+    other = MANAGER if role is READER else STRANGER
+    assert world.ask(other, "DELETE", f"{V1}/{kind}/{mine}").status == 403
+    if kind == "subscriptions":
+        assert world.ask(role, "POST", f"{V1}/{kind}/{mine}/resume").status == 202
+    assert world.ask(role, "DELETE", f"{V1}/{kind}/{mine}").status == 200
+    assert mine not in {its["id"] for its in world.told("GET", f"{V1}/{kind}")}
+
+
+def test_ones_own_subscription_is_deleted_over_amqp_without_the_right_to_manage(world: World) -> None:
+    mine = made(world, READER, "subscriptions")
+    assert world.client(APPENDER).manage("DELETE", type=f"{TYPE}subscription", name=mine).status == 403
+    assert world.client(READER).manage("DELETE", type=f"{TYPE}subscription", name=mine).status == 204
+
+
+@pytest.mark.parametrize("channel", calls_futoin.CHANNELS)
+def test_to_register_a_known_consumer_again_takes_the_right_to_read(world: World, channel: str) -> None:
+    function, known = "futoin.evt.poll:1.1:registerConsumer", {"component": "KNOWN"}
+    for role, verdict in ((READER, Verdict.DONE), (MANAGER, Verdict.FORBIDDEN), (APPENDER, Verdict.FORBIDDEN)):
+        assert calls_futoin.make(world, function, channel, role, known) is verdict, role.name
+
+
+def test_a_consumer_is_polled_by_its_own_user_only(world: World) -> None:
+    """Another of the same component is another consumer."""
+    component = world.fresh("OWN").replace("-", "")
+    register, poll = "futoin.evt.poll:1.1:registerConsumer", "futoin.evt.poll:1.1:pollEvents"
+    assert calls_futoin.make(world, register, "POST", OWNER, {"component": component}) is Verdict.DONE
+    body = json.dumps({"f": poll, "p": {"component": component, "last_id": "1"}}).encode()
+    assert world.ask(READER, "POST", f"/futoin/{LOG}", body).json["e"] == "NotRegistered"
+    [found] = [its for its in world.told("GET", f"/logs/{LOG}/consumers")["consumers"] if its["component"] == component]
+    assert (found["owner"], found["acknowledged"]) == (OWNER.name, 0)

@@ -15,6 +15,8 @@ from .transport import Transport
 
 _logger = logging.getLogger("headwater.amqp")
 
+BACKLOG = 2048
+"""Connections that wait to be accepted; asyncio listens anew, and with 100 unless it is told."""
 FINISH_S = 5.0
 """How long what producers have sent may take to reach the disk when the server stops."""
 
@@ -33,7 +35,11 @@ class AmqpServer:
         timeout_s = self._container.settings.login_ms / 1000 if self._tls else None
         for bound in self._sockets:
             server = await loop.create_server(
-                lambda: Transport(self._container), sock=bound, ssl=self._tls, ssl_handshake_timeout=timeout_s
+                lambda: Transport(self._container),
+                sock=bound,
+                backlog=BACKLOG,
+                ssl=self._tls,
+                ssl_handshake_timeout=timeout_s,
             )
             self._servers.append(server)
         self._ticking = asyncio.create_task(self._tick())
