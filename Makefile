@@ -8,13 +8,17 @@ STAMP  := $(VENV)/.installed
 INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 INSTALL_COMPILED = PIP_USE_PEP517=1 $(VENV_COMPILED)/bin/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test setup fmt lint types interop interop-clients soak compiled bench bench-amqp bench-spark docs check
+.PHONY: demo test spark setup fmt lint types interop interop-clients soak hostile compiled bench bench-amqp bench-spark docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
 
-test: $(STAMP)          ## the test suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test: $(STAMP)          ## the test suite; the tests on Spark come last, file by file, because each has a session of its own
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
+
+spark: $(STAMP)         ## the tests on Spark alone; HEADWATER_KILLS=5 kills archivers more often
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
 
 setup: $(STAMP)         ## make .venv with everything pinned (done by the others where it is missing)
 
@@ -59,6 +63,9 @@ docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI fil
 
 soak: $(STAMP)          ## adds and pushes while the server is killed again and again; SOAK_S=60
 	$(BIN)/python -m tests.soak.futoin $(or $(SOAK_S),60)
+
+hostile: $(STAMP)       ## one client of each protocol misbehaves, the others must not pay; SECONDS=30 each, SCALE=4
+	$(BIN)/python -m tests.hostile.street $(or $(SECONDS),30) $(or $(SCALE),4)
 
 check: lint types interop-clients test  ## what CI runs
 

@@ -48,6 +48,25 @@ def test_a_connection_is_told_when_it_is_open_and_when_it_is_over(served: Served
     assert told.wait_for(CLOSED) == its
 
 
+def test_what_an_address_holds_of_a_password_is_told_to_nobody(served: Served, told: Told) -> None:
+    with client_of(served) as client:
+        client.receiver("amqp://alice:s3cret@host/orders", name="in")
+        for what, address in (
+            (client.receiver, "AMQPS://alice:s3cr@t@host/nowhere"),
+            (client.receiver, "amqp://alice:s3cret@host/not/there"),
+            (client.sender, "amqp://s3cret@host/orders/$info"),
+        ):
+            with pytest.raises(AmqpError) as refused:
+                what(address)
+            assert "s3cr" not in str(refused.value)
+        links = client.manage("QUERY", {"attributeNames": ["address"]}, entityType="io.headwater.link").body["results"]
+        assert ["amqp://host/orders"] in links
+    found = told.of(ATTACHED, LINK_REFUSED, DETACHED)
+    assert "amqp://host/orders" in {its["address"] for its in found}
+    assert "amqp://host/orders/$info" in {its["address"] for its in found}
+    assert "s3cr" not in repr(found)
+
+
 def test_a_connection_that_was_lost_is_told_with_its_links_first(served: Served, told: Told) -> None:
     client = client_of(served)
     client.sender("orders")

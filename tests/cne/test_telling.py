@@ -13,7 +13,7 @@ from headwater.core import EventType
 from ..management.told import Told
 from .builders import NODE_SYNC_STATE
 from .test_delivery import failing, node
-from .world import PATIENCE_S, World
+from .world import PATIENCE_S, Call, World
 
 FAILING, RECOVERED = EventType.WEBHOOK_FAILING, EventType.WEBHOOK_RECOVERED
 
@@ -36,6 +36,26 @@ def test_an_endpoint_is_told_once_when_it_fails_and_once_when_it_has_recovered(p
         assert told.of(FAILING) == [{**its, "reason": "answered 503"}]
         assert told.of(RECOVERED) == [its]
         assert told.types((FAILING, RECOVERED)) == [FAILING, RECOVERED]
+
+    play(scenario)
+
+
+def test_the_reason_holds_nothing_of_a_secret_in_the_uri(play):
+    greetings = iter([204])
+
+    async def garbled(call: Call) -> int | bytes:
+        return next(greetings, b"no status line\r\n\r\n")
+
+    async def scenario(world: World) -> None:
+        told = Told(world.bus)
+        id = await node(world)
+        subscriber = await world.subscriber(garbled)
+        await world.subscribe(subscriber.uri("/event?token=secret"), NODE_SYNC_STATE)
+        await world.publish(id, "x")
+        await until(lambda: told.of(FAILING))
+        (failed,) = told.of(FAILING)
+        assert str(failed["reason"]).startswith("ClientResponseError: Bad status line")
+        assert "secret" not in str(failed) and "\n" not in str(failed["reason"])
 
     play(scenario)
 

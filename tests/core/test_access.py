@@ -85,6 +85,7 @@ def test_without_users_everybody_may_do_everything() -> None:
 
 def test_a_refusal_says_who_what_and_where() -> None:
     assert str(Forbidden("alice", APPEND, "orders")) == "user 'alice' has no right to append log 'orders'"
+    assert str(Forbidden("alice", Right.MANAGE, "*")) == "user 'alice' has no right to manage the server"
 
 
 def test_a_secret_is_never_shown() -> None:

@@ -47,6 +47,15 @@ def test_a_text_is_cut_where_it_is_too_long(bus: Bus) -> None:
     assert told[0].attributes["address"] == "y" * TEXT_CHARS_MAX
 
 
+def test_every_text_can_be_written_as_utf_8(bus: Bus) -> None:
+    told: list[Notification] = []
+    bus.subscribe(told.append)
+    bus.emit(EventType.AUTHENTICATION_FAILED, reason="wrong", user="\udcffzoë", peer="")
+    bus.emit(EventType.DISK_LOW, path="/data/" + "\udce9" * TEXT_CHARS_MAX)
+    assert told[0].attributes["user"] == "?zoë"
+    assert str(told[1].attributes["path"]).encode().startswith(b"/data/???")
+
+
 def test_a_notification_is_built_once_for_all_listeners(bus: Bus) -> None:
     told: list[Notification] = []
     for _ in range(3):

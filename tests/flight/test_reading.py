@@ -47,6 +47,19 @@ def test_bounds_are_after_exclusive_and_upto_inclusive(client):
     assert numbers(client, Ticket("orders", after=98)) == [99, 100]
 
 
+def test_what_is_trimmed_while_a_read_begins_is_told(raw, backend, log, monkeypatch):
+    scan = backend.scan
+
+    def trimmed_first(*arguments):
+        log.trim(50)
+        return scan(*arguments)
+
+    monkeypatch.setattr(backend, "scan", trimmed_first)
+    with pytest.raises(flight.FlightServerError, match="position_trimmed"):
+        raw.get(log="orders", after=10)
+    assert raw.get(log="orders")["sequence_number"].to_pylist() == list(range(50, 101))
+
+
 @pytest.mark.parametrize(
     "query",
     [

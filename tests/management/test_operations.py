@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.core.errors import Closed, ConsumerNotFound, EventLogError, LogNotFound
 from headwater.core.event_types import EventType
 from headwater.management.catalog import CATALOG
 from headwater.management.entities import LOG, NODE_TYPE, TYPES
-from headwater.management.ports import Time
+from headwater.management.logs import Logs
+from headwater.management.ports import Attributes, Time
 from headwater.management.statuses import Status
 
 from .asking import CONSUMER_TYPE, LOG_TYPE, PARTITION_TYPE, Node, user
@@ -262,6 +264,31 @@ def test_a_query_for_too_much_is_refused_and_not_cut(node: Node, monkeypatch: py
     assert answer.status == Status.BAD_REQUEST
     assert "offset and count" in answer.description
     assert len(node.query("name", count=3)) == 3
+
+
+def test_a_query_for_too_many_values_is_refused_and_not_cut(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.management.operations.VALUES_MAX", 3)
+    body = {"attributeNames": ["name", "nothing", "either"]}
+    answer = node.ask("QUERY", body, entityType=LOG_TYPE)
+    assert answer.status == Status.BAD_REQUEST
+    assert "2 results of 3 attributes are 6 values" in answer.description
+    assert node.ask("QUERY", body, entityType=LOG_TYPE, count=1).status == Status.OK
+
+
+@pytest.mark.parametrize("error", [LogNotFound("gone"), Closed("gone"), ConsumerNotFound("a", "b")])
+def test_what_goes_away_during_a_query_is_left_out(
+    node: Node, error: EventLogError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Logs._read
+
+    def read(self: Logs, name: str) -> Attributes:
+        if name == "audit":
+            raise error
+        return whole(self, name)
+
+    assert ["audit"] in node.query("name", entityType=LOG_TYPE)
+    monkeypatch.setattr(Logs, "_read", read)
+    assert node.query("name", entityType=LOG_TYPE) == [["orders"]]
 
 
 def test_a_query_may_answer_many_rows(node: Node) -> None:

@@ -81,6 +81,21 @@ def test_a_loss_is_told_with_the_next_one_that_is_accepted() -> None:
     assert taken.attributes[LOST] == 3
 
 
+def test_what_is_not_accepted_takes_no_room_from_what_is_where_nothing_can_be_taken() -> None:
+    bus, wakes = Bus(), Wakes()
+    queue = NotificationQueue(bus, wakes, accepts=lambda its: int(str(its.attributes["partitions"])) > 9, waiting_max=2)
+    for noise in range(5):
+        emit(bus, 10 + noise, *[noise] * 1)
+        queue.look()
+        assert queue.is_looked_at and not queue.is_empty and wakes.count == noise + 1
+    emit(bus, 15, 16, 17)
+    queue.look()
+    taken = queue.take(9)
+    assert numbers(taken) == [16, 17] and queue.is_empty
+    assert [its.attributes.get(LOST) for its in taken] == [6, None]
+    assert queue.lost_total == 6
+
+
 def test_types_that_are_not_asked_for_take_no_room() -> None:
     bus = Bus()
     queue = NotificationQueue(bus, Wakes(), [DELETED], waiting_max=1)

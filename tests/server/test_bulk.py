@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.flight as flight
 import pytest
 
 from headwater.client import connect
@@ -136,6 +137,22 @@ def test_death_of_the_bulk_process_costs_nobody_else_anything(server):
         until(lambda: bulk.head("orders").head == 20)  # on the same port
         assert bulk_pid(server) != before
         assert sum(batch.num_rows for batch in bulk.read(Ticket("orders"))) == 20
+
+
+def test_client_with_much_to_say_about_its_columns_costs_nobody_else_anything(server):
+    url = server.further_url("grpc")
+    wordy = rows(1).replace_schema_metadata({"remark": "x" * 300_000_000})
+    with connect(server.url) as http, BulkClient(url) as bulk:
+        http.log("orders").append(events(10, 10))
+        pid = bulk_pid(server)
+        with flight.connect(url) as client, pytest.raises(flight.FlightServerError, match="too_large"):
+            descriptor = flight.FlightDescriptor.for_command(b'{"append":{"log":"orders"}}')
+            writer, reader = client.do_put(descriptor, wordy.schema)
+            writer.write_batch(wordy)
+            reader.read()
+            writer.close()
+        assert bulk.head("orders").head == 10
+        assert bulk_pid(server) == pid
 
 
 def test_bulk_process_leaves_when_its_server_is_killed(server):

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import logging
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from headwater.amqp.client import Client
+from headwater.amqp.protocol.conditions import AmqpError
 from headwater.client import connect
 from headwater.core import Bus, EventType, LogSettings, Query
-from headwater.core.errors import StorageCorrupted
+from headwater.core.errors import DiskFull, EventLogError, StorageCorrupted
 from headwater.management import CATALOG
 from headwater.server import happenings, notification_lines
 from headwater.server.config import Management
@@ -24,7 +27,7 @@ from headwater.server.notification_lines import LINES, told_types, write_line
 from headwater.storage.memory import MemoryStore
 
 from ..management.told import eventually
-from .running import RunningServer, headwater
+from .running import SILENCE_S_MAX, RunningServer, headwater
 
 DUPLICATES = b'{"events": [{"type": "Placed", "id": "1", "tags": ["order:1"], "data": "%b"}]}'
 FAILING = (
@@ -105,6 +108,38 @@ def test_the_history_outlives_a_restart_with_the_last_stop_in_it(tmp_path: Path)
         assert server.terminate() == 0
     checked = headwater("check", "--data", "headwater-data", cwd=tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_consumer_that_was_behind_before_a_restart_is_told_though_nobody_needs_its_log(tmp_path: Path) -> None:
+    with RunningServer("--log", "orders", cwd=tmp_path) as server:
+        with connect(server.url) as client:
+            client.log("orders").register_consumer("spark", "archiver", after=0)
+        server.ask("/logs/orders/append", DUPLICATES % b"")
+        assert server.terminate() == 0
+    with RunningServer("--management-keep", "--management-lag-ms", "1", cwd=tmp_path) as server:
+        told = wait_for(server, "consumer.lagging")
+        assert (told["log"], told["owner"], told["lagEvents"]) == ("orders", "spark", 1)
+        assert server.terminate() == 0
+
+
+def test_what_happens_until_the_end_is_told_and_kept(tmp_path: Path) -> None:
+    arguments = ("--management-keep", "--log", "orders")
+    with RunningServer(*arguments, cwd=tmp_path) as server, Client(server.further_url("amqp")) as client:
+        receiver = client.receiver("$events")
+        server.ask("/logs/orders/append", DUPLICATES % b"")
+        eventually(lambda: "link.attached" in types(history(server)))
+        for _ in range(5):
+            assert server.ask("/logs/orders/append", FAILING)[0] == 409
+        server.process.send_signal(signal.SIGTERM)
+        told: list[Any] = []
+        with pytest.raises(AmqpError):
+            while True:
+                told += [delivery.message.application_properties for delivery in receiver.take(1)]
+        assert types(told)[-1] == "server.stopping"
+        assert server.process.wait(SILENCE_S_MAX) == 0
+    with RunningServer(*arguments, cwd=tmp_path) as server:
+        kept = [its for its in history(server) if types([its]) == ["condition.failed"]]
+        assert sum(its["count"] for its in kept) == 5
 
 
 def test_nobody_but_the_server_writes_its_log_and_only_who_manages_it_reads_it(tmp_path: Path) -> None:
@@ -198,15 +233,16 @@ def test_a_look_that_fails_does_not_end_looking(
     assert "broken look" in caplog.text
 
 
-def test_a_damaged_log_of_what_happens_keeps_nothing_and_nobody_from_being_served(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("error", [StorageCorrupted("$system", "it is damaged", "restore it"), DiskFull("data", 1, 2)])
+def test_a_log_of_what_happens_that_cannot_be_opened_keeps_nothing_and_nobody_from_being_served(
+    error: EventLogError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def damaged(*_: object, **__: object) -> None:
-        raise StorageCorrupted("$system", "it is damaged", "restore it")
+    def failing(*_: object, **__: object) -> None:
+        raise error
 
-    monkeypatch.setattr(MemoryStore, "create", damaged)
+    monkeypatch.setattr(MemoryStore, "create", failing)
     names = run_within(lambda its, store: store.names(), Management(keep=True))
-    assert names == [] and "log is damaged" in caplog.text
+    assert names == [] and "nothing is kept of what happens" in caplog.text
 
 
 def test_the_log_of_what_happens_gets_the_retention_that_is_configured() -> None:

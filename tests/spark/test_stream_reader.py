@@ -14,14 +14,18 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from headwater.core import LogSettings
 from headwater.core.errors import LogNotFound
 from headwater.core.local import LocalLog
+from headwater.flight import reading
 from headwater.spark import stream_reading
 from headwater.spark.options import InvalidOption
 from headwater.spark.planning import shares
 from headwater.spark.positions import DataLoss, LogRecreated, OffsetUnreadable
 from headwater.spark.schema import EVENT_SCHEMA
 from headwater.spark.stream_reading import StreamReader
+from headwater.storage import Engine
+from headwater.storage.backup import backup, restore
 from headwater.storage.memory import MemoryStore
 
+from ..flight.memory_backend import MemoryBackend, serving
 from .archives import archive
 from .conftest import T0, Backend, fill
 
@@ -141,6 +145,33 @@ def test_even_the_smallest_limit_lets_one_event_through(reader: Make, orders: Lo
     start = stream.initialOffset()
 
     assert positions(stream.latestOffset(start, stream.getDefaultReadLimit()))["orders"] >= 1
+
+
+def test_numbers_that_a_restore_left_out_are_stepped_over(reader: Make, tmp_path: Path) -> None:
+    with Engine(tmp_path / "data", maintains=False, reserve_bytes=0) as engine:
+        fill(engine.create("orders"), 10)
+    backup(tmp_path / "data", tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored")
+    with Engine(tmp_path / "restored", maintains=False, reserve_bytes=0) as engine:
+        fill(engine.open("orders"), 10)
+        with serving(MemoryBackend(engine)) as server:
+            stream = reader(url=f"grpc://127.0.0.1:{server.port}", log="orders", maxEventsPerTrigger=8)
+            found, at = [], stream.initialOffset()
+            for _ in range(4):
+                end = stream.latestOffset(at, stream.getDefaultReadLimit())
+                found.append([number for _, number in read(stream, at, end)])
+                at = end
+    far = 10**12
+    assert [number for batch in found for number in batch] == [*range(1, 11), *range(far + 1, far + 11)]
+    assert all(0 < len(batch) <= 8 for batch in found[:-1])
+
+
+def test_a_limit_in_bytes_that_is_small_beside_the_backlog_is_kept(
+    reader: Make, orders: LocalLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "SPLITS_MAX", 10)
+    stream = reader(log="orders", maxBytesPerTrigger=1)
+    assert positions(stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())) == {"orders": 1}
 
 
 def test_a_limit_is_split_in_proportion_to_what_is_behind(reader: Make, store: MemoryStore) -> None:

@@ -6,12 +6,15 @@ import shutil
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from headwater.core import AppendCondition, LogSettings, Query
 from headwater.core.errors import AppendConditionFailed, PositionOfOtherIncarnation, StorageUnavailable
-from headwater.storage import accept_loss, backup, check_directory, restore
+from headwater.storage import Engine, accept_loss, backup, check_directory, restore
 from headwater.storage.backup import MANIFEST, RESTORE_JUMP, _Copy
+from headwater.storage.committing import commit_staged, discard_staged
+from headwater.storage.staging import Manifest, Staging, batch_directory, write_manifest
 from headwater.storage.worker import Worker, do
 
 from .builders import change, engine, event, log_directory, numbers, unless
@@ -197,3 +200,32 @@ def test_an_interrupted_backup_is_no_data_directory(
         engine(tmp_path / "backup")
     with pytest.raises(StorageUnavailable, match="no whole backup"):
         restore(tmp_path / "backup", tmp_path / "restored")
+
+
+def test_a_batch_that_is_discarded_while_it_is_copied_is_not_in_the_backup(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine(data, maintains=False) as engine:
+        log = engine.create("orders")
+        staging = Staging(log.directory)
+        batch = pa.record_batch({"type": ["A"], "data": [b"x"]})
+        for number in (1, 2):
+            writer = staging.stage(f"w{number}", 1, 0, 0, batch.schema)
+            writer.write(batch)
+            stage = writer.close()
+            folder = batch_directory(log.directory, f"w{number}", 1)
+            write_manifest(log.directory, folder, Manifest(f"w{number}", 1, [stage.id]))
+        copyfile = shutil.copyfile
+
+        def discarding(source: Path, target: Path) -> None:
+            if source.suffix == ".arrow" and source.parent == batch_directory(log.directory, "w1", 1):
+                discard_staged(log, log.directory, "w1", 1)
+            copyfile(source, target)
+
+        monkeypatch.setattr(shutil, "copyfile", discarding)
+        backup(data, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored")
+    with Engine(tmp_path / "restored", maintains=False) as engine:
+        log = engine.open("orders")
+        assert not batch_directory(log.directory, "w1", 1).exists()
+        assert commit_staged(log, log.directory, "w2", 1, []).events == 1

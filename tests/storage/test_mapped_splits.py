@@ -10,7 +10,8 @@ from random import Random
 import pytest
 
 from headwater.core import LogSettings
-from headwater.storage import StoredLog
+from headwater.core.errors import TooLarge
+from headwater.storage import StoredLog, mapped, splitting
 from headwater.storage.mapped import MappedLog
 from headwater.storage.splitting import Split
 
@@ -70,6 +71,15 @@ def test_the_bytes_of_splits_are_about_those_that_were_asked_for(log: StoredLog)
     assert sum(split.bytes for split in splits) == whole.bytes
     assert len(splits) == -(-whole.bytes // 16_000)
     assert all(split.bytes < 2 * 16_000 for split in splits)
+
+
+def test_too_many_splits_are_refused_before_they_are_made(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped, "SPLITS_MAX", 100)
+    whole = opened(log)
+    assert len(whole.splits(0, log.head(), split_bytes=10**9, splits_min=100)) == 100
+    monkeypatch.setattr(splitting.Extents, "borders", None)
+    with pytest.raises(TooLarge, match="split_bytes"):
+        whole.splits(0, log.head(), split_bytes=1, splits_min=1)
 
 
 def test_splits_end_where_frames_do_unless_these_are_large(log: StoredLog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,10 +21,12 @@ from headwater.core.errors import (
     InvalidInput,
     Overloaded,
     StorageCorrupted,
+    StorageUnavailable,
     TooLarge,
 )
 from headwater.formats import arrow_events
 from headwater.storage import Engine, StoredLog
+from headwater.storage import staging as staging_module
 from headwater.storage.committing import Committed, commit_staged, discard_staged
 from headwater.storage.staging import ORPHAN_AGE_S, STAGED, Stage, Staging, drop_orphans
 
@@ -120,7 +123,9 @@ def test_a_malformed_key_is_refused(staging: Staging, key: tuple[Any, ...]) -> N
         staging.stage(*key, SCHEMA)
 
 
-@pytest.mark.parametrize("stages", [["0-1"], ["../0-0"], ["0-0", "0-0"], [5], "0-0", ["0-0", "MANIFEST"]])
+@pytest.mark.parametrize(
+    "stages", [["0-1"], ["../0-0"], ["0-0", "0-0"], [5], "0-0", ["0-0", "MANIFEST"], ["9" * 300 + "-0"]]
+)
 def test_a_stage_that_is_not_there_is_refused(log: StoredLog, staging: Staging, stages: Any) -> None:
     stage(staging, 1, 0, 0, 5)
     with pytest.raises(InvalidInput):
@@ -281,6 +286,42 @@ def test_how_much_is_staged_is_bounded(log: StoredLog) -> None:
         Staging(log.directory, disk=disk).stage("w", 1, 0, 0, SCHEMA)
 
 
+def test_a_log_that_is_deleted_while_rows_are_staged_is_told(data: Path) -> None:
+    with Engine(data, maintains=False) as engine:
+        log = engine.create("orders")
+        staging = Staging(log.directory)
+        first, second = (staging.stage("w", 1, part, 0, SCHEMA) for part in (0, 1))
+        first.write(rows(0, 5))
+        engine.delete("orders")
+        with pytest.raises(StorageUnavailable, match="the log was deleted"):
+            first.close()
+        with pytest.raises(StorageUnavailable, match="the log was deleted"):
+            second.write(rows(0, 5))
+        second.abort()
+        with pytest.raises(StorageUnavailable, match="the log was deleted"):
+            staging.stage("w", 2, 0, 0, SCHEMA)
+        assert not log.directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, StorageUnavailable)]
+)
+def test_a_file_that_cannot_be_finished_leaves_nothing(
+    log: StoredLog, staging: Staging, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[Exception]
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(number, "no")
+
+    for step in ("fsync", "replace"):
+        writer = staging.stage("w", 1, 0, 0, SCHEMA)
+        writer.write(rows(0, 5))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, fails)
+            with pytest.raises(expected):
+                writer.close()
+    assert staged_files(log) == []
+
+
 def test_what_nobody_commits_is_forgotten_after_a_week(log: StoredLog, staging: Staging) -> None:
     stage(staging, 1, 0, 0, 5)
     with pytest.raises(Stop):
@@ -298,6 +339,22 @@ def test_what_nobody_commits_is_forgotten_after_a_week(log: StoredLog, staging: 
     assert left == ["2/0-0.arrow", "2/MANIFEST.json", "3/0-0.arrow"]
     unfinished.abort()
     assert commit(log, 2, []).events == 350
+
+
+def test_rows_that_are_aborted_while_others_begin_are_in_nobodys_way(
+    staging: Staging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging_module, "_files", lambda directory: iter([directory / STAGED / "w" / "1" / "gone.tmp"]))
+    staging.stage("w", 1, 0, 0, SCHEMA).abort()
+    Staging(staging.directory).stage("w", 1, 0, 0, SCHEMA).abort()
+
+
+def test_what_is_staged_is_not_looked_through_for_each_stage(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    monkeypatch.setattr(staging_module, "_files", lambda directory: looked.append(directory) or iter(()))
+    for part in range(100):
+        stage(staging, 1, part, 10 * part, 10)
+    assert len(looked) < 10
 
 
 def test_a_damaged_file_is_refused_until_it_is_discarded(log: StoredLog, staging: Staging) -> None:

@@ -17,6 +17,7 @@ MANAGEMENT, EVENTS = "$management", "$events"
 REPLY = "$reply/"
 """Addresses of reply nodes begin so; a client may make one up, or have it made (dynamic)."""
 _AUTHORITY = re.compile(r"amqps?://[^/]*/", re.IGNORECASE)
+_USER_INFORMATION = re.compile(r"(amqps?://)[^/]*@", re.IGNORECASE)
 
 
 class Address(NamedTuple):
@@ -32,6 +33,11 @@ def server_node(text: str | None) -> str | None:
     return path if path in (MANAGEMENT, EVENTS) or path.startswith(REPLY) else None
 
 
+def shown_address(text: str | None) -> str:
+    """An address as others may see it: without the name and the password that a whole URL may hold; empty for none."""
+    return _USER_INFORMATION.sub(r"\1", text or "", count=1)
+
+
 def parse_address(text: str) -> Address:
     """The node of an address, which some clients write as a whole URL or with a leading slash.
 
@@ -42,7 +48,7 @@ def parse_address(text: str) -> Address:
     try:
         check_log_name(log)
     except InvalidLogName:
-        raise LogNotFound(show(text)) from None
+        raise LogNotFound(show(shown_address(text))) from None
     if rest not in ("", INFO):
-        raise LogNotFound(show(text))
+        raise LogNotFound(show(shown_address(text)))
     return Address(log, rest == INFO)

@@ -12,7 +12,7 @@ from ..core.bus import Bus
 from ..core.errors import EventLogError
 from ..core.limits import show
 from ..core.store import LogStore
-from .addresses import EVENTS, MANAGEMENT, parse_address, server_node
+from .addresses import EVENTS, MANAGEMENT, parse_address, server_node, shown_address
 from .errors import refusal_of
 from .login import Login
 from .management.listener import attach_listener
@@ -154,11 +154,11 @@ class Container:
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self) -> None:
-        """Take nothing more, and wait until what was taken is on disk and answered."""
+        """Take nothing more, and wait until what was taken is on disk and answered, and who listens was told."""
         self._is_stopping = True
         for transport in tuple(self.connections):
             transport.stop_reading()
-        while any(transport.held_bytes for transport in self.connections):
+        while any(transport.is_busy for transport in self.connections):
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:
@@ -235,7 +235,7 @@ class Container:
         """The node to which a producer sends. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""
         parsed = parse_address(address)
         if parsed.is_info:
-            raise LinkFault(conditions.NOT_ALLOWED, f"{show(address)} can only be read")
+            raise LinkFault(conditions.NOT_ALLOWED, f"{show(shown_address(address))} can only be read")
         return await self.node(transport, parsed.log, Right.APPEND)
 
     def suspend(self, transport: Transport, link: Receiver, accepted: dict[bytes, None]) -> None:

@@ -9,7 +9,7 @@ from ..core.bus import Bus, Value
 from ..core.errors import LogNotFound
 from ..core.event_types import EventType
 from ..core.limits import show
-from .addresses import parse_address
+from .addresses import parse_address, shown_address
 from .protocol.link import Link
 from .protocol.performatives import ErrorCondition, Source, Target
 from .protocol.types import Described
@@ -121,10 +121,10 @@ def _log(terminus: Terminus) -> str | None:
 
 
 def _address(link: Link) -> str:
-    """What the peer has asked for."""
+    """What the peer has asked for, without passwords."""
     assert link.remote is not None
     terminus = link.remote.source if link.is_sender else link.remote.target
-    return str(terminus.address or "") if isinstance(terminus, Source | Target) else ""
+    return shown_address(terminus.address) if isinstance(terminus, Source | Target) else ""
 
 
 def _named(address: str) -> str | None:

@@ -32,6 +32,11 @@ class Terminus:
     deliveries: int = 0
     """Messages received or sent since the link was attached."""
 
+    @property
+    def has_more(self) -> bool:
+        """Whether more is about to be sent: the server does not close the connection before."""
+        return False
+
     def on_messages(self) -> None:
         """Messages have come: take them from the link."""
 

@@ -127,6 +127,11 @@ class Transport(asyncio.Protocol):
         """How many links are attached."""
         return len(self._termini)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether what the peer has sent is not on the disk yet, or something is about to be sent to it."""
+        return self.held_bytes > 0 or any(terminus.has_more for terminus in self._termini.values())
+
     def link(self, number: int) -> tuple[Link, Terminus] | None:
         """The link of that number, if it is attached."""
         link = self._by_number.get(number)

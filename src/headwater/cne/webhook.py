@@ -144,7 +144,7 @@ class Webhooks:
         except TimeoutError:
             return Outcome(0, f"no answer within {timeout.total} s")
         except (aiohttp.ClientError, OSError, ValueError, asyncio.IncompleteReadError) as error:
-            return Outcome(0, f"{type(error).__name__}: {error}"[:300])
+            return Outcome(0, _problem(error))
 
 
 async def _discard(answer: aiohttp.ClientResponse) -> None:
@@ -155,6 +155,15 @@ async def _discard(answer: aiohttp.ClientResponse) -> None:
         if size > ANSWER_BYTES_MAX:
             answer.close()
             return
+
+
+def _problem(error: Exception) -> str:
+    """What an error says, on one line, without the URI, in which there may be a secret."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        text = error.message
+    else:
+        text = "" if isinstance(error, aiohttp.InvalidURL) else str(error)
+    return " ".join(f"{type(error).__name__}: {text}".split())[:300]
 
 
 def _retry_after_s(text: str) -> float:

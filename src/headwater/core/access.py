@@ -26,11 +26,12 @@ class Unauthenticated(EventLogError):
 
 
 class Forbidden(EventLogError):
-    """The user lacks the right on that log."""
+    """The user lacks the right on that log; `*` is the server itself."""
 
     def __init__(self, user: str, right: Right, log: str) -> None:
         self.user, self.right, self.log = user, right, log
-        super().__init__(f"user {user!r} has no right to {right} log {log!r}")
+        where = "the server" if log == "*" else f"log {log!r}"
+        super().__init__(f"user {user!r} has no right to {right} {where}")
 
 
 @dataclass(frozen=True, slots=True)

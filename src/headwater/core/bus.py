@@ -76,7 +76,7 @@ class Bus:
         told: dict[str, Value] = {"eventType": type.value, "time": now}
         for name, value in attributes.items():
             if value is not None:
-                told[name] = _cut(value) if isinstance(value, str) else value
+                told[name] = _tellable(value) if isinstance(value, str) else value
         notification = Notification(type, now, told)
         for listener in listeners:
             try:
@@ -110,8 +110,10 @@ class Bus:
             self._listeners = {type: listeners for type, listeners in staying.items() if listeners}
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
+def _tellable(text: str) -> str:
+    """Of bounded length, and what every listener can write: half a surrogate pair is replaced by a question mark."""
+    cut = text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
+    return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()
 
 
 def _wall_clock_ms() -> int:

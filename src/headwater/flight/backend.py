@@ -98,8 +98,8 @@ class Backend(Protocol):
     def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The events in order, in batches of `formats.arrow.SCHEMA` restricted to `columns`, in the order given.
 
-        Batches are made as they are asked for. Events that are no longer there are absent. Closing the iterator, or
-        forgetting it, ends the scan; it may be closed by another thread than that which ran it.
+        What is retained at the time of the call is given, the rest is absent; batches are made as they are asked for.
+        Closing the iterator, or forgetting it, ends the scan; another thread may close it than that which ran it.
         """
 
     # Writing

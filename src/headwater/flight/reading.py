@@ -52,6 +52,7 @@ def batches_of(backend: Backend, ticket: Ticket, place: Place, stopping: threadi
     query = query_of(ticket.query, "query")
     span, _ = span_of(backend, ticket)
     batches = backend.scan(ticket.log, span, query, shaping.columns)
+    span_of(backend, ticket)  # again: what was trimmed, or made anew, in between would be missing in silence
     return flight.GeneratorStream(shaping.schema, Batches(batches, shaping, place, stopping, ticket.log))
 
 

@@ -22,7 +22,10 @@ IDLE_S = 3600.0
 """A session that is not used for so long is over."""
 LIFETIME_S = 12 * 3600.0
 """However much it is used: a password that was changed is worth nothing after that."""
-RECHECK_S = 60.0
+RECHECK_S = 1.0
+"""How long a right that was taken away may still be used; as long as on the other protocols."""
+SHOWN_S = 60.0
+"""How long the same credentials, shown again, find their session and need not be looked at."""
 SESSIONS_MAX = 10_000
 """Beyond, the one that was not used for longest goes."""
 
@@ -84,7 +87,7 @@ class Sessions:
         """The token of a session that began with these credentials a short while ago, or None."""
         with self._lock:
             session = self._by_shown.get(self._digest(credentials))
-            if session is None or self._clock() - session.started_at >= RECHECK_S:
+            if session is None or self._clock() - session.started_at >= SHOWN_S:
                 return None
             return session.token if self._alive(_hash(session.token)) else None
 

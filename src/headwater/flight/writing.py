@@ -17,6 +17,8 @@ from .wire import END, AppendCommand, StageCommand, condition_of, encode
 
 BATCH_BYTES_MAX = APPEND_BYTES_MAX
 """The largest batch that is taken, as it lies in memory."""
+SCHEMA_BYTES_MAX = 1024 * 1024
+"""The largest schema, with all that a client says about its columns."""
 
 
 class Incoming:
@@ -34,6 +36,8 @@ class Incoming:
             self.schema: pa.Schema = reader.schema
         except pa.ArrowException as error:
             raise _unreadable(error, "schema") from None
+        if (size := self.schema.serialize().size) > SCHEMA_BYTES_MAX:
+            raise TooLarge(size, SCHEMA_BYTES_MAX, "bytes", "schema")
         check_schema(self.schema)
         _check_plain(self.schema)
 

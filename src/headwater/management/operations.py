@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.access import User
-from ..core.errors import EventLogError
+from ..core.errors import Closed, ConsumerNotFound, EventLogError, LogNotFound
 from ..core.limits import show
 from .catalog import CATALOG
 from .entities import (
@@ -36,6 +36,8 @@ _logger = logging.getLogger("headwater.management")
 
 RESULTS_MAX = 10_000
 """Entities that one QUERY answers. More are refused, not left out: a client that asks for all is to know."""
+VALUES_MAX = 1_000_000
+"""Values in the results of one QUERY, null or not."""
 NAMES_MAX = 1000
 """Attributes that one QUERY may name."""
 ROWS_AT_ONCE = 64
@@ -174,6 +176,9 @@ class Management:
         if len(page) > RESULTS_MAX:
             problem = f"there are {len(page)} results, {RESULTS_MAX} are answered; ask for pages by offset and count"
             raise Refusal(Status.BAD_REQUEST, problem)
+        if len(page) * len(wanted) > VALUES_MAX:
+            problem = f"{len(page)} results of {len(wanted)} attributes are {len(page) * len(wanted)} values"
+            raise Refusal(Status.BAD_REQUEST, f"{problem}, {VALUES_MAX} are answered; ask for fewer, or for pages")
         results = await self._rows(request.user, page, wanted)
         return Answer(Status.OK, {"attributeNames": wanted, "results": results}, Status.OK.phrase, len(results))
 
@@ -186,12 +191,8 @@ class Management:
                 await asyncio.sleep(0)
             try:
                 shown = _shown(type, name, await self._entities[type.name].read(user, name))
-            except Refusal:
+            except (Refusal, LogNotFound, ConsumerNotFound, Closed):
                 continue  # it went away meanwhile
-            except EventLogError as error:
-                if refusal_of(error).status is not Status.NOT_FOUND:
-                    raise
-                continue
             rows.append([shown.get(attribute) for attribute in wanted])
         return rows
 

@@ -11,8 +11,8 @@ from ..core.event_types import EVERY_TYPE, EventType
 from .catalog import LOST
 
 WAITING_MAX = 1000
-LOOKS_MAX = 256
-"""So many are looked at in one go, so that an event loop has other turns."""
+LOOKS_MAX = 32
+"""So many are looked at in one go, so that an event loop has other turns, however many listeners have theirs."""
 
 
 class NotificationQueue:
@@ -36,15 +36,23 @@ class NotificationQueue:
         self._waiting_max = waiting_max
         self._lock = threading.Lock()
         self._waiting: deque[Notification] = deque()
+        """What was not looked at yet."""
         self._lost = 0
-        """Since the last that was taken and accepted."""
+        """Of those, since the last that was accepted."""
         self._is_awake = False
+        self._accepted: deque[tuple[Notification, int]] = deque()
+        """What was looked at and waits to be taken, each with how many were lost before it. Only who takes is here."""
         self.lost_total = 0
         self._unsubscribe = bus.subscribe(self._put, types)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits, accepted or not."""
+        return not self._waiting and not self._accepted
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether nothing waits but what is accepted."""
         return not self._waiting
 
     def take(self, count: int, *, looks_max: int = LOOKS_MAX) -> list[Notification]:
@@ -53,28 +61,48 @@ class NotificationQueue:
         If the queue `is_empty` afterwards, `wake` tells of the next; else come again. What was lost before one is told
         in its attribute `lost`, also if what was lost would not have been accepted: nobody has looked at it.
         """
-        taken: list[Notification] = []
         for _ in range(looks_max):
-            if len(taken) >= count:
+            if len(self._accepted) >= count or not self._look_at_next():
                 break
-            with self._lock:
-                if not self._waiting:
-                    break
-                notification = self._waiting.popleft()
-                self._is_awake = bool(self._waiting)
-                lost = self._lost
-            if self._accepts is None or self._accepts(notification):
-                if lost:
-                    notification = notification._replace(attributes={**notification.attributes, LOST: lost})
-                    with self._lock:
-                        self._lost -= lost
-                taken.append(notification)
-        return taken
+        return [_with_lost(*self._accepted.popleft()) for _ in range(min(count, len(self._accepted)))]
+
+    def look(self) -> None:
+        """To be called where nothing can be taken: so that what is not accepted takes no room from what is.
+
+        If the queue `is_looked_at` afterwards, `wake` tells of the next; else come again.
+        """
+        for _ in range(LOOKS_MAX):
+            if not self._look_at_next():
+                return
 
     def close(self) -> None:
         """Listen no more."""
         self._unsubscribe()
         self._waiting.clear()
+        self._accepted.clear()
+
+    def _look_at_next(self) -> bool:
+        """Accept the next one, or drop it; whether there was one."""
+        with self._lock:
+            if not self._waiting:
+                return False
+            notification = self._waiting.popleft()
+            self._is_awake = bool(self._waiting)
+            lost = self._lost
+        if self._accepts is None or self._accepts(notification):
+            with self._lock:
+                self._lost -= lost
+            self._accept(notification, lost)
+        return True
+
+    def _accept(self, notification: Notification, lost: int) -> None:
+        self._accepted.append((notification, lost))
+        if len(self._accepted) > self._waiting_max:
+            _, before = self._accepted.popleft()
+            oldest, lost = self._accepted[0]
+            self._accepted[0] = oldest, lost + before + 1
+            with self._lock:
+                self.lost_total += 1
 
     def _put(self, notification: Notification) -> None:
         with self._lock:
@@ -87,3 +115,7 @@ class NotificationQueue:
                 return
             self._is_awake = True
         self._wake()
+
+
+def _with_lost(notification: Notification, lost: int) -> Notification:
+    return notification._replace(attributes={**notification.attributes, LOST: lost}) if lost else notification

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ..core.bus import Bus
-from ..core.errors import StorageCorrupted
+from ..core.errors import EventLogError
 from ..core.event_types import EventType
 from ..core.local import LocalLog
 from ..core.settings import SYSTEM_LOG, LogSettings
@@ -38,6 +38,7 @@ class Happenings:
         self.bus = Bus()
         self._keeper: Keeper | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._is_stopping = asyncio.Event()
         if types := told_types():
             self.bus.subscribe(write_line, types)
 
@@ -47,20 +48,20 @@ class Happenings:
         if its.keep:
             try:
                 log = await asyncio.to_thread(system_log, store, its)
-            except StorageCorrupted as error:  # told, and no reason to serve nothing
-                logger.error("log is damaged, nothing is kept", extra=fields(log=SYSTEM_LOG, problem=error))
+            except EventLogError as error:  # damaged, or a full disk: told, and no reason to serve nothing
+                logger.error("nothing is kept of what happens", extra=fields(log=SYSTEM_LOG, problem=error))
             else:
                 self._keeper = Keeper(self.bus, log)
                 self._keeper.start()
         watch = ConsumerWatch(self.bus, store.opened, lag_events=its.lag_events, lag_ms=its.lag_ms)
-        self._looking = asyncio.create_task(_look_again_and_again(Summaries(self.bus, store.opened), watch))
+        looks = (Summaries(self.bus, store.opened).look, watch.look)
+        self._looking = asyncio.create_task(_look_again_and_again(looks, self._is_stopping))
 
     async def stop(self) -> None:
-        """Look no more; what has happened until now is kept."""
+        """Look for the last time; what has happened until now is kept."""
+        self._is_stopping.set()
         if self._looking is not None:
-            self._looking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._looking
+            await self._looking
         if self._keeper is not None:
             await asyncio.to_thread(self._keeper.close)
 
@@ -72,10 +73,12 @@ def system_log(store: LogStore, settings: Management) -> LocalLog:
     return log if log.settings == wanted else store.change(SYSTEM_LOG, wanted)
 
 
-async def _look_again_and_again(summaries: Summaries, watch: ConsumerWatch) -> None:
-    while True:
-        await asyncio.sleep(LOOK_S)
-        for look in (summaries.look, watch.look):
+async def _look_again_and_again(looks: Sequence[Callable[[], None]], is_stopping: asyncio.Event) -> None:
+    while not is_stopping.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await is_stopping.wait()
+        for look in looks:
             try:
                 await asyncio.to_thread(look)
             except Exception:  # the next look must have its turn

@@ -34,6 +34,8 @@ WAIT_S_MAX = 15.0
 """An attempt that would have to wait longer is refused unchecked."""
 FAILURES_FORGOTTEN_S = 600.0
 FAILURES_MAX = 10_000
+LOG_NAME_SHOWN = 100
+"""Characters of a name in the line that tells of a refusal: who has no right to it may have made it up."""
 
 
 class AccountGuard:
@@ -111,7 +113,8 @@ class AccountGuard:
         """See Guard."""
         if not user.may(right, log):
             self.refusals["forbidden"] += 1
-            logger.warning("access refused", extra=fields(user=user.name, right=right.value, log=log))
+            told = fields(user=user.name, right=right.value, log=log[:LOG_NAME_SHOWN])
+            logger.warning("access refused", extra=told)
             raise Forbidden(user.name, right, log)
 
     async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from ..core.errors import LogNotFound, PositionTrimmed
+from ..core.errors import LogNotFound, PositionTrimmed, TooLarge
 from ..flight.client import BulkClient
 from ..flight.wire import Extent, Ticket
 from .admission import Backlog, admit_events, default_limit, limits_of
@@ -45,6 +45,8 @@ from .slice_reading import read_slice
 logger = logging.getLogger("headwater.spark")
 TRIES = 5
 """How often a batch is planned, where the log is trimmed between looking at it and planning."""
+FEWER = 16
+"""By so much a range is shortened that makes too many splits."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -138,7 +140,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limits = limits_of(self.options, limit)
         if limits.events_min is not None and self._should_wait(backlogs, limits.events_min):
             return start
-        admitted = admit_events(backlogs, limits.events_max)
+        admitted = {
+            log: self._over_gap(log, backlog, backlogs[log].upto, there[log])
+            for log, backlog in admit_events(backlogs, limits.events_max).items()
+        }
         if limits.bytes_max is not None:
             admitted = self._admit_bytes(admitted, there, limits.bytes_max)
         if any(backlog.events for backlog in admitted.values()):
@@ -195,9 +200,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files = archive.files(log, backlog.after, backlog.upto)
             bytes_each = max(1, sum(file.bytes for file in files) // max(1, sum(file.events for file in files)))
             return min(backlog.upto, backlog.after + max(1, bytes_max // bytes_each))
-        ticket = Ticket(log, backlog.after, backlog.upto, incarnation=extent.incarnation)
-        splits = self._client.plan(ticket, split_bytes=bytes_max)
-        return splits[0].ticket.upto or backlog.upto if splits else backlog.upto
+        upto = backlog.upto
+        while True:
+            ticket = Ticket(log, backlog.after, upto, incarnation=extent.incarnation)
+            try:
+                splits = self._client.plan(ticket, split_bytes=bytes_max)
+            except TooLarge:
+                if (events := upto - backlog.after) == 1:
+                    raise
+                upto = backlog.after + max(1, events // FEWER)  # only the first split is of interest
+                continue
+            return splits[0].ticket.upto or upto if splits else upto
+
+    def _over_gap(self, log: str, admitted: Backlog, upto: int, extent: Extent) -> Backlog:
+        """As many numbers from the next event on, where a batch would have none: a restored log leaves out 10^12."""
+        after, events = admitted.upto, admitted.events
+        is_all = after >= upto or admitted.after + 1 < extent.first_retained
+        if is_all or self._client.count(log, admitted.after, after):
+            return admitted
+        ticket = Ticket(log, after, upto, columns=("sequence_number",), incarnation=extent.incarnation)
+        batch = next(self._client.read(ticket), None)
+        first = upto if batch is None else batch.column(0)[0].as_py()
+        return admitted._replace(upto=min(upto, first - 1 + events))
 
     def _planned(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         consumed = decode_offset(start)

@@ -196,10 +196,16 @@ class _Copy:
             ):  # an index of what came after the copy would be a lie in it
                 self.file(path, relative / INDEX / path.name, may_vanish=True)
         for manifest in sorted((source / STAGED).glob(f"*/*/{MANIFEST_NAME}")):  # commits that have begun
-            for path in sorted(manifest.parent.glob("*")):
-                if path.suffix != ".tmp":
-                    self.file(path, relative / path.relative_to(source))
+            self._begun_commit(manifest, relative / manifest.parent.relative_to(source))
         return max(last, meta.floor)
+
+    def _begun_commit(self, manifest: Path, relative: Path) -> None:
+        """A batch that is being committed; none of it if it is discarded meanwhile: then its manifest goes first."""
+        for path in sorted(manifest.parent.glob("*.arrow")):
+            self.file(path, relative / path.name, may_vanish=True)
+        self.file(manifest, relative / manifest.name, may_vanish=True)
+        if not (self._target / relative / manifest.name).exists():
+            shutil.rmtree(self._target / relative)
 
     def tree(self, source: Path) -> None:
         """One log of a backup, as it is."""

@@ -22,6 +22,7 @@ from typing import IO
 import msgspec
 
 from ..core.bus import Bus
+from ..core.consumer import stored_consumers
 from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.event_types import EventType
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
@@ -31,7 +32,7 @@ from .disk import Disk, sync_directory
 from .locks import NoBackup
 from .log import StoredLog
 from .memory import wall_clock_ms
-from .meta import META_NAME, Meta
+from .meta import META_NAME, Meta, read_meta
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
 from .state import SqliteState
@@ -274,7 +275,7 @@ class Engine:
         return msgspec.json.decode(found.value, type=LogEntry)
 
     def _tend(self) -> None:
-        self._open_those_with_retention()
+        self._open_those_to_tend()
         since_retention = 0.0
         while not self._stopping.wait(MAINTENANCE_INTERVAL_S):
             since_retention += MAINTENANCE_INTERVAL_S
@@ -283,15 +284,26 @@ class Engine:
             if is_due:
                 since_retention = 0.0
 
-    def _open_those_with_retention(self) -> None:
-        """Logs open lazily, but those that must forget things need tending from the start."""
+    def _open_those_to_tend(self) -> None:
+        """Logs open lazily, but those that must forget things, or have consumers, need tending from the start."""
         for name in self.names():
+            if self._stopping.is_set():
+                return
             try:
-                settings = self._entry(name).settings
-                if settings.retention_ms or settings.retention_bytes or settings.retention_until_acknowledged:
-                    self.open(name)
-            except EventLogError as error:
-                logger.error("log %s cannot be opened for its retention: %s", name, error)
+                with self._opening:
+                    if self._is_to_tend(self._entry(name)):
+                        self.open(name)
+            except (LogNotFound, Closed):
+                continue  # deleted meanwhile, or all is over
+            except (EventLogError, OSError) as error:
+                logger.error("log %s cannot be opened for its retention and its consumers: %s", name, error)
+
+    def _is_to_tend(self, entry: LogEntry) -> bool:
+        settings = entry.settings
+        if settings.retention_ms or settings.retention_bytes or settings.retention_until_acknowledged:
+            return True
+        meta = read_meta(self.directory / LOGS / entry.directory)
+        return bool(stored_consumers(self.state, meta.incarnation))
 
 
 def _open_state(directory: Path) -> SqliteState:

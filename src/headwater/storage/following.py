@@ -77,6 +77,7 @@ class FollowedSegment:
 
     def __init__(self, path: Path, log_id: bytes) -> None:
         """Raises FileNotFoundError if it was trimmed, StorageCorrupted, StorageUnavailable."""
+        self._fd = -1
         self._fd = os.open(path, os.O_RDONLY)
         try:
             self._segment = _mapped(path, log_id)
@@ -143,6 +144,9 @@ class FollowedSegment:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def __del__(self) -> None:
+        self.close()
 
     def _add(self, firsts: Ints, offsets: Ints) -> None:
         frames = self._frames + len(firsts)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..core.errors import Closed, InvalidInput, StorageCorrupted, StorageUnavailable
+from ..core.errors import Closed, InvalidInput, StorageCorrupted, StorageUnavailable, TooLarge
 from ..core.query import ALL, Query
 from ..formats.arrow import SCHEMA
 from .columns import Rows
@@ -25,7 +25,7 @@ from .scanning import Limits, all_batches, batches_of, bounded, fetched, filtere
 from .sealing import FRAMES, INDEX
 from .segments import segment_paths
 from .selecting import PostingsFiles, matching_numbers
-from .splitting import Extents, Split
+from .splitting import SPLITS_MAX, Extents, Split
 
 BATCH_EVENTS = 65_536
 BATCH_BYTES = 4 * 1024 * 1024
@@ -98,7 +98,7 @@ class MappedLog:
         """Pieces of about so many bytes each, ascending, that cover (after, upto] without a gap. Raises as `scan`.
 
         `splits_min` of them at least, if there are so many events; and one at least, if `upto` is above `after`. They
-        end where frames do, but for frames that are large beside a piece.
+        end where frames do, but for frames that are large beside a piece. Raises TooLarge where SPLITS_MAX do not do.
         """
         if upto <= after:
             return []
@@ -108,6 +108,8 @@ class MappedLog:
         if events and not self._is_everything(partition):
             total = total * self.count(after, upto, partition) // events
         pieces = min(max(-(-total // max(split_bytes, 1)), splits_min, 1), max(events, 1))
+        if pieces > SPLITS_MAX:
+            raise TooLarge(pieces, SPLITS_MAX, "splits", "split_bytes")
         borders = [after, *extents.borders(pieces), upto]
         return [self._split(extents, *piece, partition) for piece in pairwise(borders)]
 

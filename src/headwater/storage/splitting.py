@@ -10,6 +10,8 @@ import numpy as np
 from .columns import Ints
 from .following import Followed
 
+SPLITS_MAX = 100_000
+"""No log is cut into more pieces at once."""
 _COARSE = 4
 """A frame is cut only if a piece has fewer than so many frames like it."""
 

@@ -9,8 +9,10 @@ WRITER is a hash of the writer's name. Any process may stage; the one that serve
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
+import math
 import os
 import threading
 import time
@@ -21,7 +23,7 @@ from typing import IO, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from ..core.errors import DiskFull, InvalidInput, Overloaded, StorageCorrupted
+from ..core.errors import DiskFull, InvalidInput, Overloaded, StorageCorrupted, StorageUnavailable
 from ..core.limits import show
 from ..core.mark import BATCH_MAX, check_writer
 from ..core.settings import LogSettings
@@ -38,10 +40,13 @@ RESERVE_BYTES = 128 * 1024 * 1024
 """As of the engine: nothing is staged while less than that is free."""
 ORPHAN_AGE_S = 7 * 24 * 60 * 60
 """What was staged and not committed for so long is forgotten."""
-RELOOK_S = 1.0
+RELOOK_S = 5.0
 """How much is staged is looked up that often; in between, what is written is added."""
+ORPHANS_LOOK_S = 10 * 60
+"""How often it is looked for what may be forgotten."""
 UNFINISHED_AGE_S = 60 * 60
 """So is a file that nobody writes on any more."""
+_STAGE_CHARS_MAX = 2 * len(str(BATCH_MAX)) + 1
 
 
 class Stage(NamedTuple):
@@ -63,7 +68,7 @@ class Manifest(msgspec.Struct):
 
 
 class Staging:
-    """Where batches for one log are staged. Safe to use from any thread."""
+    """Where batches for one log are staged; to be kept, as it looks at all that is staged. Any thread may use it."""
 
     def __init__(
         self,
@@ -77,22 +82,27 @@ class Staging:
         """Rows are checked against the settings as they come; a commit checks them again."""
         self.directory = log_directory
         self.settings = settings or LogSettings()
+        """May be replaced when the log's are."""
         self._bytes_max, self._reserve_bytes, self._disk = bytes_max, reserve_bytes, disk or Disk()
-        self._staged_bytes, self._looked_at = 0, -RELOOK_S
+        self._staged_bytes, self._looked_at = 0, -math.inf
         self._looking = threading.Lock()
-        drop_orphans(log_directory)
+        self._orphans_looked_at = -math.inf
 
     def stage(self, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
         """Begin to stage the rows of one task. Rows of one batch are committed in the order of the commit's list.
 
         If the batch is being committed already, what is staged is counted and forgotten: its rows are decided.
-        Raises InvalidInput, InvalidEvent (the schema), DiskFull, Overloaded (too much is staged).
+        Raises InvalidInput, InvalidEvent (the schema), DiskFull, Overloaded (too much is staged), StorageUnavailable
+        (the log was deleted, say).
         """
         check_writer(writer)
         for name, value in (("batch", batch), ("part", part), ("attempt", attempt)):
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= BATCH_MAX:
                 raise InvalidInput(f"{show(value)} given, 0 to {BATCH_MAX} is allowed", name)
         check_schema(schema)
+        if time.monotonic() - self._orphans_looked_at > ORPHANS_LOOK_S:
+            self._orphans_looked_at = time.monotonic()
+            drop_orphans(self.directory)
         self._check_room(0)
         return StageWriter(self, batch_directory(self.directory, writer, batch), f"{part}-{attempt}")
 
@@ -112,9 +122,22 @@ class Staging:
             staged = self._staged_bytes
         if staged > self._bytes_max:
             raise Overloaded(staged, self._bytes_max)
-        free = self._disk.free_bytes(self.directory)
+        with self._telling(size):
+            free = self._disk.free_bytes(self.directory)
         if free < size + self._reserve_bytes:
             raise DiskFull(str(self.directory), free, size + self._reserve_bytes)
+
+    @contextlib.contextmanager
+    def _telling(self, size: int = 0) -> Iterator[None]:
+        """What the disk says as an error of the core."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise StorageUnavailable(f"{error.filename}: it is not there any more; the log was deleted") from None
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise StorageUnavailable(f"{self.directory}: nothing can be staged: {error.strerror}") from error
+            raise DiskFull(str(self.directory), self._disk.free_bytes(self.directory), size) from error
 
 
 class StageWriter:
@@ -126,7 +149,7 @@ class StageWriter:
         self._path = directory / f"{id}.arrow"
         self._file: IO[bytes] | None = None
         self._sink: pa.ipc.RecordBatchFileWriter | None = None
-        with exclusively(staging.directory):
+        with staging._telling(), exclusively(staging.directory):
             if (directory / MANIFEST_NAME).exists():
                 return
             directory.mkdir(parents=True, exist_ok=True)
@@ -135,29 +158,31 @@ class StageWriter:
         self._sink = pa.ipc.new_file(self._file, EVENT_SCHEMA)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows. Raises InvalidEvent, TooLarge (one event is), DiskFull, Overloaded: then abort it."""
+        """Add rows; raises as `stage`, and TooLarge (one event is): then abort it."""
         for columns in appends_of([batch], self._staging.settings):
             if self._sink is not None:
                 self._staging._check_room(columns.bytes)
-                try:
+                with self._staging._telling(columns.bytes):
                     self._sink.write_batch(batch_of(columns))
-                except OSError as error:
-                    raise self._no_room(columns.bytes) from error
             self.rows += columns.count
 
     def close(self) -> Stage:
-        """The rows are durable when this returns. Raises DiskFull."""
+        """The rows are durable when this returns. Raises DiskFull, StorageUnavailable: nothing is left then."""
         if self._file is None or self._sink is None:
             return Stage(self.id, self.rows, 0)
         try:
-            self._sink.close()
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
+            with self._staging._telling():
+                return self._close(self._file, self._sink)
+        except BaseException:
             self.abort()
-            raise self._no_room(0) from error
-        size = self._file.tell()
-        self._file.close()
+            raise
+
+    def _close(self, file: IO[bytes], sink: pa.ipc.RecordBatchFileWriter) -> Stage:
+        sink.close()
+        file.flush()
+        os.fsync(file.fileno())
+        size = file.tell()
+        file.close()
         with exclusively(self._staging.directory):
             if (self._directory / MANIFEST_NAME).exists() or not self._temporary.exists():  # decided, or discarded
                 self._temporary.unlink(missing_ok=True)
@@ -168,14 +193,11 @@ class StageWriter:
         return Stage(self.id, self.rows, size)
 
     def abort(self) -> None:
-        """Forget the rows."""
+        """Forget the rows. Raises nothing."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # what is buffered may find no room
+                self._file.close()
             self._temporary.unlink(missing_ok=True)
-
-    def _no_room(self, size: int) -> DiskFull:
-        directory = self._staging.directory
-        return DiskFull(str(directory), self._staging._disk.free_bytes(directory), size)
 
 
 def batch_directory(log_directory: Path, writer: str, batch: int) -> Path:
@@ -283,10 +305,11 @@ def drop_orphans(log_directory: Path, now: float | None = None) -> None:
     now = time.time() if now is None else now
     with exclusively(log_directory):
         for path in _files(log_directory):
-            age = now - path.stat().st_mtime
-            is_orphan = age > ORPHAN_AGE_S and not (path.parent / MANIFEST_NAME).exists()
-            if is_orphan or (path.suffix == ".tmp" and age > UNFINISHED_AGE_S):
-                path.unlink()
+            with contextlib.suppress(FileNotFoundError):  # it was aborted this moment
+                age = now - path.stat().st_mtime
+                is_orphan = age > ORPHAN_AGE_S and not (path.parent / MANIFEST_NAME).exists()
+                if is_orphan or (path.suffix == ".tmp" and age > UNFINISHED_AGE_S):
+                    path.unlink()
         for directory in (*log_directory.glob(f"{STAGED}/*/*/"), *log_directory.glob(f"{STAGED}/*/")):
             if not any(directory.iterdir()):
                 directory.rmdir()
@@ -303,7 +326,7 @@ def exclusively(log_directory: Path) -> Iterator[None]:
 
 
 def _is_stage(stage: object) -> bool:
-    if not isinstance(stage, str):
+    if not isinstance(stage, str) or len(stage) > _STAGE_CHARS_MAX:
         return False
     part, dash, attempt = stage.partition("-")
     return bool(dash) and part.isascii() and part.isdecimal() and attempt.isascii() and attempt.isdecimal()

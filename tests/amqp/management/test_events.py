@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -14,8 +15,18 @@ from headwater.amqp.management.notifications import LOST_ANNOTATION
 from headwater.amqp.management.transformation import TRANSFORMATION
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
+from headwater.amqp.protocol.frames import AMQP_HEADER, frame
 from headwater.amqp.protocol.message import VALUE
-from headwater.amqp.protocol.performatives import Rejected, Released
+from headwater.amqp.protocol.performatives import (
+    Attach,
+    Begin,
+    Open,
+    Rejected,
+    Released,
+    Source,
+    Target,
+    encode_performative,
+)
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, ULong
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.access import ANYBODY, Grant, OpenGuard, Right, Unauthenticated, User
@@ -23,6 +34,7 @@ from headwater.core.event_types import EVERY_TYPE, EventType
 from headwater.management.catalog import CATALOG
 from headwater.server.accounts import Account, hash_password, read_grant
 
+from ...management.told import eventually
 from ..asking import drained, message
 from ..served import Served
 from ..test_login import guard
@@ -184,6 +196,21 @@ def test_only_types_that_can_match_are_listened_to(served: Served, client: Clien
 # The transformation
 
 
+def test_what_a_listener_does_not_want_takes_no_room_while_it_gives_no_credit(served: Served, client: Client) -> None:
+    receiver = listener(client, selector("log = 'wanted'"), credit=0)
+    happen(served.bus, "wanted")
+    for _ in range(10):
+        happen(served.bus, *["noise"] * 500)
+        client.manage("GET-MGMT-NODES")  # the loop has its turns
+        client.manage("GET-MGMT-NODES")
+    happen(served.bus, "wanted")
+    receiver.link.grant(10)
+    client.flush()
+    told = receiver.take(2)
+    assert logs(told) == ["wanted", "wanted"]
+    assert not any(LOST_ANNOTATION in (delivery.message.delivery_annotations or {}) for delivery in told)
+
+
 def test_the_compact_form_is_a_list_of_values_and_nothing_else(served: Served, client: Client) -> None:
     receiver = listener(client, CREATIONS, transformation("partitions", "log", "noSuchThing", "time", "eventType"))
     happen(served.bus, "abc")
@@ -317,6 +344,22 @@ def test_listeners_of_a_connection_are_bounded(client: Client) -> None:
     with pytest.raises(AmqpError) as refused:
         listener(client, CREATIONS)
     assert refused.value.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+
+
+def test_listeners_that_attach_at_once_are_bounded_too(served: Served) -> None:
+    opening = [
+        Open(container_id="many"),
+        Begin(next_outgoing_id=0, incoming_window=9, outgoing_window=9, handle_max=99),
+    ]
+    attaches = [
+        Attach(name=str(number), handle=number, role=True, source=Source(address="$events"), target=Target())
+        for number in range(100)
+    ]
+    with socket.create_connection(("127.0.0.1", served.port), 10) as peer:
+        peer.sendall(AMQP_HEADER + b"".join(frame(0, encode_performative(each)) for each in [*opening, *attaches]))
+        statistics = served.container.statistics
+        eventually(lambda: statistics.links + statistics.links_refused == 100)
+        assert (statistics.links, statistics.links_refused) == (64, 36)
 
 
 # What it costs

@@ -24,6 +24,7 @@ from headwater.management.operations import Answer
 from headwater.management.statuses import Status
 from headwater.server.accounts import Account, hash_password, read_grant
 
+from ...management.told import eventually
 from ..served import Served
 from ..test_login import guard
 
@@ -378,6 +379,29 @@ def test_links_to_the_node_are_bounded(client: Client) -> None:
     with pytest.raises(AmqpError) as refused:
         client.sender("$management")
     assert refused.value.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+
+
+def test_links_that_are_gone_count_while_their_answers_wait(client: Client) -> None:
+    _, receiver = pair(client, credit=0)
+    client.sender("$management").close()
+    for _ in range(15):
+        sender = client.sender("$management")
+        sender.send_all([request(), request()])
+        sender.close()
+    with pytest.raises(AmqpError) as refused:
+        client.sender("$management")
+    assert refused.value.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+    receiver.link.grant(30)
+    client.flush()
+    assert [told(answer)["statusCode"] for answer in receiver.take(30)] == [200] * 30
+    client.sender("$management")
+
+
+def test_a_connection_that_is_gone_holds_no_requests(served: Served, client: Client) -> None:
+    with served.client() as other:
+        sender, _ = pair(other, credit=0)
+        sender.send_all([request(), request()])
+    eventually(lambda: len(served.container.connections) == 1 and not served.container.management._requests)
 
 
 def test_a_large_answer_comes_whole(served: Served, client: Client) -> None:

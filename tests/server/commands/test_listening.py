@@ -53,8 +53,29 @@ def test_credentials_go_into_the_address() -> None:
     assert with_credentials("amqp://h:1", "al@x", "p:/w") == "amqp://al%40x:p%3A%2Fw@h:1"
     assert with_credentials("amqp://h:1", None, "p") == "amqp://h:1"
     assert with_credentials("amqp://bob:b@h:1", "alice", "a") == "amqp://bob:b@h:1"
-    with pytest.raises(click.UsageError, match=r"amqp:// or amqps:// is expected, http://h:1 given"):
-        with_credentials("http://h:1", None, None)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://alice:s3cret@h:1", "amqp://h:port", "amqp://h:99999", "amqp://h:0", "amqp://[::1", "amqp://", "h:1",
+            "amqp://alice:s3cret/x@h:1"]
+)  # fmt: skip
+def test_a_url_that_is_none_is_refused_without_telling_its_password(url: str) -> None:
+    with pytest.raises(click.UsageError, match=r"amqp://HOST:PORT or amqps://HOST:PORT is expected") as refused:
+        with_credentials(url, "alice", "x")
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("url", "user"), [("amqp://h:1", "alice"), ("amqp://alice@h:1", None)])
+def test_a_user_needs_a_password(url: str, user: str | None) -> None:
+    with pytest.raises(click.UsageError, match=r"--password: alice needs one"):
+        with_credentials(url, user, None)
+
+
+def test_certificates_that_cannot_be_used_are_a_wrong_option(tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").touch()
+    for name in ("missing.pem", "empty.pem"):
+        with pytest.raises(click.UsageError, match=r"--ca-file: .* cannot be used"):
+            tls_of(str(tmp_path / name), is_verified=True)
 
 
 def test_a_notification_is_shown_on_one_line(capsys: Any) -> None:

@@ -45,10 +45,6 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
     """Answer the attach of a receiver from `$events`. Raises LinkFault, Unauthenticated."""
     assert link.remote is not None
     user = node.user(transport)
-    count = sum(isinstance(terminus, Listener) for _, _, terminus in transport.links)
-    if count >= LISTENERS_MAX:
-        problem = f"this connection has {count} links from $events, and no more are allowed"
-        raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
     try:
         wanted = await asyncio.to_thread(read_event_filter, source.filter)
         transformation, properties = _transformation(wanted, link.remote.properties)
@@ -56,6 +52,10 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
         raise LinkFault(conditions.INVALID_FIELD, refusal_of(error).description) from None
     if not link.is_waiting:
         return  # the peer has changed its mind meanwhile, made a mistake, or gone
+    count = sum(isinstance(terminus, Listener) for _, _, terminus in transport.links)
+    if count >= LISTENERS_MAX:
+        problem = f"this connection has {count} links from $events, and no more are allowed"
+        raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
     transport.container.steal(transport, link)
     link.accept(
         source=Source(
@@ -101,6 +101,11 @@ class Listener(Terminus):
         self._queue = NotificationQueue(self._bus, self._wake, types, accepts=self._accepts)
         self.on_ready()
 
+    @property
+    def has_more(self) -> bool:
+        """See Terminus."""
+        return self._queue is not None and not self._queue.is_empty and self._room() > 0
+
     def on_ready(self) -> None:
         """See Terminus: go on."""
         if not self._is_turn_due:
@@ -129,14 +134,16 @@ class Listener(Terminus):
     def _turn(self) -> None:
         self._is_turn_due = False
         queue, room = self._queue, self._room()
-        if queue is None or room <= 0:
-            if self._link.is_draining and self._is_full and not self._is_over:
-                self._link.drained()  # room comes with outcomes, which may come after the end of the drain
+        if queue is None or self._is_over:
             return
         try:
             self._user = self._node.user(self._transport)  # a right that is lost is lost here too
+            if room <= 0:
+                self._wait(queue)
+                return
             for notification in queue.take(room):
-                self._send(notification)
+                if may_see(self._user, notification):  # still, where it has waited
+                    self._send(notification)
         except Unauthenticated as error:
             self._transport.expel(self._link, conditions.UNAUTHORIZED_ACCESS, str(error))
             return
@@ -149,6 +156,14 @@ class Listener(Terminus):
         elif self._link.is_draining:
             self._link.drained()
         self._transport.flush_soon()
+
+    def _wait(self, queue: NotificationQueue) -> None:
+        """Nothing can be sent at present."""
+        queue.look()
+        if not queue.is_looked_at:
+            self._take_turn_soon()
+        if self._link.is_draining and self._is_full:
+            self._link.drained()  # room comes with outcomes, which may come after the end of the drain
 
     def _take_turn_soon(self) -> None:
         if not self._is_turn_due:

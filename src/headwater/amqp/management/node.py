@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TURNS = 4
 """Operations under way at the same time, of all peers: they take threads that others need too."""
 LINKS_MAX = 16
-"""Links to `$management` of one connection: each holds some requests."""
+"""Links to `$management` of one connection: each holds some requests, also when it is gone."""
 TEMPORARY = frozenset({"temporary-queue", "temporary-topic"})
 """Capabilities of the targets by which clients of JMS make temporary queues."""
 
@@ -41,6 +41,8 @@ class ManagementNode:
         self.replies = ReplyBook()
         self.notifications = NotificationMessages()
         self.turns = asyncio.Semaphore(TURNS)
+        self._requests: dict[Transport, set[Requests]] = {}
+        """Links to `$management` of each connection: attached, or gone with requests that are not answered yet."""
         rights = LogRights(container.store, container.guard)
         for type, entities in (
             (SERVER, Servers(container)),
@@ -62,12 +64,19 @@ class ManagementNode:
 
     def attach_requests(self, transport: Transport, link: Receiver, target: Target) -> None:
         """Answer the attach of a sender to `$management`. Raises LinkFault."""
-        count = sum(isinstance(terminus, Requests) for _, _, terminus in transport.links)
+        count = len(self._requests.get(transport, ()))
         if count >= LINKS_MAX:
-            problem = f"this connection has {count} links to $management, and no more are allowed"
-            raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+            problem = f"this connection has {count} links to $management with those whose answers wait, and no more"
+            raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, f"{problem} are allowed")
         self._container.steal(transport, link)
-        Requests.attach(self, transport, link, target)
+        self._requests.setdefault(transport, set()).add(Requests.attach(self, transport, link, target))
+
+    def forget_requests(self, transport: Transport, requests: Requests) -> None:
+        """The link is over, and so is the last request that came on it."""
+        its = self._requests.get(transport, set())
+        its.discard(requests)
+        if not its:
+            self._requests.pop(transport, None)
 
     def attach_replies(self, transport: Transport, link: Sender, source: Source, address: str | None) -> None:
         """Answer the attach of a receiver of answers. Raises LinkFault."""

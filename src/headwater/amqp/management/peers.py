@@ -13,6 +13,7 @@ from ...core.limits import show
 from ...management.entities import SELF
 from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import Refusal, Status
+from ..addresses import shown_address
 from ..protocol import conditions
 from ..protocol.link import Link, Sender
 from ..protocol.performatives import Source, Target
@@ -224,7 +225,7 @@ def _address(link: Link) -> str | None:
     """As the peer knows it; a node that was made on demand has the address that it was given."""
     attach = (link.local or link.remote) if link.is_sender else link.remote
     terminus = attach and (attach.source if link.is_sender else attach.target)
-    return _cut(terminus.address or "") if isinstance(terminus, Source | Target) else None
+    return _cut(shown_address(terminus.address)) if isinstance(terminus, Source | Target) else None
 
 
 def _closed_by(user: User) -> str:

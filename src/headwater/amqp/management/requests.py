@@ -43,7 +43,7 @@ class Requests(Terminus):
         self._is_over = False
 
     @staticmethod
-    def attach(node: ManagementNode, transport: Transport, link: Receiver, target: Target) -> None:
+    def attach(node: ManagementNode, transport: Transport, link: Receiver, target: Target) -> Requests:
         """Answer a sender's attach, with its first credit."""
         assert link.remote is not None
         link.accept(
@@ -55,6 +55,7 @@ class Requests(Terminus):
         requests = Requests(node, transport, link)
         transport.adopt(link, requests)
         link.grant(CREDIT)
+        return requests
 
     def on_messages(self) -> None:
         """See Terminus. What can be answered is accepted at once, and what cannot, rejected."""
@@ -79,6 +80,7 @@ class Requests(Terminus):
         self._is_over = True
         if ending is Ending.CONNECTION:
             self._waiting.clear()
+        self._leave()
 
     def _read(self, delivery: Delivery) -> RequestMessage:
         if delivery.payload is None:
@@ -114,6 +116,11 @@ class Requests(Terminus):
                 self._transport.expel(self._link, conditions.INTERNAL_ERROR, "the server's log says more")
         finally:
             self._is_busy = False
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._is_over and not self._is_busy:
+            self._node.forget_requests(self._transport, self)
 
     async def _perform(self, request: RequestMessage) -> Answer:
         try:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 
 from ...core.access import Credentials, Right, User
 from ...core.condition import AppendCondition
 from ...core.consumer import Consumer
+from ...core.errors import EventLogError
 from ...core.log import LogInfo
 from ...core.query import Query
 from ...core.settings import LogSettings
@@ -25,6 +30,8 @@ from .link import Link
 
 MAPPED_MAX = 128
 """Logs that are kept mapped; those used longest ago are let go."""
+STAGINGS_MAX = 1024
+"""Logs for which it is kept how much is staged."""
 
 
 class BulkBackend:
@@ -35,6 +42,8 @@ class BulkBackend:
         self._staged_bytes_max, self._disk_reserve_bytes = staged_bytes_max, disk_reserve_bytes
         self._mapped: OrderedDict[str, MappedLog] = OrderedDict()
         """By directory, which is another one for each incarnation of a log."""
+        self._stagings: OrderedDict[str, Staging] = OrderedDict()
+        """By directory, too."""
         self._mapping = threading.Lock()
 
     # Who asks
@@ -104,18 +113,20 @@ class BulkBackend:
         on_duplicate: OnDuplicate,
     ) -> Appended:
         """See Backend."""
-        body = _ipc(batch)
-        return self._link.call("append", log, body, partition, condition, on_duplicate, type=Appended)
+        with _handed_over(batch) as path:
+            return self._link.call("append", log, path, partition, condition, on_duplicate, type=Appended)
 
     def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
         """See Backend."""
-        info = self.info(log)
-        staging = Staging(
-            Path(self._place(log).directory),
-            info.settings,
-            bytes_max=self._staged_bytes_max,
-            reserve_bytes=self._disk_reserve_bytes,
-        )
+        settings, directory = self.info(log).settings, self._place(log).directory
+        with self._mapping:
+            staging = self._stagings.pop(directory, None) or Staging(
+                Path(directory), bytes_max=self._staged_bytes_max, reserve_bytes=self._disk_reserve_bytes
+            )
+            self._stagings[directory] = staging
+            while len(self._stagings) > STAGINGS_MAX:
+                self._stagings.popitem(last=False)
+        staging.settings = settings
         return _Staging(staging.stage(writer, batch, part, attempt, schema))
 
     def commit(
@@ -188,6 +199,17 @@ class BulkBackend:
         mapped.refresh(place.head)
         return mapped
 
+    def let_go(self) -> None:
+        """Forget the logs that were deleted, and the segments that were trimmed: so long the disk has them still."""
+        with self._mapping:
+            mapped_logs = list(self._mapped.items())
+        for directory, mapped in mapped_logs:
+            try:
+                mapped.refresh(mapped.head)
+            except EventLogError:  # whoever reads it is told why
+                with self._mapping:
+                    self._mapped.pop(directory, None)
+
 
 class _Staging:
     """A staged file, as the Flight server sees it."""
@@ -201,9 +223,17 @@ class _Staging:
         return Staged(*self._file.close())
 
 
-def _ipc(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+@contextmanager
+def _handed_over(batch: pa.RecordBatch) -> Iterator[str]:
+    """The path of a file of that batch, which the server maps; in memory where the system has such files."""
+    with _unnamed_file() as file:
+        with pa.ipc.new_stream(file, batch.schema) as stream:
+            stream.write_batch(batch)
+        file.flush()
+        yield f"/proc/{os.getpid()}/fd/{file.fileno()}" if isinstance(file.name, int) else file.name
+
+
+def _unnamed_file() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("headwater-batch"), "wb")
+    return tempfile.NamedTemporaryFile(prefix="headwater-batch-")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 import pyarrow as pa
@@ -23,8 +27,17 @@ from .link import Call
 
 P = ParamSpec("P")
 T = TypeVar("T")
-THREADS_MAX = 16
-"""Calls that may block at the same time; more wait."""
+
+
+class Work(Enum):
+    """Kinds of calls that block. Each has threads of its own, so that slow ones hold up no others."""
+
+    OPEN = 2
+    """Logs that are not open yet: the first opening after a crash may take long."""
+    ASK = 8
+    APPEND = 16
+    COMMIT = 4
+    """These may take minutes."""
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
@@ -42,7 +55,10 @@ class BulkCalls:
 
     def __init__(self, store: LogStore, guard: Guard) -> None:
         self._store, self._guard = store, guard
-        self._slots = asyncio.Semaphore(THREADS_MAX)
+        self._threads = {kind: ThreadPoolExecutor(kind.value, f"bulk-{kind.name.lower()}") for kind in Work}
+        self._opened_logs: WeakValueDictionary[str, StoredLog] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        """Of log and writer: a commit that is asked for again and again waits here, and takes no thread meanwhile."""
 
     def table(self) -> Mapping[str, Call]:
         """Every call that the bulk process may make."""
@@ -54,6 +70,11 @@ class BulkCalls:
                 "unregister_consumer", "create_log", "trim",
             )
         }  # fmt: skip
+
+    def close(self) -> None:
+        """Begin nothing any more."""
+        for pool in self._threads.values():
+            pool.shutdown(wait=False, cancel_futures=True)
 
     # Who
 
@@ -73,11 +94,12 @@ class BulkCalls:
 
     async def logs(self) -> list[str]:
         """See LogStore.names."""
-        return await self._blocking(self._store.names)
+        return await self._blocking(Work.ASK, self._store.names)
 
     async def info(self, log: str) -> LogInfo:
         """See EventLog.info."""
-        return await self._blocking(lambda: self._store.open(log).info())
+        stored = await self._opened(log)
+        return await self._blocking(Work.ASK, stored.info)
 
     async def place(self, log: str) -> Place:
         """Where it lies. Raises LogNotFound, StorageCorrupted."""
@@ -93,17 +115,17 @@ class BulkCalls:
     async def position_at(self, log: str, recorded_at: int) -> int:
         """See LocalLog.sequence_number_at."""
         stored = await self._opened(log)
-        return await self._blocking(stored.sequence_number_at, recorded_at)
+        return await self._blocking(Work.ASK, stored.sequence_number_at, recorded_at)
 
     async def create_log(self, log: str, settings: dict[str, Any] | None) -> LogInfo:
         """See LogStore.create. Raises LogExists, InvalidLogName, InvalidSettings."""
         wanted = None if settings is None else LogSettings(**settings)
-        return await self._blocking(lambda: self._store.create(log, wanted).info())
+        return await self._blocking(Work.OPEN, lambda: self._store.create(log, wanted).info())
 
     async def trim(self, log: str, below: int) -> int:
         """See EventLog.trim."""
         stored = await self._opened(log)
-        return await self._blocking(stored.trim, below)
+        return await self._blocking(Work.ASK, stored.trim, below)
 
     async def check_position(self, log: str, position: int) -> None:
         """See LocalLog."""
@@ -112,12 +134,12 @@ class BulkCalls:
     # Writes
 
     async def append(
-        self, log: str, body: bytes, partition: int | None, condition: Any, on_duplicate: OnDuplicate
+        self, log: str, path: str, partition: int | None, condition: Any, on_duplicate: OnDuplicate
     ) -> Appended:
-        """Append the events of one batch, in one append. Raises as EventLog.append."""
+        """Append the events of the batch in that file, in one append. Raises as EventLog.append."""
         stored = await self._opened(log)
         wanted = _condition(condition)
-        return await self._blocking(_append, stored, body, partition, wanted, on_duplicate)
+        return await self._blocking(Work.APPEND, _append, stored, path, partition, wanted, on_duplicate)
 
     async def commit(
         self,
@@ -132,18 +154,22 @@ class BulkCalls:
         """See storage.committing."""
         stored = await self._opened(log)
         wanted = _condition(condition)
-        committed = await self._blocking(
-            lambda: commit_staged(
-                stored, stored.directory, writer, batch, stages,
-                partition=partition, condition=wanted, on_duplicate=on_duplicate,
-            )
-        )  # fmt: skip
+        async with self._turn(log, writer):
+            committed = await self._blocking(
+                Work.COMMIT,
+                lambda: commit_staged(
+                    stored, stored.directory, writer, batch, stages,
+                    partition=partition, condition=wanted, on_duplicate=on_duplicate,
+                )
+            )  # fmt: skip
         return Committed(*committed)
 
     async def discard(self, log: str, writer: str, batch: int, gives_up: bool) -> None:
         """See storage.committing."""
         stored = await self._opened(log)
-        await self._blocking(lambda: discard_staged(stored, stored.directory, writer, batch, gives_up=gives_up))
+        async with self._turn(log, writer):
+            discard = partial(discard_staged, stored, stored.directory, writer, batch, gives_up=gives_up)
+            await self._blocking(Work.ASK, discard)
 
     async def writer(self, log: str, writer: str) -> WriterState | None:
         """See LocalLog. As a mapping, which the other side's type has the fields of."""
@@ -159,36 +185,43 @@ class BulkCalls:
     async def register_consumer(self, log: str, owner: str, component: str, after: int | None) -> Consumer:
         """See EventLog."""
         stored = await self._opened(log)
-        return await self._blocking(lambda: stored.register_consumer(owner, component, after=after))
+        return await self._blocking(Work.ASK, lambda: stored.register_consumer(owner, component, after=after))
 
     async def acknowledge(
         self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None
     ) -> Consumer:
         """See EventLog."""
         stored = await self._opened(log)
-        return await self._blocking(lambda: stored.acknowledge(owner, component, sequence_number, epoch=epoch))
+        return await self._blocking(
+            Work.ASK, lambda: stored.acknowledge(owner, component, sequence_number, epoch=epoch)
+        )
 
     async def unregister_consumer(self, log: str, owner: str, component: str) -> None:
         """See EventLog."""
         stored = await self._opened(log)
-        await self._blocking(stored.unregister_consumer, owner, component)
+        await self._blocking(Work.ASK, stored.unregister_consumer, owner, component)
+
+    def _turn(self, log: str, writer: str) -> asyncio.Lock:
+        return self._turns.setdefault((log, writer), asyncio.Lock())
 
     async def _opened(self, log: str) -> StoredLog:
-        stored = next((its for its in self._store.opened() if its.name == log), None)
+        stored = self._opened_logs.get(log)
         if stored is None or stored.is_closed:
-            stored = await self._blocking(self._store.open, log)
-        assert isinstance(stored, StoredLog), "there is a bulk plane only where logs are on disk"
+            opened = await self._blocking(Work.OPEN, self._store.open, log)
+            assert isinstance(opened, StoredLog), "there is a bulk plane only where logs are on disk"
+            stored = self._opened_logs[log] = opened
         return stored
 
-    async def _blocking(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        async with self._slots:
-            return await asyncio.to_thread(work, *arguments, **named)
+    async def _blocking(self, kind: Work, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads[kind], partial(work, *arguments, **named))
 
 
 def _append(
-    log: StoredLog, body: bytes, partition: int | None, condition: AppendCondition | None, on_duplicate: OnDuplicate
+    log: StoredLog, path: str, partition: int | None, condition: AppendCondition | None, on_duplicate: OnDuplicate
 ) -> Appended:
-    batch = pa.ipc.open_stream(body).read_next_batch()
+    with pa.memory_map(path) as file:
+        batch = pa.ipc.open_stream(file).read_next_batch()
     columns = columns_of(batch, log.settings)
     if on_duplicate == "fail":
         return Appended(*log.append_columns(columns, condition, partition=partition))

@@ -20,16 +20,18 @@ import msgspec
 
 from ...core.access import Right
 from ...core.condition import ConditionFailure
-from ...core.errors import Closed, EventLogError, StorageUnavailable
+from ...core.errors import Closed, EventLogError, StorageUnavailable, TooLarge
 
 logger = logging.getLogger("headwater.server")
 
 _HEAD = struct.Struct("<IQB")
 """Bytes of the body, number of the request, kind."""
 REQUEST, ANSWER, ERROR = range(3)
-MESSAGE_BYTES_MAX = 256 * 1024 * 1024
+REQUEST_BYTES_MAX = 8 * 1024 * 1024
+"""The server reads requests on its event loop; what is large (a batch to append) is in a file that they name."""
 T = TypeVar("T")
 _encoder = msgspec.msgpack.Encoder()
+_error_encoder = msgspec.msgpack.Encoder(enc_hook=str)
 _request = msgspec.msgpack.Decoder(tuple[str, list[Any]])
 
 Call = Callable[..., Awaitable[object]]
@@ -49,11 +51,13 @@ class Link:
         self._thread.start()
 
     def call(self, method: str, *arguments: object, type: type[T]) -> T:
-        """Ask, and wait for the answer. Raises what the server's side raised, and Closed when it has gone."""
+        """Ask, and wait for the answer. Raises what the server's side raised, TooLarge, and Closed when it has gone."""
+        body = _encoder.encode((method, arguments))
+        if len(body) > REQUEST_BYTES_MAX:
+            raise TooLarge(len(body), REQUEST_BYTES_MAX, "bytes", method)
         number = next(self._numbers)
         future: Future[bytes] = Future()
         self._waiting[number] = future
-        body = _encoder.encode((method, arguments))
         try:
             with self._sending:
                 self._socket.sendall(_HEAD.pack(len(body), number, REQUEST))
@@ -72,12 +76,18 @@ class Link:
                 body = self._receive(length)
                 if kind == REQUEST:
                     self._asked(_request.decode(body)[0])
-                elif (future := self._waiting.pop(number, None)) is not None:
-                    if kind == ANSWER:
-                        future.set_result(body)
-                    else:
-                        future.set_exception(_decode_error(body))
+                    continue
+                error = _decode_error(body) if kind == ERROR else None
+                future = self._waiting.pop(number)
+                if error is None:
+                    future.set_result(body)
+                else:
+                    future.set_exception(error)
         except (OSError, EOFError):
+            pass  # the server has gone
+        except Exception:
+            logger.exception("the server's answer is not understood")
+        finally:
             self._is_over = True
             for future in list(self._waiting.values()):
                 future.set_exception(Closed("server"))
@@ -103,13 +113,14 @@ class Answering:
         self._writer: asyncio.StreamWriter | None = None
 
     async def run(self, sock: socket.socket) -> None:
-        """Answer until the other side ends."""
+        """Answer until the other side ends, or says what makes no sense."""
         reader, self._writer = await asyncio.open_connection(sock=sock, limit=1 << 20)
         try:
             while True:
                 length, number, _ = _HEAD.unpack(await reader.readexactly(_HEAD.size))
-                if length > MESSAGE_BYTES_MAX:
-                    raise StorageUnavailable(f"a request of {length} bytes came from the bulk process")
+                if length > REQUEST_BYTES_MAX:
+                    logger.error("a request of %d bytes came from the bulk process; it is let go", length)
+                    return
                 body = await reader.readexactly(length)
                 task = asyncio.create_task(self._answer(number, body))
                 self._tasks.add(task)
@@ -151,7 +162,7 @@ def _kinds(base: type[EventLogError]) -> dict[str, type[EventLogError]]:
 
 
 def _encode_error(error: EventLogError) -> bytes:
-    return _encoder.encode((type(error).__name__, str(error), vars(error)))
+    return _error_encoder.encode((type(error).__name__, str(error), vars(error)))
 
 
 def _decode_error(body: bytes) -> EventLogError:

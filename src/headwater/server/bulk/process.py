@@ -19,7 +19,8 @@ from .backend import BulkBackend
 from .link import Link
 from .supervisor import BulkSettings
 
-logger = logging.getLogger("headwater.bulk")
+LET_GO_S = 10.0
+"""How often it is looked whether mapped files were deleted."""
 
 
 def main() -> None:
@@ -41,7 +42,8 @@ def main() -> None:
         limits=StreamLimits(settings.streams_max, settings.streams_max),
     )
     link.call("ready", type=type(None))
-    stop.wait()
+    while not stop.wait(LET_GO_S):
+        backend.let_go()
     server.stop(settings.stop_ms / 1000)
     _leave()
 

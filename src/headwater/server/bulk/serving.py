@@ -21,6 +21,7 @@ class BulkPlane:
     def __init__(self, config: Config, reservation: Reservation) -> None:
         self._config, self._reservation = config, reservation
         self._supervisor: Supervisor | None = None
+        self._calls: BulkCalls | None = None
         scheme = "grpc" if config.tls.certificate is None else "grpc+tls"
         self.url = f"{scheme}://{reservation.host}:{reservation.port}"
 
@@ -48,7 +49,8 @@ class BulkPlane:
             stop_ms=config.limits.stop_ms,
             log_level=config.log_level,
         )
-        self._supervisor = Supervisor(settings, BulkCalls(store, guard).table())
+        self._calls = BulkCalls(store, guard)
+        self._supervisor = Supervisor(settings, self._calls.table())
         await self._supervisor.start()
 
     async def stop(self) -> None:
@@ -56,4 +58,6 @@ class BulkPlane:
         if self._supervisor is not None:
             await self._supervisor.stop()
             self._supervisor = None
+        if self._calls is not None:
+            self._calls.close()
         self._reservation.close()

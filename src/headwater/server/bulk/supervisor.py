@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 import msgspec
 
@@ -79,8 +80,6 @@ class Supervisor:
         self._process: asyncio.subprocess.Process | None = None
         self._answering: Answering | None = None
         self._task: asyncio.Task[None] | None = None
-        self.restarts = 0
-        """How many died."""
 
     async def start(self) -> None:
         """Start the first one, and wait until it serves. Raises CannotListen."""
@@ -115,18 +114,21 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         while not self._is_stopping:
             started = loop.time()
-            code = await self._run_one()
+            try:
+                reason = f"exit code {await self._run_one()}"
+            except Exception as error:  # no process or descriptor is left, say; that passes, and then it must go on
+                reason = repr(error)
             if self._is_stopping or not self._is_ready.is_set():
                 return
             pause_s = PAUSE_S_MIN if loop.time() - started > LIVES_S else min(pause_s * 2, PAUSE_S_MAX)
-            self.restarts += 1
-            logger.error("the bulk process died; another is started", extra=fields(exit=code, pause_s=pause_s))
+            logger.error("the bulk process died; another is started", extra=fields(reason=reason, pause_s=pause_s))
             await asyncio.sleep(pause_s)
 
     async def _run_one(self) -> int:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        try:
+        with theirs, ExitStack() as on_failure:
+            on_failure.callback(ours.close)
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-c",
@@ -138,8 +140,7 @@ class Supervisor:
                 start_new_session=True,  # Ctrl-C is for the server, which then stops this one in order
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
-        finally:
-            theirs.close()
+            on_failure.pop_all()
         self._answering = Answering(self._calls)
         try:
             await self._answering.run(ours)

@@ -98,19 +98,29 @@ def _literals(texts: Any) -> str:
 
 def with_credentials(url: str, user: str | None, password: str | None) -> str:
     """The URL with name and password in it, unless it has some. Raises click.UsageError."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("amqp", "amqps"):
-        raise click.UsageError(f"--amqp-url: amqp:// or amqps:// is expected, {url} given")
-    if parts.username or not user:
-        return url
-    return parts._replace(netloc=f"{quote(user, safe='')}:{quote(password or '', safe='')}@{parts.netloc}").geturl()
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # its text may hold a part of the password
+        has_host = False
+    if not has_host or parts.scheme not in ("amqp", "amqps"):
+        raise click.UsageError("--amqp-url: amqp://HOST:PORT or amqps://HOST:PORT is expected")
+    if user and not parts.username:
+        netloc = f"{quote(user, safe='')}:{quote(password or '', safe='')}@{parts.netloc}"
+        parts = parts._replace(netloc=netloc)
+    if parts.username and not parts.password:
+        raise click.UsageError(f"--password: {parts.username} needs one")
+    return parts.geturl()
 
 
 def tls_of(ca_file: str | None, *, is_verified: bool) -> ssl.SSLContext | None:
-    """How a server with TLS is checked; None as the system does."""
+    """How a server with TLS is checked; None as the system does. Raises click.UsageError."""
     if ca_file is None and is_verified:
         return None
-    context = ssl.create_default_context(cafile=ca_file)
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise click.UsageError(f"--ca-file: {ca_file} cannot be used: {error}") from None
     if not is_verified:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

@@ -1,0 +1,1 @@
+"""One client of each protocol misbehaves, and the others must not pay for it."""

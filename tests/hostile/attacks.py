@@ -1,0 +1,369 @@
+"""What a hostile client of each protocol does, all at once, until it is killed: flood, stall, garbage, half-open, huge.
+
+    python -m tests.hostile.attacks PROTOCOL SCALE PLACE
+
+It is a process of its own, a user with rights of its own, and its death is abrupt. On SIGTERM it tells how often it did
+what (JSON on stdout).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER, frame
+from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
+from headwater.amqp.protocol.performatives import Source, Target
+
+from .neighbours import LOG, Place, ask
+
+NOISE = "noise"
+"""The log that the hostile client may do everything to; of the others' log it may read."""
+done: Counter[str] = Counter()
+_kept: list[Any] = []
+"""What is never closed."""
+
+
+class Attack:
+    """One client and what it does; `scale` says how much of it at once."""
+
+    def __init__(self, place: Place, scale: int) -> None:
+        self.place, self.scale = place, scale
+        self.chance = random.Random(0)
+
+    def connected(self, url: str) -> socket.socket:
+        """A bare connection."""
+        its = urlsplit(url)
+        found = socket.create_connection((its.hostname, its.port), 10)
+        found.settimeout(10)
+        return found
+
+    def keep(self, what: Any, limit: int) -> None:
+        """Hold it open, with so many others at most."""
+        _kept.append(what)
+        if len(_kept) > limit:
+            _kept.pop(self.chance.randrange(len(_kept)))
+
+    def garbage_to(self, url: str, *openings: bytes) -> None:
+        """Random bytes after a good beginning."""
+        with self.connected(url) as peer:
+            peer.sendall(self.chance.choice([b"", *openings]) + self.chance.randbytes(self.chance.randrange(1, 5000)))
+            peer.settimeout(0.2)
+            peer.recv(1000)
+
+    def request(self, method: str, path: str, *more: str) -> bytes:
+        """The head of an HTTP request."""
+        lines = [f"{method} {path} HTTP/1.1", "host: x", f"authorization: {self.place.authorization}", *more, "", ""]
+        return "\r\n".join(lines).encode()
+
+
+class Http(Attack):
+    """DCB."""
+
+    def garbage(self) -> None:
+        self.garbage_to(
+            self.place.http, b"GET /", b"POST /logs/noise/append HTTP/1.1\r\n", self.request("GET", "/logs")
+        )
+
+    def half_open(self) -> None:
+        peer = self.connected(self.place.http)
+        whole = self.request("POST", "/logs/noise/append", "content-type: application/json", "content-length: 90000000")
+        peer.sendall(whole[: self.chance.randrange(1, len(whole))] if self.chance.random() < 0.5 else whole + b"{")
+        self.keep(peer, 50 * self.scale)
+
+    def stalled_reads(self) -> None:
+        peer = self.connected(self.place.http)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        body = b'{"query": {"all": true}}'
+        more = ("content-type: application/json", f"content-length: {len(body)}")
+        peer.sendall(self.request("POST", f"/logs/{NOISE}/read", *more) + body)
+        self.keep(peer, 50 * self.scale)
+
+    def subscriptions(self) -> None:
+        peer = self.connected(self.place.http)
+        peer.sendall(self.request("GET", f"/logs/{self.chance.choice([LOG, NOISE])}/subscribe?query=all&after=0"))
+        self.keep(peer, 100 * self.scale)
+
+    def flood(self) -> None:
+        events = [{"type": "Noise", "data": "x" * 100, "tags": [f"t:{number}"]} for number in range(1000)]
+        body = json.dumps({"events": events}).encode()
+        more = ("content-type: application/json", f"content-length: {len(body)}")
+        with self.connected(self.place.http) as peer:
+            for _ in range(5):  # pipelined, and no answer is read
+                peer.sendall(self.request("POST", f"/logs/{NOISE}/append", *more) + body)
+            peer.recv(100)
+
+    def huge(self) -> None:
+        with self.connected(self.place.http) as peer:
+            size = 4_000_000 * self.scale
+            more = ("content-type: application/json", f"content-length: {size}")
+            peer.sendall(self.request("POST", f"/logs/{NOISE}/append", *more) + b"[" * size)
+            peer.recv(1000)
+
+    def guesses(self) -> None:
+        place = self.place._replace(user=f"user-{self.chance.randrange(1000)}", password="guess")
+        ask(place, "GET", "/logs", None)
+
+
+class Amqp(Attack):
+    """AMQP."""
+
+    def garbage(self) -> None:
+        login = SASL_HEADER + frame(0, b"\x00\x53\x41\xc0\x01\x00", 1)
+        self.garbage_to(self.place.amqp, SASL_HEADER, AMQP_HEADER, login, struct.pack(">IBBH", 2**31, 2, 0, 0))
+
+    def half_open(self) -> None:
+        peer = self.connected(self.place.amqp)
+        peer.sendall(SASL_HEADER[: self.chance.randrange(1, 9)])
+        self.keep(peer, 50 * self.scale)
+
+    def links(self) -> None:
+        client = self.place.amqp_client(timeout_s=10)
+        for turn in range(10 * self.scale):
+            session = client.engine.begin()
+            for number in range(100):
+                name = f"{turn}-{number}"
+                if number % 2:
+                    session.attach_receiver(name, source=Source(address=LOG), target=Target())
+                else:
+                    session.attach_sender(name, source=Source(), target=Target(address=NOISE))
+            client.flush()
+            client.pump(0.01)
+            done["links attached"] += 100
+        self.keep(client, 4)
+
+    def listeners(self) -> None:
+        client = self.place.amqp_client(timeout_s=10)
+        for _ in range(50):
+            client.receiver("$events", credit=1)
+        self.keep(client, 20)
+
+    def stalled_reads(self) -> None:
+        client = self.place.amqp_client(timeout_s=10)
+        for address in (LOG, NOISE):
+            client.receiver(address, credit=1_000_000)
+        self.keep(client, 10 * self.scale)
+
+    def flood(self) -> None:
+        message = encode_message(Message([b"x" * 200], DATA, properties=Properties(subject="Noise")))
+        with self.place.amqp_client(timeout_s=10) as client:
+            client.sender(NOISE).send_all([message] * 2000, is_settled=True)
+
+    def huge(self) -> None:
+        client = self.place.amqp_client(timeout_s=10)
+        sender = client.sender(NOISE)
+        client.wait(lambda: sender.link.sendable > 0)
+        sender.link.send(b"\x00\x53\x75\xb0\x7f\xff\xff\xff" + bytes(4_000_000 * self.scale), 1, 1)
+        client.flush()
+        client.drop()
+
+
+class Futoin(Attack):
+    """FutoIn."""
+
+    def opened(self, **options: Any) -> Any:
+        """A connection that is kept."""
+        connecting = self.place.websocket(NOISE, close_timeout=0.1, **options)
+        connection = connecting.__enter__()
+        self.keep(connecting, 50)
+        return connection
+
+    def garbage(self) -> None:
+        with self.place.websocket(NOISE, close_timeout=0.1) as connection:
+            for _ in range(20):
+                connection.send(self.chance.randbytes(self.chance.randrange(1, 2000)))
+            upgrade = self.request("GET", "/futoin/noise", "upgrade: websocket", "connection: upgrade")
+            self.garbage_to(self.place.http, upgrade)
+
+    def half_open(self) -> None:
+        peer = self.connected(self.place.http)
+        more = ("sec-websocket-version: 13", "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==")
+        peer.sendall(self.request("GET", "/futoin/noise", "upgrade: websocket", "connection: upgrade", *more))
+        peer.sendall(b"\x82\xff" + struct.pack(">Q", 8_000_000) + b"\x00" * 4 + b"{")
+        self.keep(peer, 50 * self.scale)
+
+    def flood(self) -> None:
+        text = {"f": "headwater.evt.gen:1.0:addEvent", "p": {"type": "NOISE", "data": "x" * 200}, "rid": "C1"}
+        message = json.dumps(text).encode()
+        connection = self.opened(max_queue=1)
+        for _ in range(500):
+            connection.send(message)  # and no reply is read
+        self.keep(connection, 10)
+
+    def pushes(self) -> None:
+        connection = self.opened(max_queue=1)
+        for number in range(60):
+            component = f"Bad{len(_kept)}x{number}"
+            for function in ("registerConsumer", "readyToReceive"):
+                given = {"f": f"futoin.evt.push:1.1:{function}", "p": {"component": component}, "rid": "C1"}
+                connection.send(json.dumps(given).encode())  # and no push is acknowledged
+        self.keep(connection, 5 * self.scale)
+
+    def huge(self) -> None:
+        with self.place.websocket(NOISE, close_timeout=0.1, max_size=None) as connection:
+            connection.send(b'{"f":"headwater.evt.gen:1.0:addEvents","p":{"events":' + b"[" * 7_900_000)
+
+    def polls(self) -> None:
+        connection = self.opened(max_queue=1)
+        for number in range(200):
+            given = {"component": "LIVE", "want": ["ABSENT"], "wait_ms": 20000}
+            message = {"f": "headwater.evt.poll:1.0:pollEvents", "p": given, "rid": f"C{number}"}
+            connection.send(json.dumps(message).encode())
+        self.keep(connection, 10)
+
+
+class Cne(Attack):
+    """Cloud native events."""
+
+    base = "/ocloudNotifications/v1"
+
+    def garbage(self) -> None:
+        path = f"{self.base}/{self.chance.choice(['create/event', 'publishers', 'subscriptions', 'log'])}"
+        body = self.chance.randbytes(500)
+        with self.connected(self.place.http) as peer:
+            peer.sendall(self.request("POST", path, f"content-length: {len(body)}") + body)
+            peer.recv(1000)
+
+    def black_holes(self) -> None:
+        """Webhooks that answer the greeting, and nothing after it."""
+        hole = socket.create_server(("127.0.0.1", 0), backlog=100)
+
+        def greet() -> None:
+            peer, _ = hole.accept()
+            with peer:
+                peer.recv(100_000)
+                peer.sendall(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        _kept.append(hole)
+        self._subscribe(f"http://127.0.0.1:{hole.getsockname()[1]}/hook")
+
+    def subscriptions(self) -> None:
+        if done["subscriptions"] < 200 * self.scale:
+            self._subscribe(f"{self.place.http}/ocloudNotifications/v2/dummy?{time.time_ns()}")
+        else:
+            time.sleep(0.2)
+
+    def nowhere(self) -> None:
+        """Webhooks where nobody listens, and where there is no webhook."""
+        self._subscribe(f"http://127.0.0.1:{self.chance.choice([1, 9])}/hook")
+
+    def states(self) -> None:
+        ask(self.place, "GET", f"{self.base}/good/resource/CurrentState", None)
+
+    def huge(self) -> None:
+        body = b'{"id":"' + b"x" * (1_000_000 * self.scale)
+        with self.connected(self.place.http) as peer:
+            head = self.request("POST", f"{self.base}/create/event", f"content-length: {len(body)}")
+            peer.sendall(head + body)
+            peer.recv(1000)
+
+    def _subscribe(self, endpoint: str) -> None:
+        given = {"resource": self.chance.choice(["/good/resource", "/bad"]), "endpointUri": endpoint}
+        ask(self.place, "POST", f"{self.base}/subscriptions", given)
+
+
+class Flight(Attack):
+    """Arrow Flight."""
+
+    def garbage(self) -> None:
+        self.garbage_to(self.place.flight, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+
+    def half_open(self) -> None:
+        peer = self.connected(self.place.flight)
+        peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+        self.keep(peer, 50 * self.scale)
+
+    def stalled_reads(self) -> None:
+        client, options = self._client()
+        reader = client.do_get(flight.Ticket(json.dumps({"log": self.chance.choice([LOG, NOISE])})), options)
+        reader.read_chunk()
+        self.keep((client, reader), 40)
+
+    def stalled_writes(self) -> None:
+        client, options = self._client()
+        descriptor = flight.FlightDescriptor.for_command(json.dumps({"append": {"log": NOISE}}))
+        writer, reader = client.do_put(descriptor, self._rows(1).schema, options)
+        writer.write_batch(self._rows(1))
+        self.keep((client, writer, reader), 40)
+
+    def flood(self) -> None:
+        client, options = self._client()
+        descriptor = flight.FlightDescriptor.for_command(json.dumps({"append": {"log": NOISE}}))
+        writer, _ = client.do_put(descriptor, self._rows(1).schema, options)
+        for _ in range(20):
+            writer.write_batch(self._rows(1000))
+        writer.close()
+        client.close()
+
+    def huge(self) -> None:
+        client, options = self._client()
+        list(client.do_action(flight.Action("info", b'{"log": "' + b"x" * 4_000_000 * self.scale), options))
+
+    def actions(self) -> None:
+        client, options = self._client()
+        for _ in range(200):
+            list(client.do_action(flight.Action("count", json.dumps({"log": NOISE}).encode()), options))
+        client.close()
+
+    def _client(self) -> tuple[Any, Any]:
+        headers = [(b"authorization", self.place.authorization.encode())]
+        return flight.FlightClient(self.place.flight), flight.FlightCallOptions(headers=headers, timeout=20)
+
+    @staticmethod
+    def _rows(count: int) -> pa.RecordBatch:
+        return pa.record_batch({"type": ["Noise"] * count, "data": pa.array([b"x" * 100] * count, pa.binary())})
+
+
+ATTACKS: Mapping[str, type[Attack]] = {"dcb": Http, "amqp": Amqp, "futoin": Futoin, "cne": Cne, "flight": Flight}
+SHARED = {"connected", "opened", "keep", "garbage_to", "request"}
+
+
+def kinds(attack: Attack) -> dict[str, Callable[[], None]]:
+    """What it does, by name."""
+    names = [name for name in dir(attack) if not name.startswith("_") and name not in SHARED]
+    return {name: its for name in names if callable(its := getattr(attack, name))}
+
+
+def _repeat(name: str, act: Callable[[], None]) -> None:
+    while True:
+        done[f"{name}: tried"] += 1
+        try:
+            act()
+            done[name] += 1
+        except Exception as error:  # to be refused is what is to be expected
+            done[f"{name}: {type(error).__name__}"] += 1
+            time.sleep(0.01)
+
+
+def _tell(*_: object) -> None:
+    os.write(1, json.dumps(done).encode())
+    os._exit(0)
+
+
+def main(protocol: str, scale: str, place: str) -> None:
+    """Attack until a signal comes."""
+    signal.signal(signal.SIGTERM, _tell)
+    attack = ATTACKS[protocol](Place(*json.loads(place)), int(scale))
+    for name, act in kinds(attack).items():
+        threading.Thread(target=_repeat, args=(name, act), daemon=True).start()
+    while True:
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,112 @@
+"""Spark beside all others: its source reads what each of them wrote, its sink writes what each of them reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headwater.core import Event
+from headwater.formats.arrow import SCHEMA
+from tests.spark.conftest import spark as spark
+
+from .cases import AMQP_CASES, CASES
+from .mapping import Told, shown, stored
+from .readers import READERS, of_batches
+from .seen import Seen
+from .test_matrix import without_made_up
+from .world import LOG, World
+from .writers import COLUMNS, row
+
+pytestmark = pytest.mark.timeout(300)
+
+CASE = {case.name: case for case in (*CASES, *AMQP_CASES)}
+ROW = (
+    "type string, data binary, tags array<string>, id string, source string, attributes map<string, string>, "
+    "group_key string"
+)
+
+
+@pytest.fixture(scope="module")
+def both(written: World, spark: SparkSession) -> World:
+    """What all have written, and then Spark's sink: all cases in one write, which are numbered in their order."""
+    rows = [tuple(row(case, "spark")[name] for name in COLUMNS.names) for case in CASES]
+    frame = spark.createDataFrame(rows, ROW).coalesce(1)
+    before = written.log.head()
+    options = {"url": written.flight_url, "log": LOG, "writerId": "matrix", "batchId": "1"}
+    for _ in range(2):  # done once, however often it runs
+        frame.write.format("headwater").mode("append").options(**options).save()
+    written.look()
+    assert written.log.head() == before + len(CASES)
+    for number, case in enumerate(CASES, before + 1):
+        written.written["spark", case.name] = number
+    return written
+
+
+@pytest.fixture(scope="module")
+def read(both: World, spark: SparkSession) -> Mapping[str, list[Seen]]:
+    """What each reader saw, Spark's source among them."""
+    found = {reader.name: list(reader.read(both)) for reader in READERS}
+    frame = spark.read.format("headwater").options(url=both.flight_url, log=LOG).load()
+    table = frame.orderBy("sequence_number").toArrow().select(SCHEMA.names).cast(SCHEMA)
+    return found | {"spark": of_batches(table.to_batches())}
+
+
+def test_sink_writes_what_was_said(both: World) -> None:
+    for case in CASES:
+        expected = stored(case, "spark")
+        assert expected is not None
+        event = both.events[both.written["spark", case.name]].event
+        assert without_made_up(event, expected) == expected, case.name
+
+
+@pytest.mark.parametrize("reader", [reader.name for reader in READERS])
+def test_readers_see_what_the_sink_wrote(both: World, read: Mapping[str, list[Seen]], reader: str) -> None:
+    found = {seen.number: seen for seen in read[reader]}
+    for case in CASES:
+        number = both.written["spark", case.name]
+        expected, seen = shown(reader, Told(both.events[number], case, "spark")), found.get(number)
+        if expected is None or seen is None:
+            assert expected is seen, case.name
+            continue
+        assert seen._replace(data=b"") == expected._replace(data=b""), case.name
+        assert seen.data == expected.data or (expected.data == b"{too_large}" and b"too_large" in seen.data), case.name
+
+
+def test_source_reads_what_all_have_written(both: World, read: Mapping[str, list[Seen]]) -> None:
+    """Whoever wrote it: same number, id, type, tags, bytes and times."""
+    by_number = {number: pair for pair, number in both.written.items()}
+    assert [seen.number for seen in read["spark"]] == sorted(by_number) == sorted(both.events)
+    for seen in read["spark"]:
+        writer, case = by_number[seen.number]
+        expected = shown("spark", Told(both.events[seen.number], CASE[case], writer))
+        assert seen == expected, (writer, case)
+
+
+def test_condition_sees_what_the_sink_wrote(both: World) -> None:
+    number = both.written["spark", "plain"]
+    condition = {"failIfEventsMatch": {"items": [{"tags": ["order:4711"]}]}, "after": number - 1}
+    answer = both.post(f"/logs/{LOG}/append", {"events": [{"type": "Decided"}], "condition": condition})
+    assert (answer.status, answer.json["sequence_number"]) == (409, number)
+
+
+def test_rows_that_are_there_are_left_out_where_that_is_asked_for(both: World, spark: SparkSession) -> None:
+    """Ids are the same to all: Spark repeats, unknowingly, what came over AMQP."""
+    head = both.log.head()
+    rows = [tuple(row(CASE["plain"], "amqp")[name] for name in COLUMNS.names)]
+    writer = spark.createDataFrame(rows, ROW).write.format("headwater").mode("append")
+    writer.options(url=both.flight_url, log=LOG, onDuplicate="skip").save()
+    assert both.log.head() == head
+
+
+def test_read_below_the_trim_point_is_an_error_unless_loss_is_taken(both: World, spark: SparkSession) -> None:
+    orders = both.client.create("orders")
+    orders.append([Event("T", b"{}") for _ in range(12)])
+    assert orders.trim(9) == 9
+    options = {"url": both.flight_url, "log": "orders", "startingPosition": "3"}
+    with pytest.raises(PySparkException, match="9"):
+        spark.read.format("headwater").options(**options).load().collect()
+    found = spark.read.format("headwater").options(**options, failOnDataLoss="false").load().collect()
+    assert sorted(each.sequence_number for each in found) == [9, 10, 11, 12]

@@ -1,0 +1,287 @@
+"""Every call of every protocol, the right that it takes, and what a refusal looks like: the expectation of the matrix.
+
+docs/reference/rights.md shows it to readers. `python -m tests.roles.table > docs/reference/rights.md` makes that page
+anew; a test compares the two, and another finds every call of the product here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import NamedTuple
+
+KNOWN, READ, APPEND, MANAGE, SERVER = "known", "read", "append", "manage", "manage:*"
+"""What a role may have. Everybody with right credentials is `known`."""
+
+
+class Need(NamedTuple):
+    """What a call takes."""
+
+    label: str
+    any_of: tuple[frozenset[str], ...]
+    """One of these sets must be had as a whole."""
+
+    def is_met(self, has: Set[str]) -> bool:
+        """Whether somebody with these rights may make the call."""
+        return any(wanted <= has for wanted in self.any_of)
+
+
+def _need(label: str, *any_of: str) -> Need:
+    return Need(label, tuple(frozenset(each.split()) for each in any_of))
+
+
+NOTHING = _need("none, no credentials either", "")
+ANY_USER = _need("none, but credentials", KNOWN)
+TO_READ = _need("`read`", READ)
+TO_APPEND = _need("`append`", APPEND)
+TO_MANAGE = _need("`manage`", MANAGE)
+READ_AND_MANAGE = _need("`read` and `manage`", f"{READ} {MANAGE}")
+READ_OR_MANAGE = _need("`read` or `manage`", READ, MANAGE)
+MANAGE_SERVER = _need("`manage:*`", SERVER)
+
+
+class Row(NamedTuple):
+    """One call."""
+
+    call: str
+    need: Need
+    about: str = ""
+
+
+class Protocol(NamedTuple):
+    """The calls of one protocol, and its refusals."""
+
+    name: str
+    unauthenticated: str
+    """What a call gets without credentials, or with wrong ones."""
+    forbidden: str
+    """What a call gets whose user lacks the right."""
+    about: str
+    rows: tuple[Row, ...]
+
+
+_SHOWS_READABLE = "shows the logs that the user may read"
+
+HTTP = Protocol(
+    "HTTP: DCB, CloudEvents, health and metrics",
+    "401 with `WWW-Authenticate`, a problem of type `unauthenticated` (of `/metrics`: `about:blank`)",
+    "403, a problem of type `forbidden` that names the right and the log",
+    "The right is looked at before the body is, and before it is known whether there is such a log.",
+    (
+        Row("GET /health/live", NOTHING),
+        Row("GET /health/ready", NOTHING),
+        Row("GET /metrics", ANY_USER, "names all logs and consumers"),
+        Row("GET /openapi.yaml", NOTHING),
+        Row("GET /logs", ANY_USER, _SHOWS_READABLE),
+        Row("GET /logs/{log}", TO_READ),
+        Row("PUT /logs/{log}", TO_MANAGE),
+        Row("PATCH /logs/{log}", TO_MANAGE),
+        Row("DELETE /logs/{log}", TO_MANAGE),
+        Row("POST /logs/{log}/append", TO_APPEND, "with a condition too, although its outcome tells what is there"),
+        Row("POST /logs/{log}/events", TO_APPEND),
+        Row("POST /logs/{log}/read", TO_READ),
+        Row("GET /logs/{log}/head", TO_READ),
+        Row("GET /logs/{log}/subscribe", TO_READ),
+        Row("POST /logs/{log}/trim", TO_MANAGE),
+        Row("GET /logs/{log}/consumers", TO_READ),
+        Row("PUT /logs/{log}/consumers/{owner}/{component}", TO_MANAGE),
+        Row("DELETE /logs/{log}/consumers/{owner}/{component}", TO_MANAGE),
+        Row("POST /logs/{log}/consumers/{owner}/{component}/acknowledge", TO_MANAGE),
+        Row("POST /logs/{log}/consumers/{owner}/{component}/reset", TO_MANAGE),
+        Row("GET /dcb/{log}/read", TO_READ),
+        Row("POST /dcb/{log}/append", TO_APPEND),
+    ),
+)
+
+FUTOIN = Protocol(
+    "FutoIn, over HTTP and WebSocket",
+    '200 and `{"e": "SecurityError"}`; `UnknownInterface` for a function that there is not',
+    '200 and `{"e": "Unauthorized"}`',
+    "A consumer belongs to the user who registered it, so that only that user polls it. Who opens a WebSocket needs no "
+    "credentials: each message shows its own, or the connection's request has.",
+    (
+        Row("GET of a definition (`...-iface.json`)", NOTHING),
+        Row("futoin.evt.gen ping", ANY_USER),
+        Row("futoin.evt.gen addEvent", TO_APPEND),
+        Row("futoin.evt.poll ping", ANY_USER),
+        Row("futoin.evt.poll registerConsumer", READ_AND_MANAGE, "of one that is registered already: `read`"),
+        Row("futoin.evt.poll pollEvents", TO_READ, "and moves the user's own consumer"),
+        Row("futoin.evt.push ping", ANY_USER),
+        Row("futoin.evt.push registerConsumer", READ_AND_MANAGE, "of one that is registered already: `read`"),
+        Row("futoin.evt.push pollEvents", TO_READ, "and moves the user's own consumer"),
+        Row("futoin.evt.push readyToReceive", TO_READ, "and moves the user's own consumer; WebSocket only"),
+        Row("headwater.evt.gen ping", ANY_USER),
+        Row("headwater.evt.gen addEvent", TO_APPEND),
+        Row("headwater.evt.gen addEvents", TO_APPEND),
+        Row("headwater.evt.poll ping", ANY_USER),
+        Row("headwater.evt.poll registerConsumer", READ_AND_MANAGE, "of one that is registered already: `read`"),
+        Row("headwater.evt.poll pollEvents", TO_READ, "and moves the user's own consumer"),
+    ),
+)
+
+CNE = Protocol(
+    "Cloud native events, v1 and v2",
+    "401 with `WWW-Authenticate`, and the reason in `headwater-problem`",
+    "403, and the reason in `headwater-problem`",
+    "Rights are on the log of notifications (`cne.log`). With `cne.public_reads` the calls by GET need no credentials.",
+    (
+        Row("GET /health", NOTHING),
+        Row("GET api_versions", NOTHING),
+        Row("GET health", NOTHING),
+        Row("GET {ResourceAddress}/currentstate", TO_READ),
+        Row("GET subscriptions", TO_READ),
+        Row("POST subscriptions", TO_READ),
+        Row("DELETE subscriptions", TO_READ, "takes the caller's own only"),
+        Row("GET subscriptions/{id}", TO_READ),
+        Row("DELETE subscriptions/{id}", READ_AND_MANAGE, "of one's own: `read`"),
+        Row("PUT subscriptions/status/{id}", TO_READ),
+        Row("GET subscriptions/{id}/delivery", TO_READ),
+        Row("POST subscriptions/{id}/resume", READ_AND_MANAGE, "of one's own: `read`"),
+        Row("GET publishers", TO_READ),
+        Row("POST publishers", TO_APPEND),
+        Row("DELETE publishers", TO_APPEND, "takes the caller's own only"),
+        Row("GET publishers/{id}", TO_READ),
+        Row("DELETE publishers/{id}", _need("`append` and `manage`", f"{APPEND} {MANAGE}"), "of one's own: `append`"),
+        Row("POST create/event", TO_APPEND),
+        Row("POST log", TO_APPEND),
+        Row("POST dummy", NOTHING, "takes everything, keeps nothing"),
+        Row("POST dummy2", NOTHING, "takes everything, keeps nothing"),
+        Row("GET openapi.json", NOTHING),
+        Row("GET schemas", NOTHING),
+        Row("GET schemas/{id}", NOTHING),
+    ),
+)
+
+_NODE = "org.amqp.management"
+_TYPE = "io.headwater."
+_SHOWS_VISIBLE = "shows the entities that the user may READ"
+
+AMQP = Protocol(
+    "AMQP 1.0",
+    "SASL outcome 1 (auth), or the connection is closed before its open: nothing that follows is looked at",
+    "the link is detached with `amqp:unauthorized-access`; a message to the anonymous relay is rejected with it; "
+    "`$management` answers 403",
+    "The user is that of the login; `$management` and `$events` look at the user's rights of the moment.",
+    (
+        Row("login (SASL)", ANY_USER),
+        Row("attach a producer", TO_APPEND),
+        Row("attach a producer to the anonymous relay", ANY_USER, "each message takes `append` on the log it names"),
+        Row("send to the anonymous relay", TO_APPEND),
+        Row("attach a consumer", TO_READ),
+        Row("attach a consumer of a group", TO_READ, "and moves the group's position"),
+        Row("attach a durable subscription", TO_READ),
+        Row("attach a receiver to $info", TO_READ),
+        Row("attach a receiver to $events", ANY_USER, "hears of logs that the user may read; of the rest: `manage:*`"),
+        Row("attach a pair to $management", ANY_USER),
+        Row("attach a receiver to a reply node", ANY_USER),
+        Row("attach a sender to a temporary queue", ANY_USER),
+        Row(f"READ {_NODE}", ANY_USER),
+        Row(f"QUERY {_NODE}", ANY_USER, _SHOWS_VISIBLE),
+        Row(f"GET-TYPES {_NODE}", ANY_USER),
+        Row(f"GET-ATTRIBUTES {_NODE}", ANY_USER),
+        Row(f"GET-OPERATIONS {_NODE}", ANY_USER),
+        Row(f"GET-ANNOTATIONS {_NODE}", ANY_USER),
+        Row(f"GET-MGMT-NODES {_NODE}", ANY_USER),
+        Row(f"GET-EVENTS {_NODE}", ANY_USER),
+        Row(f"READ {_TYPE}server", MANAGE_SERVER),
+        Row(f"CREATE {_TYPE}log", TO_MANAGE),
+        Row(f"READ {_TYPE}log", READ_OR_MANAGE),
+        Row(f"UPDATE {_TYPE}log", TO_MANAGE),
+        Row(f"DELETE {_TYPE}log", TO_MANAGE),
+        Row(f"READ {_TYPE}partition", READ_OR_MANAGE),
+        Row(f"READ {_TYPE}connection", MANAGE_SERVER),
+        Row(f"DELETE {_TYPE}connection", MANAGE_SERVER),
+        Row(f"READ {_TYPE}session", MANAGE_SERVER),
+        Row(f"DELETE {_TYPE}session", MANAGE_SERVER),
+        Row(f"READ {_TYPE}link", MANAGE_SERVER),
+        Row(f"DELETE {_TYPE}link", MANAGE_SERVER),
+        Row(f"CREATE {_TYPE}consumer", TO_MANAGE),
+        Row(f"READ {_TYPE}consumer", READ_OR_MANAGE),
+        Row(f"UPDATE {_TYPE}consumer", TO_MANAGE),
+        Row(f"DELETE {_TYPE}consumer", TO_MANAGE),
+        Row(f"READ {_TYPE}consumerGroup", READ_OR_MANAGE),
+        Row(f"DELETE {_TYPE}consumerGroup", TO_MANAGE),
+        Row(f"CREATE {_TYPE}user", MANAGE_SERVER),
+        Row(f"READ {_TYPE}user", MANAGE_SERVER),
+        Row(f"UPDATE {_TYPE}user", MANAGE_SERVER),
+        Row(f"DELETE {_TYPE}user", MANAGE_SERVER),
+        Row(f"READ {_TYPE}subscription", TO_READ),
+        Row(f"DELETE {_TYPE}subscription", TO_MANAGE, "of one's own: none"),
+    ),
+)
+
+FLIGHT = Protocol(
+    "Arrow Flight",
+    "`UNAUTHENTICATED` with `extra_info` whose `error` is `unauthenticated`",
+    "`PERMISSION_DENIED` (pyarrow: `FlightUnauthorizedError`) with `extra_info` whose `error` is `forbidden`, the "
+    "right and the log",
+    "A handshake and `get_schema` can only say it in the text of the error: pyarrow hands on nothing else from there.",
+    (
+        Row("handshake", ANY_USER),
+        Row("list_actions", NOTHING),
+        Row("list_flights", ANY_USER, _SHOWS_READABLE),
+        Row("get_flight_info of a path", TO_READ),
+        Row("get_flight_info of a command", TO_READ),
+        Row("get_schema", TO_READ),
+        Row("do_get", TO_READ),
+        Row("do_put append", TO_APPEND),
+        Row("do_put stage", TO_APPEND),
+        Row("do_action logs", ANY_USER, _SHOWS_READABLE),
+        Row("do_action info", TO_READ),
+        Row("do_action head", TO_READ),
+        Row("do_action position_at", TO_READ),
+        Row("do_action count", TO_READ),
+        Row("do_action create_log", TO_MANAGE),
+        Row("do_action trim", TO_MANAGE),
+        Row("do_action consumers", TO_READ),
+        Row("do_action consumer", TO_READ),
+        Row("do_action register_consumer", TO_MANAGE),
+        Row("do_action acknowledge", TO_MANAGE),
+        Row("do_action unregister_consumer", TO_MANAGE),
+        Row("do_action writer", TO_APPEND),
+        Row("do_action commit", TO_APPEND),
+        Row("do_action discard", TO_APPEND),
+    ),
+)
+
+PROTOCOLS = (HTTP, FUTOIN, CNE, AMQP, FLIGHT)
+
+_OPENING = """\
+# Rights
+
+What each call takes where there are users ([operations](../guides/operations.md#users-and-rights)), and what a call
+gets that is refused. Rights are on the log of the call and do not include each other; `manage:*` is the right to manage
+all logs, and with them the server. A refused call changes nothing. A test makes every call of this page without
+credentials, with wrong ones, and as users of each right alone, on a running server.
+
+The log `$system` is the server's own: who has `manage:*` may read and manage it, and nobody may append to it.
+"""
+
+
+def page() -> str:
+    """docs/reference/rights.md"""
+    return "\n".join([_OPENING, *map(_section, PROTOCOLS)])
+
+
+def _section(protocol: Protocol) -> str:
+    lines = [
+        f"## {protocol.name}",
+        "",
+        f"- Without credentials, or with wrong ones: {protocol.unauthenticated}.",
+        f"- Without the right: {protocol.forbidden}.",
+        "",
+        protocol.about,
+        "",
+        "| call | right | |",
+        "| --- | --- | --- |",
+        *(f"| {_call(row.call)} | {row.need.label} | {row.about} |" for row in protocol.rows),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _call(text: str) -> str:
+    return text if "`" in text else f"`{text}`"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,202 @@
+"""What the server answers its bulk process: slow calls hold up none of the quick ones, and nothing ends the pair."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headwater.core.access import OpenGuard
+from headwater.core.errors import Closed, StorageCorrupted, TooLarge
+from headwater.core.event import Event
+from headwater.core.query import ALL
+from headwater.flight.backend import Span
+from headwater.server.bulk import backend as backend_module
+from headwater.server.bulk.backend import BulkBackend
+from headwater.server.bulk.calls import BulkCalls
+from headwater.server.bulk.link import REQUEST_BYTES_MAX, Answering, Link
+from headwater.server.bulk.supervisor import BulkSettings, Reservation, Supervisor
+from headwater.storage import Engine
+from headwater.storage.staging import Staging
+
+from ..storage.disks import HeldDisk
+
+ROW = pa.record_batch({"type": pa.array(["A"]), "data": pa.array([b"x"])})
+
+
+@pytest.fixture
+def disk() -> HeldDisk:
+    return HeldDisk()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, disk: HeldDisk) -> Iterator[Engine]:
+    with Engine(tmp_path / "data", disk=disk, maintains=False) as engine:
+        engine.create("orders")
+        engine.create("others")
+        yield engine
+        disk.may_sync.set()
+
+
+@pytest.fixture
+def served(engine: Engine) -> Iterator[tuple[Engine, BulkBackend]]:
+    """The backend of a bulk process, and the server's side of its link on a loop of its own."""
+    ours, theirs = socket.socketpair()
+    calls = BulkCalls(engine, OpenGuard())
+    ours.setblocking(False)
+    thread = threading.Thread(target=lambda: asyncio.run(Answering(calls.table()).run(ours)))
+    thread.start()
+    link = Link(theirs, ended=lambda: None, asked=lambda _: None)
+    yield engine, BulkBackend(link, staged_bytes_max=2**30, disk_reserve_bytes=0)
+    theirs.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    theirs.close()
+    calls.close()
+
+
+def mapped_files(below: Path) -> set[str]:
+    """The logs of which this process has files mapped."""
+    gc.collect()
+    found = [line.split("/logs/")[1].partition(".")[0] for line in Path("/proc/self/maps").read_text().splitlines()
+             if f"{below}/data/logs/" in line and "/log/" in line]  # fmt: skip
+    return set(found)
+
+
+def in_file(batch: pa.RecordBatch, path: Path) -> str:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, batch.schema) as stream:
+        stream.write_batch(batch)
+    return str(path)
+
+
+def test_writes_that_do_not_get_on_hold_up_nothing_else(engine: Engine, disk: HeldDisk, tmp_path: Path) -> None:
+    log = engine.open("orders")
+    writer = Staging(log.directory).stage("w", 1, 0, 0, ROW.schema)
+    writer.write(ROW)
+    stages = [writer.close().id]
+    path = in_file(ROW, tmp_path / "batch")
+
+    async def scenario() -> list[bool]:
+        calls = BulkCalls(engine, OpenGuard())
+        disk.may_sync.clear()
+        appends = [asyncio.create_task(calls.append("orders", path, None, None, "fail")) for _ in range(40)]
+        commits = [asyncio.create_task(calls.commit("orders", "w", 1, stages, None, None, "fail")) for _ in range(40)]
+        async with asyncio.timeout(30):
+            assert (await calls.place("others")).head == 0
+            assert (await calls.info("others")).events == 0
+            assert await calls.logs() == ["orders", "others"]
+            assert await calls.position_at("others", 0) == 1
+            assert await asyncio.to_thread(lambda: 1) == 1, "the threads of everybody else are free"
+        disk.may_sync.set()
+        assert len(await asyncio.gather(*appends)) == 40
+        committed = await asyncio.gather(*commits)
+        calls.close()
+        return [each.was_applied for each in committed]
+
+    assert sorted(asyncio.run(scenario())) == [False] + [True] * 39
+    assert log.head() == 41
+
+
+def test_what_was_deleted_or_trimmed_is_let_go(tmp_path: Path, served: tuple[Engine, BulkBackend]) -> None:
+    engine, backend = served
+    for name in ("orders", "others"):
+        engine.open(name).append([Event("A", b"x")])
+        assert backend.count(name, Span(0, 1, 0)) == 1
+        assert [batch.num_rows for batch in backend.scan(name, Span(0, 1, None), ALL, ["type"])] == [1]
+    engine.delete("orders")
+    assert mapped_files(tmp_path) == {"orders", "others"}
+    backend.let_go()
+    assert mapped_files(tmp_path) == {"others"}
+
+
+def test_logs_that_are_not_kept_mapped_leave_no_descriptors(
+    served: tuple[Engine, BulkBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, backend = served
+    monkeypatch.setattr(backend_module, "MAPPED_MAX", 1)
+    for name in ("orders", "others"):
+        engine.open(name).append([Event("A", b"x")])
+    open_before = 0
+    for turn in range(20):
+        for name in ("orders", "others"):
+            assert sum(batch.num_rows for batch in backend.scan(name, Span(0, 1, None), ALL, ["type"])) == 1
+        if not turn:
+            open_before = len(os.listdir("/proc/self/fd"))
+    assert len(os.listdir("/proc/self/fd")) <= open_before
+
+
+def test_errors_travel_as_what_they_are_whatever_they_carry(
+    served: tuple[Engine, BulkBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, backend = served
+    error = StorageCorrupted(Path("/orders"), "damaged", "restore it")  # type: ignore[arg-type]
+
+    def fails() -> None:
+        raise error
+
+    monkeypatch.setattr(engine.open("orders"), "info", fails)
+    with pytest.raises(StorageCorrupted, match="damaged"):
+        backend.info("orders")
+
+
+def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        link = Link(theirs, ended=lambda: None, asked=lambda _: None)
+        with pytest.raises(TooLarge, match="bytes"):
+            link.call("append", b"x" * (REQUEST_BYTES_MAX + 1), type=type(None))
+        ours.shutdown(socket.SHUT_RDWR)
+
+
+def test_an_answer_that_makes_no_sense_ends_the_link_instead_of_letting_callers_wait_for_ever() -> None:
+    ours, theirs = socket.socketpair()
+    ended = threading.Event()
+    with ours, theirs:
+        link = Link(theirs, ended=ended.set, asked=lambda _: None)
+
+        def answer() -> None:
+            ours.recv(1024)
+            ours.sendall(struct.pack("<IQB", 1, 1, 2) + b"\xc1")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(Closed):
+            link.call("logs", type=list[str])
+        thread.join()
+        assert ended.wait(30)
+
+
+def test_a_process_that_cannot_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    reservation = Reservation("127.0.0.1", 0, "--flight-port")
+    start = asyncio.create_subprocess_exec
+    refusals = [OSError(errno.EAGAIN, "resource temporarily unavailable") for _ in range(2)]
+    started: list[asyncio.subprocess.Process] = []
+
+    async def sometimes(*arguments: Any, **named: Any) -> asyncio.subprocess.Process:
+        if started and refusals:
+            raise refusals.pop()
+        started.append(await start(*arguments, **named))
+        return started[-1]
+
+    async def scenario() -> None:
+        supervisor = Supervisor(BulkSettings(reservation.host, reservation.port, stop_ms=1000), {})
+        await supervisor.start()
+        started[0].kill()
+        async with asyncio.timeout(60):
+            while len(started) < 2:
+                await asyncio.sleep(0.01)
+        await supervisor.stop()
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", sometimes)
+    asyncio.run(scenario())
+    reservation.close()
+    assert not refusals
