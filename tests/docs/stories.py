@@ -4,8 +4,8 @@ In a story
 
 - a block of `sh` is run by bash, and must succeed; `headwater serve` in it starts the server of the story;
 - a line of it that ends with `# refused` must fail, and one with `# until Ctrl-C` is interrupted after a while;
-- a block of `python` is run with the names of those before, or, with a session of Spark, as a program of its own; one of
-  `javascript` by Node.js where rhea is installed;
+- a block of `python` is run with the names of those before, or, with a session of Spark, as a program of its own;
+- one of `javascript` is run by Node.js, where rhea is installed;
 - a block of `text` after one of them is what it writes to standard output.
 
 Ports and directories are those of the documents; here they are replaced by free ones, and by ones below a directory.
