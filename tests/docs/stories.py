@@ -4,7 +4,8 @@ In a story
 
 - a block of `sh` is run by bash, and must succeed; `headwater serve` in it starts the server of the story;
 - a line of it that ends with `# refused` must fail, and one with `# until Ctrl-C` is interrupted after a while;
-- a block of `python` is run with the names of those before, one of `javascript` by Node.js where rhea is installed;
+- a block of `python` is run with the names of those before, or, with a session of Spark, as a program of its own;
+- one of `javascript` is run by Node.js, where rhea is installed;
 - a block of `text` after one of them is what it writes to standard output.
 
 Ports and directories are those of the documents; here they are replaced by free ones, and by ones below a directory.
@@ -30,13 +31,14 @@ PORTS = {"http": "(?:8080|9043)", "amqp": "5672", "grpc": "8815"}
 PLACES = ("/var/lib/", "/mnt/")
 """Where documents keep things; here that is below the directory of the story."""
 RHEA = ROOT / ".interop" / "rhea" / "node_modules"
-BLOCK_S_MAX = 120
+BLOCK_S_MAX = 300
 STOP_S_MAX = 60
 FOLLOW_S = 5
 """After so long Ctrl-C is pressed."""
 
 _BLOCK = re.compile(r"^(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
 _SERVE = re.compile(r"^headwater serve\b([^#\n&]*)", re.MULTILINE)
+_SPARK = "from headwater.spark import session"
 _VARIABLE = re.compile(r"^([A-Z]+)=", re.MULTILINE)
 _PRELUDE = """\
 [ ! -f variables ] || . ./variables
@@ -108,6 +110,9 @@ class Story:
         self.said = self._command(["bash", "-c", _PRELUDE + "\n".join([*lines, *keep])], where)
 
     def _python(self, block: Block, where: str) -> None:
+        if _SPARK in block.code:  # a program of its own: its Java would live as long as this process
+            self.said = self._command([sys.executable, "-c", self._here(block.code)], where)
+            return
         code = compile("\n" * block.line + self._here(block.code), where, "exec")
         with contextlib.redirect_stdout(io.StringIO()) as written:
             exec(code, self.names)

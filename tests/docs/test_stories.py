@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.spark.conftest import spark_environment
-
 from .documents import ROOT, name_of
 from .stories import Story, blocks
 
@@ -16,7 +14,6 @@ STORIES = [
     ROOT / "docs" / "guides" / "futoin.md",
     ROOT / "docs" / "guides" / "import.md",
     ROOT / "docs" / "guides" / "notifications.md",
-    ROOT / "docs" / "guides" / "notifications.md",
     ROOT / "docs" / "guides" / "operations.md",
     ROOT / "docs" / "guides" / "spark.md",
 ]
@@ -24,17 +21,12 @@ STORIES = [
 
 @pytest.fixture
 def at_home(tmp_path, monkeypatch):
-    """An empty directory, in which Python runs; no session of Spark is left behind."""
+    """An empty directory, in which everything runs."""
     monkeypatch.chdir(tmp_path)
-    spark_environment()
-    yield tmp_path
-    from pyspark.sql import SparkSession
-
-    if (session := SparkSession.getActiveSession()) is not None:
-        session.stop()
+    return tmp_path
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("document", STORIES, ids=name_of)
 def test_story_can_be_done_as_it_is_told(document, at_home):
     with Story(at_home) as story:
