@@ -177,7 +177,7 @@ def test_files_are_found_by_name_directory_and_pattern(tmp_path: Path) -> None:
         (tmp_path / name).write_text("type\nT\n")
     assert [path.name for path in find_files([str(tmp_path)])] == ["a.csv", "b.csv", "c.csv"]
     assert [path.name for path in find_files([str(tmp_path / "*.csv"), str(tmp_path / "a.csv")])] == ["a.csv", "b.csv"]
-    with pytest.raises(InvalidInput, match=r"no file is found as '.*aa\.csv'; did you mean a\.csv"):
+    with pytest.raises(InvalidInput, match=r"no file is found as .*; did you mean a\.csv"):
         find_files([str(tmp_path / "aa.csv")])
     (tmp_path / "sub" / "a.csv").write_text("type\nT\n")
     with pytest.raises(InvalidInput, match="have the same name"):

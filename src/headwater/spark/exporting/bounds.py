@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.errors import InvalidInput
 from ...core.limits import show
-from ...flight.client import BulkClient
-from ...flight.wire import Extent
-from ..archive_reading import Archive
 from ..options import timestamp_ms
-from ..positions import first_there, number_at
+
+if TYPE_CHECKING:  # the help of the pipelines imports no Spark
+    from ...flight.client import BulkClient
+    from ...flight.wire import Extent
+    from ..archive_reading import Archive
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -44,6 +45,9 @@ def bounds_of(client: BulkClient, log: str, start: str, end: str, archive: str |
 
     Raises InvalidInput for a number that the log has not; LogNotFound.
     """
+    from ..archive_reading import Archive
+    from ..positions import first_there
+
     extent = client.head(log)
     table = Archive(archive) if archive is not None else None
     after = _number(client, log, extent, table, start, "--start") - 1
@@ -58,6 +62,8 @@ def bounds_of(client: BulkClient, log: str, start: str, end: str, archive: str |
 
 
 def _number(client: BulkClient, log: str, extent: Extent, archive: Archive | None, given: str, flag: str) -> int:
+    from ..positions import first_there, number_at
+
     if given == EARLIEST:
         return first_there(log, extent, archive)
     if given == LATEST:
