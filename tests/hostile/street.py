@@ -152,6 +152,10 @@ class Street:
         for reader in self.readers:
             reader.stop()
         self.check_faults()
+        self.compare()
+
+    def compare(self) -> None:
+        """What is stored with what was written, and what was seen with that. Raises AssertionError."""
         stored = self._stored()
         for writer in self.writers:
             its = [marker for marker in stored if marker.split(":")[1] == writer.name]
