@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -136,6 +137,10 @@ def test_death_of_the_bulk_process_costs_nobody_else_anything(server):
         log.append(events(10, 10))
         until(lambda: bulk.head("orders").head == 20)  # on the same port
         assert bulk_pid(server) != before
+        with urllib.request.urlopen(f"{server.url}/metrics") as answer:
+            told = answer.read().decode()
+        assert "headwater_bulk_up 1.0" in told
+        assert "headwater_bulk_deaths_total 1.0" in told
         assert sum(batch.num_rows for batch in bulk.read(Ticket("orders"))) == 20
 
 

@@ -28,6 +28,7 @@ from ..core.store import LogStore
 from .accounts import AccountDirectory
 from .amqp_metrics import AmqpCollector
 from .bulk.serving import BulkPlane
+from .bulk_metrics import BulkCollector
 from .config import Config, Futoin, InvalidConfiguration
 from .gate import Application, Gate, Receive, Scope, Send, State
 from .happenings import Happenings, HappeningsCollector
@@ -159,7 +160,7 @@ class Server:
             ending.push_async_callback(clouds.close)
             await clouds.start()
             serve_management(container, guard, store.state, clouds)
-            front_ends = self._open(store, guard, container, clouds)
+            front_ends = self._open(store, guard, container, clouds, bulk)
             for front_end in front_ends:
                 ending.callback(front_end.close)
             await messages.start()
@@ -191,10 +192,20 @@ class Server:
         return None
 
     def _open(
-        self, store: LogStore, guard: AccountGuard, container: amqp.Container, clouds: cne.Application
+        self,
+        store: LogStore,
+        guard: AccountGuard,
+        container: amqp.Container,
+        clouds: cne.Application,
+        bulk: BulkPlane | None,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
-        others = [AmqpCollector(container), WebhookCollector(clouds), HappeningsCollector(self._bus)]
+        others = [
+            AmqpCollector(container),
+            WebhookCollector(clouds),
+            HappeningsCollector(self._bus),
+            BulkCollector(bulk),
+        ]
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, others=others)
         data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
         events = futoin.application(store, guard, _futoin_settings(self._config.futoin))

@@ -35,6 +35,16 @@ class BulkPlane:
             return None
         return cls(config, Reservation(config.host, config.flight.port, "--flight-port"))
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether Flight is served at this moment: not while a bulk process that died is being replaced."""
+        return self._supervisor is not None and self._supervisor.is_serving
+
+    @property
+    def deaths(self) -> int:
+        """How many bulk processes ended by themselves."""
+        return 0 if self._supervisor is None else self._supervisor.deaths
+
     async def start(self, store: LogStore, guard: Guard) -> None:
         """Serve. Raises CannotListen."""
         config = self._config

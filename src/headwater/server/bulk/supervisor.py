@@ -80,6 +80,10 @@ class Supervisor:
         self._process: asyncio.subprocess.Process | None = None
         self._answering: Answering | None = None
         self._task: asyncio.Task[None] | None = None
+        self.is_serving = False
+        """Whether the process has said that it serves, and lives."""
+        self.deaths = 0
+        """How many processes ended by themselves."""
 
     async def start(self) -> None:
         """Start the first one, and wait until it serves. Raises CannotListen."""
@@ -118,8 +122,10 @@ class Supervisor:
                 reason = f"exit code {await self._run_one()}"
             except Exception as error:  # no process or descriptor is left, say; that passes, and then it must go on
                 reason = repr(error)
+            self.is_serving = False
             if self._is_stopping or not self._is_ready.is_set():
                 return
+            self.deaths += 1
             pause_s = PAUSE_S_MIN if loop.time() - started > LIVES_S else min(pause_s * 2, PAUSE_S_MAX)
             logger.error("the bulk process died; another is started", extra=fields(reason=reason, pause_s=pause_s))
             await asyncio.sleep(pause_s)
@@ -151,4 +157,5 @@ class Supervisor:
                 await self._process.wait()
 
     async def _ready(self) -> None:
+        self.is_serving = True
         self._is_ready.set()
