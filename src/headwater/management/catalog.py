@@ -329,7 +329,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
         _entry(
             EventType.ARCHIVE_PROGRESSED,
             Scope.LOG,
-            "A consumer whose component is `archiver` has acknowledged more in this second.",
+            "A consumer whose component is `ARCHIVER`, in whatever case, has acknowledged more in this second.",
             *_CONSUMER,
             _number("count", "by how many sequence numbers"),
             _INTERVAL,

@@ -14,7 +14,7 @@ from ..core.local import LocalLog
 from ..core.query import ALL
 from ..core.settings import is_own
 
-ARCHIVER = "archiver"
+ARCHIVER = "ARCHIVER"
 """The component of a consumer that copies a log elsewhere."""
 _Key = tuple[LocalLog, str, str]
 
@@ -61,7 +61,7 @@ class ConsumerWatch:
             key = log, consumer.owner, consumer.component
             seen = self._seen[key] = before.get(key) or _Seen(consumer.acknowledged)
             if consumer.acknowledged != seen.acknowledged:
-                if consumer.component == ARCHIVER and consumer.acknowledged > seen.acknowledged:
+                if consumer.component.upper() == ARCHIVER and consumer.acknowledged > seen.acknowledged:
                     self._tell_progress(log, consumer, consumer.acknowledged - seen.acknowledged, interval_ms)
                 seen.acknowledged, seen.next_recorded_at = consumer.acknowledged, None
             if self._lag_events or self._lag_ms:
