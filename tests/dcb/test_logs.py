@@ -7,13 +7,13 @@ from dataclasses import asdict, fields
 import pytest
 
 from headwater.core import LogSettings
-from headwater.dcb.wire import SettingsIn
+from headwater.formats.logsettings import SettingsJson
 
 SPARK = "/logs/courses/consumers/spark/archiver"
 
 
 def test_wire_knows_every_setting():
-    assert list(SettingsIn.__struct_fields__) == [field.name for field in fields(LogSettings)]
+    assert list(SettingsJson.__struct_fields__) == [field.name for field in fields(LogSettings)]
 
 
 def test_empty_body_creates_a_log_with_default_settings(client):

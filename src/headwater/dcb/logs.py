@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from ..core.access import Right
 from ..core.errors import InvalidLogName, LogNotFound
@@ -15,12 +14,13 @@ from ..core.log import LogInfo
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from ..formats import jsontext
+from ..formats.logsettings import SettingsJson, named_settings
 from . import errors
 from .exchange import Exchange
 from .host import Host
-from .wire import SettingsIn, TrimIn
+from .wire import TrimIn
 
-_settings_decoder = msgspec.json.Decoder(SettingsIn)
+_settings_decoder = msgspec.json.Decoder(SettingsJson)
 _trim_decoder = msgspec.json.Decoder(TrimIn)
 _encoder = msgspec.json.Encoder()
 _DEFAULTS = LogSettings()
@@ -76,12 +76,7 @@ async def trim(host: Host, exchange: Exchange) -> None:
 
 def _given_settings(body: bytes) -> dict[str, Any]:
     """The settings that a body names; null stands for the default."""
-    given = jsontext.decode(_settings_decoder, body)
-    return {
-        field.name: getattr(_DEFAULTS, field.name) if value is None else value
-        for field in fields(LogSettings)
-        if (value := getattr(given, field.name)) is not UNSET
-    }
+    return named_settings(jsontext.decode(_settings_decoder, body))
 
 
 def _create(store: LogStore, name: str, settings: LogSettings) -> tuple[LogInfo, bool]:

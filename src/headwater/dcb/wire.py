@@ -104,20 +104,6 @@ class ReadIn(Struct, forbid_unknown_fields=True):
     partition: int | None = None
 
 
-class SettingsIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A log's settings, or a merge patch of them (RFC 7396): null stands for the default."""
-
-    partitions: int | UnsetType | None = UNSET
-    partition_by: str | UnsetType | None = UNSET
-    retention_ms: int | UnsetType | None = UNSET
-    retention_bytes: int | UnsetType | None = UNSET
-    retention_until_acknowledged: bool | UnsetType | None = UNSET
-    event_bytes_max: int | UnsetType | None = UNSET
-    id_horizon: int | UnsetType | None = UNSET
-    keeps_history: bool | UnsetType | None = UNSET
-    consumer_age_ms_max: int | UnsetType | None = UNSET
-
-
 class RegisterIn(Struct, forbid_unknown_fields=True):
     """The body of a consumer's registration."""
 

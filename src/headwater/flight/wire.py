@@ -20,6 +20,7 @@ from ..core.log import LogInfo
 from ..core.query import ALL, Query, QueryItem
 from ..core.settings import LogSettings
 from ..formats import jsontext
+from ..formats.logsettings import SettingsJson, named_settings
 from ..formats.querytext import parse_query
 
 COMMAND_BYTES_MAX = 1024 * 1024
@@ -223,20 +224,6 @@ class CountBody(Asked, frozen=True):
     partition: Partition | None = None
 
 
-class SettingsJson(Asked, frozen=True):
-    """See core.settings.LogSettings; null stands for the default."""
-
-    partitions: int | UnsetType | None = UNSET
-    partition_by: str | UnsetType | None = UNSET
-    retention_ms: int | UnsetType | None = UNSET
-    retention_bytes: int | UnsetType | None = UNSET
-    retention_until_acknowledged: bool | UnsetType | None = UNSET
-    event_bytes_max: int | UnsetType | None = UNSET
-    id_horizon: int | UnsetType | None = UNSET
-    keeps_history: bool | UnsetType | None = UNSET
-    consumer_age_ms_max: int | UnsetType | None = UNSET
-
-
 class CreateBody(Asked, frozen=True):
     """Without settings: the defaults, or whatever the log has."""
 
@@ -438,8 +425,7 @@ def settings_of(given: SettingsJson | None) -> LogSettings | None:
     """The settings that are said; None where nothing is. Raises InvalidSettings."""
     if given is None:
         return None
-    said = {name: getattr(given, name) for name in SettingsJson.__struct_fields__}
-    return LogSettings(**{name: value for name, value in said.items() if value is not UNSET and value is not None})
+    return LogSettings(**named_settings(given))
 
 
 def settings_json(settings: LogSettings | None) -> SettingsJson | None:

@@ -12,21 +12,10 @@ import pyarrow.compute as pc
 
 from ..core.event import NO_ATTRIBUTES, Encoding
 from ..core.limits import EventColumns
+from .arrow import SCHEMA
 
-EVENT_SCHEMA = pa.schema(
-    [
-        pa.field("type", pa.string(), nullable=False),
-        pa.field("data", pa.binary(), nullable=False),
-        pa.field("tags", pa.list_(pa.string()), nullable=False),
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("source", pa.string(), nullable=False),
-        pa.field("attributes", pa.map_(pa.string(), pa.string()), nullable=False),
-        pa.field("group_key", pa.string(), nullable=False),
-        pa.field("envelope", pa.binary(), nullable=False),
-        pa.field("encoding", pa.int8(), nullable=False),
-    ]
-)
-"""The fields of `core.Event`, in their order: how checked events lie in Arrow."""
+EVENT_SCHEMA = pa.schema(list(SCHEMA)[3:])
+"""The fields of `core.Event`, in their order, without the three that the log adds: how checked events lie in Arrow."""
 
 Ints = npt.NDArray[np.int64]
 

@@ -11,13 +11,14 @@ def sync(paths: Iterable[Path], root: Path) -> None:
     """Make files durable, and the directories in which they are, up to the table's own and its parent."""
     directories = {root, root.parent}
     for path in paths:
-        _sync(path)
+        sync_one(path)
         directories.update(parent for parent in path.parents if parent.is_relative_to(root))
     for directory in sorted(directories, reverse=True):
-        _sync(directory)
+        sync_one(directory)
 
 
-def _sync(path: Path) -> None:
+def sync_one(path: Path) -> None:
+    """Make one file, or the names in one directory, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

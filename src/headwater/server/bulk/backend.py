@@ -75,7 +75,7 @@ class BulkBackend:
     def extent(self, log: str) -> LogExtent:
         """See Backend."""
         place = self._place(log)
-        return LogExtent(place.head, place.first_retained, place.incarnation, place.partitions)
+        return LogExtent(place.head, place.first_retained, place.incarnation, place.settings.partitions)
 
     def check_position(self, log: str, position: int) -> None:
         """See Backend."""
@@ -118,7 +118,8 @@ class BulkBackend:
 
     def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
         """See Backend."""
-        settings, directory = self.info(log).settings, self._place(log).directory
+        place = self._place(log)
+        directory = place.directory
         with self._mapping:
             staging = self._stagings.pop(directory, None) or Staging(
                 Path(directory), bytes_max=self._staged_bytes_max, reserve_bytes=self._disk_reserve_bytes
@@ -126,7 +127,7 @@ class BulkBackend:
             self._stagings[directory] = staging
             while len(self._stagings) > STAGINGS_MAX:
                 self._stagings.popitem(last=False)
-        staging.settings = settings
+        staging.settings = place.settings
         return _Staging(staging.stage(writer, batch, part, attempt, schema))
 
     def commit(

@@ -47,7 +47,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     incarnation: str
     head: int
     first_retained: int
-    partitions: int
+    settings: LogSettings
 
 
 class BulkCalls:
@@ -109,7 +109,7 @@ class BulkCalls:
             stored.meta.incarnation,
             stored.head(),
             stored.first_retained,
-            stored.settings.partitions,
+            stored.settings,
         )
 
     async def position_at(self, log: str, recorded_at: int) -> int:

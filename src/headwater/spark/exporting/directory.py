@@ -13,6 +13,7 @@ from typing import Any, Self
 import pyarrow.parquet as pq
 
 from ...core.errors import InvalidInput
+from ..durable import sync_one
 
 MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"
 
@@ -70,16 +71,8 @@ class NewDirectory:
         (self._part / MANIFEST).write_text(said + "\n", encoding="utf-8")
         (self._part / SUCCESS).touch()
         for path in [*self._part.rglob("*"), self._part]:
-            _sync(path)
+            sync_one(path)
         check_target(str(self.target))
         os.rename(self._part, self.target)
-        _sync(self.target.parent)
+        sync_one(self.target.parent)
         return sum(file["bytes"] for file in self._files)
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
