@@ -9,6 +9,7 @@ import pytest
 from headwater.core import AppendCondition, AppendResult, LocalLog, LogSettings, Mark, Query, WriterState
 from headwater.core.errors import AppendConditionFailed, DuplicateEventId, InvalidInput, TooLarge
 from headwater.core.limits import EventColumns, check_append
+from headwater.core.mark import BATCH_MAX
 from headwater.storage import writers
 
 from ..builders import event, numbers, unless
@@ -152,6 +153,21 @@ def test_the_number_of_writers_is_bounded(log: LocalLog, clock: ManualClock, mon
     log.append_columns(columns(1), mark=Mark("d", 1, 1, True))
     assert [state.writer for state in log.writers()] == ["a", "c", "d"], "b was idle longest, and a is not complete"
     assert log.append_columns(columns(1), mark=Mark("a", 1, 1, False)).was_stored
+
+
+def test_a_writer_that_has_written_its_last_batch_makes_room_after_an_hour(
+    log: LocalLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "WRITERS_MAX", 2)
+    log.append_columns(columns(1), mark=Mark("nightly", 1, 1, True))
+    log.append_columns(columns(1), mark=Mark("once", BATCH_MAX, 1, True))
+    assert log.append_columns(columns(1), mark=Mark("once", BATCH_MAX, 1, True)).was_stored
+    clock.now += writers.WRITER_ENDED_MS - 1
+    with pytest.raises(TooLarge):
+        log.append_columns(columns(1), mark=Mark("another", BATCH_MAX, 1, True))
+    clock.now += 1
+    log.append_columns(columns(1), mark=Mark("another", BATCH_MAX, 1, True))
+    assert [state.writer for state in log.writers()] == ["another", "nightly"]
 
 
 def test_ids_are_found_where_they_are_stored(log_factory: LogFactory) -> None:

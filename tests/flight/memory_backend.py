@@ -82,6 +82,8 @@ class MemoryBackend:
     def __init__(self, store: LogStore, users: Users | None = None) -> None:
         self.store, self.users = store, users
         self.refusals = 0
+        self.stages = 0
+        """Stages that were ever closed."""
         self.open_stages = 0
         """Stages that were begun, and neither closed nor aborted yet."""
         self._writings: dict[tuple[str, str], Writing] = {}
@@ -260,6 +262,10 @@ class MemoryBackend:
         """The stages that lie there: (batch, part, attempt)."""
         return sorted(self._writing(log, writer).staged)
 
+    def writers(self, log: str) -> list[WriterState]:
+        """All that have committed to that log."""
+        return [its.state for (name, _), its in self._writings.items() if name == log and its.state is not None]
+
     def _writing(self, log: str, writer: str) -> Writing:
         self.store.open(log)
         with self._lock:
@@ -286,6 +292,7 @@ class MemoryStage:
         table = pa.Table.from_batches(self._batches, self._schema)
         self._writing.staged[self._key] = table
         self._backend.open_stages -= 1
+        self._backend.stages += 1
         return Staged(_stage_id(self._key), table.num_rows, table.nbytes)
 
     def abort(self) -> None:

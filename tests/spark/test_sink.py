@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.core import LogSettings
 from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.local import LocalLog
+from headwater.core.mark import BATCH_MAX
 from headwater.spark.failures import cause_of
 from headwater.spark.sink import STAGED_BYTES, joined
 from headwater.storage.memory import MemoryStore
@@ -82,10 +83,14 @@ def test_a_write_with_a_writer_is_done_once_however_often_it_runs(
     assert target.head() == 6
 
 
-def test_a_write_without_a_writer_is_another_each_time(spark: SparkSession, target: LocalLog, save: Save) -> None:
+def test_a_write_without_a_writer_is_another_each_time(
+    spark: SparkSession, backend: MemoryBackend, target: LocalLog, save: Save
+) -> None:
     save(two_events(spark))
     save(two_events(spark))
     assert target.head() == 4
+    states = backend.writers("target")
+    assert [state.batch for state in states] == [BATCH_MAX] * 2, "the log need not remember them for long"
 
 
 def test_ids_that_are_stored_are_refused_or_skipped(
@@ -114,10 +119,14 @@ def test_a_condition_that_does_not_hold_stops_the_whole_write(
 def test_what_a_failed_write_has_staged_is_discarded(spark: SparkSession, store: MemoryStore, target: LocalLog) -> None:
     backend = MemoryBackend(store)
     with serving(backend) as server:
-        bad = spark.range(0, 2, numPartitions=2).selectExpr("if(id = 0, 'T', raise_error('no')) as type", "'x' as data")
+        # One task that has staged a piece when it fails: others may still run when Spark gives up.
+        last = APPEND_EVENTS_MAX + 50_000
+        frame = spark.range(0, last + 1, numPartitions=1)
+        bad = frame.selectExpr(f"if(id < {last}, 'T', raise_error('no')) as type", "'x' as data")
         options = {"url": f"grpc://127.0.0.1:{server.port}", "log": "target", "writerId": "w"}
         with pytest.raises(Exception, match="no"):
             bad.write.format("headwater").mode("append").options(**options).save()
+        assert backend.stages > 0
         assert backend.staged("target", "w") == []
         assert backend.open_stages == 0
     assert target.head() == 0

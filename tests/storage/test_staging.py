@@ -173,6 +173,20 @@ def test_a_large_batch_that_fails_later_is_given_up_explicitly(log: StoredLog, s
     assert log.head() == 206
 
 
+def test_nothing_is_staged_any_more_for_a_batch_that_was_given_up(log: StoredLog, staging: Staging) -> None:
+    stage(staging, 1, 0, 0, 5)
+    running = staging.stage("w", 1, 1, 0, SCHEMA)
+    discard_staged(log, log.directory, "w", 1, gives_up=True)
+    running.write(rows(5, 5))
+    assert running.close().bytes == 0
+    with pytest.raises(InvalidInput, match="given up"):
+        staging.stage("w", 1, 2, 0, SCHEMA)
+    assert staging.staged_bytes() == 0
+    stage(staging, 2, 0, 10, 5)
+    commit(log, 2, ["0-0"])
+    assert not list(log.directory.glob(f"{STAGED}/*/"))
+
+
 def test_the_rest_of_a_batch_is_not_discarded_by_whoever_believes_it_failed(log: StoredLog, staging: Staging) -> None:
     """Else a repetition, which may have the rows in another order, would go on behind the wrong ones."""
     with pytest.raises(Stop):

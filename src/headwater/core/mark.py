@@ -14,7 +14,7 @@ from .limits import show
 
 WRITER_CHARS_MAX = 256
 BATCH_MAX = 2**63 - 1
-"""Batches and rows are counted up to that."""
+"""Batches and rows are counted up to that. A writer of one batch gives it that number: none can follow."""
 
 
 class Mark(NamedTuple):

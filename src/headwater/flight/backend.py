@@ -138,7 +138,8 @@ class Backend(Protocol):
     def discard(self, log: str, writer: str, batch: int, *, gives_up: bool) -> None:
         """Forget the stages of a batch; nothing happens where there are none.
 
-        Where a part of them is in the log, the rest stays for a commit to go on with, unless the caller `gives_up`.
+        Where a part of them is in the log, the rest stays for a commit to go on with, unless the caller `gives_up`:
+        then nothing can be staged for the batch any more either.
         """
 
     def writer(self, log: str, writer: str) -> WriterState | None:

@@ -226,7 +226,8 @@ class BulkClient:
     def discard(self, log: str, writer: str, batch: int, *, gives_up: bool = False) -> None:
         """Forget the stages of a batch that is not to be committed.
 
-        Where a part of them is in the log, the rest stays for a commit to go on with, unless the caller `gives_up`.
+        Where a part of them is in the log, the rest stays for a commit to go on with, unless the caller `gives_up`:
+        then nothing can be staged for the batch any more either.
         """
         self._act("discard", DiscardBody(log, writer, batch, gives_up))
 

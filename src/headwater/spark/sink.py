@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from ..core.errors import EventLogError, InvalidInput
 from ..core.limits import APPEND_EVENTS_MAX
+from ..core.mark import BATCH_MAX
 from .clients import client_of
 from .sink_options import SinkOptions, sink_options
 
@@ -42,7 +43,10 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     if overwrite:
         raise InvalidInput("a log only grows: it takes append, not overwrite", "mode")
     its = sink_options(options, schema, is_stream=False)
-    return BatchSink(its, its.writer or f"spark-{uuid.uuid4()}", its.batch or 0)
+    if its.writer is None:
+        # A writer of one batch that only this frame's write knows: the log need not remember it for long.
+        return BatchSink(its, f"spark-{uuid.uuid4()}", BATCH_MAX)
+    return BatchSink(its, its.writer, its.batch or 0)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

@@ -31,6 +31,7 @@ from .staging import (
     batch_directory,
     check_stages,
     drop_orphans,
+    give_up_batch,
     read_manifest,
     remove_batch,
     remove_committed,
@@ -120,15 +121,19 @@ def drop_committed(log: LocalLog, directory: Path) -> None:
 def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, gives_up: bool = False) -> None:
     """Forget what is staged of a batch; what of it is in the log stays there.
 
-    Where a part of it is in the log, the rest is kept for a commit to go on with, unless the caller `gives_up`.
+    Where a part of it is in the log, the rest is kept for a commit to go on with, unless the caller `gives_up`: then
+    nothing can be staged for it any more either.
     """
     check_writer(writer)
     _check_arguments(batch, (), "fail")
     with _one_at_a_time(directory, writer):
+        folder = batch_directory(directory, writer, batch)
+        if gives_up:
+            give_up_batch(directory, folder)
+            return
         state = log.writer(writer)
-        is_begun = state is not None and state.batch == batch and not state.is_complete
-        if gives_up or not is_begun:
-            remove_batch(directory, batch_directory(directory, writer, batch))
+        if state is None or state.batch != batch or state.is_complete:
+            remove_batch(directory, folder)
 
 
 def _check_arguments(batch: int, stages: Sequence[str], on_duplicate: str) -> None:

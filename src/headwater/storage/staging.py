@@ -2,6 +2,7 @@
 
     LOG/staged/WRITER/BATCH/PART-ATTEMPT.arrow    the rows of one task, checked, as an Arrow file
     LOG/staged/WRITER/BATCH/MANIFEST.json         the batch is being committed: which files, in order; they are frozen
+    LOG/staged/WRITER/BATCH/GIVEN_UP              nothing more is staged of the batch
 
 WRITER is a hash of the writer's name. Any process may stage; the one that serves the log commits (`committing`).
 """
@@ -35,6 +36,7 @@ from .locks import NoBackup
 
 STAGED = "staged"
 MANIFEST_NAME = "MANIFEST.json"
+GIVEN_UP_NAME = "GIVEN_UP"
 STAGED_BYTES_MAX = 16 * 1024**3
 RESERVE_BYTES = 128 * 1024 * 1024
 """As of the engine: nothing is staged while less than that is free."""
@@ -92,8 +94,8 @@ class Staging:
         """Begin to stage the rows of one task. Rows of one batch are committed in the order of the commit's list.
 
         If the batch is being committed already, what is staged is counted and forgotten: its rows are decided.
-        Raises InvalidInput, InvalidEvent (the schema), DiskFull, Overloaded (too much is staged), StorageUnavailable
-        (the log was deleted, say).
+        Raises InvalidInput (the batch was given up, say), InvalidEvent (the schema), DiskFull, Overloaded (too much is
+        staged), StorageUnavailable (the log was deleted, say).
         """
         check_writer(writer)
         for name, value in (("batch", batch), ("part", part), ("attempt", attempt)):
@@ -152,6 +154,8 @@ class StageWriter:
         with staging._telling(), exclusively(staging.directory):
             if (directory / MANIFEST_NAME).exists():
                 return
+            if (directory / GIVEN_UP_NAME).exists():
+                raise InvalidInput("it was given up; stage under another number", "batch")
             directory.mkdir(parents=True, exist_ok=True)
             self._temporary = directory / f"{id}.{os.urandom(4).hex()}.tmp"
             self._file = open(self._temporary, "wb")  # noqa: SIM115 - until it is closed or aborted
@@ -285,17 +289,32 @@ def remove_committed(log_directory: Path, directory: Path) -> None:
 
 
 def remove_batch(log_directory: Path, directory: Path) -> None:
-    """Forget a batch. Its manifest goes first: what an interruption leaves is not being committed any more."""
-    if not directory.exists():
-        return
+    """Forget a batch."""
     with exclusively(log_directory):
-        (directory / MANIFEST_NAME).unlink(missing_ok=True)
-        sync_directory(directory)
-        for path in directory.iterdir():
-            path.unlink(missing_ok=True)
-        directory.rmdir()
-        with contextlib.suppress(OSError):  # there are other batches
-            directory.parent.rmdir()
+        if directory.exists():
+            _empty(directory)
+            directory.rmdir()
+            with contextlib.suppress(OSError):  # there are other batches
+                directory.parent.rmdir()
+
+
+def give_up_batch(log_directory: Path, directory: Path) -> None:
+    """Forget a batch, and take nothing more for it: a task of a job that failed may not have heard of it.
+
+    That is known as long as an orphan would be kept, and is not worth a sync.
+    """
+    with exclusively(log_directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        _empty(directory)
+        (directory / GIVEN_UP_NAME).touch()
+
+
+def _empty(directory: Path) -> None:
+    """Remove the files of a batch. Its manifest goes first: what is left by an interruption will not be committed."""
+    (directory / MANIFEST_NAME).unlink(missing_ok=True)
+    sync_directory(directory)
+    for path in directory.iterdir():
+        path.unlink(missing_ok=True)
 
 
 def drop_orphans(log_directory: Path, now: float | None = None) -> None:

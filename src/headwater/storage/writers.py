@@ -17,13 +17,15 @@ import msgspec
 
 from ..core.errors import StorageCorrupted, StorageUnavailable, TooLarge
 from ..core.log import AppendResult
-from ..core.mark import Mark, WriterState, advanced
+from ..core.mark import BATCH_MAX, Mark, WriterState, advanced
 from .disk import write_whole
 
 WRITERS_MAX = 10_000
 """A log knows no more writers than that: for a new one, the one that was idle longest is forgotten."""
 WRITER_IDLE_MS = 7 * 24 * 60 * 60 * 1000
 """But none whose newest batch is not complete, or younger than that: then the new one is refused."""
+WRITER_ENDED_MS = 60 * 60 * 1000
+"""Nor one younger than that whose newest batch is the last that there can be: it comes only to ask again."""
 WRITERS_NAME = "WRITERS.json"
 WRITERS_FORMAT = 1
 
@@ -185,7 +187,7 @@ class WriterTable:
         old = [
             (at, state.writer)
             for state, at in self._applied.values()
-            if state.is_complete and at <= now - WRITER_IDLE_MS
+            if state.is_complete and at <= now - (WRITER_ENDED_MS if state.batch == BATCH_MAX else WRITER_IDLE_MS)
         ]
         return min(old)[1] if old else None
 
