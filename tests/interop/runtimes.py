@@ -211,7 +211,30 @@ class PostgreSql(Runtime):
         return shutil.which(name) or shutil.which(name, path=os.pathsep.join(sorted(places, reverse=True)))
 
 
-RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, FutoIn, Jms, GoAmqp, PostgreSql)
+class DeltaSpark(Runtime):
+    """No client either: Delta's own package, and the Spark that it was made for, read archives that were made here."""
+
+    name = "delta-spark"
+    programs = ("java", "mvn")
+    debian = ("openjdk-17-jdk-headless", "maven", "python3-venv")
+
+    def build(self) -> None:
+        """See Runtime."""
+        venv = self.built / "venv"
+        _run(sys.executable, "-m", "venv", "--clear", str(venv))
+        pip = [str(venv / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+        _run(*pip, "--requirement", str(self.sources / "requirements.txt"))
+        copy = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+        target = f"-DoutputDirectory={self.built / 'jars'}"
+        own = "-DincludeGroupIds=io.delta,io.unitycatalog"  # Spark has the rest
+        _run("mvn", "-q", "-B", copy, own, target, cwd=self.sources)
+
+    def command(self) -> list[str]:
+        """See Runtime; the table is added."""
+        return [str(self.built / "venv" / "bin" / "python"), str(self.sources / "client.py")]
+
+
+RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, FutoIn, Jms, GoAmqp, PostgreSql, DeltaSpark)
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:
