@@ -18,6 +18,7 @@ from tests.spark.archive_tables import add, archive
 from .install import unavailable
 from .runtimes import DeltaSpark
 
+pytestmark = pytest.mark.timeout(600)
 EVENTS = 200
 RUN_S_MAX = 500
 
@@ -26,7 +27,7 @@ RUN_S_MAX = 500
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of two dates, whose first was compacted and which then got more events."""
     root = tmp_path_factory.mktemp("archive") / "orders"
-    table = archive(root, EVENTS, batches=4, each_ms=6 * 60_000)
+    table = archive(root, EVENTS, batches=2, each_ms=6 * 60_000)
     compact(root, before=date(2026, 11, 21))
     add(table, 50, each_ms=6 * 60_000)
     return root
