@@ -23,7 +23,7 @@ from headwater.server.accounts import hash_password
 from tests.server.running import RunningServer, environment
 from tests.server.test_bulk import WITH_FLIGHT, bulk_pid
 
-from .attacks import ATTACKS, NOISE
+from .attacks import AT_IT, ATTACKS, NOISE
 from .neighbours import LOG, READERS, WRITERS, CneReader, Place, Reader, Writer
 
 PASSWORD = "correcthorse"
@@ -98,8 +98,10 @@ class Street:
         with subprocess.Popen(
             command, cwd=ROOT, env=environment(PYTHONPATH=path), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         ) as attacker:
+            assert attacker.stdout is not None
             try:
-                time.sleep(seconds)
+                assert attacker.stdout.readline() == AT_IT, f"the hostile client of {protocol} did not get at it"
+                time.sleep(seconds)  # counted from there: how long a process takes to start is the machine's affair
                 attacker.terminate()
                 told, _ = attacker.communicate(timeout=30)
             finally:
@@ -117,7 +119,7 @@ class Street:
                 lambda writer=writer: bool(writer.latencies) and writer.latencies[-1][0] > began,
                 f"an append of {writer.name}",
             )
-        newest = {writer.name: next(reversed(writer.acknowledged)) for writer in self.writers}
+        newest = {writer.name: list(writer.acknowledged)[-1] for writer in self.writers}
         for reader in self.readers:
             for name, marker in newest.items():
                 if reader.writers is None or name in reader.writers:
@@ -162,9 +164,7 @@ class Street:
             assert its == list(writer.acknowledged), f"what {writer.name} wrote is not there once, in its order"
         for reader in self.readers:
             expected = [marker for marker in stored if reader.writers is None or marker.split(":")[1] in reader.writers]
-            # A webhook may be called again with what it had already.
-            seen = list(dict.fromkeys(reader.seen)) if isinstance(reader, CneReader) else reader.seen
-            assert seen == expected, f"{reader.name} did not see each event once, in the order of the log"
+            assert seen_once(reader) == expected, f"{reader.name} did not see each event once, in the order of the log"
 
     def faults_told(self) -> list[str]:
         """Lines of the server's diary that nobody's input may lead to."""
@@ -204,6 +204,11 @@ class Street:
             delays = sorted(1000 * (its[marker] - at) for marker, at in sent.items() if marker in its)
             parts = (_part(waits, 0.5), _part(waits, 0.99), _part(waits, 1), _part(delays, 0.5))
             self.waits.append(Waits(name, writer.name, len(waits), *parts))
+
+
+def seen_once(reader: Reader) -> list[str]:
+    """What a reader saw. A webhook may be called again with what it had: where its answer came too late, say."""
+    return list(dict.fromkeys(reader.seen)) if isinstance(reader, CneReader) else reader.seen
 
 
 def _part(ordered: Sequence[float], part: float) -> float:
