@@ -105,6 +105,10 @@ class AccountGuard:
             raise self._refusal("wrong", name, peer)
         return account.user
 
+    def refused(self, name: str, peer: str) -> Unauthenticated:
+        """See Guard."""
+        return self._refusal("wrong", name, peer)
+
     def recall(self, credentials: Credentials) -> User | None:
         """See Guard."""
         return self._logins.get(self._logins.digest(credentials), self._directory.current())
