@@ -96,6 +96,12 @@ class Guard(Protocol):
         ANYBODY where the guard is open. Raises Unauthenticated: there is no such user.
         """
 
+    def seal(self, name: str) -> str:
+        """Something that is another when a user of that name has another password, or other tokens, or is no more.
+
+        Whoever remembers a login keeps it from before the login, and compares. It tells nothing of the password.
+        """
+
     def refused(self, name: str, peer: str) -> Unauthenticated:
         """Count and tell a login in which there is nothing to be checked: it was not even well-formed, say.
 
@@ -130,6 +136,10 @@ class OpenGuard:
     def trusted(self, name: str, peer: str) -> User:
         """See Guard."""
         return ANYBODY
+
+    def seal(self, name: str) -> str:
+        """See Guard. Nothing ever changes."""
+        return ""
 
     def refused(self, name: str, peer: str) -> Unauthenticated:
         """See Guard. Nobody is told."""
