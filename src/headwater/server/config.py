@@ -219,6 +219,9 @@ class Cne:
     subscriptions_max: Annotated[
         int, Described(whole_number(1, 1_000_000), "how many subscriptions, and how many publishers, there may be")
     ] = 10_000
+    owner_subscriptions_max: Annotated[
+        int, Described(whole_number(1, 1_000_000), "how many of each one user, or client certificate, may have")
+    ] = 1000
 
 
 @dataclass(frozen=True, slots=True)
