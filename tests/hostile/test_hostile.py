@@ -10,12 +10,12 @@ from .attacks import ATTACKS
 from .neighbours import READERS
 from .street import Street, seen_once
 
-SECONDS = 3.0
+SECONDS = 2.0
 FILES_MORE = 60
 """Files that may be open more than before: those of segments, and of connections of the neighbours."""
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_hostile_client_of_each_protocol_in_turn_costs_no_other_an_event_or_a_connection(tmp_path: Path) -> None:
     with Street(tmp_path) as street:
         for protocol in ATTACKS:
@@ -32,6 +32,7 @@ def test_a_hostile_client_of_each_protocol_in_turn_costs_no_other_an_event_or_a_
         print(street.table())
 
 
+@pytest.mark.timeout(900)
 def test_a_lost_a_repeated_or_a_misplaced_event_would_be_noticed(tmp_path: Path) -> None:
     with Street(tmp_path) as street:
         street.until(lambda: all(len(seen_once(each)) > 1 for each in street.readers), "two events to be seen by all")

@@ -46,7 +46,7 @@ def reader(spark: SparkSession, url: str, **options: str) -> DataFrameReader:
 
 def test_spark_writes_and_reads_over_tls(spark: SparkSession, secured: Secured) -> None:
     frame = spark.range(1, 1001).selectExpr(
-        "'Placed' AS type", "CAST(id AS BINARY) AS data", "CAST(id AS STRING) AS id", "'shop' AS source"
+        "'Placed' AS type", "CAST(CAST(id AS STRING) AS BINARY) AS data", "CAST(id AS STRING) AS id", "'shop' AS source"
     )
     where = {"url": secured.url, "log": "orders", "caFile": secured.ca_file}
     frame.repartition(3).write.format("headwater").options(**where).mode("append").save()
