@@ -29,8 +29,9 @@ class Served:
         guard: Guard | None = None,
         settings: AmqpSettings | None = None,
         tls: ssl.SSLContext | None = None,
+        bus: Bus | None = None,
     ) -> None:
-        self.bus = Bus()
+        self.bus = bus or Bus()
         self.store = store or MemoryStore(bus=self.bus)
         self._guard, self._settings, self._tls = guard or OpenGuard(), settings or AmqpSettings(), tls
         self._sockets = listen("127.0.0.1", 0, "--amqp-port")

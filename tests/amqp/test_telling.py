@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from headwater.amqp.client import Client, Receiver
-from headwater.amqp.protocol import conditions
+from headwater.amqp.protocol import conditions, sasl
 from headwater.amqp.protocol.conditions import AmqpError
-from headwater.amqp.protocol.frames import SASL_HEADER
+from headwater.amqp.protocol.frames import SASL_HEADER, frame
 from headwater.amqp.protocol.types import ULong
 from headwater.amqp.settings import AmqpSettings
 from headwater.core import EventType
+from headwater.core.bus import Bus
 from headwater.server.accounts import Account, AccountDirectory, hash_password, read_grant
 from headwater.server.security import AccountGuard
 from headwater.storage.memory import MemoryState
@@ -23,6 +24,7 @@ from headwater.storage.memory import MemoryState
 from ..management.told import Told, eventually
 from .asking import bound
 from .served import Served
+from .test_login import sasl_frame
 
 OPENED, CLOSED, REFUSED = EventType.CONNECTION_OPENED, EventType.CONNECTION_CLOSED, EventType.CONNECTION_REFUSED
 ATTACHED, DETACHED, LINK_REFUSED = EventType.LINK_ATTACHED, EventType.LINK_DETACHED, EventType.LINK_REFUSED
@@ -128,8 +130,9 @@ def guarded() -> Iterator[Served]:
         Account("alice", (read_grant("all:*"),), password=hash_password("correct horse")),
         Account("reader", (read_grant("read:orders"),), password=hash_password("correct horse")),
     ]
-    guard = AccountGuard(AccountDirectory(accounts, MemoryState()), allows_anybody=True)
-    with Served(guard=guard) as running:
+    bus = Bus()
+    guard = AccountGuard(AccountDirectory(accounts, MemoryState()), allows_anybody=True, bus=bus)
+    with Served(guard=guard, bus=bus) as running:
         running.log("orders")
         yield running
 
@@ -139,6 +142,30 @@ def test_a_login_that_is_refused_is_told(guarded: Served) -> None:
     with pytest.raises(AmqpError):
         guarded.client("alice:wrong%20horse@")
     refused_once(mine, "login")
+
+
+@pytest.mark.parametrize(
+    ("said", "user"),
+    [
+        (sasl_frame(sasl.SaslInit("PLAIN", b"alice")), ""),
+        (sasl_frame(sasl.SaslInit("PLAIN", b"reader\0alice\0correct horse")), "alice"),
+        (sasl_frame(sasl.SaslInit("ANONYMOUS")), ""),
+        (sasl_frame(sasl.SaslOutcome(0)), ""),
+        (frame(0, b"\x00\x53\x41\xc0\x01\x00", 1), ""),
+        (b"\xff" * 8, ""),
+    ],
+    ids=["no password", "as somebody else", "not offered", "a frame of servers", "cut short", "no frame"],
+)
+def test_a_login_in_which_there_is_nothing_to_be_checked_is_told(guarded: Served, said: bytes, user: str) -> None:
+    mine = Told(guarded.bus)
+    with socket.create_connection(("127.0.0.1", guarded.port), 10) as its:
+        its.sendall(SASL_HEADER + said)
+        while its.recv(65536):
+            pass
+    told = mine.wait_for(EventType.AUTHENTICATION_FAILED)
+    assert told == {"reason": "wrong", "user": user, **PEER}
+    assert mine.wait_for(REFUSED)["reason"] in ("login", "fault")
+    assert len(mine.of(EventType.AUTHENTICATION_FAILED)) == 1
 
 
 def test_a_peer_that_gives_up_while_it_logs_in_is_no_refusal(guarded: Served) -> None:

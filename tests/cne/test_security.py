@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from headwater.core import Credentials, Forbidden, Grant, Right, Unauthenticated, User
@@ -75,6 +77,28 @@ def test_reads_need_one_too_and_health_does_not(play):
             assert (await world.ask("GET", path)).status == 200
 
     play(scenario, guard=Doorman())
+
+
+def test_one_user_may_have_so_many_subscriptions_and_costs_no_other_any(play):
+    async def scenario(world: World) -> None:
+        subscriber = await world.subscriber()
+
+        async def subscribe(user: str, number: int) -> int:
+            body = {"endpointUri": subscriber.uri(f"/{user}/{number}"), "resource": NODE_SYNC_STATE}
+            return (await world.ask("POST", f"{V1}/subscriptions", body, headers=bearer(user))).status
+
+        async def publish(user: str, number: int) -> int:
+            body = {"ResourceAddress": f"/{user}/{number}"}
+            return (await world.ask("POST", f"{V2}/publishers", body, headers=bearer(user))).status
+
+        greedy = await asyncio.gather(*(subscribe("consumer", number) for number in range(5)))
+        assert sorted(greedy) == [201, 201, 429, 429, 429]
+        assert [await subscribe("other", number) for number in range(3)] == [201, 201, 429]
+        assert sorted(await asyncio.gather(*(publish("producer", n) for n in range(3)))) == [201, 201, 429]
+        await world.ask("DELETE", f"{V2}/subscriptions", headers=bearer("consumer"))
+        assert await subscribe("consumer", 9) == 201
+
+    play(scenario, guard=Doorman(), owner_subscriptions_max=2)
 
 
 def test_reads_may_be_public(play):

@@ -36,7 +36,7 @@ from headwater.core.condition import AppendCondition
 from headwater.core.errors import InvalidInput, TooLarge
 from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.local import LocalLog
-from headwater.flight.backend import LogExtent, Span, SplitSize
+from headwater.flight.backend import LogExtent, Login, Span, SplitSize
 from headwater.flight.server import BulkServer
 from headwater.flight.wire import Appended, Committed, OnDuplicate, Staged, WriterState
 from headwater.formats.arrow import record_batch
@@ -90,20 +90,20 @@ class MemoryBackend:
         self._incarnations: dict[LocalLog, str] = {}
         self._lock = threading.RLock()
 
-    def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+    def authenticate(self, credentials: Credentials | None, peer: str) -> Login:
         if self.users is None:
-            return ANYBODY
+            return Login(ANYBODY, "")
         for name, (secret, _) in self.users.items():
             is_asked = credentials is not None and credentials.name in (name, "")
             if is_asked and hmac.compare_digest(secret.encode(), credentials.secret.encode()):
-                return self.user(name, peer)
+                return Login(self.user(name, secret, peer), secret)
         raise Unauthenticated(f"nobody has {credentials}")
 
-    def user(self, name: str, peer: str) -> User:
+    def user(self, name: str, seal: str, peer: str) -> User:
         if self.users is None:
             return ANYBODY
-        if name not in self.users:
-            raise Unauthenticated(f"there is no user {name}")
+        if name not in self.users or self.users[name][0] != seal:
+            raise Unauthenticated(f"there is no user {name} with that password")
         return User(name, tuple(self.users[name][1]))
 
     def authorize(self, user: User, right: Right, log: str) -> None:

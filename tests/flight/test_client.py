@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import pickle
+import socket
 import subprocess
 import sys
 import threading
@@ -50,6 +52,35 @@ def test_a_read_keeps_to_the_head_at_its_begin(client, log):
     first = next(batches)
     client.append("orders", batch("late"))
     assert first.num_rows + sum(each.num_rows for each in batches) == 100
+
+
+def test_a_server_that_is_slow_to_answer_a_connection_is_reached_all_the_same(url):
+    """As it is while the machine is busy: gRPC gives up a connection whose first frame does not come in time."""
+    port = int(url.rpartition(":")[2])
+    ends = []
+
+    def pass_on(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def answer_late(listener):
+        near, _ = listener.accept()
+        time.sleep(2.5)
+        far = socket.create_connection(("127.0.0.1", port))
+        ends.extend((near, far))
+        threading.Thread(target=pass_on, args=(near, far), daemon=True).start()
+        pass_on(far, near)
+
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+        answering = threading.Thread(target=answer_late, args=(slow,), daemon=True)
+        answering.start()
+        with BulkClient(f"grpc://127.0.0.1:{slow.getsockname()[1]}", retries=0) as client:
+            assert client.logs() == ["orders"]
+        answering.join(30)
+    for each in ends:
+        each.close()
 
 
 def test_calls_wait_for_a_server_that_is_away(store, log):

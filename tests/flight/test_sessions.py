@@ -4,9 +4,11 @@ import pytest
 
 from headwater.core import Credentials, Grant, Right, Unauthenticated, User
 from headwater.flight import sessions
+from headwater.flight.backend import Login
 from headwater.flight.sessions import IDLE_S, LIFETIME_S, RECHECK_S, SHOWN_S, TOKEN_PREFIX, Sessions, new_token
 
 ALICE = User("alice", (Grant("*", frozenset({Right.READ})),))
+LOGIN = Login(ALICE, "sealed")
 SHOWN = Credentials("alice", "secret")
 
 
@@ -15,11 +17,12 @@ class World:
         self.now = 0.0
         self.users = {"alice": ALICE}
         self.asked = 0
+        self.seal = "sealed"
         self.sessions = Sessions(self.recheck, lambda: self.now)
 
-    def recheck(self, name, peer):
+    def recheck(self, name, seal, peer):
         self.asked += 1
-        if name not in self.users:
+        if name not in self.users or seal != self.seal:
             raise Unauthenticated("gone")
         return self.users[name]
 
@@ -36,7 +39,7 @@ def test_tokens_are_long_and_never_the_same():
 
 
 def test_a_token_stands_for_its_user_and_no_other_does(world):
-    world.sessions.begin("t", SHOWN, ALICE)
+    world.sessions.begin("t", SHOWN, LOGIN)
     assert world.sessions.user("t", "") == ALICE
     with pytest.raises(Unauthenticated):
         world.sessions.user("u", "")
@@ -44,7 +47,7 @@ def test_a_token_stands_for_its_user_and_no_other_does(world):
 
 def test_the_user_is_looked_up_again_after_a_second(world):
     assert RECHECK_S == 1.0
-    world.sessions.begin("t", SHOWN, ALICE)
+    world.sessions.begin("t", SHOWN, LOGIN)
     world.now = RECHECK_S / 2
     world.users["alice"] = User("alice", ())
     assert world.sessions.user("t", "") == ALICE
@@ -56,7 +59,7 @@ def test_the_user_is_looked_up_again_after_a_second(world):
 
 
 def test_the_session_of_a_user_who_is_gone_is_over(world):
-    world.sessions.begin("t", SHOWN, ALICE)
+    world.sessions.begin("t", SHOWN, LOGIN)
     world.now = RECHECK_S
     user = world.users.pop("alice")
     with pytest.raises(Unauthenticated):
@@ -67,12 +70,26 @@ def test_the_session_of_a_user_who_is_gone_is_over(world):
     assert len(world.sessions) == 0
 
 
+def test_the_sessions_of_a_password_that_was_changed_are_over(world):
+    world.sessions.begin("t", SHOWN, LOGIN)
+    world.now = RECHECK_S
+    assert world.sessions.user("t", "") == ALICE
+    world.seal = "sealed anew"
+    world.now = 2 * RECHECK_S
+    with pytest.raises(Unauthenticated):
+        world.sessions.user("t", "")
+    world.seal = "sealed"
+    with pytest.raises(Unauthenticated):
+        world.sessions.user("t", "")
+    assert world.sessions.token_of(SHOWN) is None
+
+
 def test_a_session_ends_when_idle_and_in_any_case_after_its_lifetime(world):
-    world.sessions.begin("idle", SHOWN, ALICE)
+    world.sessions.begin("idle", SHOWN, LOGIN)
     world.now = IDLE_S
     with pytest.raises(Unauthenticated):
         world.sessions.user("idle", "")
-    world.sessions.begin("busy", SHOWN, ALICE)
+    world.sessions.begin("busy", SHOWN, LOGIN)
     began = world.now
     while world.now + IDLE_S / 2 < began + LIFETIME_S:
         world.now += IDLE_S / 2
@@ -84,12 +101,12 @@ def test_a_session_ends_when_idle_and_in_any_case_after_its_lifetime(world):
 
 
 def test_the_same_credentials_find_their_session_for_a_minute(world):
-    world.sessions.begin("t", SHOWN, ALICE)
+    world.sessions.begin("t", SHOWN, LOGIN)
     assert world.sessions.token_of(SHOWN) == "t"
     assert world.sessions.token_of(Credentials("alice", "wrong")) is None
     world.now = SHOWN_S
     assert world.sessions.token_of(SHOWN) is None
-    world.sessions.begin("u", SHOWN, ALICE)
+    world.sessions.begin("u", SHOWN, LOGIN)
     assert world.sessions.token_of(SHOWN) == "u"
     assert world.sessions.user("t", "") == ALICE
 
@@ -97,9 +114,9 @@ def test_the_same_credentials_find_their_session_for_a_minute(world):
 def test_there_are_so_many_sessions_and_the_one_used_least_goes(world, monkeypatch):
     monkeypatch.setattr(sessions, "SESSIONS_MAX", 3)
     for name in "abc":
-        world.sessions.begin(name, Credentials("alice", name), ALICE)
+        world.sessions.begin(name, Credentials("alice", name), LOGIN)
     world.sessions.user("a", "")
-    world.sessions.begin("d", Credentials("alice", "d"), ALICE)
+    world.sessions.begin("d", Credentials("alice", "d"), LOGIN)
     assert len(world.sessions) == 3
     assert world.sessions.token_of(Credentials("alice", "b")) is None
     assert world.sessions.token_of(Credentials("alice", "a")) == "a"

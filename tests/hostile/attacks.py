@@ -2,8 +2,8 @@
 
     python -m tests.hostile.attacks PROTOCOL SCALE PLACE
 
-It is a process of its own, a user with rights of its own, and its death is abrupt. On SIGTERM it tells how often it did
-what (JSON on stdout).
+It is a process of its own, a user with rights of its own, and its death is abrupt. It says so (a line on stdout) when
+it has tried all that it does, and something of it was taken. On SIGTERM it tells how often it did what (JSON).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,6 +33,9 @@ from .neighbours import LOG, Place, ask
 
 NOISE = "noise"
 """The log that the hostile client may do everything to; of the others' log it may read."""
+AT_IT = b"attacking\n"
+"""What it says when it has begun."""
+BEGINS_WITHIN_S = 60.0
 done: Counter[str] = Counter()
 _kept: list[Any] = []
 """What is never closed."""
@@ -353,16 +356,25 @@ def _repeat(name: str, act: Callable[[], None]) -> None:
 
 
 def _tell(*_: object) -> None:
-    os.write(1, json.dumps(done).encode())
+    os.write(1, json.dumps(dict(done)).encode())
     os._exit(0)
+
+
+def _is_at_it(names: Iterable[str]) -> bool:
+    return all(done[f"{name}: tried"] for name in names) and any(done[name] for name in names)
 
 
 def main(protocol: str, scale: str, place: str) -> None:
     """Attack until a signal comes."""
     signal.signal(signal.SIGTERM, _tell)
-    attack = ATTACKS[protocol](Place(*json.loads(place)), int(scale))
-    for name, act in kinds(attack).items():
+    acts = kinds(ATTACKS[protocol](Place(*json.loads(place)), int(scale)))
+    for name, act in acts.items():
         threading.Thread(target=_repeat, args=(name, act), daemon=True).start()
+    deadline = time.monotonic() + BEGINS_WITHIN_S
+    while not _is_at_it(acts):
+        assert time.monotonic() < deadline, f"not all was tried, or nothing was taken: {done}"
+        time.sleep(0.01)
+    os.write(1, AT_IT)
     while True:
         time.sleep(1)
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 import time
+import traceback
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from contextlib import AbstractContextManager
@@ -34,7 +36,7 @@ LOG = "orders"
 RESOURCE = "/good/resource"
 PAUSE_S = 0.02
 """Between two events of one writer: neighbours are no load."""
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 _MARKER = re.compile(rb"good:(\w+):(\d+)")
 
 
@@ -77,6 +79,12 @@ class Neighbour(ABC):
         """Set when nothing that is written from now on is missed."""
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+
+    @property
+    def stands_at(self) -> str:
+        """In which line it is at this moment."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return " < ".join(line.strip().replace("\n    ", ": ") for line in reversed(traceback.format_stack(frame)))
 
     def start(self) -> None:
         """Begin."""

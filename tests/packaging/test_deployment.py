@@ -54,7 +54,7 @@ def test_unit_serves_the_configuration_where_the_readme_puts_it() -> None:
 def test_unit_waits_longer_than_the_server_takes_to_stop_and_allows_for_all_connections() -> None:
     config = loaded(SAMPLE)
     assert int(option("TimeoutStopSec")) * 1000 > 2 * config.limits.stop_ms
-    assert int(option("LimitNOFILE")) > 2 * config.amqp.connections_max
+    assert int(option("LimitNOFILE")) > 2 * (config.http.connections_max + config.amqp.connections_max)
 
 
 def test_unit_does_not_start_again_what_a_restart_does_not_mend() -> None:

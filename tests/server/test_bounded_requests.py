@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,37 @@ def test_a_request_that_does_not_go_on_is_given_up(monkeypatch: pytest.MonkeyPat
 
     assert asyncio.run(scenario()) == b""
     assert messages == (["http.request", "http.disconnect"] if begin.endswith(b"{") else [])
+
+
+def test_a_body_that_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_requests, "BODY_PAUSE_S", 0.2)
+    messages: list[str] = []
+
+    async def application(scope: object, receive: object, send: object) -> None:
+        while messages[-1:] != ["http.disconnect"]:
+            messages.append((await receive())["type"])  # type: ignore[operator]
+
+    async def drip(writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(b"x")
+            await asyncio.sleep(0.01)
+
+    async def scenario() -> None:
+        sockets = listen("127.0.0.1", 0, "--http-port")
+        server = HttpServer(application, sockets, Http(), None)  # type: ignore[arg-type]
+        await server.start()
+        reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
+        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n")
+        dripping = asyncio.create_task(drip(writer))
+        async with asyncio.timeout(SILENCE_S_MAX):
+            with suppress(ConnectionError):  # it was sending when it was given up
+                assert await reader.read() == b""
+        dripping.cancel()
+        writer.close()
+        await server.stop()
+
+    asyncio.run(scenario())
+    assert len(messages) > 2 and messages[-1] == "http.disconnect"
 
 
 def test_what_never_ends_is_cut_off_in_order_when_the_server_stops(tmp_path: Path) -> None:

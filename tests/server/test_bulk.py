@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 import urllib.request
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -233,3 +234,37 @@ def test_users_and_rights_are_those_of_the_server(tmp_path):
             assert ann.count("orders") == 3
             with pytest.raises(Forbidden):
                 ann.append("orders", [rows(1, 9)])
+
+
+def test_a_changed_password_and_a_removed_user_end_their_sessions(tmp_path):
+    def user(*arguments: str, stdin: str = "") -> None:
+        done = headwater("user", *arguments, "--data", "data", cwd=tmp_path, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+
+    def asks(client: flight.FlightClient, options: flight.FlightCallOptions) -> bool:
+        try:
+            list(client.do_action(flight.Action("logs", b""), options))
+        except flight.FlightUnauthenticatedError:
+            return False
+        return True
+
+    user("add", "root", "--grant", "all:*", "--password-stdin", stdin="secret-of-root\n")
+    with RunningServer("--data", "data", "--log", "orders", *WITH_FLIGHT, cwd=tmp_path) as server:
+        client = flight.FlightClient(server.further_url("grpc"))
+        for end in (
+            lambda: user("add", "ann", "--grant", "read:*", "--password-stdin", "--replace", stdin="another-one\n"),
+            lambda: user("remove", "ann"),
+        ):
+            user("add", "ann", "--grant", "read:*", "--password-stdin", "--replace", stdin="secret-of-ann\n")
+            until(lambda: server.ask("/logs", headers=login("ann", "secret-of-ann"))[0] == 200)
+            options = flight.FlightCallOptions(headers=[client.authenticate_basic_token("ann", "secret-of-ann")])
+            assert asks(client, options)
+            end()
+            until(lambda options=options: not asks(client, options))
+            with pytest.raises(flight.FlightUnauthenticatedError):
+                client.authenticate_basic_token("ann", "secret-of-ann")
+        client.close()
+
+
+def login(name: str, password: str) -> dict[str, str]:
+    return {"authorization": f"Basic {b64encode(f'{name}:{password}'.encode()).decode()}"}

@@ -45,22 +45,26 @@ class Login:
         self.is_refused = self.user is None
         engine.sasl_outcome(REFUSED if self.is_refused else OK)
 
+    def malformed(self, name: str = "") -> Unauthenticated:
+        """What the peer has said is no login, so that there is nothing to be checked; it is told all the same."""
+        return self._guard.refused(name, self._peer)
+
     async def _authenticate(self, mechanism: str, response: bytes) -> User:
         if mechanism not in self.mechanisms:
-            raise Unauthenticated(f"mechanism {mechanism!r} is not offered")
+            raise self.malformed()
         if mechanism == "ANONYMOUS":
             return await self._guard.authenticate(None, self._peer)
         if mechanism == "EXTERNAL":
             assert self._certified is not None
             if response and response != self._certified.encode():
-                raise Unauthenticated("a certificate speaks for its own name only")
+                raise self.malformed(self._certified)  # a certificate speaks for its own name only
             return self._guard.trusted(self._certified, self._peer)
         try:
             identity, name, password = parse_plain(response)
         except DecodeError:
-            raise Unauthenticated("the PLAIN message is not well-formed") from None
+            raise self.malformed() from None
         if identity not in ("", name):
-            raise Unauthenticated("nobody may act as somebody else (RFC 4616, 2)")
+            raise self.malformed(name)  # nobody may act as somebody else (RFC 4616, 2)
         return await self._guard.authenticate(Credentials(name, password), self._peer)
 
 

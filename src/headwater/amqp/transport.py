@@ -16,7 +16,7 @@ from ..core.errors import EventLogError
 from .login import Login
 from .protocol import conditions
 from .protocol.conditions import AmqpError
-from .protocol.connection import Connection
+from .protocol.connection import Connection, Stage
 from .protocol.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -471,6 +471,8 @@ class Transport(asyncio.Protocol):
         self._abandon()
         if event.is_fault and event.error is not None:
             self.container.statistics.faults += 1
+            if self.engine.ended_in is Stage.SASL:
+                self._login.malformed()
             self._telling.refused("fault", event.error)
         self._telling.failed(event.error)
 

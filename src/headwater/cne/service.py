@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..core.bus import Bus
 from ..core.errors import Closed, DuplicateEventId, EventLogError, LogNotFound
@@ -60,6 +61,13 @@ class TooMany(Exception):
     """There are as many subscriptions, or publishers, as there may be."""
 
 
+class _Making(NamedTuple):
+    """Something that is being registered."""
+
+    owner: str
+    is_over: asyncio.Event
+
+
 class Service:
     """One front end's logic, on one event loop: `start` it, and `close` it before the log store."""
 
@@ -73,7 +81,7 @@ class Service:
         self._feed: Feed | None = None
         self._ready = asyncio.Event()
         self._wanted = asyncio.Event()
-        self._being_made: dict[tuple[str, ...], asyncio.Event] = {}
+        self._being_made: dict[tuple[str, ...], _Making] = {}
         self._task: asyncio.Task[None] | None = None
         self.origin = "headwater"
 
@@ -146,12 +154,11 @@ class Service:
         """
         if request.endpoint:
             endpoint_uri(request.endpoint, self.webhooks.allowed, "EndpointUri")
-        async with self._alone("subscription", request.resource, request.endpoint):
+        async with self._alone(owner, "subscription", request.resource, request.endpoint):
             if (known := self.subscriptions.find(request.resource, request.endpoint)) is not None:
                 self._revive(known)
                 raise AlreadyThere(known)
-            if len(self.subscriptions.by_id) + len(self._being_made) > self.settings.subscriptions_max:
-                raise TooMany(f"there may be {self.settings.subscriptions_max} subscriptions")
+            self._check_room(self.subscriptions, "subscription", owner)
             feed = await self.feed()
             await self._caught_up(feed)
             made = _subscription(request, dialect, owner, base, feed.position)
@@ -179,11 +186,10 @@ class Service:
         """
         if request.endpoint:
             endpoint_uri(request.endpoint, self.webhooks.allowed, "EndpointUri")
-        async with self._alone("publisher", request.resource):
+        async with self._alone(owner, "publisher", request.resource):
             if (known := self.publishers.find(request.resource)) is not None:
                 return known
-            if len(self.publishers.by_id) >= self.settings.subscriptions_max:
-                raise TooMany(f"there may be {self.settings.subscriptions_max} publishers")
+            self._check_room(self.publishers, "publisher", owner)
             if request.endpoint:
                 _expect_204(await self.webhooks.post(request.endpoint, b"", timeout_s=GREETING_S_V1))
             id = str(uuid.uuid4())
@@ -262,15 +268,25 @@ class Service:
             endpoint.resume()
 
     @contextlib.asynccontextmanager
-    async def _alone(self, *key: str) -> AsyncIterator[None]:
+    async def _alone(self, owner: str, *key: str) -> AsyncIterator[None]:
         """One at a time registers the same thing, so that the second one finds what the first one made."""
         while (other := self._being_made.get(key)) is not None:
-            await other.wait()
-        self._being_made[key] = asyncio.Event()
+            await other.is_over.wait()
+        self._being_made[key] = _Making(owner, asyncio.Event())
         try:
             yield
         finally:
-            self._being_made.pop(key).set()
+            self._being_made.pop(key).is_over.set()
+
+    def _check_room(self, registry: Registry[Subscription] | Registry[Publisher], kind: str, owner: str) -> None:
+        """Whether there may be one more, which is being made already. Raises TooMany."""
+        made = [its.owner for its in registry.by_id.values()]
+        made += [its.owner for key, its in self._being_made.items() if key[0] == kind]
+        if len(made) > (limit := self.settings.subscriptions_max):
+            raise TooMany(f"there may be {limit} {kind}s")
+        # Behind one address there may be many, and addresses are all that is known where there are no users.
+        if not owner.startswith("address:") and made.count(owner) > (limit := self.settings.owner_subscriptions_max):
+            raise TooMany(f"one user may have {limit} {kind}s")
 
     async def _caught_up(self, feed: Feed) -> None:
         """Wait until what was appended by now is in the states. A feed that lags for long answers what it has."""

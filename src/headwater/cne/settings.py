@@ -47,6 +47,8 @@ class Settings:
     """How long an endpoint may fail before nothing is sent to it until it is resumed."""
     subscriptions_max: int = 10_000
     """How many subscriptions, and how many publishers, there may be."""
+    owner_subscriptions_max: int = 1000
+    """How many of each one user may have, or one client certificate."""
 
     @property
     def place(self) -> Place:

@@ -96,6 +96,18 @@ class Guard(Protocol):
         ANYBODY where the guard is open. Raises Unauthenticated: there is no such user.
         """
 
+    def seal(self, name: str) -> str:
+        """Something that is another when a user of that name has another password, or other tokens, or is no more.
+
+        Whoever remembers a login keeps it from before the login, and compares. It tells nothing of the password.
+        """
+
+    def refused(self, name: str, peer: str) -> Unauthenticated:
+        """Count and tell a login in which there is nothing to be checked: it was not even well-formed, say.
+
+        Answers the error to be raised. `name` is who it was to be, empty if that is not known.
+        """
+
     def recall(self, credentials: Credentials) -> User | None:
         """The user behind credentials that were found right a short while ago; None says nothing."""
 
@@ -124,6 +136,14 @@ class OpenGuard:
     def trusted(self, name: str, peer: str) -> User:
         """See Guard."""
         return ANYBODY
+
+    def seal(self, name: str) -> str:
+        """See Guard. Nothing ever changes."""
+        return ""
+
+    def refused(self, name: str, peer: str) -> Unauthenticated:
+        """See Guard. Nobody is told."""
+        return Unauthenticated("the login is not well-formed")
 
     def recall(self, credentials: Credentials) -> User | None:
         """See Guard."""

@@ -57,7 +57,7 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
     def _caller(self, credentials: Credentials | None) -> Caller:
         if credentials is None or credentials is UNREADABLE:
-            return Caller(lambda peer: self._backend.authenticate(credentials, peer), None)
+            return Caller(lambda peer: self._backend.authenticate(credentials, peer).user, None)
         if not credentials.name and credentials.secret.startswith(TOKEN_PREFIX):
             return Caller(lambda peer: self._sessions.user(credentials.secret, peer), None)
         if (known := self._sessions.token_of(credentials)) is not None:
@@ -66,9 +66,9 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         return Caller(lambda peer: self._begin(credentials, token, peer), token if credentials.name else None)
 
     def _begin(self, credentials: Credentials, token: str, peer: str) -> User:
-        user = self._backend.authenticate(credentials, peer)
-        self._sessions.begin(token, credentials, user)
-        return user
+        login = self._backend.authenticate(credentials, peer)
+        self._sessions.begin(token, credentials, login)
+        return login.user
 
 
 class NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]

@@ -19,6 +19,13 @@ from ..core.settings import LogSettings
 from .wire import Appended, Committed, OnDuplicate, Staged, WriterState
 
 
+class Login(NamedTuple):
+    """Who was authenticated, and by what the backend knows whether that still counts."""
+
+    user: User
+    seal: str
+
+
 class LogExtent(NamedTuple):
     """How far a log goes, and how many partitions it has."""
 
@@ -63,11 +70,14 @@ class Backend(Protocol):
 
     # Who asks
 
-    def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+    def authenticate(self, credentials: Credentials | None, peer: str) -> Login:
         """See core.access.Guard. `peer` is empty where it is not known (in a handshake). Raises Unauthenticated."""
 
-    def user(self, name: str, peer: str) -> User:
-        """The user of that name, as he is now, whom a session has authenticated. Raises Unauthenticated."""
+    def user(self, name: str, seal: str, peer: str) -> User:
+        """The user of that name, as he is now, whom a session has authenticated.
+
+        Raises Unauthenticated: he is no more, or has another password, so that the seal of his login counts no more.
+        """
 
     def authorize(self, user: User, right: Right, log: str) -> None:
         """See core.access.Guard: raises Forbidden, and counts it. There need not be a log of that name."""

@@ -26,6 +26,12 @@ BUSY_S = 600.0
 """How long to wait for a place at a server that is busy."""
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 310_000, 20_000
 """A server that says nothing for so long is asked whether it is there; gRPC's takes it amiss more often than 300 s."""
+CONNECTS_WITHIN_MS = 10_000
+"""How long a server may take to answer a connection, which is what gRPC makes of its shortest pause between attempts.
+
+One that refuses it is tried again much sooner; one that is busy would never be reached if it had less time than it
+takes.
+"""
 
 
 class Calls:
@@ -111,7 +117,7 @@ class Calls:
                 middleware=[self._login],
                 generic_options=[
                     ("grpc.initial_reconnect_backoff_ms", 100),
-                    ("grpc.min_reconnect_backoff_ms", 100),
+                    ("grpc.min_reconnect_backoff_ms", CONNECTS_WITHIN_MS),
                     ("grpc.max_reconnect_backoff_ms", 2000),
                     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
                     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),

@@ -1,7 +1,8 @@
 """Sessions: who shows a name and a password gets a token, and shows that from then on.
 
-A session belongs to the user who authenticated; from time to time the backend is asked whether he still exists, and
-with which grants. Tokens are random and kept as hashes, so that the time of looking one up tells nothing.
+A session belongs to the user who authenticated; from time to time the backend is asked whether he still exists, with
+the same password, and with which grants. Tokens are random and kept as hashes, so that the time of looking one up tells
+nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..core.access import Credentials, Unauthenticated, User
+from .backend import Login
 
 TOKEN_PREFIX = "hws_"
 IDLE_S = 3600.0
 """A session that is not used for so long is over."""
 LIFETIME_S = 12 * 3600.0
-"""However much it is used: a password that was changed is worth nothing after that."""
+"""However much it is used."""
 RECHECK_S = 1.0
-"""How long a right that was taken away may still be used; as long as on the other protocols."""
+"""How long a right that was taken away, or a password that was changed, may still be used; as on other protocols."""
 SHOWN_S = 60.0
 """How long the same credentials, shown again, find their session and need not be looked at."""
 SESSIONS_MAX = 10_000
@@ -35,6 +37,8 @@ class Session:
     """One login."""
 
     user: User
+    seal: str
+    """By what the backend knows whether the login still counts."""
     started_at: float
     used_at: float
     checked_at: float
@@ -46,18 +50,18 @@ class Session:
 class Sessions:
     """The sessions of one server. Safe to use from any thread."""
 
-    def __init__(self, recheck: Callable[[str, str], User], clock: Callable[[], float] = time.monotonic) -> None:
-        """`recheck` answers the user of a name, for a peer, as he is now; it raises Unauthenticated."""
+    def __init__(self, recheck: Callable[[str, str, str], User], clock: Callable[[], float] = time.monotonic) -> None:
+        """`recheck` answers the user of a name and a seal, for a peer, as he is now; it raises Unauthenticated."""
         self._recheck, self._clock = recheck, clock
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
         self._by_token: OrderedDict[bytes, Session] = OrderedDict()
         self._by_shown: dict[bytes, Session] = {}
 
-    def begin(self, token: str, credentials: Credentials, user: User) -> None:
-        """From now on that token stands for that user, who has shown these credentials."""
+    def begin(self, token: str, credentials: Credentials, login: Login) -> None:
+        """From now on that token stands for the user of that login, who has shown these credentials."""
         now = self._clock()
-        session = Session(user, now, now, now, self._digest(credentials), token)
+        session = Session(login.user, login.seal, now, now, now, self._digest(credentials), token)
         with self._lock:
             self._by_token[_hash(token)] = session
             self._by_shown[session.shown] = session
@@ -74,7 +78,7 @@ class Sessions:
         now = self._clock()
         if now - session.checked_at >= RECHECK_S:
             try:
-                session.user = self._recheck(session.user.name, peer)
+                session.user = self._recheck(session.user.name, session.seal, peer)
             except Unauthenticated:
                 with self._lock:
                     self._forget(hashed)

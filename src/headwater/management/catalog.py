@@ -211,10 +211,13 @@ CATALOG: Mapping[EventType, Entry] = dict(
         _entry(
             EventType.CONNECTION_REFUSED,
             Scope.SERVER,
-            "A connection has ended before it was open.",
-            _PROTOCOL,
+            "A connection has ended before it was open, or was one too many.",
+            _text("protocol", "`amqp` or `http`"),
             _PEER,
-            _text("reason", "`limit`: too many connections; `stopping`; `login`: not logged in; `timeout`; `fault`"),
+            _text(
+                "reason",
+                "`limit`: too many connections; over AMQP also `stopping`, `login`: not logged in, `timeout`, `fault`",
+            ),
             _DESCRIPTION,
         ),
         _entry(EventType.LINK_ATTACHED, Scope.LOG, "A link was attached.", *_LINK),

@@ -26,6 +26,7 @@ from ..core.event_types import EventType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from .accounts import AccountDirectory
+from .admission import Admission
 from .amqp_metrics import AmqpCollector
 from .bulk.serving import BulkPlane
 from .bulk_metrics import BulkCollector
@@ -33,6 +34,7 @@ from .config import Config, Futoin, InvalidConfiguration
 from .gate import Application, Gate, Receive, Scope, Send, State
 from .happenings import Happenings, HappeningsCollector
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
+from .http_metrics import HttpCollector
 from .http_server import HttpServer
 from .listening import CannotListen, close_all, is_loopback, listen, tls_context, url
 from .log_lines import fields
@@ -145,7 +147,8 @@ class Server:
         if bulk is not None:
             lines.append(f"headwater: listening on {bulk.url}")
         async with AsyncExitStack() as ending:
-            http = HttpServer(self._gate, sockets, config.http, tls)
+            admission = Admission(config.http.connections_max, self._gate, self._bus)
+            http = HttpServer(self._gate, sockets, config.http, tls, admission)
             await http.start()
             ending.push_async_callback(http.stop)
             store = await asyncio.to_thread(open_store, config, self._bus)
@@ -160,7 +163,7 @@ class Server:
             ending.push_async_callback(clouds.close)
             await clouds.start()
             serve_management(container, guard, store.state, clouds)
-            front_ends = self._open(store, guard, container, clouds, bulk)
+            front_ends = self._open(store, guard, http, container, clouds, bulk)
             for front_end in front_ends:
                 ending.callback(front_end.close)
             await messages.start()
@@ -195,12 +198,14 @@ class Server:
         self,
         store: LogStore,
         guard: AccountGuard,
+        http: HttpServer,
         container: amqp.Container,
         clouds: cne.Application,
         bulk: BulkPlane | None,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
         others = [
+            HttpCollector(http),
             AmqpCollector(container),
             WebhookCollector(clouds),
             HappeningsCollector(self._bus),

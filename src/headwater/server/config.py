@@ -53,6 +53,9 @@ class Http:
     """What all front ends over HTTP share."""
 
     port: Annotated[int, Described(whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")] = 8080
+    connections_max: Annotated[
+        int, Described(whole_number(1, 1_000_000), "connections at the same time, WebSockets included; more get 503")
+    ] = 10_000
     body_bytes_max: Annotated[
         int, Described(byte_count(KIB, GIB), "largest request body; a larger one is answered 413")
     ] = APPEND_BYTES_MAX + 32 * MIB
@@ -216,6 +219,9 @@ class Cne:
     subscriptions_max: Annotated[
         int, Described(whole_number(1, 1_000_000), "how many subscriptions, and how many publishers, there may be")
     ] = 10_000
+    owner_subscriptions_max: Annotated[
+        int, Described(whole_number(1, 1_000_000), "how many of each one user, or client certificate, may have")
+    ] = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,11 +47,11 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request or WebSocket."""
-        if scope["path"] in self._health_paths:
+        if self.passes_always(scope):
             await self._health(scope, receive, send)
             return
         if self.state is not State.OPEN:
-            await _refuse(scope, send, self.state)
+            await refuse(scope, send, f"the server is {self.state}; try again in a few seconds")
             return
         passage = _Passage(self, send, is_stream=scope["type"] == "websocket")
         try:
@@ -59,6 +59,10 @@ class Gate:
         finally:
             passage.end(scope)
             self._left.set()
+
+    def passes_always(self, scope: Scope) -> bool:
+        """Whether it is a question about the server's health."""
+        return scope["path"] in self._health_paths
 
     def open(self, front_ends: Application) -> None:
         """From now on requests go to the front ends."""
@@ -126,8 +130,8 @@ class _Passage:
             self._gate.meter.measure(method, template, self._status, time.perf_counter() - self._started)
 
 
-async def _refuse(scope: Scope, send: Send, state: State) -> None:
-    detail = f"the server is {state}; try again in a few seconds"
+async def refuse(scope: Scope, send: Send, detail: str) -> None:
+    """Answer that it is not to be now, and why."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1012, "reason": detail})
         return

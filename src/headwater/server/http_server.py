@@ -7,9 +7,11 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import uvicorn
 
+from .admission import Admission
 from .bounded_requests import BoundedHttpProtocol
 from .config import Http
 from .gate import Application
@@ -25,13 +27,20 @@ class HttpServer:
     """One ASGI application on some bound sockets, from `start` to `stop`."""
 
     def __init__(
-        self, application: Application, sockets: Sequence[socket.socket], http: Http, tls: ssl.SSLContext | None
+        self,
+        application: Application,
+        sockets: Sequence[socket.socket],
+        http: Http,
+        tls: ssl.SSLContext | None,
+        admission: Admission | None = None,
     ) -> None:
+        """`admission` says how many connections there may be; by default, as many as are configured."""
+        self.admission = admission or Admission(http.connections_max)
         self._sockets = list(sockets)
         self._server = _Server(
             uvicorn.Config(
                 application,
-                http=BoundedHttpProtocol,
+                http=partial(BoundedHttpProtocol, admission=self.admission),  # type: ignore[arg-type]
                 ws=BoundedWebSocketProtocol,
                 ws_max_size=MESSAGE_BYTES_MAX,
                 ws_ping_interval=PING_INTERVAL_S,
@@ -49,6 +58,11 @@ class HttpServer:
             )
         )
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many are open, WebSockets included."""
+        return len(self._server.server_state.connections)
 
     async def start(self) -> None:
         """Accept connections."""

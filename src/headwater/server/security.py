@@ -63,7 +63,7 @@ class AccountGuard:
         self._threads = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="password")
         self._waiting = 0
         self._no_key = secrets.token_bytes(32)
-        """What a message is checked with that claims to be signed by a user without a key."""
+        """What a message is checked with that claims to be signed by a user without a key; known to nobody else."""
         self.refusals: Counter[str] = Counter(missing=0, wrong=0, hasty=0, forbidden=0)
         """Refusals by reason: no credentials, wrong ones, too many attempts, a right that the user lacks."""
 
@@ -104,6 +104,18 @@ class AccountGuard:
         if account is None:
             raise self._refusal("wrong", name, peer)
         return account.user
+
+    def seal(self, name: str) -> str:
+        """See Guard."""
+        account = self._directory.current().by_name.get(name)
+        if account is None:
+            return ""
+        secrets_of = "\n".join((account.password or "", *account.tokens))
+        return hmac.new(self._no_key, secrets_of.encode(), "sha256").hexdigest()
+
+    def refused(self, name: str, peer: str) -> Unauthenticated:
+        """See Guard."""
+        return self._refusal("wrong", name, peer)
 
     def recall(self, credentials: Credentials) -> User | None:
         """See Guard."""

@@ -40,10 +40,10 @@ _NAMES = {"ca_file": "caFile", "is_verified": "tlsVerify", "timeout_s": "timeout
 def address_of(values: Mapping[str, Any]) -> BulkAddress:
     """The address that the values of CONNECTION say (others are passed over). It shows no secret, and can travel.
 
-    Raises InvalidOption: user without password, or with a token.
+    Raises InvalidOption: user without password, or with a token; a file of certificates that cannot be read here.
     """
     try:
-        return BulkAddress(
+        address = BulkAddress(
             values.get("url", DEFAULT_URL),
             user=values.get("user"),
             password=values.get("password"),
@@ -53,6 +53,8 @@ def address_of(values: Mapping[str, Any]) -> BulkAddress:
             timeout_s=values["timeout"] / 1000 if "timeout" in values else TIMEOUT_S,
             retries=values.get("retries", RETRIES),
         )
+        address.ca_bytes()
+        return address
     except InvalidInput as error:
         raise InvalidOption(error.problem, _NAMES.get(error.where, error.where)) from None
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.amqp.client import Client, Delivery, Receiver, Sender
 from headwater.amqp.errors import MessageFault
+from headwater.amqp.management import replies
 from headwater.amqp.management.messages import answer_message, read_request
 from headwater.amqp.management.requests import CREDIT, REQUEST_BYTES_MAX
 from headwater.amqp.protocol import conditions
@@ -395,6 +396,48 @@ def test_links_that_are_gone_count_while_their_answers_wait(client: Client) -> N
     client.flush()
     assert [told(answer)["statusCode"] for answer in receiver.take(30)] == [200] * 30
     client.sender("$management")
+
+
+def test_answers_that_wait_are_bounded_in_bytes(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "WAITING_BYTES_MAX", 100)
+    book = served.container.management.replies
+    _, receiver = pair(client, credit=0)
+    senders = [client.sender("$management", name=f"sender-{number}") for number in range(2)]
+    senders[0].send(request())
+    eventually(lambda: book.waiting_bytes > 100)  # one may wait, however large it is
+    assert receiver.error is None
+    senders[1].send(request())
+    client.wait(lambda: receiver.error is not None)
+    assert receiver.error.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+    assert "bytes of 2 answers wait for credit, 100 are allowed" in receiver.error.description
+    assert (book.waiting_bytes, book._waiting) == (0, {})
+    again = client.receiver("$management", credit=10, name="answers")
+    assert senders[0].send(request()) == Accepted()
+    assert told(one(again))["statusCode"] == 200
+
+
+def test_where_too_much_waits_in_all_it_is_who_lets_most_wait_that_loses_it(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = served.container.management.replies
+    with served.client() as greedy:
+        _, modest = pair(client, credit=0)
+        client.sender("$management", name="one").send(request())
+        eventually(lambda: book.waiting_bytes)
+        size = book.waiting_bytes
+        monkeypatch.setattr(replies, "ALL_WAITING_BYTES_MAX", 2 * size)
+        _, unread = pair(greedy, credit=0)
+        for name in ("one", "two"):
+            greedy.sender("$management", name=name).send(request())
+        greedy.wait(lambda: unread.error is not None)
+        assert "bytes of answers wait on all connections, and most of them on this one" in unread.error.description
+    assert book.waiting_bytes == size
+    modest.link.grant(1)
+    client.flush()
+    assert told(one(modest))["statusCode"] == 200
+    assert book.waiting_bytes == 0
 
 
 def test_a_connection_that_is_gone_holds_no_requests(served: Served, client: Client) -> None:

@@ -7,6 +7,9 @@ A reply-to is, within the connection of the request:
 - `$me`: the link from `$management` with the name of the request's link, in its session (link pairing).
 
 Without a reply-to the answer goes to the only link from `$management` of the request's session.
+
+Answers wait for credit. How many do is bounded by the requests under way; how many bytes, here: whoever lets more wait
+than a connection may, or most of all where it is too much for the server, loses the links that they wait for.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ..addresses import REPLY
+from ..protocol import conditions
 from ..protocol.link import Link, Sender
 from ..protocol.performatives import Source, Target
 from ..protocol.session import Session
@@ -33,6 +37,12 @@ LIFETIME = {Symbol("lifetime-policy"): DELETE_ON_CLOSE}
 """Of a node that is made on demand (3.5.10)."""
 
 
+WAITING_BYTES_MAX = 4 * 2**20
+"""Answers that may wait for credit on one connection. One that is larger may wait alone."""
+ALL_WAITING_BYTES_MAX = 64 * 2**20
+"""On all connections together."""
+
+
 class Replies(Terminus):
     """One link on which answers go out, in their order, as it has credit."""
 
@@ -46,6 +56,13 @@ class Replies(Terminus):
         """Whether it comes from `$management`, so that the name of the link calls it too."""
         self.bytes_max = (link.remote and link.remote.max_message_size) or None
         """The largest message that the receiver takes (2.7.3); None = any."""
+        self.waiting_bytes = 0
+        """Of the answers that wait."""
+
+    @property
+    def waiting(self) -> int:
+        """How many answers wait."""
+        return len(self._waiting)
 
     async def send(self, message: bytes) -> None:
         """Send an answer, and wait until it went out. It is dropped if the link goes away before."""
@@ -53,9 +70,15 @@ class Replies(Terminus):
             return
         sent: asyncio.Future[None] = self._transport.container.loop.create_future()
         self._waiting.append((message, sent))
+        self._count(len(message))
         self.on_ready()
         self._transport.flush_soon()
+        self._book.bound(self._transport)
         await sent
+
+    def expel(self, description: str) -> None:
+        """End the link: too much waits for it."""
+        self._transport.expel(self.link, conditions.RESOURCE_LIMIT_EXCEEDED, description)
 
     def on_ready(self) -> None:
         """See Terminus."""
@@ -63,6 +86,7 @@ class Replies(Terminus):
         unsettled_max = self._transport.container.settings.unsettled_max
         while self._waiting and link.sendable > 0 and link.unsettled < unsettled_max and self._transport.has_room:
             message, sent = self._waiting.popleft()
+            self._count(-len(message))
             self.deliveries += 1
             link.send(message, self.deliveries, self.deliveries, is_settled=link.sends_settled)
             if not sent.done():
@@ -78,21 +102,30 @@ class Replies(Terminus):
     def on_detached(self, ending: Ending) -> None:
         """See Terminus."""
         self._is_over = True
+        self._count(-self.waiting_bytes)
         self._book.forget(self._transport, self)
         while self._waiting:
             _, sent = self._waiting.popleft()
             if not sent.done():
                 sent.set_result(None)
 
+    def _count(self, change: int) -> None:
+        self.waiting_bytes += change
+        self._book.count_waiting(self._transport, self, change)
+
 
 class ReplyBook:
-    """All reply links, by what requests call them."""
+    """All reply links, by what requests call them, and what waits for them."""
 
     def __init__(self) -> None:
         self._by_address: dict[tuple[Transport, str], Replies] = {}
         self._by_name: dict[tuple[Session, str], Replies] = {}
         self._of_session: dict[Session, dict[Replies, None]] = {}
         self._numbers = itertools.count(1)
+        self._waiting: dict[Transport, dict[Replies, None]] = {}
+        """The links for which something waits, of each connection, in the order in which it came to that."""
+        self.waiting_bytes = 0
+        """Of all answers that wait."""
 
     def new_address(self) -> str:
         """The address of a node that is made on demand."""
@@ -132,6 +165,33 @@ class ReplyBook:
         if reply_to == PAIRED:
             return self._by_name.get((link.session, link.name))
         return self._by_address.get((transport, reply_to))
+
+    def count_waiting(self, transport: Transport, replies: Replies, change: int) -> None:
+        """More answers wait for a link, or fewer: by so many bytes."""
+        self.waiting_bytes += change
+        if replies.waiting_bytes:
+            self._waiting.setdefault(transport, {})[replies] = None
+        elif transport in self._waiting:
+            self._waiting[transport].pop(replies, None)
+            if not self._waiting[transport]:
+                del self._waiting[transport]
+
+    def bound(self, transport: Transport) -> None:
+        """An answer was added on that connection: end links where too much waits."""
+        size, count = self._of(transport), sum(replies.waiting for replies in self._waiting.get(transport, ()))
+        if size > WAITING_BYTES_MAX and count > 1:
+            self._expel(transport, f"{size} bytes of {count} answers wait for credit, {WAITING_BYTES_MAX} are allowed")
+        while self._waiting and self.waiting_bytes > ALL_WAITING_BYTES_MAX:
+            most = max(self._waiting, key=self._of)
+            problem = f"{self.waiting_bytes} bytes of answers wait on all connections, and most of them on this one"
+            self._expel(most, problem)
+
+    def _of(self, transport: Transport) -> int:
+        return sum(replies.waiting_bytes for replies in self._waiting.get(transport, ()))
+
+    def _expel(self, transport: Transport, problem: str) -> None:
+        for replies in tuple(self._waiting[transport]):
+            replies.expel(problem)
 
     def forget(self, transport: Transport, replies: Replies) -> None:
         """The link is over."""

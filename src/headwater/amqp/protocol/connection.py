@@ -77,6 +77,8 @@ class Connection:
         self.context: Any = None
         """Whatever the owner wants to find here."""
         self.stage = Stage.HEADER
+        self.ended_in = Stage.OVER
+        """Where the connection stood when it ended; OVER until then."""
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._events: list[Event] = []
@@ -571,7 +573,7 @@ class Connection:
     def _end(self, event: ConnectionClosed) -> None:
         if self.stage is Stage.OVER:
             return
-        self.stage = Stage.OVER
+        self.ended_in, self.stage = self.stage, Stage.OVER
         self._chunks.clear()
         for session in self._sessions.values():
             session.on_connection_closed()

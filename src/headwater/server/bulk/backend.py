@@ -20,7 +20,7 @@ from ...core.errors import EventLogError
 from ...core.log import LogInfo
 from ...core.query import Query
 from ...core.settings import LogSettings
-from ...flight.backend import LogExtent, Span, SplitSize, StageWriter
+from ...flight.backend import LogExtent, Login, Span, SplitSize, StageWriter
 from ...flight.wire import Appended, Committed, OnDuplicate, Staged, WriterState
 from ...storage.mapped import MappedLog
 from ...storage.staging import StageWriter as StagedFile
@@ -48,14 +48,14 @@ class BulkBackend:
 
     # Who asks
 
-    def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+    def authenticate(self, credentials: Credentials | None, peer: str) -> Login:
         """See Backend."""
         name, secret = ("", None) if credentials is None else (credentials.name, credentials.secret)
-        return self._link.call("authenticate", name, secret, peer, type=User)
+        return self._link.call("authenticate", name, secret, peer, type=Login)
 
-    def user(self, name: str, peer: str) -> User:
+    def user(self, name: str, seal: str, peer: str) -> User:
         """See Backend."""
-        return self._link.call("user", name, peer, type=User)
+        return self._link.call("user", name, seal, peer, type=User)
 
     def authorize(self, user: User, right: Right, log: str) -> None:
         """See Backend."""

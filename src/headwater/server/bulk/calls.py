@@ -19,6 +19,7 @@ from ...core.consumer import Consumer
 from ...core.log import LogInfo
 from ...core.settings import LogSettings
 from ...core.store import LogStore
+from ...flight.backend import Login
 from ...flight.wire import Appended, Committed, OnDuplicate, WriterState
 from ...formats.arrow_events import columns_of
 from ...storage.committing import commit_staged, discard_staged
@@ -78,13 +79,21 @@ class BulkCalls:
 
     # Who
 
-    async def authenticate(self, name: str, secret: str | None, peer: str) -> User:
+    async def authenticate(self, name: str, secret: str | None, peer: str) -> Login:
         """The user behind credentials; `secret` None = there are none. Raises Unauthenticated."""
-        return await self._guard.authenticate(None if secret is None else Credentials(name, secret), peer)
+        before = self._guard.seal(name)  # a password that is changed while it is checked opens nothing that stays
+        user = await self._guard.authenticate(None if secret is None else Credentials(name, secret), peer)
+        return Login(user, before if name else self._guard.seal(user.name))
 
-    async def user(self, name: str, peer: str) -> User:
-        """The user of that name as the accounts are now. Raises Unauthenticated: there is none any more."""
-        return self._guard.trusted(name, peer)
+    async def user(self, name: str, seal: str, peer: str) -> User:
+        """The user of that name as the accounts are now.
+
+        Raises Unauthenticated: there is none any more, or another password, or other tokens, than at the login.
+        """
+        user = self._guard.trusted(name, peer)
+        if self._guard.seal(user.name) != seal:
+            raise self._guard.refused(name, peer)
+        return user
 
     async def authorize(self, name: str, right: str, log: str) -> None:
         """See Guard. Asked only where a user seemed to lack the right."""
