@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .attacks import ATTACKS, kinds
-from .neighbours import READERS
+from .readers import READERS
 from .street import Street
 
 SECONDS = 3.0
