@@ -24,8 +24,6 @@ from headwater.amqp.client import Client
 
 LOG = "orders"
 RESOURCE = "/good/resource"
-PAUSE_S = 0.02
-"""Between two events of one writer: neighbours are no load."""
 TIMEOUT_S = 120.0
 _MARKER = re.compile(rb"good:(\w+):(\d+)")
 
@@ -77,6 +75,11 @@ class Neighbour(ABC):
         """Begin."""
         self._thread.start()
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it began."""
+        return self._thread.ident is not None
+
     def end(self) -> None:
         """End soon."""
         self._ending.set()
@@ -120,6 +123,8 @@ class Writer(Neighbour):
 
     together: ClassVar[int] = 1
     """How many events it sends at once."""
+    pause_s: ClassVar[float] = 0.02
+    """Between them: neighbours are no load."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
@@ -152,7 +157,7 @@ class Writer(Neighbour):
             self.acknowledged.update(dict.fromkeys(self.under_way, began))
             self.under_way = []
             self.latencies.append((began, time.monotonic() - began))
-            self._ending.wait(PAUSE_S)
+            self._ending.wait(self.pause_s)
 
     def _append_all(self, markers: list[str]) -> bool:
         """Like `_append`, for all that is sent at once."""
@@ -186,9 +191,10 @@ class Reader(Neighbour):
             self.seen_at.setdefault(marker, time.monotonic())
 
 
-def ask(place: Place, method: str, path: str, body: object, media_type: str = "application/json") -> None:
-    """One HTTP request, which must succeed; a server that is too busy is asked again."""
+def ask(place: Place, method: str, path: str, body: object = None, media_type: str = "application/json") -> bytes:
+    """The answer to one HTTP request, which must succeed."""
     headers = {"content-type": media_type, "authorization": place.authorization}
-    request = Request(f"{place.http}{path}", json.dumps(body).encode(), headers, method=method)
-    with urlopen(request, timeout=TIMEOUT_S) as answer:
-        answer.read()
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(f"{place.http}{path}", data, headers, method=method), timeout=TIMEOUT_S) as answer:
+        content: bytes = answer.read()
+    return content
