@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from websockets.sync.client import ClientConnection
 
+from headwater.amqp.client import Client, Receiver
 from headwater.client import connect
 from headwater.flight.client import BulkClient, Ticket
 from tests.amqp.asking import EARLIEST, OFFSET, after, annotation
@@ -33,9 +34,12 @@ class DcbReader(Reader):
 class AmqpReader(Reader):
     name = "amqp"
 
+    def _receiver(self, client: Client) -> Receiver:
+        return client.receiver(self.log, filter=after(self.after) if self.after else EARLIEST)
+
     def _live(self) -> None:
         with self.place.amqp_client(timeout_s=TIMEOUT_S) as client:
-            receiver = client.receiver(self.log, filter=after(self.after) if self.after else EARLIEST)
+            receiver = self._receiver(client)
             while not self._ending.is_set():
                 for delivery in receiver.take(1, 0.2):
                     self.note(int(annotation(delivery, OFFSET)), b"".join(delivery.message.body))

@@ -11,6 +11,7 @@ from urllib.error import HTTPError
 import pyarrow as pa
 from websockets.exceptions import WebSocketException
 
+from headwater.amqp.client import Client, Receiver
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.client import connect
 from headwater.core.condition import AppendCondition
@@ -19,6 +20,7 @@ from headwater.core.event import Event
 from headwater.core.query import Query
 from headwater.flight.errors import Busy
 from headwater.formats.unreachable import ServerUnreachable
+from tests.amqp.asking import EARLIEST, bound
 from tests.hostile.neighbours import RESOURCE, TIMEOUT_S, Neighbour, Place, Reader, Writer, ask
 from tests.hostile.readers import AmqpReader, CneReader, DcbReader, FlightReader, FutoinReader
 from tests.hostile.writers import AmqpWriter, CneWriter, DcbWriter, FlightWriter, FutoinWriter
@@ -182,6 +184,16 @@ class Amqp(LastingReader, AmqpReader):
     """A receiver that resumes from its offset."""
 
 
+class AmqpGroup(LastingReader, AmqpReader):
+    """The one receiver of a consumer group, which goes on where the group was: the server remembers that."""
+
+    name = "amqp_group"
+    may_repeat = True
+
+    def _receiver(self, client: Client) -> Receiver:
+        return client.receiver(self.log, filter=None if self.after else EARLIEST, properties=bound(group="soak"))
+
+
 class DcbRead(LastingReader):
     """Reads after what it has, again and again."""
 
@@ -218,6 +230,28 @@ class FutoinAgain(FutoinPush):
     refuses = 0.0
 
 
+class FutoinPoll(LastingReader):
+    """A reliable consumer that asks for events over HTTP: what it has is acknowledged by asking for more."""
+
+    name = "futoin_poll"
+
+    def _live(self) -> None:
+        self._call("registerConsumer", {"component": "Polling"})
+        while not self._ending.wait(0.1):
+            while events := self._call(
+                "pollEvents", {"component": "Polling", "last_id": str(self.after or "") or None}
+            ):
+                for event in events:
+                    self.note(int(event["id"]), json.dumps(event).encode())
+
+    def _call(self, function: str, parameters: object) -> Any:
+        call = {"f": f"futoin.evt.poll:1.1:{function}", "p": parameters}
+        reply = json.loads(ask(self.place, "POST", f"/futoin/{self.log}", call))
+        if "stopping" in reply.get("edesc", ""):
+            raise ConnectionError(reply["edesc"])
+        return reply["r"]
+
+
 class FutoinTrimmed(FutoinPush):
     """Holds back what may be trimmed: it lets some groups come again."""
 
@@ -247,7 +281,16 @@ class FlightFollow(LastingReader, FlightReader):
     """Reads in bulk after what it has, again and again."""
 
 
-READERS: tuple[type[LastingReader], ...] = (Amqp, DcbRead, Subscription, FutoinPush, Webhook, FlightFollow)
+READERS: tuple[type[LastingReader], ...] = (
+    Amqp,
+    AmqpGroup,
+    DcbRead,
+    Subscription,
+    FutoinPush,
+    FutoinPoll,
+    Webhook,
+    FlightFollow,
+)
 READERS_AGAIN: tuple[type[LastingReader], ...] = (Amqp, DcbRead, Subscription, FutoinAgain, FlightFollow)
 """Who read everything once more in the end. Webhooks get nothing twice; for them there is the current state."""
 
