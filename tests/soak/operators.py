@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from headwater.client import connect
 from tests.hostile.neighbours import TIMEOUT_S, Place
 
-from .clients import TRIMMED, FutoinTrimmed, Lasting
+from .clients import TRIMMED, Filler, FutoinTrimmed, Lasting
 from .visits import VISITS
 
 LOG_TYPE = "io.headwater.log"
@@ -109,14 +109,19 @@ class Listener(Lasting):
 
 
 class Trimmer(Lasting):
-    """Asks again and again to trim all of a log: nothing goes that its consumer has not acknowledged."""
+    """Looks at a log whose consumer holds it back: nothing goes that this one has not acknowledged.
+
+    While the server lives for long, its retention trims. It looks every ten seconds, so that this asks for all to be
+    trimmed where the server does not live as long; but for what the log's writer may send again: ids are known as long
+    as their events are there.
+    """
 
     name = "trimmer"
     log: ClassVar[str] = TRIMMED
 
-    def __init__(self, place: Place, consumer: FutoinTrimmed) -> None:
+    def __init__(self, place: Place, writer: Filler, consumer: FutoinTrimmed) -> None:
         super().__init__(place)
-        self._consumer = consumer
+        self._writer, self._consumer = writer, consumer
         self.first_retained = 1
         self.trims = 0
 
@@ -126,7 +131,8 @@ class Trimmer(Lasting):
             log = server.log(self.log)
             while not self._ending.wait(0.2):
                 self._check(log.info().first_retained)
-                self._check(log.trim(log.head() + 1))
+                if self.losses and (told := list(self._writer.told.values())[-1:]):
+                    self._check(log.trim(told[0] + 1))
 
     def _check(self, first_retained: int) -> None:
         self.trims += first_retained > self.first_retained

@@ -134,7 +134,7 @@ log = "{LOG}"
 retry_ms_max = "500ms"
 [logs.{LOG}]
 [logs.{TRIMMED}]
-retention_ms = 1000
+retention_ms = 20000
 [users.alice]
 password = "{{hash}}"
 grants = ["all:*"]

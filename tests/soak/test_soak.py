@@ -104,5 +104,5 @@ def test_growth_would_be_noticed_and_what_comes_and_goes_would_not() -> None:
 
     assert faults(50, 90, 50, 90, 50, 90) == []
     assert faults(50, 60, 70, 80, 90, 100) == [
-        "server process, load: rss_mib went from 60.0 to 100.0 over 4,000 events, 9.0 more are allowed"
+        "server process, load: rss_mib went from 50.0 to 90.0 over 4,000 events, 9.0 more are allowed"
     ]

@@ -94,7 +94,7 @@ def pids_of(server: int) -> Pids | None:
 
 
 class Bounds(NamedTuple):
-    """How much more there may be in the last third of a stretch than in its first third, at the most in each."""
+    """How much more may stay in the last third of a stretch than in its first third."""
 
     rss_mib: float
     rss_mib_per_100k_events: float
@@ -103,9 +103,9 @@ class Bounds(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """One process over some time without kills: the most of everything in the first and in the last third of it.
+    """One process over some time without kills: the least of everything in the first and in the last third of it.
 
-    What comes and goes counts by its peaks, so that only growth is left.
+    So what comes and goes does not count, only what stays.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Stretch(NamedTuple):
 def stretch_of(name: str, samples: Sequence[Vitals]) -> Stretch:
     """The stretch in which these samples of one process were taken."""
     third = max(1, len(samples) // 3)
-    return Stretch(name, samples[0].role, _peaks(samples[:third]), _peaks(samples[-third:]))
+    return Stretch(name, samples[0].role, _least(samples[:third]), _least(samples[-third:]))
 
 
 def faults_of_stretch(stretch: Stretch, bounds: Bounds) -> list[str]:
@@ -137,9 +137,6 @@ def faults_of_stretch(stretch: Stretch, bounds: Bounds) -> list[str]:
     ]
 
 
-def _peaks(samples: Sequence[Vitals]) -> Vitals:
-    peaks = {
-        name: max(getattr(sample, name) for sample in samples)
-        for name in ("at", "rss_mib", "connections", "files", "events")
-    }
-    return Vitals(role=samples[0].role, **peaks)
+def _least(samples: Sequence[Vitals]) -> Vitals:
+    names = ("at", "rss_mib", "connections", "files", "events")
+    return Vitals(role=samples[0].role, **{name: min(getattr(sample, name) for sample in samples) for name in names})
