@@ -6,7 +6,7 @@ import json
 import random
 from http.client import HTTPException
 from typing import Any, ClassVar
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 
 import pyarrow as pa
 from websockets.exceptions import WebSocketException
@@ -32,16 +32,7 @@ TRIMMED = "trimmed"
 TRIMMED_REPEATS = 256
 """Its events have 16 KiB, so that segments fill."""
 STAGED_WRITER = "soak"
-LOST = (
-    OSError,
-    WebSocketException,
-    EOFError,
-    HTTPException,
-    ServerUnreachable,
-    Closed,
-    Busy,
-    StorageUnavailable,
-)
+LOST = (OSError, WebSocketException, EOFError, HTTPException, ServerUnreachable, Closed, Busy, StorageUnavailable)
 """How a call ends whose server is killed or stops, or a connection to it."""
 ENDED = ("amqp:connection:forced", "amqp:link:detach-forced")
 """What a server that stops says over AMQP."""
@@ -49,10 +40,12 @@ BUSY = 503
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the server went away, and nothing worse."""
+    """Whether the server went away, and nothing worse: one that is there and does not answer is at fault."""
     if isinstance(error, HTTPError):
         with error:
             return error.code == BUSY
+    if isinstance(error.reason if isinstance(error, URLError) else error, TimeoutError):
+        return False
     return isinstance(error, LOST) or (isinstance(error, AmqpError) and error.condition in ENDED)
 
 

@@ -130,13 +130,15 @@ class Trimmer(Lasting):
         with connect(place.http, user=place.user, password=place.password, timeout_s=TIMEOUT_S, retry_s=0) as server:
             log = server.log(self.log)
             while not self._ending.wait(0.2):
-                self._check(log.info().first_retained)
+                self.check(log.info().first_retained)
                 if self.losses and (told := list(self._writer.told.values())[-1:]):
-                    self._check(log.trim(told[0] + 1))
+                    self.check(log.trim(told[0] + 1))
 
-    def _check(self, first_retained: int) -> None:
+    def check(self, first_retained: int) -> None:
+        """Hold it against what was acknowledged and trimmed before. Raises AssertionError."""
         self.trims += first_retained > self.first_retained
-        assert first_retained >= self.first_retained, f"event {first_retained} had been trimmed, and is there again"
+        before = self.first_retained
+        assert first_retained >= before, f"event {first_retained} had been trimmed, and is there again"
         self.first_retained = first_retained
         upto = self._consumer.acknowledged
         assert first_retained <= upto + 1, f"trimmed below {first_retained}, acknowledged is {upto}"

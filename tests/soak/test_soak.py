@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.neighbours import Place
+
 from .book import Book, Page, faults_of_reader, faults_of_writer
-from .clients import READERS, READERS_AGAIN, WRITERS
+from .clients import READERS, READERS_AGAIN, WRITERS, Filler, FutoinTrimmed
+from .operators import Trimmer
 from .soak import KILLS_MIN, Soak
 from .vitals import Bounds, Vitals, faults_of_stretch, stretch_of
 
@@ -95,6 +98,19 @@ def test_readers_that_disagree_and_damaged_payloads_would_be_noticed() -> None:
         "one received event 3 (good",
         "one received event 4, which nobody wrote",
     ]
+
+
+def test_a_trim_past_what_is_acknowledged_and_one_that_is_forgotten_would_be_noticed() -> None:
+    place, book = Place("", "", "", "", ""), Book()
+    holder = FutoinTrimmed(place, book)
+    trimmer = Trimmer(place, Filler(place, book), holder)
+    holder.acknowledged = 5
+    trimmer.check(6)
+    with pytest.raises(AssertionError, match="trimmed below 7, acknowledged is 5"):
+        trimmer.check(7)
+    holder.acknowledged = 9
+    with pytest.raises(AssertionError, match="event 6 had been trimmed"):
+        trimmer.check(6)
 
 
 def test_growth_would_be_noticed_and_what_comes_and_goes_would_not() -> None:

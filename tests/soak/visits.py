@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from headwater.amqp.client import Client
 from headwater.client import connect
 from headwater.flight.client import BulkClient, Ticket
 from tests.amqp.asking import EARLIEST
@@ -18,26 +20,16 @@ Visit = Callable[[Place, bool], None]
 
 def amqp(place: Place, is_polite: bool) -> None:
     """A sender and a receiver, with messages on their way."""
-    client = place.amqp_client(timeout_s=TIMEOUT_S)
-    try:
+    with _amqp_client(place, is_polite) as client:
         client.sender(LOG)
         client.receiver(LOG, filter=EARLIEST).take(1)
-    except BaseException:
-        client.drop()
-        raise
-    client.close() if is_polite else client.drop()
 
 
 def management(place: Place, is_polite: bool) -> None:
     """A listener, and a question."""
-    client = place.amqp_client(timeout_s=TIMEOUT_S)
-    try:
+    with _amqp_client(place, is_polite) as client:
         client.receiver("$events")
         assert client.manage("READ", type="io.headwater.log", name=LOG).status == 200
-    except BaseException:
-        client.drop()
-        raise
-    client.close() if is_polite else client.drop()
 
 
 def http(place: Place, is_polite: bool) -> None:
@@ -76,11 +68,23 @@ def cne(place: Place, _is_polite: bool) -> None:
 
 
 def flight(place: Place, is_polite: bool) -> None:
-    """A bulk read, of which a part is taken."""
+    """A bulk read: of a few events, or of all, of which a part is taken."""
     with BulkClient(place.flight, user=place.user, password=place.password, timeout_s=TIMEOUT_S, retries=0) as client:
-        for _batch in client.read(Ticket(LOG, columns=("sequence_number", "data"))):
+        upto = 100 if is_polite else None
+        for _batch in client.read(Ticket(LOG, upto=upto, columns=("sequence_number", "data"))):
             if not is_polite:
                 return
+
+
+@contextmanager
+def _amqp_client(place: Place, is_polite: bool) -> Iterator[Client]:
+    client = place.amqp_client(timeout_s=TIMEOUT_S)
+    try:
+        yield client
+        if is_polite:
+            client.close()
+    finally:
+        client.drop()
 
 
 VISITS: Mapping[str, Visit] = {
