@@ -61,8 +61,8 @@ bench-spark: $(STAMP)   ## Spark reading and writing, beside its own Parquet rea
 docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
 	$(BIN)/python -m pytest -q tests/docs
 
-soak: $(STAMP)          ## adds and pushes while the server is killed again and again; SOAK_S=60
-	$(BIN)/python -m tests.soak.futoin $(or $(SOAK_S),60)
+soak: $(STAMP)          ## clients of all protocols on one server that is killed again and again; SECONDS=60 for short
+	$(BIN)/python -m tests.soak $(or $(SECONDS),600)
 
 hostile: $(STAMP)       ## one client of each protocol misbehaves, the others must not pay; SECONDS=30 each, SCALE=4
 	$(BIN)/python -m tests.hostile.street $(or $(SECONDS),30) $(or $(SCALE),4)

@@ -154,9 +154,13 @@ def cpu_seconds(pid: int) -> float:
 
 def anonymous_bytes(pid: int) -> int:
     """Resident anonymous memory of a process and its descendants: what is not cached file content."""
+    return own_anonymous_bytes(pid) + sum(map(anonymous_bytes, children(pid)))
+
+
+def own_anonymous_bytes(pid: int) -> int:
+    """The same of the process alone."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    own = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
-    return own + sum(map(anonymous_bytes, children(pid)))
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
 
 
 def disk_bytes(directory: Path) -> int:

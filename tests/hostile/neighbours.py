@@ -1,8 +1,8 @@
 """Well-behaved clients of each protocol on one log: who write remember what was acknowledged, who read what they saw.
 
 Each event carries a marker, `good:WRITER:NUMBER`. A writer sends one event after the other and repeats one that was
-refused because the server is busy, under the same id; any other refusal is a fault. A reader that must connect anew is
-at fault too: whatever somebody else does, its connection is kept.
+refused because the server is busy, under the same id; any other refusal is a fault. A lost connection is a fault too,
+unless a kind says that it is to be expected (`is_lost`): then it connects anew, and goes on where it was.
 """
 
 from __future__ import annotations
@@ -16,26 +16,16 @@ import traceback
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from contextlib import AbstractContextManager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, NamedTuple
 from urllib.request import Request, urlopen
 
-import pyarrow as pa
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_websocket
 
 from headwater.amqp.client import Client
-from headwater.amqp.protocol.message import DATA, Message, Properties
-from headwater.amqp.protocol.performatives import Accepted
-from headwater.client import connect
-from headwater.core.event import Event
-from headwater.flight.client import BulkClient, Ticket
-from tests.amqp.asking import EARLIEST
 
 LOG = "orders"
 RESOURCE = "/good/resource"
-PAUSE_S = 0.02
-"""Between two events of one writer: neighbours are no load."""
 TIMEOUT_S = 300.0
 _MARKER = re.compile(rb"good:(\w+):(\d+)")
 
@@ -69,9 +59,12 @@ class Neighbour(ABC):
     """One client, on a thread of its own."""
 
     name: ClassVar[str]
+    log: ClassVar[str] = LOG
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.losses = 0
+        """How often it lost its connection."""
         self.latencies: list[tuple[float, float]] = []
         """When, and how long it took."""
         self.fault: BaseException | None = None
@@ -90,6 +83,11 @@ class Neighbour(ABC):
         """Begin."""
         self._thread.start()
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it began."""
+        return self._thread.ident is not None
+
     def end(self) -> None:
         """End soon."""
         self._ending.set()
@@ -100,11 +98,28 @@ class Neighbour(ABC):
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), f"{self.name} does not end"
 
+    def is_lost(self, error: BaseException) -> bool:
+        """Whether it is to connect anew after that."""
+        return False
+
     def _run(self) -> None:
         try:
-            self._live()
+            while not self._is_done():
+                self._live_once()
         except BaseException as fault:
             self.fault = fault
+
+    def _live_once(self) -> None:
+        try:
+            self._live()
+        except BaseException as error:
+            if not self.is_lost(error):
+                raise
+            self.losses += 1
+            time.sleep(0.1)
+
+    def _is_done(self) -> bool:
+        return self._ending.is_set()
 
     @abstractmethod
     def _live(self) -> None:
@@ -114,25 +129,51 @@ class Neighbour(ABC):
 class Writer(Neighbour):
     """One that appends."""
 
+    together: ClassVar[int] = 1
+    """How many events it sends at once."""
+    pause_s: ClassVar[float] = 0.02
+    """Between them: neighbours are no load."""
+
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self.acknowledged: dict[str, float] = {}
         """When each was sent, by marker, in the order in which they were acknowledged."""
+        self.under_way: list[str] = []
+        """Those that were sent, and not acknowledged yet."""
+        self.told: dict[str, int] = {}
+        """The numbers that came with acknowledgements, where the protocol has them."""
+
+    def text(self, marker: str) -> str:
+        """The event's payload; the marker is in it."""
+        return marker
+
+    def payload(self, marker: str) -> bytes:
+        """The same as JSON."""
+        return json.dumps(self.text(marker)).encode()
+
+    def _is_done(self) -> bool:
+        return super()._is_done() and not self.under_way
 
     def _live(self) -> None:
-        number = 0
-        while not self._ending.is_set():
-            marker, began = f"good:{self.name}:{number}", time.monotonic()
-            while not self._append(marker):
+        while not self._is_done():
+            if not self.under_way:
+                first = len(self.acknowledged)
+                self.under_way = [f"good:{self.name}:{number}" for number in range(first, first + self.together)]
+            began = time.monotonic()
+            while not self._append_all(self.under_way):
                 time.sleep(0.1)
-            self.acknowledged[marker] = began
+            self.acknowledged.update(dict.fromkeys(self.under_way, began))
+            self.under_way = []
             self.latencies.append((began, time.monotonic() - began))
-            number += 1
-            self._ending.wait(PAUSE_S)
+            self._ending.wait(self.pause_s)
 
-    @abstractmethod
+    def _append_all(self, markers: list[str]) -> bool:
+        """Like `_append`, for all that is sent at once."""
+        return self._append(*markers)
+
     def _append(self, marker: str) -> bool:
         """Whether it is acknowledged; the server may be too busy."""
+        raise NotImplementedError
 
 
 class Reader(Neighbour):
@@ -145,9 +186,12 @@ class Reader(Neighbour):
         super().__init__(place)
         self.seen: list[str] = []
         self.seen_at: dict[str, float] = {}
+        self.after = 0
+        """The newest number that it has seen: there it goes on."""
 
-    def note(self, text: bytes) -> None:
+    def note(self, number: int, text: bytes) -> None:
         """An event was received."""
+        self.after = max(self.after, number)
         found = _MARKER.search(text)
         if found is not None:
             marker = found[0].decode()
@@ -155,188 +199,10 @@ class Reader(Neighbour):
             self.seen_at.setdefault(marker, time.monotonic())
 
 
-class DcbWriter(Writer):
-    name = "dcb"
-
-    def _live(self) -> None:
-        place = self.place
-        self._server = connect(place.http, user=place.user, password=place.password, timeout_s=TIMEOUT_S)
-        super()._live()
-        self._server.close()
-
-    def _append(self, marker: str) -> bool:
-        self._server.log(LOG).append([Event("Good", json.dumps(marker).encode(), (), marker, "good")])
-        return True
-
-
-class DcbReader(Reader):
-    name = "dcb"
-
-    def _live(self) -> None:
-        place = self.place
-        server = connect(place.http, user=place.user, password=place.password, timeout_s=TIMEOUT_S)
-        with server.log(LOG).subscribe(after=0) as subscription:
-            while not self._ending.is_set():
-                for event in subscription.poll(0.2):
-                    subscription.cursor = max(subscription.cursor, event.sequence_number)
-                    self.note(event.data)
-        server.close()
-
-
-class AmqpWriter(Writer):
-    name = "amqp"
-
-    def _live(self) -> None:
-        with self.place.amqp_client(timeout_s=TIMEOUT_S) as client:
-            self._sender = client.sender(LOG)
-            super()._live()
-
-    def _append(self, marker: str) -> bool:
-        state = self._sender.send(Message([json.dumps(marker).encode()], DATA, properties=Properties(subject="Good")))
-        if state == Accepted():
-            return True
-        assert state.error.condition == "amqp:resource-limit-exceeded", state
-        return False
-
-
-class AmqpReader(Reader):
-    name = "amqp"
-
-    def _live(self) -> None:
-        with self.place.amqp_client(timeout_s=TIMEOUT_S) as client:
-            receiver = client.receiver(LOG, filter=EARLIEST)
-            while not self._ending.is_set():
-                for delivery in receiver.take(1, 0.2):
-                    self.note(b"".join(delivery.message.body))
-                    delivery.settle()
-
-
-class FutoinWriter(Writer):
-    name = "futoin"
-
-    def _live(self) -> None:
-        with self.place.websocket(LOG, open_timeout=TIMEOUT_S, ping_timeout=None) as connection:
-            self._connection = connection
-            super()._live()
-
-    def _append(self, marker: str) -> bool:
-        given = {"type": "GOOD", "data": marker, "key": marker}
-        message = {"f": "headwater.evt.gen:1.0:addEvent", "p": given, "rid": "C1"}
-        self._connection.send(json.dumps(message).encode())
-        reply = json.loads(self._connection.recv(timeout=TIMEOUT_S))
-        assert "r" in reply or reply["e"] == "DefenseRejected", reply
-        return "r" in reply
-
-
-class FutoinReader(Reader):
-    name = "futoin"
-
-    def _live(self) -> None:
-        with self.place.websocket(LOG, open_timeout=TIMEOUT_S, max_size=None, ping_timeout=None) as connection:
-            for function in ("registerConsumer", "readyToReceive"):
-                message = {"f": f"futoin.evt.push:1.1:{function}", "p": {"component": "Good"}, "rid": "C1"}
-                connection.send(json.dumps(message).encode())
-                reply = json.loads(connection.recv(timeout=TIMEOUT_S))
-                assert reply.get("r") is True, reply
-            while not self._ending.is_set():
-                try:
-                    message = json.loads(connection.recv(timeout=0.2))
-                except TimeoutError:
-                    continue
-                for event in message["p"]["events"]:
-                    self.note(json.dumps(event).encode())
-                connection.send(json.dumps({"r": True, "rid": message["rid"]}).encode())
-
-
-class CneWriter(Writer):
-    name = "cne"
-
-    def _append(self, marker: str) -> bool:
-        value = {"ResourceAddress": RESOURCE, "data_type": "notification", "value_type": "enumeration", "value": marker}
-        event = {
-            "specversion": "1.0",
-            "id": marker,
-            "type": "good",
-            "source": RESOURCE,
-            "time": "2026-01-01T00:00:00Z",
-            "data": {"version": "1.0", "values": [value]},
-        }
-        ask(self.place, "POST", "/ocloudNotifications/v2/create/event", event, "application/cloudevents+json")
-        return True
-
-
-class CneReader(Reader):
-    """A webhook: each event at least once, those of one resource."""
-
-    name = "cne"
-    writers = frozenset({"cne"})
-
-    def _live(self) -> None:
-        reader = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                reader.note(self.rfile.read(int(self.headers["content-length"])))
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, *arguments: object) -> None:
-                """Say nothing."""
-
-        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as webhook:
-            webhook.daemon_threads = True
-            serving = threading.Thread(target=webhook.serve_forever, daemon=True)
-            serving.start()
-            ask(self.place, "POST", "/ocloudNotifications/v1/publishers", {"resource": RESOURCE})
-            registration = {"ResourceAddress": RESOURCE, "EndpointUri": f"http://127.0.0.1:{webhook.server_port}/hook"}
-            ask(self.place, "POST", "/ocloudNotifications/v2/subscriptions", registration)
-            self.is_ready.set()
-            self._ending.wait()
-            webhook.shutdown()
-
-
-class FlightWriter(Writer):
-    name = "flight"
-
-    def _live(self) -> None:
-        place = self.place
-        with BulkClient(place.flight, user=place.user, password=place.password, timeout_s=TIMEOUT_S) as client:
-            self._client = client
-            super()._live()
-
-    def _append(self, marker: str) -> bool:
-        columns = {
-            "type": pa.array(["Good"]),
-            "data": pa.array([json.dumps(marker).encode()], pa.binary()),
-            "id": pa.array([marker]),
-            "source": pa.array(["flight"]),
-        }
-        self._client.append(LOG, [pa.record_batch(columns)], on_duplicate="skip")
-        return True
-
-
-class FlightReader(Reader):
-    name = "flight"
-
-    def _live(self) -> None:
-        place, after = self.place, 0
-        with BulkClient(place.flight, user=place.user, password=place.password, timeout_s=TIMEOUT_S) as client:
-            while not self._ending.wait(0.1):
-                for batch in client.read(Ticket(LOG, after=after, columns=("sequence_number", "data"))):
-                    for row in batch.to_pylist():
-                        self.note(row["data"])
-                        after = row["sequence_number"]
-
-
-def ask(place: Place, method: str, path: str, body: object, media_type: str = "application/json") -> None:
-    """One HTTP request, which must succeed; a server that is too busy is asked again."""
+def ask(place: Place, method: str, path: str, body: object = None, media_type: str = "application/json") -> bytes:
+    """The answer to one HTTP request, which must succeed."""
     headers = {"content-type": media_type, "authorization": place.authorization}
-    request = Request(f"{place.http}{path}", json.dumps(body).encode(), headers, method=method)
-    with urlopen(request, timeout=TIMEOUT_S) as answer:
-        answer.read()
-
-
-WRITERS: tuple[type[Writer], ...] = (DcbWriter, AmqpWriter, FutoinWriter, CneWriter, FlightWriter)
-READERS: tuple[type[Reader], ...] = (DcbReader, AmqpReader, FutoinReader, CneReader, FlightReader)
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(f"{place.http}{path}", data, headers, method=method), timeout=TIMEOUT_S) as answer:
+        content: bytes = answer.read()
+    return content

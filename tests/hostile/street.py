@@ -24,7 +24,9 @@ from tests.server.running import RunningServer, environment
 from tests.server.test_bulk import WITH_FLIGHT, bulk_pid
 
 from .attacks import AT_IT, ATTACKS, NOISE
-from .neighbours import LOG, READERS, WRITERS, CneReader, Place, Reader, Writer
+from .neighbours import LOG, Place, Reader, Writer
+from .readers import READERS, CneReader
+from .writers import WRITERS
 
 PASSWORD = "correcthorse"
 PATIENCE_S = 240.0
@@ -197,7 +199,7 @@ class Street:
         with connect(self.good.http, user=self.good.user, password=self.good.password) as server:
             collector = READERS[0](self.good)
             for event in server.log(LOG).read():
-                collector.note(event.data)
+                collector.note(event.sequence_number, event.data)
         return collector.seen
 
     def _measure(self, name: str, began: float) -> None:

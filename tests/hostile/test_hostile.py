@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .attacks import ATTACKS
-from .neighbours import READERS
+from .readers import READERS
 from .street import Street, seen_once
 
 SECONDS = 2.0

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.core.access import OpenGuard
-from headwater.core.errors import Closed, StorageCorrupted, TooLarge
+from headwater.core.errors import Closed, StorageCorrupted, StorageUnavailable, TooLarge
 from headwater.core.event import Event
 from headwater.core.query import ALL
 from headwater.flight.backend import Span
@@ -104,6 +104,17 @@ def test_writes_that_do_not_get_on_hold_up_nothing_else(engine: Engine, disk: He
 
     assert sorted(asyncio.run(scenario())) == [False] + [True] * 39
     assert log.head() == 41
+
+
+def test_a_batch_that_went_with_the_process_that_held_it_is_no_fault_of_the_server(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """It was killed while it waited for the answer; an error of the log is told to who asks, and to nobody else."""
+    calls = BulkCalls(engine, OpenGuard())
+    with pytest.raises(StorageUnavailable, match="nothing was appended"):
+        asyncio.run(calls.append("orders", str(tmp_path / "gone"), None, None, "fail"))
+    calls.close()
+    assert engine.open("orders").head() == 0
 
 
 def test_what_was_deleted_or_trimmed_is_let_go(tmp_path: Path, served: tuple[Engine, BulkBackend]) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from ...core.access import Credentials, Guard, Right, User
 from ...core.condition import AppendCondition
 from ...core.consumer import Consumer
+from ...core.errors import StorageUnavailable
 from ...core.log import LogInfo
 from ...core.settings import LogSettings
 from ...core.store import LogStore
@@ -229,13 +230,20 @@ class BulkCalls:
 def _append(
     log: StoredLog, path: str, partition: int | None, condition: AppendCondition | None, on_duplicate: OnDuplicate
 ) -> Appended:
-    with pa.memory_map(path) as file:
-        batch = pa.ipc.open_stream(file).read_next_batch()
-    columns = columns_of(batch, log.settings)
+    columns = columns_of(_batch_at(path), log.settings)
     if on_duplicate == "fail":
         return Appended(*log.append_columns(columns, condition, partition=partition))
     result, skipped = log.append_new(columns, condition, partition=partition)
     return Appended(0, 0, skipped=skipped) if result is None else Appended(*result, skipped=skipped)
+
+
+def _batch_at(path: str) -> pa.RecordBatch:
+    try:
+        file = pa.memory_map(path)
+    except OSError as error:  # the process that holds it was killed, and nobody waits for the answer
+        raise StorageUnavailable(f"the batch cannot be read, nothing was appended: {error}") from None
+    with file:
+        return pa.ipc.open_stream(file).read_next_batch()
 
 
 def _condition(given: Any) -> AppendCondition | None:
