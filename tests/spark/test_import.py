@@ -26,11 +26,12 @@ from headwater.core import Event
 from headwater.core.errors import InvalidInput
 from headwater.core.settings import LogSettings
 from headwater.flight.client import BulkClient
-from headwater.formats.tabular import TableMapping, table_events
+from headwater.formats.tabular import TableMapping, row_reader, table_events
 from headwater.spark.importing.files import find_files, look_at
 from headwater.spark.importing.pieces import batches_of, pieces_of
 from headwater.spark.importing.quarantine import BadRow
 from headwater.spark.importing.reading import fitting, read_piece
+from headwater.spark.importing.tables import TableReader
 from headwater.spark.pipelines import load, names
 from headwater.spark.running import Run, Summary
 from headwater.spark.running import Server as BulkServer
@@ -127,6 +128,43 @@ def test_a_table_in_pieces_has_the_same_events_as_in_one(tmp_path: Path, seed: i
         rows, bad = read_in_pieces(path, mapping, piece_bytes)
         assert [(row["id"], row["data"], row["tags"]) for row in rows] == expected
         assert bad == []
+
+
+TIMES = ["2024-01-02", "2024-01-02T03:04:05.6+01:00", " 1704164645 ", "1704164645678", "", "NA", "20240102T030405Z"]
+KEYS = [("a", "k"), ("b", "k-b"), ("c", "k:c"), ("a", "k_c")]
+
+
+@pytest.mark.parametrize("tags", [(), KEYS[:3], [*KEYS[2:], ("b", "k_c"), ("c", "k_c")]], ids=["none", "keys", "same"])
+@pytest.mark.parametrize("id_column", [None, "id"])
+def test_columns_of_rows_are_the_events_of_each_row(id_column: str | None, tags: list[tuple[str, str]]) -> None:
+    random_ = random.Random(7)
+    cells = ["", "NULL", "x", "y%", "two\nlines", "\x7f\u2028\0", 'say "\\"', "ü", "long " * 99, "\U0001f600"]
+    header = ["type", "at", "id", "a", "b", "c", "a"]
+    rows = [[f"T{n}", random_.choice(TIMES), f"i{n}", *random_.choices(cells, k=4)] for n in range(300)]
+    mapping = TableMapping("src", "type", "at", id_column, tuple(tags))
+    found = TableReader(header, mapping).events(rows, range(5, 305))
+    assert found.problems == [] and found.is_event.all()
+    event_of = row_reader(header, mapping)
+    assert [
+        (its["type"], its["data"], tuple(its["tags"]), its["id"], its["source"], dict(its["attributes"]))
+        for its in found.events.to_pylist()
+    ] == [event_of(row, number)[:6] for number, row in enumerate(rows, 5)]
+
+
+def test_rows_that_are_no_events_are_told_of_as_by_themselves() -> None:
+    header, mapping = ["type", "at", "id", "x"], TableMapping("src", "type", "at", "id", (("x", ""),))
+    rows = [["T", "NA", "1", ""], ["T", "NA", "1"], ["", "soon", "", ""], ["T", "soon", "", ""], ["T", "0", "", ""],
+            ["T", "", "", ""], ["T", "", "2", "y"], ["T", "2024-01-01", "3", "NA"]]  # fmt: skip
+    found = TableReader(header, mapping).events(rows, range(1, 9))
+    assert found.is_event.tolist() == [True, *[False] * 6, True]
+    assert found.events.column("id").to_pylist() == ["1", "3"]
+    event_of = row_reader(header, mapping)
+    for at, problem in found.problems:
+        with pytest.raises(InvalidInput) as error:
+            event_of(rows[at], at + 1)
+        assert str(error.value) == problem
+    none = TableReader(header, mapping).events([["T"]], [1])
+    assert (none.events.num_rows, len(none.problems)) == (0, 1)
 
 
 def test_plain_tables_are_cut_without_a_look_at_their_rows(tmp_path: Path) -> None:

@@ -128,13 +128,13 @@ def offsets_of(column: pa.Array) -> npt.NDArray[np.int32]:
 
 def content_of(column: pa.Array) -> bytes:
     """All values of an array of texts or bytes, joined."""
-    return bytes(view_of(column))
+    return bytes(buffer_of(column))
 
 
-def view_of(column: pa.Array) -> memoryview:
+def buffer_of(column: pa.Array) -> pa.Buffer:
     """As `content_of`, in place."""
     offsets = offsets_of(column)
     buffer = column.buffers()[2]
     if buffer is None:
-        return memoryview(b"")
-    return memoryview(buffer.slice(offsets[0], offsets[-1] - offsets[0]))
+        return pa.py_buffer(b"")
+    return buffer.slice(offsets[0], offsets[-1] - offsets[0])

@@ -27,6 +27,7 @@ from ..core.limits import (
     SOURCE_CHARS_MAX,
     TAGS_MAX,
     EventColumns,
+    are_plain_tags,
     check_append,
     check_attribute_name,
     check_tag,
@@ -201,7 +202,8 @@ def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, Coded, int]:
     if int(lengths.max()) > TAGS_MAX or values.null_count:
         raise Unclear
     terms, codes, _ = coded(values)
-    _check_each(terms, check_tag)
+    if not are_plain_tags(terms):
+        _check_each(terms, check_tag)
     chars = _chars(values)
     rows = np.repeat(np.arange(count), lengths)
     order = np.array(sorted(range(len(terms)), key=terms.__getitem__), np.int64)

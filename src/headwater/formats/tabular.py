@@ -22,7 +22,7 @@ TYPE_COLUMNS = ("type", "event_type", "eventtype", "event", "activity", "concept
 TIME_COLUMNS = ("time", "timestamp", "time:timestamp", "event_time", "datetime", "date")
 """Names by which a column is guessed where none is named, in this order; capitals do not matter."""
 
-_NOTHING = frozenset({"", "NA", "NULL", "null", "None"})
+NOTHING = frozenset({"", "NA", "NULL", "null", "None"})
 """What tables write where there is no value: such a cell gives no tag and no time."""
 
 _SEEN_MAX = 8192
@@ -127,7 +127,7 @@ def row_reader(header: Sequence[str], mapping: TableMapping) -> Callable[[Sequen
         if not row[type_at]:
             raise InvalidInput(f"the column {show(mapping.type_column)} of event types is empty")
         attributes = {"datacontenttype": "application/json"}
-        if time_at is not None and row[time_at] not in _NOTHING:
+        if time_at is not None and row[time_at] not in NOTHING:
             attributes["time"] = time_of(row[time_at], mapping.time_format)
         if id_at is None:
             id = derived_id(mapping.source, position, "\x1f".join(row))
@@ -136,7 +136,7 @@ def row_reader(header: Sequence[str], mapping: TableMapping) -> Callable[[Sequen
         return Event(
             type=row[type_at],
             data=encode(dict(zip(header, row, strict=True))),
-            tags=tuple(sorted({tag_of(key, row[at]) for at, key in tags_at if row[at] not in _NOTHING})),
+            tags=tuple(sorted({tag_of(key, row[at]) for at, key in tags_at if row[at] not in NOTHING})),
             id=id,
             source=mapping.source,
             attributes=attributes,

@@ -190,7 +190,9 @@ def _commit_at_once(
 
 
 def _is_small(folder: Path, stages: Sequence[str]) -> bool:
-    return sum((folder / f"{stage}.arrow").stat().st_size for stage in stages) <= 2 * APPEND_BYTES_MAX
+    """Whether the stages may fit one append."""
+    size = sum((folder / f"{stage}.arrow").stat().st_size for stage in stages)
+    return size <= 2 * APPEND_BYTES_MAX and staged_rows(folder, stages) <= APPEND_EVENTS_MAX
 
 
 def _too_large(folder: Path, stages: Sequence[str]) -> TooLarge:

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise, repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import google_crc32c
 import msgspec
@@ -22,7 +22,7 @@ import pyarrow as pa
 from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ..core.limits import EventColumns
-from ..formats.arrow_columns import ArrowColumns, Coded, coded, offsets_of, view_of
+from ..formats.arrow_columns import ArrowColumns, Coded, buffer_of, coded, offsets_of
 from .writers import FrameMark
 
 assert sys.byteorder == "little", "frames are written as the machine's own little-endian arrays"
@@ -79,6 +79,9 @@ _CONTROL_LENGTH = struct.Struct("<I")
 _ARROW_MIN = 32
 ARROW_MIN = 512
 """From so many events on, whole columns are quicker than one event after the other."""
+JOINED_BYTES_MAX = 1024 * 1024
+"""The buffers of a larger frame are written from where they lie: a copy costs more than they do one by one."""
+Content: TypeAlias = bytes | pa.Buffer
 _PADDING = [b"\0" * count for count in range(8)]
 _sequenced = partial(tuple.__new__, SequencedEvent)
 
@@ -108,7 +111,7 @@ class EncodedFrame(NamedTuple):
     recorded_at: int
     crc: int
     length: int
-    buffers: list[bytes]
+    buffers: list[Content]
 
 
 def encode(
@@ -158,12 +161,12 @@ class _Body:
     """The buffers of a frame under construction, and where each starts."""
 
     def __init__(self) -> None:
-        self.buffers: list[bytes | memoryview] = []
+        self.buffers: list[Content] = []
         self.length = HEADER_BYTES
         self.directory = [0] * DIRECTORY_SLOTS
         self.features = 0
 
-    def add(self, slot: int, content: bytes | memoryview) -> None:
+    def add(self, slot: int, content: Content) -> None:
         self.directory[slot] = self.length
         self.buffers.append(content)
         size = len(content)
@@ -205,13 +208,13 @@ class _Body:
         return tags_count
 
     def add_if_any(self, slot: int, column: pa.Array) -> None:
-        if len(view_of(column)):
+        if len(buffer_of(column)):
             self.add_values(slot, column)
 
     def add_values(self, slot: int, column: pa.Array) -> None:
         offsets = offsets_of(column)
         self.add(slot, (offsets - offsets[0]).tobytes())
-        self.add(slot + 1, view_of(column))
+        self.add(slot + 1, buffer_of(column))
 
     def add_lists(self, slot: int, column: pa.Array) -> int:
         """Where the lists begin; none of that if all are empty. Answers how many elements they have together."""
@@ -231,9 +234,13 @@ class _Body:
             self.length, FORMAT_VERSION, 0, self.features, 0, count, tags, first, epoch, previous_crc, 0, durable_upto,
             nonce, recorded_at,
         )  # fmt: skip
-        rest = b"".join((header, _DIRECTORY.pack(*self.directory), *self.buffers))
-        crc = google_crc32c.extend(crc_seed, rest)
-        return EncodedFrame(first, first + count - 1, recorded_at, crc, self.length, [_LEAD.pack(MAGIC, crc), rest])
+        rest = [header, _DIRECTORY.pack(*self.directory), *self.buffers]
+        if self.length < JOINED_BYTES_MAX:
+            rest = [b"".join(rest)]
+        crc = crc_seed
+        for buffer in rest:
+            crc = google_crc32c.extend(crc, buffer)
+        return EncodedFrame(first, first + count - 1, recorded_at, crc, self.length, [_LEAD.pack(MAGIC, crc), *rest])
 
 
 def _offsets(values: Iterable[Sequence[object] | Mapping[str, str]]) -> bytes:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from ..core.limits import EventColumns
-from ..formats.arrow_columns import ArrowColumns, view_of
+from ..formats.arrow_columns import ArrowColumns, buffer_of
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
 from .ids import Hashes, IdHashes
@@ -74,7 +74,7 @@ def hashes_of(columns: EventColumns, seed: int) -> IdHashes:
         return hash_ids(columns.sources, columns.ids, seed)
     ids = columns.batch.column("id")
     sources = columns.batch.column("source")
-    if len(view_of(sources)):
+    if len(buffer_of(sources)):
         prefix = pc.if_else(pc.equal(sources, ""), "", pc.binary_join_element_wise(sources, "", "\n"))
         ids = pc.binary_join_element_wise(prefix, ids, "")
     return _hashes(ids.cast(pa.binary()).to_pylist(), seed)
