@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "deploy").glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-NOT_RUN = "<!-- not run -->"
-"""In the line before a block of Python: it shows something that cannot run by itself."""
+NOT_RUN = re.compile(r"<!-- not run: .+ -->")
+"""In the line before a block: why it cannot be run here."""
 
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
-_PYTHON = re.compile(r"^(?P<before>[^\n]*)\n+```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def name_of(path: Path) -> str:
@@ -24,7 +22,12 @@ def name_of(path: Path) -> str:
 
 def prose(path: Path) -> str:
     """A document without its fenced blocks."""
-    return _FENCED.sub("", path.read_text(encoding="utf-8"))
+    return without_blocks(path.read_text(encoding="utf-8"))
+
+
+def without_blocks(text: str) -> str:
+    """The text of a document without its fenced blocks."""
+    return _FENCED.sub("", text)
 
 
 def relative_links(path: Path) -> list[str]:
@@ -36,14 +39,6 @@ def anchors(path: Path) -> set[str]:
     """The anchors of a document's headings, as GitHub makes them."""
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(path)))
     return {heading.strip().replace(" ", "-") for heading in plain}
-
-
-def python_blocks(path: Path) -> Iterator[str]:
-    """The Python of a document that can run, block after block, each at its own line number."""
-    text = path.read_text(encoding="utf-8")
-    for block in _PYTHON.finditer(text):
-        if block["before"].strip() != NOT_RUN:
-            yield "\n" * text.count("\n", 0, block.start("code")) + block["code"]
 
 
 def table_after(path: Path, marker: str) -> list[list[str]]:

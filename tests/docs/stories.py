@@ -1,12 +1,16 @@
-"""Documents that are told as they are done: one server, and everything in them run against it, in order.
+"""Documents as stories that can be done as they are told: one server, and everything in them run against it, in order.
 
 In a story
 
-- a block of `sh` is run by bash, and must succeed; `headwater serve` in it starts the server of the story;
-- a line of it that ends with `# refused` must fail, and one with `# until Ctrl-C` is interrupted after a while;
-- a block of `python` is run with the names of those before, or, with a session of Spark, as a program of its own;
-- one of `javascript` is run by Node.js, where rhea is installed;
-- a block of `text` after one of them is what it writes to standard output.
+- a block of `sh` is run by bash, and must succeed; `headwater serve` in it starts the server of the story, and where no
+  block does, there is one with a log `orders`;
+- a line of it that ends with `# refused` must fail, and one with `# until Ctrl-C` is interrupted after a while; pip has
+  nothing to do, because everything is installed;
+- a block of `python` is run with the names of those before, or, with a session of Spark, as a program of its own; one
+  with proton is run where that is installed;
+- one of `javascript` is run by Node.js, where what it requires is installed (both by `make interop-clients`);
+- one of `toml` is a configuration that a server takes, and one of `json` is JSON;
+- a block of `text` after one of them is what it writes to standard output; seconds may differ.
 
 Ports and directories are those of the documents; here they are replaced by free ones, and by ones below a directory.
 """
@@ -15,9 +19,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,25 +31,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headwater.server.sources import load
+
 from .documents import NOT_RUN, ROOT
 
 PORTS = {"http": "(?:8080|9043)", "amqp": "5672", "grpc": "8815"}
 PLACES = ("/var/lib/", "/mnt/")
 """Where documents keep things; here that is below the directory of the story."""
-RHEA = ROOT / ".interop" / "rhea" / "node_modules"
-BLOCK_S_MAX = 300
+RUN = {"sh", "python", "javascript"}
+"""What takes a server."""
+
+NODE_MODULES = [ROOT / ".interop" / library / "node_modules" for library in ("rhea", "futoin")]
+PROTON = ROOT / ".interop" / "proton" / "venv" / "bin" / "python"
+
+SMALL_SPARK = """\
+spark.master local[2]
+spark.sql.shuffle.partitions 2
+spark.driver.memory 1g
+spark.driver.defaultJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+"""For a story of a few events, a Java that starts fast."""
+
+BLOCK_S_MAX = 400
 STOP_S_MAX = 60
 FOLLOW_S = 5
 """After so long Ctrl-C is pressed."""
 
 _BLOCK = re.compile(r"^(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
 _SERVE = re.compile(r"^headwater serve\b([^#\n&]*)", re.MULTILINE)
-_SPARK = "from headwater.spark import session"
+_SPARK = re.compile(r"^from headwater\.spark(\.pipelines)? import", re.MULTILINE)
+_REQUIRED = re.compile(r"require\('([^']+)'\)")
+_SECONDS = re.compile(r"\b\d+\.\d+ s\b")
 _VARIABLE = re.compile(r"^([A-Z]+)=", re.MULTILINE)
 _PRELUDE = """\
 [ ! -f variables ] || . ./variables
 set -e
 curl() { command curl --silent --show-error --fail-with-body "$@"; }
+pip() { :; }
 """
 
 
@@ -61,7 +85,7 @@ def blocks(document: Path) -> Iterator[Block]:
     """The blocks of a document that are told to be in some language, without those that are not to be run."""
     text = document.read_text(encoding="utf-8")
     for found in _BLOCK.finditer(text):
-        if found["before"].strip() != NOT_RUN:
+        if not NOT_RUN.fullmatch(found["before"].strip()):
             yield Block(found["language"], found["code"], text.count("\n", 0, found.start("code")))
 
 
@@ -84,6 +108,7 @@ class Story:
         command = programs / "headwater"
         command.write_text(f"#!{sys.executable}\nfrom headwater.server.cli import main\nmain()\n")
         command.chmod(0o755)
+        (programs / "spark-defaults.conf").write_text(SMALL_SPARK)
         shutil.copytree(ROOT / "examples", self.directory / "examples")
         return self
 
@@ -95,13 +120,22 @@ class Story:
 
     def run(self, document: Path) -> None:
         """Everything in a document. Raises AssertionError, or what its Python raises."""
-        for block in blocks(document):
-            act = {"sh": self._shell, "python": self._python, "javascript": self._javascript, "text": self._compare}
-            if block.language in act:
-                act[block.language](block, f"{document.name}:{block.line}")
+        act = {
+            "sh": self._shell,
+            "python": self._python,
+            "javascript": self._javascript,
+            "toml": self._configure,
+            "json": self._parse,
+            "text": self._compare,
+        }
+        told = list(blocks(document))
+        if not any(_serves(block) for block in told) and any(block.language in RUN for block in told):
+            self._serve(["--log", "orders"], document.name)
+        for block in told:
+            act[block.language](block, f"{document.name}:{block.line}")
 
     def _shell(self, block: Block, where: str) -> None:
-        if served := _SERVE.search(block.code):
+        if served := _serves(block):
             self._serve(self._here(served[1]).split(), where)
             return
         lines = [_expected(line) for line in self._here(block.code).splitlines()]
@@ -110,8 +144,11 @@ class Story:
         self.said = self._command(["bash", "-c", _PRELUDE + "\n".join([*lines, *keep])], where)
 
     def _python(self, block: Block, where: str) -> None:
-        if _SPARK in block.code:  # a program of its own: its Java would live as long as this process
+        if _SPARK.search(block.code):  # a program of its own: its Java would live as long as this process
             self.said = self._command([sys.executable, "-c", self._here(block.code)], where)
+            return
+        if "from proton" in block.code:
+            self.said = self._command([str(PROTON), "-c", self._here(block.code)], where) if PROTON.exists() else None
             return
         code = compile("\n" * block.line + self._here(block.code), where, "exec")
         with contextlib.redirect_stdout(io.StringIO()) as written:
@@ -120,12 +157,22 @@ class Story:
 
     def _javascript(self, block: Block, where: str) -> None:
         self.said = None
-        if RHEA.is_dir() and shutil.which("node"):
+        there = all(any((place / name).is_dir() for place in NODE_MODULES) for name in _REQUIRED.findall(block.code))
+        if there and shutil.which("node"):
             self.said = self._command(["node", "-e", self._here(block.code)], where)
+
+    def _configure(self, block: Block, where: str) -> None:
+        file = self.directory / "told.toml"
+        file.write_text(block.code, encoding="utf-8")
+        load({}, file=file, environment={})
+
+    def _parse(self, block: Block, where: str) -> None:
+        json.loads(block.code)
 
     def _compare(self, block: Block, where: str) -> None:
         if self.said is not None:
-            assert self.said.strip() == block.code.strip(), f"{where}: this is what was written: {self.said}"
+            said, told = (_SECONDS.sub("0.0 s", text.strip()) for text in (self.said, block.code))
+            assert said == told, f"{where}: this is what was written: {self.said}"
 
     def _serve(self, arguments: list[str], where: str) -> None:
         assert self._server is None, f"{where}: a story has one server"
@@ -150,14 +197,25 @@ class Story:
             code = code.replace(place, f"{self.directory}{place}")
         for scheme, port in self.ports.items():
             code = re.sub(rf"\b{PORTS[scheme]}\b", port, code)
-        return code
+        return re.sub(r"amqp://localhost(?!:)", f"amqp://localhost:{self.ports.get('amqp', '')}", code)
 
     def _command(self, command: list[str], where: str) -> str:
-        done = subprocess.run(
-            command, cwd=self.directory, env=self._environment(), capture_output=True, text=True, timeout=BLOCK_S_MAX
-        )
-        assert done.returncode == 0, f"{where}: exit code {done.returncode}: {done.stdout}{done.stderr}"
-        return done.stdout
+        with subprocess.Popen(
+            command,
+            cwd=self.directory,
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                said, complaint = process.communicate(timeout=BLOCK_S_MAX)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # what it has left running, Spark's Java first of all
+        assert process.returncode == 0, f"{where}: exit code {process.returncode}: {said}{complaint}"
+        return said
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")}
@@ -167,7 +225,15 @@ class Story:
             kept["HEADWATER_FLIGHT_URL"] = f"grpc://127.0.0.1:{self.ports['grpc']}"
         path = os.pathsep.join([str(self.directory / "programs"), str(Path(sys.executable).parent), kept["PATH"]])
         modules = os.pathsep.join(os.path.abspath(each) for each in sys.path if each)
-        return {**kept, "PATH": path, "PYTHONPATH": modules, "NODE_PATH": str(RHEA)}
+        nodes = os.pathsep.join(map(str, NODE_MODULES))
+        kept["SPARK_CONF_DIR"] = str(self.directory / "programs")
+        kept["SPARK_LOCAL_IP"] = "127.0.0.1"
+        return {**kept, "PATH": path, "PYTHONPATH": modules, "NODE_PATH": nodes}
+
+
+def _serves(block: Block) -> re.Match[str] | None:
+    """Where it starts the server, if it does; with the options."""
+    return _SERVE.search(block.code) if block.language == "sh" else None
 
 
 def _expected(line: str) -> str:

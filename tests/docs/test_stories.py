@@ -1,22 +1,31 @@
-"""The first things that a stranger does are done here as they are written: shell, Python, JavaScript, and answers."""
+"""What a stranger is told to do is done here as it is written: shell, Python, JavaScript, configuration, and answers.
+
+Guides that take Spark are done by `tests/spark/test_guides.py`.
+"""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from .documents import ROOT, name_of
+from .documents import DOCUMENTS, ROOT, name_of, without_blocks
 from .stories import Story, blocks
 
-STORIES = [
-    ROOT / "README.md",
-    ROOT / "docs" / "start.md",
-    ROOT / "docs" / "guides" / "event-sourcing.md",
-    ROOT / "docs" / "guides" / "futoin.md",
-    ROOT / "docs" / "guides" / "import.md",
-    ROOT / "docs" / "guides" / "notifications.md",
-    ROOT / "docs" / "guides" / "operations.md",
+LANGUAGES = {"sh", "python", "javascript", "toml", "json", "text"}
+WITH_SPARK = [
+    ROOT / "docs" / "guides" / "archive.md",
+    ROOT / "docs" / "guides" / "bulk-import.md",
+    ROOT / "docs" / "guides" / "pipelines.md",
+    ROOT / "docs" / "guides" / "report.md",
     ROOT / "docs" / "guides" / "spark.md",
+    ROOT / "docs" / "reference" / "spark.md",
 ]
+STORIES = [each for each in DOCUMENTS if each not in WITH_SPARK and next(blocks(each), None) is not None]
+
+_COMMAND = re.compile(r"^\s*(?:\$ |headwater |curl |pip |python3? |make |spark-|systemctl |SELECT )", re.MULTILINE)
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"(?:^|\n)\n {4}(?! )(.*)")
 
 
 @pytest.fixture
@@ -33,6 +42,10 @@ def test_story_can_be_done_as_it_is_told(document, at_home):
         story.run(document)
 
 
-@pytest.mark.parametrize("document", STORIES, ids=name_of)
-def test_story_does_something(document):
-    assert [block for block in blocks(document) if block.language == "sh"]
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_nothing_that_could_be_done_is_hidden_from_these_tests(document):
+    text = document.read_text(encoding="utf-8")
+    for language, code in _FENCE.findall(text):
+        assert language in LANGUAGES | {""}, f"nobody runs a block of {language}"
+        assert language or not _COMMAND.search(code), f"a block of commands without a language:\n{code}"
+    assert not _INDENTED.findall(without_blocks(text)), "an example is a fenced block, not an indented one"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,31 @@ DEPLOY = ROOT / "deploy"
 SAMPLE = DEPLOY / "headwater.toml"
 UNIT = (DEPLOY / "headwater.service").read_text(encoding="utf-8")
 RULES = (DEPLOY / "prometheus-rules.yaml").read_text(encoding="utf-8")
+COMMANDS = re.findall(
+    r"^```sh\n(.*?)^```", (DEPLOY / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+)
+ROOTLESS = """\
+set -e
+useradd() { echo "$@"; }
+systemctl() { echo "$@"; }
+curl() { echo "$@"; }
+runuser() {
+    [ "$1 $2 $3" = "-u headwater --" ]; shift 3
+    case "$*" in
+        *" user add "*--token*) "$@" ;;
+        *" user add "*) echo long-enough | "$@" --password-stdin ;;  # it would ask, and there is no terminal
+        *) "$@" ;;
+    esac
+}
+install() { command install $(echo " $*" | sed 's/ -g headwater//'); }
+python3() {  # -m venv DIRECTORY
+    mkdir -p "$3/bin"
+    printf '#!/bin/sh\\nshift $(($# - 1)); [ -f "$1" ]\\n' > "$3/bin/pip"
+    printf '#!%s\\nfrom headwater.server.cli import main\\nmain()\\n' "$PYTHON" > "$3/bin/headwater"
+    chmod +x "$3/bin/pip" "$3/bin/headwater"
+}
+"""
+"""What root would do, without users, services and a network."""
 COMMENTED = re.compile(r"^#(?=[a-z_]+ = )", re.MULTILINE)
 
 
@@ -49,6 +76,29 @@ def test_settings_that_the_sample_only_shows_are_taken_too(tmp_path: Path) -> No
 def test_unit_serves_the_configuration_where_the_readme_puts_it() -> None:
     assert option("ExecStart") == "/opt/headwater/bin/headwater serve --config /etc/headwater/headwater.toml"
     assert loaded(SAMPLE).data == Path("/var/lib") / option("StateDirectory")
+
+
+def test_commands_of_the_readme_install_it_and_make_users(tmp_path: Path) -> None:
+    for name in ("opt", "etc/systemd/system", "var/lib/headwater"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "headwater-0.whl").touch()
+    for name in ("deploy", "constraints.txt"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    commands = re.sub(r"(?:(?<= )|^)/(?=(?:opt|etc|var)/)", f"{tmp_path}/", "".join(COMMANDS), flags=re.MULTILINE)
+    done = subprocess.run(
+        ["bash", "-c", ROOTLESS + commands],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 'data = "/var/lib/headwater"' in done.stdout and "enable --now headwater" in done.stdout
+    etc = tmp_path / "etc" / "headwater"
+    assert (oct(etc.stat().st_mode), oct((etc / SAMPLE.name).stat().st_mode)) == ("0o40750", "0o100640")
+    assert (tmp_path / "etc/systemd/system/headwater.service").read_text(encoding="utf-8") == UNIT
+    assert "hw_" in done.stdout
 
 
 def test_unit_waits_longer_than_the_server_takes_to_stop_and_allows_for_all_connections() -> None:

@@ -1,27 +1,22 @@
-"""The wheel is all that is needed: installed in an empty environment, it serves, far from the repository.
-
-It needs a package index (or pip's cache) for the libraries; without one these tests are skipped, and say so.
-"""
+"""The wheel is all that is needed: installed in an empty environment, it serves, far from the repository."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import venv
+import re
+import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-INSTALL_S_MAX = 280
-COMMAND_S_MAX = 60
-NO_INDEX = ("No matching distribution found for", "Failed to establish a new connection", "Temporary failure in name")
+from headwater import __version__
 
-pytestmark = pytest.mark.timeout(600)
+from .environments import ROOT, built_wheel, environment, pip, run, serving
+
+ARCHIVE_BYTES_MAX = 2_000_000
+
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
@@ -32,40 +27,14 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(elsewhere: Path) -> Path:
-    """The wheel, built as `pip wheel .` does."""
-    pip("wheel", "--no-deps", "--wheel-dir", str(elsewhere / "dist"), str(ROOT))
-    [built] = (elsewhere / "dist").glob("headwater-*.whl")
-    return built
+    """The wheel."""
+    return built_wheel(elsewhere / "dist")
 
 
 @pytest.fixture(scope="module")
 def installed(elsewhere: Path, wheel: Path) -> Path:
     """The programs of an environment that has the wheel, what it requires, and nothing else."""
-    venv.create(elsewhere / "environment")
-    programs = elsewhere / "environment" / "bin"
-    its = ["--python", str(programs / "python")]  # this environment's pip, for the other one: it needs none of its own
-    pip(*its, "install", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), str(wheel))
-    return programs
-
-
-@pytest.fixture
-def url(installed: Path, elsewhere: Path) -> Iterator[str]:
-    """A server, with everything that it serves by default, on free ports."""
-    ports = ["--http-port", "0", "--amqp-port", "0", "--flight-port", "0"]
-    process = subprocess.Popen(
-        [installed / "headwater", "serve", "--data", "data", "--log", "orders", *ports],
-        cwd=elsewhere,
-        env=bare(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    with process, process.stdout as said:
-        lines = [said.readline().removeprefix("headwater: listening on ") for _ in range(3)]
-        assert [line.partition("://")[0] for line in lines] == ["http", "amqp", "grpc"]
-        yield lines[0].split()[0]
-        process.terminate()
-        assert process.wait(COMMAND_S_MAX) == 0
+    return environment(elsewhere / "environment", str(wheel))
 
 
 def test_wheel_holds_what_is_not_python_and_the_module_by_which_spark_finds_it(wheel: Path) -> None:
@@ -77,8 +46,11 @@ def test_wheel_holds_what_is_not_python_and_the_module_by_which_spark_finds_it(w
     assert not [name for name in names if name.startswith(("tests/", "demo/", "benchmarks/"))]
 
 
-def test_installed_command_says_its_version(installed: Path, wheel: Path) -> None:
-    assert wheel.name.split("-")[1] in run(installed / "headwater", "--version")
+def test_version_is_the_same_everywhere_and_that_of_the_newest_changes(installed: Path, wheel: Path) -> None:
+    newest = re.search(r"^## (\S+) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert newest is not None and newest[1] == __version__
+    assert wheel.name.split("-")[1] == __version__
+    assert __version__ in run(installed / "headwater", "--version")
 
 
 def test_installed_package_is_not_the_one_of_the_repository(installed: Path, elsewhere: Path) -> None:
@@ -86,32 +58,29 @@ def test_installed_package_is_not_the_one_of_the_repository(installed: Path, els
     assert Path(where.strip()).is_relative_to(elsewhere)
 
 
-def test_installed_server_keeps_what_the_installed_command_appends(installed: Path, url: str, elsewhere: Path) -> None:
+def test_installed_server_keeps_what_the_installed_command_appends(installed: Path, elsewhere: Path) -> None:
     headwater = installed / "headwater"
     event = ["--type", "OrderPlaced", "--tag", "order:17", "--data", '{"total": 30}']
-    run(headwater, "append", "orders", *event, "--url", url, cwd=elsewhere)
-    read = run(headwater, "read", "orders", "--tag", "order:17", "--json", "--url", url, cwd=elsewhere)
+    with serving(installed, elsewhere) as urls:
+        assert list(urls) == ["http", "amqp", "grpc"]
+        run(headwater, "append", "orders", *event, "--url", urls["http"], cwd=elsewhere)
+        read = run(headwater, "read", "orders", "--tag", "order:17", "--json", "--url", urls["http"], cwd=elsewhere)
     [envelope] = map(json.loads, read.splitlines())
     assert (envelope["sequence_number"], envelope["event"]["data"]) == (1, '{"total": 30}')
 
 
-def bare() -> dict[str, str]:
-    """This environment without what would lead Python to the repository, or configure a server."""
-    ours = ("PYTHON", "HEADWATER_", "VIRTUAL_ENV")
-    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+def test_source_archive_has_what_builds_and_explains_it_and_no_more(tmp_path: Path) -> None:
+    backend = environment(tmp_path / "backend", "hatchling")
+    run(backend / "hatchling", "build", "--target", "sdist", "--directory", str(tmp_path), cwd=ROOT)
+    [archive] = tmp_path.glob("headwater-*.tar.gz")
+    assert archive.name == f"headwater-{__version__}.tar.gz" and archive.stat().st_size < ARCHIVE_BYTES_MAX
+    with tarfile.open(archive) as content:
+        names = {name.partition("/")[2] for name in content.getnames()}
+    assert {"pyproject.toml", "hatch_build.py", "constraints.txt", "LICENSE", "README.md", "CHANGELOG.md"} <= names
+    assert {"deploy/headwater.service", "docs/start.md", "examples/decide.py"} <= names
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*") if path.is_file()}
+    assert {name for name in sources - names if "__pycache__" not in name} == set()
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", ".interop"))]
 
-
-def run(*command: str | Path, cwd: Path | None = None) -> str:
-    """What a command says that ends well."""
-    done = subprocess.run(command, cwd=cwd, env=bare(), capture_output=True, text=True, timeout=COMMAND_S_MAX)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def pip(*arguments: str) -> None:
-    """Run pip; the test is skipped where there is nowhere to get packages from."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
-    done = subprocess.run(command, cwd="/", env=bare(), capture_output=True, text=True, timeout=INSTALL_S_MAX)
-    if done.returncode and any(told in done.stderr for told in NO_INDEX):
-        pytest.skip(f"no package index can be reached: {done.stderr.strip().splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
+    pip("wheel", "--no-deps", "--wheel-dir", str(tmp_path), str(archive))
+    assert list(tmp_path.glob(f"headwater-{__version__}-*.whl"))

@@ -16,7 +16,7 @@ from ..core.errors import EventLogError
 from .login import Login
 from .protocol import conditions
 from .protocol.conditions import AmqpError
-from .protocol.connection import Connection, Stage
+from .protocol.connection import Connection
 from .protocol.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -33,6 +33,7 @@ from .protocol.events import (
     WindowOpened,
 )
 from .protocol.link import Link
+from .protocol.negotiation import Stage
 from .protocol.performatives import ErrorCondition
 from .protocol.session import Session
 from .protocol.types import Described, Symbol

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.amqp.protocol import conditions, sasl
-from headwater.amqp.protocol.connection import Connection, Stage
+from headwater.amqp.protocol.connection import Connection
 from headwater.amqp.protocol.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -19,6 +19,7 @@ from headwater.amqp.protocol.events import (
     SessionEnded,
 )
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, frame
+from headwater.amqp.protocol.negotiation import Stage
 from headwater.amqp.protocol.performatives import (
     Accepted,
     Attach,

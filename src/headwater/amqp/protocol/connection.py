@@ -8,25 +8,17 @@ events, and at worst a close with the standard's condition; no exception. All st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from struct import Struct
 from typing import Any
 
-from . import conditions, sasl
+from . import conditions
 from .codec import DecodeError
 from .conditions import ConnectionFault, LinkFault, SessionFault
-from .events import (
-    ConnectionClosed,
-    ConnectionOpened,
-    Event,
-    MechanismChosen,
-    MechanismsOffered,
-    SaslEnded,
-    SaslResponded,
-)
+from .events import ConnectionClosed, ConnectionOpened, Event
 from .fitting import fitted
-from .frames import AMQP_HEADER, EMPTY_FRAME, FRAME_MIN, SASL_HEADER
+from .frames import EMPTY_FRAME, FRAME_MIN
 from .link import Link
+from .negotiation import Negotiation, Stage, bad_head
 from .performatives import (
     Attach,
     Begin,
@@ -49,46 +41,22 @@ from .wire import DISPOSITION, TRANSFER, read_disposition, read_transfer
 
 _head = Struct(">IBBH")
 _unpack_head, _pack_head = _head.unpack_from, _head.pack
-SASL_FRAME_BYTES_MAX = 8192
-"""The standard says 512 for SASL frames (5.3.1); tokens are longer than that."""
 
 
-class Stage(Enum):
-    """What the peer is to send next."""
-
-    HEADER = "a protocol header"
-    SASL = "SASL frames"
-    OPEN = "an open"
-    FRAMES = "frames"
-    OVER = "nothing"
-
-
-class Connection:
+class Connection(Negotiation):
     """One connection, as this side sees it."""
 
     def __init__(self, settings: ConnectionSettings, container_id: str, *, is_server: bool, now: float = 0.0) -> None:
-        self.settings = settings
+        super().__init__(settings, is_server=is_server)
         self.container_id = container_id
-        self.is_server = is_server
         self.remote: Open | None = None
         """The peer's open."""
         self.frame_bytes_max = FRAME_MIN
         """How large the frames that this side sends may be."""
         self.context: Any = None
         """Whatever the owner wants to find here."""
-        self.stage = Stage.HEADER
-        self.ended_in = Stage.OVER
-        """Where the connection stood when it ended; OVER until then."""
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._events: list[Event] = []
         self._chunks: list[bytes] = []
         self._chunks_bytes = 0
-        self._wanted = 8
-        """How many bytes must be there for anything to happen."""
-        self._uses_sasl = False
-        self._owes_verdict = False
-        """The owner has yet to answer the client's SASL frame; what comes meanwhile waits."""
         self._is_open_sent = self._is_close_sent = False
         self._sessions: dict[int, Session] = {}
         """By our channel."""
@@ -180,36 +148,6 @@ class Connection:
             times.append(self._heard_at + self._idle_s)
         return min(times, default=None)
 
-    def start(self, *, uses_sasl: bool = False) -> None:
-        """Send the first header (client only)."""
-        self._uses_sasl = uses_sasl
-        self._write(SASL_HEADER if uses_sasl else AMQP_HEADER)
-
-    def sasl_init(self, mechanism: str, response: bytes | None, hostname: str | None = None) -> None:
-        """Choose a mechanism (client only)."""
-        self._send_sasl(sasl.SaslInit(mechanism=mechanism, initial_response=response, hostname=hostname))
-
-    def sasl_challenge(self, challenge: bytes) -> None:
-        """Ask the client for more (server only). Then call `receive_data(b"", now)`: its answer may be here already."""
-        self._owes_verdict = False
-        self._send_sasl(sasl.SaslChallenge(challenge=challenge))
-
-    def sasl_response(self, response: bytes) -> None:
-        """Answer a challenge (client only)."""
-        self._send_sasl(sasl.SaslResponse(response=response))
-
-    def sasl_outcome(self, code: int) -> None:
-        """The verdict (server only): 0 lets the client go on, any other ends the connection.
-
-        Then call `receive_data(b"", now)`: the client may have sent more already.
-        """
-        self._owes_verdict = False
-        self._send_sasl(sasl.SaslOutcome(code=code))
-        if code == 0:
-            self._expect(Stage.HEADER)
-        else:
-            self._end(ConnectionClosed(None))
-
     def open(self, **fields: Any) -> None:
         """Send our open: `fields` besides those of the settings."""
         if self._is_open_sent:
@@ -254,10 +192,6 @@ class Connection:
         self._out_bytes = 0
 
     # What sessions and links ask of their connection
-
-    def tell(self, event: Event) -> None:
-        """Something that the owner is to know."""
-        self._events.append(event)
 
     def send(self, channel: int, performative: Performative) -> None:
         """A frame without payload. One that the peer cannot take, however much is left out, closes the connection."""
@@ -329,19 +263,13 @@ class Connection:
                 return at
         return self._read_frames(data, at)
 
-    def _read_header(self, data: bytes, at: int) -> int:
-        if len(data) - at < 8:
-            return at
-        self._on_header(data[at : at + 8])
-        return at + 8
-
     def _read_frames(self, data: bytes, at: int) -> int:
         size_max = self.settings.frame_bytes_max
         length = len(data)
         while length - at >= 8 and self.stage is not Stage.OVER:
             size, doff, kind, channel = _unpack_head(data, at)
             if size > size_max or doff < 2 or doff * 4 > size or kind != 0:
-                raise _bad_head(size, doff, kind, size_max)
+                raise bad_head(size, doff, kind, size_max)
             end = at + size
             if end > length:
                 self._wanted = size
@@ -426,25 +354,6 @@ class Connection:
             raise ConnectionFault(conditions.NOT_ALLOWED, f"channel {channel} has no session")
         return None if session.is_ending or session.is_over else session
 
-    def _on_header(self, header: bytes) -> None:
-        if header == SASL_HEADER and not self._uses_sasl and self.is_server and self.settings.sasl_mechanisms:
-            self._uses_sasl = True
-            self._write(SASL_HEADER)
-            self._expect(Stage.SASL)
-            self._send_sasl(sasl.SaslMechanisms(self.settings.sasl_mechanisms))
-        elif header == SASL_HEADER and self._uses_sasl and not self.is_server:
-            self._expect(Stage.SASL)
-        elif header == AMQP_HEADER and (not self.is_server or self._uses_sasl or not self.settings.needs_sasl):
-            if self.is_server:
-                self._write(AMQP_HEADER)
-            self._expect(Stage.OPEN)
-        else:
-            # Refused with the header that this side would take (2.2).
-            if self.is_server:
-                self._write(SASL_HEADER if self.settings.needs_sasl and not self._uses_sasl else AMQP_HEADER)
-            shown = ErrorCondition(conditions.CONNECTION_FRAMING_ERROR, f"protocol header {header!r} is not served")
-            self._end(ConnectionClosed(shown, is_fault=True))
-
     def _on_open(self, opened: Open) -> None:
         if self.stage is not Stage.OPEN:
             raise ConnectionFault(conditions.ILLEGAL_STATE, "the connection is open already")
@@ -515,51 +424,7 @@ class Connection:
         )
         self.send(session.channel, begin)
 
-    # SASL (part 5)
-
-    def _read_sasl(self, data: bytes, at: int) -> int:
-        """One frame, unless the owner has yet to answer the last one."""
-        if self._owes_verdict or len(data) - at < 8:
-            return at
-        size: int
-        size, doff, kind, _ = _unpack_head(data, at)
-        if size > SASL_FRAME_BYTES_MAX or doff < 2 or doff * 4 > size or kind != 1:
-            raise _bad_head(size, doff, kind, SASL_FRAME_BYTES_MAX, expected=1)
-        if len(data) - at < size:
-            self._wanted = size
-            return at
-        self._wanted = 8
-        self._on_sasl(sasl.decode_sasl(data, at + doff * 4, at + size))
-        return at + size
-
-    def _on_sasl(self, frame: sasl.SaslFrame) -> None:
-        if self.is_server and isinstance(frame, sasl.SaslInit):
-            self._owes_verdict = True
-            self.tell(MechanismChosen(str(frame.mechanism), frame.initial_response, frame.hostname))
-        elif self.is_server and isinstance(frame, sasl.SaslResponse):
-            self._owes_verdict = True
-            self.tell(SaslResponded(frame.response))
-        elif not self.is_server and isinstance(frame, sasl.SaslMechanisms):
-            self.tell(MechanismsOffered(tuple(str(name) for name in frame.sasl_server_mechanisms)))
-        elif not self.is_server and isinstance(frame, sasl.SaslOutcome):
-            self.tell(SaslEnded(frame.code))
-            if frame.code == 0:
-                self._write(AMQP_HEADER)
-                self._expect(Stage.HEADER)
-            else:
-                self._end(ConnectionClosed(None))
-        else:
-            raise ConnectionFault(conditions.ILLEGAL_STATE, f"{type(frame).__name__} is not expected here")
-
-    def _send_sasl(self, frame: sasl.SaslFrame) -> None:
-        body = bytes(sasl.encode_sasl(frame))
-        self._write(_pack_head(8 + len(body), 2, 1, 0) + body)
-
     # States and bytes out
-
-    def _expect(self, stage: Stage) -> None:
-        self.stage = stage
-        self._wanted = 8
 
     def _fail(self, fault: ConnectionFault) -> None:
         """Close with the fault's error; what comes after it is not even read."""
@@ -570,36 +435,18 @@ class Connection:
             return
         self._end(ConnectionClosed(error, is_fault=True))
 
-    def _end(self, event: ConnectionClosed) -> None:
-        if self.stage is Stage.OVER:
-            return
-        self.ended_in, self.stage = self.stage, Stage.OVER
+    def _let_go(self) -> None:
         self._chunks.clear()
         for session in self._sessions.values():
             session.on_connection_closed()
         self._sessions.clear()  # they know this connection: what is over is to go at once, and not with a collection
         self._by_remote_channel.clear()
-        self.tell(event)
 
     def _write_body(self, channel: int, performative: bytes, payload: bytes = b"") -> None:
         size = 8 + len(performative) + len(payload)
         self._out += (_pack_head(size, 2, 0, channel), performative, payload)
         self._out_bytes += size
 
-    def _write(self, data: bytes) -> None:
-        self._out.append(data)
-        self._out_bytes += len(data)
-
     def _take_events(self) -> list[Event]:
         events, self._events = self._events, []
         return events
-
-
-def _bad_head(size: int, doff: int, kind: int, size_max: int, expected: int = 0) -> ConnectionFault:
-    if size > size_max:
-        problem = f"a frame of {size} bytes came, {size_max} are allowed"
-    elif doff < 2 or doff * 4 > size:
-        problem = f"a frame of {size} bytes has a header of {doff} words"
-    else:
-        problem = f"a frame of type {expected} is expected, {kind} given"
-    return ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, problem)

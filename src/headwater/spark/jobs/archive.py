@@ -1,7 +1,7 @@
 """Copy a log into a Delta table, so that the server may forget what was copied.
 
 The archiver is the registered consumer ARCHIVER of the log. It acknowledges events when they are in the table, durably;
-a log that is set to keep events until they are acknowledged (`headwater logs change LOG --until-acknowledged`), or
+a log that is set to keep events until they are acknowledged (`headwater logs set LOG --until-acknowledged`), or
 --trim, then drops them. It can be killed at any time and started again: the table says how far it is. Of two archivers
 of a log, the one that was started last goes on. A table holds one log; run one archive for each log.
 """
@@ -222,7 +222,5 @@ def _release_line(options: Archive, info: LogInfo) -> str:
     elif info.settings.retention_ms or info.settings.retention_bytes:
         then = "the log drops it by its age or size"
     else:
-        then = (
-            f"the log keeps it all the same; see `headwater logs change {info.name} --until-acknowledged`, and --trim"
-        )
+        then = f"the log keeps it all the same; see `headwater logs set {info.name} --until-acknowledged`, and --trim"
     return f"acknowledge what is in the table{but}: {then}"

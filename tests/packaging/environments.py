@@ -1,0 +1,80 @@
+"""The wheel and the source archive, made as pip makes them, and environments that have a wheel and what it requires.
+
+They need a package index (or pip's cache) for the libraries; without one a test is skipped, and says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+INSTALL_S_MAX = 500
+COMMAND_S_MAX = 60
+NO_INDEX = ("No matching distribution found for", "Failed to establish a new connection", "Temporary failure in name")
+
+
+def built_wheel(directory: Path) -> Path:
+    """The wheel, built as `pip wheel .` does."""
+    pip("wheel", "--no-deps", "--wheel-dir", str(directory), str(ROOT))
+    [built] = directory.glob("headwater-*.whl")
+    return built
+
+
+def environment(directory: Path, requirement: str) -> Path:
+    """The programs of a new environment that has what is required, and what that requires, and no more."""
+    venv.create(directory)
+    programs = directory / "bin"
+    its = ["--python", str(programs / "python")]  # this environment's pip, for the other one: it needs none of its own
+    pip(*its, "install", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), requirement)
+    return programs
+
+
+@contextlib.contextmanager
+def serving(programs: Path, directory: Path) -> Iterator[dict[str, str]]:
+    """A server there, with everything that it serves by default, on free ports: its URLs by scheme."""
+    ports = ["--http-port", "0", "--amqp-port", "0", "--flight-port", "0"]
+    process = subprocess.Popen(
+        [programs / "headwater", "serve", "--data", "data", "--log", "orders", *ports],
+        cwd=directory,
+        env=bare(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process, process.stdout as said:
+        try:
+            urls = [said.readline().removeprefix("headwater: listening on ").partition(" ")[0] for _ in range(3)]
+            yield {url.partition("://")[0]: url.strip() for url in urls}
+        finally:
+            process.terminate()
+            assert process.wait(COMMAND_S_MAX) == 0
+
+
+def bare() -> dict[str, str]:
+    """This environment without what would lead Python to the repository, or configure a server."""
+    ours = ("PYTHON", "HEADWATER_", "VIRTUAL_ENV")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """What a command says that ends well."""
+    done = subprocess.run(command, cwd=cwd, env=bare(), capture_output=True, text=True, timeout=COMMAND_S_MAX)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def pip(*arguments: str) -> None:
+    """Run pip; the test is skipped where there is nowhere to get packages from."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
+    done = subprocess.run(command, cwd="/", env=bare(), capture_output=True, text=True, timeout=INSTALL_S_MAX)
+    if done.returncode and any(told in done.stderr for told in NO_INDEX):
+        pytest.skip(f"no package index can be reached: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr

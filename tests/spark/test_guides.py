@@ -1,0 +1,17 @@
+"""The guides to Spark are done as they are written; `tests/docs/stories.py` says how."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.docs.documents import name_of
+from tests.docs.stories import Story
+from tests.docs.test_stories import WITH_SPARK
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("document", WITH_SPARK, ids=name_of)
+def test_guide_can_be_done_as_it_is_told(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Story(tmp_path) as story:
+        story.run(document)
