@@ -28,8 +28,8 @@ from .neighbours import LOG, READERS, WRITERS, CneReader, Place, Reader, Writer
 
 PASSWORD = "correcthorse"
 PATIENCE_S = 240.0
-"""How long something may take that must come to pass in the end: for ever, but that a test must end. Where the machine is
-busy, what a hostile client has left behind may take a minute to be dealt with."""
+"""How long something may take that must come to pass in the end: for ever, but that a test must end. Where the machine
+is busy, what a hostile client has left behind may take a minute to be dealt with."""
 ROOT = Path(__file__).resolve().parents[2]
 
 
