@@ -14,7 +14,7 @@ demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the serve
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
 
 test: $(STAMP)          ## the test suite; the tests on Spark come last, file by file, because each has a session of its own
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark --ignore tests/hostile
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
 
 spark: $(STAMP)         ## the tests on Spark alone; HEADWATER_KILLS=5 kills archivers more often

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -28,7 +29,7 @@ from headwater.client.outbox import Relay, add_xfer_event, connect_database, cre
 from headwater.core.errors import InvalidInput, Overloaded
 from headwater.storage.memory import MemoryLog
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +231,9 @@ def test_kill_9_of_the_relay_and_of_the_server_loses_and_repeats_nothing(databas
         return RunningServer("--data", "data", "--http-port", str(port), cwd=tmp_path)
 
     def relay() -> subprocess.Popen[bytes]:
-        command = [*PROGRAM, "relay", database, "default", "--interval-s", "0.01", "--url", url]
+        # A server takes as long to come back as the machine lets it: by itself, the relay would end after 10 s of that.
+        options = ["--interval-s", "0.01", "--retry-s", "120", "--url", url]
+        command = [*PROGRAM, "relay", database, "default", *options]
         with (tmp_path / "relay.txt").open("ab") as told:
             return subprocess.Popen(command, env=environment(), stderr=told)
 
@@ -248,13 +251,15 @@ def test_kill_9_of_the_relay_and_of_the_server_loses_and_repeats_nothing(databas
                 with server:
                     pass
                 server = serve()
+        while len(committed) <= 50 and writer.is_alive():
+            time.sleep(0.01)
         is_over.set()
         writer.join()
         running.send_signal(signal.SIGTERM)
-        code = running.wait(60)  # in order, or before it could listen to signals
+        code = running.wait(120)  # in order, or before it could listen to signals
         assert code in (0, -signal.SIGTERM), (tmp_path / "relay.txt").read_text()
         once = [*PROGRAM, "relay", database, "default", "--once", "--url", url]
-        subprocess.run(once, env=environment(), timeout=60, check=True)
+        subprocess.run(once, env=environment(), timeout=120, check=True)
         with connect(url) as client:
             events = list(client.log("default").read())
     finally:
@@ -268,6 +273,8 @@ def test_kill_9_of_the_relay_and_of_the_server_loses_and_repeats_nothing(databas
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """A port that stays free while nobody listens: none of those that the system gives to whoever connects."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

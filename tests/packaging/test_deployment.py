@@ -107,6 +107,10 @@ def test_unit_waits_longer_than_the_server_takes_to_stop_and_allows_for_all_conn
     assert int(option("LimitNOFILE")) > 2 * (config.http.connections_max + config.amqp.connections_max)
 
 
+def test_unit_goes_on_where_memory_runs_out_and_the_bulk_process_is_ended() -> None:
+    assert option("OOMPolicy") == "continue"
+
+
 def test_unit_does_not_start_again_what_a_restart_does_not_mend() -> None:
     codes = dict(re.findall(r"^\| (\d+) \| (.*?)\. \|$", (ROOT / "docs/reference/cli.md").read_text(), re.MULTILINE))
     told = [codes[code] for code in option("RestartPreventExitStatus").split()]

@@ -55,6 +55,57 @@ def test_only_health_passes_before_the_gate_opens_and_after_it_stops() -> None:
     asyncio.run(scenario())
 
 
+def test_where_unfinished_bodies_are_too_much_the_largest_is_given_up_and_no_other() -> None:
+    class Body:
+        """A request whose body comes as it is let; the front end answers its length."""
+
+        def __init__(self) -> None:
+            self.pieces: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()
+            self.sent: list[Message] = []
+
+        async def receive(self) -> Message:
+            body, more = await self.pieces.get()
+            return {"type": "http.request", "body": body, "more_body": more}
+
+        async def send(self, message: Message) -> None:
+            self.sent.append(message)
+
+    async def front_end(scope: Scope, receive: Receive, send: Send) -> None:
+        length, more = 0, True
+        while more:
+            message = await receive()
+            length, more = length + len(message["body"]), message["more_body"]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"%d" % length})
+
+    async def scenario() -> None:
+        gate = Gate(health, (), RequestMeter(), 100)
+        gate.open(front_end)
+        bodies = [Body() for _ in range(4)]
+        tasks = [asyncio.create_task(gate(scope("/"), body.receive, body.send)) for body in bodies]
+        small, large, late, whole = bodies
+        for body, size in ((small, 30), (large, 60)):
+            body.pieces.put_nowait((bytes(size), True))
+        whole.pieces.put_nowait((bytes(1000), False))  # is no unfinished one
+        await asyncio.wait_for(tasks[3], 10)
+        assert gate.bodies_bytes == 90
+        late.pieces.put_nowait((bytes(20), True))
+        await asyncio.wait_for(tasks[1], 10)
+        assert gate.bodies_bytes == 50
+        for body in (small, late):
+            body.pieces.put_nowait((b"x", False))
+        await asyncio.wait_for(asyncio.gather(*tasks), 10)
+        assert [body.sent[0]["status"] for body in bodies] == [200, 503, 200, 200]
+        assert [body.sent[1]["body"] for body in (small, late, whole)] == [b"31", b"21", b"1000"]
+        assert b"unfinished bodies" in large.sent[1]["body"]
+        greedy = Body()
+        greedy.pieces.put_nowait((bytes(101), True))
+        await asyncio.wait_for(gate(scope("/"), greedy.receive, greedy.send), 10)
+        assert (greedy.sent[0]["status"], gate.bodies_bytes, gate.requests) == (503, 0, 0)
+
+    asyncio.run(scenario())
+
+
 def test_a_stop_waits_for_what_runs_and_not_for_streams() -> None:
     async def scenario() -> None:
         gate, plain = new_gate(), FrontEnd()

@@ -123,7 +123,8 @@ class Server:
 
     def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
         self._config, self._announce = config, announce
-        self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter())
+        bodies_bytes_max = max(config.http.bodies_bytes_max, config.http.body_bytes_max)  # there is room for one
+        self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter(), bodies_bytes_max)
         self._happenings = Happenings(config.management)
         self._bus = self._happenings.bus
 

@@ -59,6 +59,9 @@ class Http:
     body_bytes_max: Annotated[
         int, Described(byte_count(KIB, GIB), "largest request body; a larger one is answered 413")
     ] = APPEND_BYTES_MAX + 32 * MIB
+    bodies_bytes_max: Annotated[
+        int, Described(byte_count(MIB, 2**50), "bodies that have come in part, together; the largest is given up (503)")
+    ] = GIB
     trusted_proxies: Annotated[
         tuple[str, ...],
         Described(texts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"),

@@ -1,5 +1,7 @@
 """What every HTTP request passes on its way in: it is counted, measured, and refused while the server starts or stops.
 
+Bodies of which only a part has come are bounded in sum: where there is too much of them, the largest is given up.
+
 The gate tells requests that run (they finish before the logs close) from streams (subscriptions and WebSockets, which
 end because the logs close). Questions about the server's health pass at any time, uncounted.
 """
@@ -22,6 +24,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 UNMATCHED = "unmatched"
+BODIES_BYTES_MAX = 2**30
 
 
 class State(StrEnum):
@@ -35,8 +38,20 @@ class State(StrEnum):
 class Gate:
     """An ASGI application around the front ends."""
 
-    def __init__(self, health: Application, health_paths: Container[str], meter: RequestMeter) -> None:
+    def __init__(
+        self,
+        health: Application,
+        health_paths: Container[str],
+        meter: RequestMeter,
+        bodies_bytes_max: int = BODIES_BYTES_MAX,
+    ) -> None:
+        """`bodies_bytes_max`: how much there may be of bodies that have come in part, of all requests together."""
         self._health, self._health_paths, self.meter = health, health_paths, meter
+        self._bodies_bytes_max = bodies_bytes_max
+        self._receiving: set[_Passage] = set()
+        """Requests of which a part of the body has come."""
+        self.bodies_bytes = 0
+        """How much of them has come."""
         self._front_ends: Application = health
         self.state = State.STARTING
         self.requests = 0
@@ -53,9 +68,16 @@ class Gate:
         if self.state is not State.OPEN:
             await refuse(scope, send, f"the server is {self.state}; try again in a few seconds")
             return
-        passage = _Passage(self, send, is_stream=scope["type"] == "websocket")
+        passage = _Passage(self, receive, send, is_stream=scope["type"] == "websocket")
         try:
-            await self._front_ends(scope, receive, passage.send)
+            await self._front_ends(scope, passage.receive, passage.send)
+        except asyncio.CancelledError:
+            if not passage.is_given_up:
+                raise
+            passage.task.uncancel()
+            if not passage.has_started:
+                detail = f"more than {self._bodies_bytes_max} bytes of unfinished bodies wait, and yours is the largest"
+                await refuse(scope, passage.send, detail)
         finally:
             passage.end(scope)
             self._left.set()
@@ -72,6 +94,21 @@ class Gate:
     def stop(self) -> None:
         """From now on requests are refused; those that run go on."""
         self.state = State.STOPPING
+
+    def hold(self, passage: _Passage, size: int) -> None:
+        """More has come of a body that goes on. Where it is too much in all, the largest of them is given up."""
+        self._receiving.add(passage)
+        self.bodies_bytes += size
+        while self.bodies_bytes > self._bodies_bytes_max and self._receiving:
+            largest = max(self._receiving, key=lambda its: its.body_bytes)
+            self.release(largest)
+            largest.give_up()
+
+    def release(self, passage: _Passage) -> None:
+        """A body is there, or nobody waits for it any more."""
+        if passage in self._receiving:
+            self._receiving.remove(passage)
+            self.bodies_bytes -= passage.body_bytes
 
     async def requests_finished(self, timeout_s: float) -> bool:
         """Wait until no request runs; False if some still do after that time."""
@@ -95,10 +132,20 @@ class Gate:
 class _Passage:
     """One request on its way through the gate."""
 
-    __slots__ = ("_gate", "_is_stream", "_send", "_started", "_status")
+    __slots__ = (
+        "_gate", "_is_stream", "_receive", "_send", "_started", "_status", "body_bytes", "has_started", "is_given_up",
+        "task",
+    )  # fmt: skip
 
-    def __init__(self, gate: Gate, send: Send, *, is_stream: bool) -> None:
-        self._gate, self._send, self._is_stream = gate, send, is_stream
+    def __init__(self, gate: Gate, receive: Receive, send: Send, *, is_stream: bool) -> None:
+        self._gate, self._receive, self._send, self._is_stream = gate, receive, send, is_stream
+        task = asyncio.current_task()
+        assert task is not None, "a gate is passed in a task"
+        self.task = task
+        self.body_bytes = 0
+        """How much of the body has come."""
+        self.has_started = self.is_given_up = False
+        """Whether an answer has begun; whether there was no room for more of the body."""
         self._status = 500  # what uvicorn answers if the application never does
         self._started = time.perf_counter()
         if is_stream:
@@ -106,8 +153,25 @@ class _Passage:
         else:
             gate.requests += 1
 
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            if message.get("more_body", False):
+                size = len(message["body"])
+                self.body_bytes += size
+                self._gate.hold(self, size)
+            elif self.body_bytes:
+                self._gate.release(self)
+        return message
+
+    def give_up(self) -> None:
+        """It waits for more of its body, or is about to: there it ends."""
+        self.is_given_up = True
+        self.task.cancel()
+
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.has_started = True
             self._status = message["status"]
             for name, value in message.get("headers", ()):
                 if name == b"content-type" and value.startswith(b"text/event-stream"):
@@ -119,6 +183,7 @@ class _Passage:
         await self._send(message)
 
     def end(self, scope: Scope) -> None:
+        self._gate.release(self)
         route = scope.get("route")
         template = route if isinstance(route, str) else getattr(route, "path", UNMATCHED)
         method = scope.get("method", "WEBSOCKET")
