@@ -37,7 +37,7 @@ from .vitals import Bounds, Sampler, Stretch, faults_of_stretch, stretch_of
 CALM, VISITS = 1 / 3, 1 / 8
 """Parts of the time; the rest is for kills."""
 WARM_UP_EVENTS = 50_000
-"""By then threads have started, caches and rings are full, the first segments have doubled: memory stays from here on."""
+"""By then threads have started, caches are full and the first segments have doubled: memory stays from here on."""
 WARM_UP = 0.6
 """The part of the calm that this may take. Where it takes longer, memory is not judged closely."""
 MEMORY_MIB_COLD = 100.0
