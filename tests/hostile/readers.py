@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
@@ -94,6 +95,10 @@ class CneReader(Reader):
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def handle(self) -> None:
+                with suppress(ConnectionError):  # the server was killed
+                    super().handle()
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))

@@ -109,12 +109,13 @@ class MortalServer:
 
     def _listen(self) -> None:
         """Note what it complained about."""
-        complaints = [line for line in self._server.errors.splitlines() if "level=error" in line or "Traceback" in line]
+        said = self._server.errors.replace("\0", "")  # where a process of an earlier life wrote on, behind its place
+        complaints = [line for line in said.splitlines() if "level=error" in line or "Traceback" in line]
         own = [line for line in complaints if OWN_DEATH in line]
         if len(own) > self._bulk_kills:
             self.faults.append(f"a bulk process died by itself: {own}")
         if others := [line for line in complaints if OWN_DEATH not in line]:
-            self.faults.append(f"the server complained: {others[:5]}: {self._server.errors[-2000:]}")
+            self.faults.append(f"the server complained: {others[:5]}: {said[-2000:]}")
 
 
 def free_ports(count: int) -> list[int]:

@@ -36,10 +36,10 @@ from .vitals import Bounds, Sampler, Stretch, faults_of_stretch, stretch_of
 
 CALM, VISITS = 1 / 3, 1 / 8
 """Parts of the time; the rest is for kills."""
-WARM_UP = 0.25
-"""The part of the calm in which memory and files may grow as they like."""
-WARM_AFTER_S = 30.0
-"""Where that is over sooner, memory is not judged closely: threads start, caches fill, the first segments double."""
+WARM_UP_EVENTS = 50_000
+"""By then threads have started, caches are full and the first segments have doubled: memory stays from here on."""
+WARM_UP = 0.6
+"""The part of the calm that this may take. Where it takes longer, memory is not judged closely."""
 MEMORY_MIB_COLD = 100.0
 KILLS = ("SIGKILL", "bulk", "SIGKILL", "SIGTERM")
 """The first ends of the server, in turn; later ones are drawn from these."""
@@ -137,13 +137,15 @@ class Soak:
         [webhook] = [each for each in self.readers if isinstance(each, Webhook)]
         self._until(webhook.is_ready.is_set, SILENCE_S_MAX, "a webhook to be registered")
         self._start([*self.writers, self.filler, self.trimmer, self.manager, self.listener])
-        self._began = time.monotonic()
         self.sampler.start()
 
     def _live_through(self) -> None:
         self._told("nobody is killed: memory and open files")
-        self._wait(self._seconds * CALM * WARM_UP)
-        self._judge_stretch("load", lambda: self._wait(self._seconds * CALM * (1 - WARM_UP)))
+        calm_until = time.monotonic() + self._seconds * CALM
+        warm_until = time.monotonic() + self._seconds * CALM * WARM_UP
+        while time.monotonic() < warm_until and self.acknowledged() < WARM_UP_EVENTS:
+            self._wait(0.5)
+        self._judge_stretch("load", lambda: self._wait(calm_until - time.monotonic()))
         self._told("others come and go")
         self.passers = [Passer(self.server.place) for _ in range(2)]
         self._judge_stretch("load, and visits", self._be_visited)
@@ -167,12 +169,9 @@ class Soak:
         for role, bounds in BOUNDS.items():
             stretch = stretch_of(name, self.sampler.since(began, role))
             self.stretches.append(stretch)
-            if not self._is_warm(began):
+            if stretch.first.events < WARM_UP_EVENTS:
                 bounds = bounds._replace(rss_mib=MEMORY_MIB_COLD)
             self.growth += faults_of_stretch(stretch, bounds)
-
-    def _is_warm(self, moment: float) -> bool:
-        return moment - self._began >= WARM_AFTER_S
 
     def _kill_again_and_again(self, until: float) -> None:
         ends = {"SIGKILL": self.server.kill, "bulk": self.server.kill_bulk, "SIGTERM": self.server.stop}

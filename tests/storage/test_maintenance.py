@@ -6,10 +6,13 @@ import fcntl
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headwater.core import ALL, AppendCondition, Event, LogSettings, Query, QueryItem
@@ -454,3 +457,16 @@ def test_reads_go_on_while_segments_are_sealed_merged_and_trimmed(data: Path) ->
         assert problems == []
         assert answers(log)
     assert check_directory(data).is_sound
+
+
+def test_a_worker_whose_server_was_killed_ends_without_a_word(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from headwater.storage.worker import main; main()"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as worker:
+        assert worker.stdin is not None and worker.stdout is not None and worker.stderr is not None
+        worker.stdout.close()
+        worker.stdin.write(msgspec.json.encode(Job(str(tmp_path), "nowhere")) + b"\n")
+        worker.stdin.close()
+        assert worker.stderr.read() == b""
+        assert worker.wait(60) == 0

@@ -106,8 +106,12 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(msgspec.json.encode(do(msgspec.json.decode(line, type=Job))) + b"\n")
-        sys.stdout.buffer.flush()
+        answer = msgspec.json.encode(do(msgspec.json.decode(line, type=Job)))
+        try:
+            sys.stdout.buffer.write(answer + b"\n")
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # the server was killed meanwhile
+            os._exit(0)  # Python's own end would complain of the answer that nobody takes
 
 
 def do(job: Job) -> Answer:
