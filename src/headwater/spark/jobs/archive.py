@@ -222,7 +222,5 @@ def _release_line(options: Archive, info: LogInfo) -> str:
     elif info.settings.retention_ms or info.settings.retention_bytes:
         then = "the log drops it by its age or size"
     else:
-        then = (
-            f"the log keeps it all the same; see `headwater logs set {info.name} --until-acknowledged`, and --trim"
-        )
+        then = f"the log keeps it all the same; see `headwater logs set {info.name} --until-acknowledged`, and --trim"
     return f"acknowledge what is in the table{but}: {then}"
