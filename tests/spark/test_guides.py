@@ -9,7 +9,7 @@ from tests.docs.stories import Story
 from tests.docs.test_stories import WITH_SPARK
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("document", WITH_SPARK, ids=name_of)
 def test_guide_can_be_done_as_it_is_told(document, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
