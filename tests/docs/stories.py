@@ -200,7 +200,9 @@ class Story:
             code = code.replace(place, f"{self.directory}{place}")
         for scheme, port in self.ports.items():
             code = re.sub(rf"\b{PORTS[scheme]}\b", port, code)
-        return re.sub(r"amqp://localhost(?!:)", f"amqp://localhost:{self.ports.get('amqp', '')}", code)
+        code = re.sub(r"amqp://localhost(?!:)", f"amqp://localhost:{self.ports.get('amqp', '')}", code)
+        at = f'.option("url", "grpc://127.0.0.1:{self.ports.get("grpc", "")}")'  # which is where the source looks by itself
+        return re.sub(r'\.format\("headwater"\)(?!\.option\("url")', f'.format("headwater"){at}', code)
 
     def _command(self, command: list[str], where: str) -> str:
         with subprocess.Popen(
