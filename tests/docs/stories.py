@@ -38,6 +38,8 @@ from .documents import NOT_RUN, ROOT
 PORTS = {"http": "(?:8080|9043)", "amqp": "5672", "grpc": "8815"}
 PLACES = ("/var/lib/", "/mnt/")
 """Where documents keep things; here that is below the directory of the story."""
+HOME = "/home/ann"
+"""Where documents say that they are done; here that is the directory of the story."""
 RUN = {"sh", "python", "javascript"}
 """What takes a server."""
 
@@ -52,7 +54,7 @@ spark.driver.defaultJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 """For a story of a few events, a Java that starts fast."""
 
-BLOCK_S_MAX = 400
+BLOCK_S_MAX = 600
 STOP_S_MAX = 60
 FOLLOW_S = 5
 """After so long Ctrl-C is pressed."""
@@ -171,7 +173,7 @@ class Story:
 
     def _compare(self, block: Block, where: str) -> None:
         if self.said is not None:
-            said, told = (_SECONDS.sub("0.0 s", text.strip()) for text in (self.said, block.code))
+            said, told = (_SECONDS.sub("0.0 s", text.strip()) for text in (self.said, self._here(block.code)))
             assert said == told, f"{where}: this is what was written: {self.said}"
 
     def _serve(self, arguments: list[str], where: str) -> None:
@@ -192,12 +194,15 @@ class Story:
 
     def _here(self, code: str) -> str:
         """The code with the ports of this server, and with directories that are there to be written to."""
+        code = code.replace(HOME, str(self.directory))
         for place in PLACES:
             (self.directory / place.strip("/")).mkdir(parents=True, exist_ok=True)
             code = code.replace(place, f"{self.directory}{place}")
         for scheme, port in self.ports.items():
             code = re.sub(rf"\b{PORTS[scheme]}\b", port, code)
-        return re.sub(r"amqp://localhost(?!:)", f"amqp://localhost:{self.ports.get('amqp', '')}", code)
+        code = re.sub(r"amqp://localhost(?!:)", f"amqp://localhost:{self.ports.get('amqp', '')}", code)
+        at = f'.option("url", "grpc://127.0.0.1:{self.ports.get("grpc", "")}")'  # which is where the source looks by itself
+        return re.sub(r'\.format\("headwater"\)(?!\.option\("url")', f'.format("headwater"){at}', code)
 
     def _command(self, command: list[str], where: str) -> str:
         with subprocess.Popen(

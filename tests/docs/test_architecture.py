@@ -51,3 +51,15 @@ def test_import_rule_is_that_of_pyproject():
     assert " > ".join(layers) in text
     for contract in contracts:
         assert contract["name"] in text
+
+
+def test_every_room_is_in_a_layer_and_only_one_of_them_may_import_spark():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = {contract["name"]: contract for contract in settings["tool"]["importlinter"]["contracts"]}
+    layers, pipeline = (
+        next(contract for name, contract in contracts.items() if name.startswith(start))
+        for start in ("The server knows", "Only the pipeline")
+    )
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert {name for layer in layers["layers"] for name in re.findall(r"\w+", layer)} == rooms and layers["exhaustive"]
+    assert {name.removeprefix("headwater.") for name in pipeline["source_modules"]} == rooms - {"spark"}

@@ -10,7 +10,7 @@ from .condition import AppendCondition, ConditionFailure
 from .consumer import Consumer
 from .event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent, tag_key
 from .event_types import EVERY_TYPE, EventType
-from .local import LocalLog, read_pages
+from .local import LocalLog
 from .log import (
     AppendRequest,
     AppendResult,
@@ -23,6 +23,7 @@ from .log import (
 )
 from .mark import Mark, WriterState
 from .query import ALL, Query, QueryItem
+from .reading import read_pages
 from .settings import LogSettings, check_log_name
 from .state import StateEntry, StateStore
 from .store import LogStore

@@ -11,9 +11,10 @@ from collections.abc import AsyncGenerator, Sequence
 
 from .condition import AppendCondition
 from .event import Event
-from .local import LocalLog, read_pages
+from .local import LocalLog
 from .log import AppendRequest, AppendResult, Page, Selection
 from .query import ALL, Query
+from .reading import read_pages
 
 
 class AsyncLog:

@@ -9,9 +9,9 @@ import msgspec
 
 from ..core.access import Right
 from ..core.errors import InvalidInput
-from ..core.local import read_pages
 from ..core.log import Selection
 from ..core.query import Query
+from ..core.reading import read_pages
 from ..formats import cloudevents, jsontext, packed
 from .events import Rendering, arrow_stream, cloudevents_batch, json_array, ndjson, packed_pages
 from .exchange import Exchange

@@ -35,7 +35,7 @@ LARGE_REPLIES_MAX = 4
 """Of those, the ones whose reply may have 8M."""
 GOODBYE_S = 1.0
 """How long requests that run may take when the connection is to be closed."""
-CLOSE_NORMAL, CLOSE_AWAY, CLOSE_FAULT, CLOSE_RESTART = 1000, 1001, 1011, 1012
+CLOSE_NORMAL, CLOSE_FAULT, CLOSE_RESTART = 1000, 1011, 1012
 
 
 class Connection:

@@ -9,7 +9,6 @@ from headwater.amqp.protocol.frames import (
     EMPTY_FRAME,
     FRAME_HEADER,
     FRAME_HEADER_SIZE,
-    PROTOCOL_HEADER_SIZE,
     SASL_FRAME,
     SASL_HEADER,
     TLS_HEADER,
@@ -35,4 +34,4 @@ def test_the_empty_frame_is_a_header() -> None:
 @pytest.mark.parametrize(("header", "protocol"), [(AMQP_HEADER, 0), (TLS_HEADER, 2), (SASL_HEADER, 3)])
 def test_a_protocol_header_names_protocol_and_version(header: bytes, protocol: int) -> None:
     assert header == b"AMQP" + bytes([protocol, 1, 0, 0])
-    assert len(header) == PROTOCOL_HEADER_SIZE
+    assert len(header) == 8

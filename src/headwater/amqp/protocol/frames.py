@@ -11,7 +11,6 @@ from typing import Final
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 TLS_HEADER: Final = b"AMQP\x02\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
-PROTOCOL_HEADER_SIZE: Final = 8
 
 FRAME_HEADER: Final = struct.Struct(">IBBH")
 """Size of the whole frame in bytes, data offset in words of 4 bytes, type, channel (of an AMQP frame)."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SERIAL = 0xFFFFFFFF
 """Delivery counts and ids are serial numbers of 32 bits (RFC 1982)."""
-SETTLED, MIXED = 1, 2
+SETTLED = 1
 """snd-settle-mode (2.8.2)."""
 SECOND = 1
 """rcv-settle-mode (2.8.3)."""

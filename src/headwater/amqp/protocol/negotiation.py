@@ -6,7 +6,6 @@ It is the part of `connection` that knows nothing of sessions; what both write a
 from __future__ import annotations
 
 from enum import Enum
-from struct import Struct
 
 from . import conditions, sasl
 from .conditions import ConnectionFault
@@ -18,12 +17,10 @@ from .events import (
     SaslEnded,
     SaslResponded,
 )
-from .frames import AMQP_HEADER, SASL_HEADER
+from .frames import AMQP_HEADER, FRAME_HEADER, SASL_FRAME, SASL_HEADER, frame
 from .performatives import ErrorCondition
 from .settings import ConnectionSettings
 
-_head = Struct(">IBBH")
-_unpack_head, _pack_head = _head.unpack_from, _head.pack
 SASL_FRAME_BYTES_MAX = 8192
 """The standard says 512 for SASL frames (5.3.1); tokens are longer than that."""
 
@@ -120,9 +117,9 @@ class Negotiation:
         if self._owes_verdict or len(data) - at < 8:
             return at
         size: int
-        size, doff, kind, _ = _unpack_head(data, at)
-        if size > SASL_FRAME_BYTES_MAX or doff < 2 or doff * 4 > size or kind != 1:
-            raise bad_head(size, doff, kind, SASL_FRAME_BYTES_MAX, expected=1)
+        size, doff, kind, _ = FRAME_HEADER.unpack_from(data, at)
+        if size > SASL_FRAME_BYTES_MAX or doff < 2 or doff * 4 > size or kind != SASL_FRAME:
+            raise bad_head(size, doff, kind, SASL_FRAME_BYTES_MAX, expected=SASL_FRAME)
         if len(data) - at < size:
             self._wanted = size
             return at
@@ -130,28 +127,27 @@ class Negotiation:
         self._on_sasl(sasl.decode_sasl(data, at + doff * 4, at + size))
         return at + size
 
-    def _on_sasl(self, frame: sasl.SaslFrame) -> None:
-        if self.is_server and isinstance(frame, sasl.SaslInit):
+    def _on_sasl(self, body: sasl.SaslFrame) -> None:
+        if self.is_server and isinstance(body, sasl.SaslInit):
             self._owes_verdict = True
-            self.tell(MechanismChosen(str(frame.mechanism), frame.initial_response, frame.hostname))
-        elif self.is_server and isinstance(frame, sasl.SaslResponse):
+            self.tell(MechanismChosen(str(body.mechanism), body.initial_response, body.hostname))
+        elif self.is_server and isinstance(body, sasl.SaslResponse):
             self._owes_verdict = True
-            self.tell(SaslResponded(frame.response))
-        elif not self.is_server and isinstance(frame, sasl.SaslMechanisms):
-            self.tell(MechanismsOffered(tuple(str(name) for name in frame.sasl_server_mechanisms)))
-        elif not self.is_server and isinstance(frame, sasl.SaslOutcome):
-            self.tell(SaslEnded(frame.code))
-            if frame.code == 0:
+            self.tell(SaslResponded(body.response))
+        elif not self.is_server and isinstance(body, sasl.SaslMechanisms):
+            self.tell(MechanismsOffered(tuple(str(name) for name in body.sasl_server_mechanisms)))
+        elif not self.is_server and isinstance(body, sasl.SaslOutcome):
+            self.tell(SaslEnded(body.code))
+            if body.code == 0:
                 self._write(AMQP_HEADER)
                 self._expect(Stage.HEADER)
             else:
                 self._end(ConnectionClosed(None))
         else:
-            raise ConnectionFault(conditions.ILLEGAL_STATE, f"{type(frame).__name__} is not expected here")
+            raise ConnectionFault(conditions.ILLEGAL_STATE, f"{type(body).__name__} is not expected here")
 
-    def _send_sasl(self, frame: sasl.SaslFrame) -> None:
-        body = bytes(sasl.encode_sasl(frame))
-        self._write(_pack_head(8 + len(body), 2, 1, 0) + body)
+    def _send_sasl(self, body: sasl.SaslFrame) -> None:
+        self._write(frame(0, bytes(sasl.encode_sasl(body)), SASL_FRAME))
 
     # States, events, and bytes out
 

@@ -9,10 +9,6 @@ from .codec import DecodeError
 from .composite import Composite, Group, read_fields, write_composite
 from .fields import BINARY, STRING, SYMBOL, SYMBOLS, UBYTE, Field, mandatory
 
-ANONYMOUS: Final = "ANONYMOUS"
-PLAIN: Final = "PLAIN"
-EXTERNAL: Final = "EXTERNAL"
-
 OK: Final = 0
 """Authenticated."""
 AUTH: Final = 1

@@ -33,8 +33,6 @@ ROW_GROUP_EVENTS, ROW_GROUP_BYTES = 131_072, 64 * 1024 * 1024
 """Whichever is reached first; it is also what is in memory while rewriting."""
 VACUUM_HOURS = 168
 """Readers of an older version have a week to finish."""
-VACUUM_HOURS_MIN = 1
-"""Below that, a vacuum could take what an archiver is staging at this moment."""
 
 
 @dataclass(slots=True)
@@ -76,7 +74,8 @@ def compact(
 def vacuum(path: str | os.PathLike[str], hours: int = VACUUM_HOURS) -> int:
     """Remove the files that no version of the last so many hours needs; tells how many.
 
-    Among them are those that an archiver staged and never committed. Raises NotAnArchive.
+    Among them are those that an archiver staged and never committed; with `hours` = 0 also those that one is staging at
+    this moment. Raises NotAnArchive.
     """
     table = ArchiveTable(Path(path).absolute())
     removed = table.vacuum(hours)
