@@ -40,6 +40,7 @@ from .listening import CannotListen, close_all, is_loopback, listen, tls_context
 from .log_lines import fields
 from .managed import serve_management
 from .metrics import ServerCollector
+from .open_files import raise_open_files
 from .request_meter import RequestMeter
 from .security import AccountGuard
 from .webhook_metrics import WebhookCollector
@@ -60,6 +61,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
     """
     import uvloop
 
+    raise_open_files(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(Server(config, announce).run())
 
