@@ -95,7 +95,7 @@ def play(stage: Stage) -> None:
         f"{len(unanswered)} appends were never answered: {stored} of them had gone in, {len(unanswered) - stored} had "
         f"not; repeated with the same ids, each is there once"
     )
-    stage.note(f"acknowledged, after {ROUNDS} times kill -9", f"{len(acknowledged):,} of {len(acknowledged):,}")
+    stage.note(f"acknowledged, found after {ROUNDS} times kill -9", f"{len(acknowledged):,} of {len(acknowledged):,}")
 
 
 def _await_load(appenders: list[Appender]) -> None:

@@ -201,8 +201,7 @@ class Story:
         for scheme, port in self.ports.items():
             code = re.sub(rf"\b{PORTS[scheme]}\b", port, code)
         code = re.sub(r"amqp://localhost(?!:)", f"amqp://localhost:{self.ports.get('amqp', '')}", code)
-        # Without an option the source looks where a server listens by default.
-        at = f'.option("url", "grpc://127.0.0.1:{self.ports.get("grpc", "")}")'
+        at = f'.option("url", "grpc://127.0.0.1:{self.ports.get("grpc", "")}")'  # where the source looks itself
         return re.sub(r'\.format\("headwater"\)(?!\.option\("url")', f'.format("headwater"){at}', code)
 
     def _command(self, command: list[str], where: str) -> str:
