@@ -50,3 +50,22 @@ def test_a_small_file_is_replaced_whole(tmp_path: Path) -> None:
     write_whole(path, b"second")
     assert path.read_bytes() == b"second"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_two_processes_write_at_once_is_that_of_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, fsync, process = tmp_path / "1-9.places", os.fsync, os.getpid()
+    others = [process + 1]
+
+    def other_comes_between(file: int) -> None:
+        fsync(file)
+        if others:
+            monkeypatch.setattr(os, "getpid", lambda pid=others.pop(): pid)
+            write_whole(path, b"the other's")
+            monkeypatch.setattr(os, "getpid", lambda: process)
+
+    monkeypatch.setattr(os, "fsync", other_comes_between)
+    write_whole(path, b"one", b"'s")
+    assert path.read_bytes() == b"one's"
+    assert list(tmp_path.iterdir()) == [path]

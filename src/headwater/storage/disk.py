@@ -68,8 +68,11 @@ def sync_directory(directory: Path) -> None:
 
 
 def write_whole(path: Path, *parts: bytes) -> Path:
-    """Write a file durably under its name, or not at all: a crash leaves the old one, or none, or the new one whole."""
-    temporary = path.with_name(path.name + ".tmp")
+    """Write a file durably under its name, or not at all: a crash leaves the old one, or none, or the new one whole.
+
+    Two processes may do so at once, as an indexing process whose server was killed does beside the one of the next.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with open(temporary, "wb") as file:
         for part in parts:
             file.write(part)

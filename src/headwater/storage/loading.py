@@ -40,8 +40,9 @@ class LoadedIndex:
 
 def load_index(directory: Path, frames: SegmentLog, meta: Meta) -> LoadedIndex:
     """Load what is on file. Raises StorageCorrupted if the history of trimmed events is missing, or a frame damaged."""
-    for unfinished in (directory / INDEX).glob("*.tmp"):
-        unfinished.unlink()
+    for place in (directory, directory / INDEX, directory / HISTORY):
+        for unfinished in place.glob("*.tmp"):
+            unfinished.unlink(missing_ok=True)  # an indexing process that outlived its server may be at it
     for segment in frames.segments[:-1]:
         if not is_sealed(directory, segment):
             logger.info("log %s: indexing %s again", meta.name, segment.path.name)
