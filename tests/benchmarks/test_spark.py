@@ -36,6 +36,7 @@ def test_every_question_is_answered(tmp_path: Path) -> None:
     assert [answer["question"] for answer in answers] == [
         "read",
         "write",
+        "importing",
         "archive",
         "micro_batch",
         "partitions",

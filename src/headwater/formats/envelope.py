@@ -95,6 +95,7 @@ class _BareEvent(EventJson, forbid_unknown_fields=True):
 
 _line = msgspec.json.Decoder(_Line)
 _bare_event = msgspec.json.Decoder(_BareEvent)
+_ENCODINGS = {"data": Encoding.DATA, "amqp": Encoding.AMQP}
 
 
 def ndjson_events(lines: Iterable[bytes], source: str | None = None) -> Iterator[Event]:
@@ -115,20 +116,20 @@ def ndjson_events(lines: Iterable[bytes], source: str | None = None) -> Iterator
 def ndjson_event(line: bytes, number: int, source: str | None = None) -> Event:
     """The event of one line that is not blank, the `number`th; see `ndjson_events`. Raises InvalidInput."""
     try:
-        event = producer_event(_described(line))
+        described = _described(line)
+        if source is not None and not described.id:
+            described.source = described.source or source
+            described.id = derived_id(described.source, number, line.decode().strip())
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidInput(str(error)) from None
-    if source is not None and not event.id:
-        its_source = event.source or source
-        event = event._replace(id=derived_id(its_source, number, line.decode().strip()), source=its_source)
-    return event
+    return producer_event(described)
 
 
 def producer_event(event: EventJson) -> Event:
     """The event that was described so. Raises InvalidInput where the description contradicts itself."""
     if event.data is not UNSET and event.data_base64 is not UNSET:
         raise InvalidInput("give `data` or `data_base64`, not both")
-    if event.encoding not in ("data", "amqp"):
+    if (encoding := _ENCODINGS.get(event.encoding)) is None:
         raise InvalidInput(f"data or amqp is expected, {show(event.encoding)} given", "encoding")
     return Event(
         event.type,
@@ -139,7 +140,7 @@ def producer_event(event: EventJson) -> Event:
         event.attributes or NO_ATTRIBUTES,
         event.group_key,
         event.envelope_base64 or b"",
-        Encoding[event.encoding.upper()],
+        encoding,
     )
 
 

@@ -10,7 +10,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, NamedTuple
+from typing import IO
 
 import pyarrow.parquet as pq
 
@@ -37,36 +37,6 @@ class Piece:
     """Of Parquet: rows of the row group that are another piece's,"""
     rows: int = 0
     """and how many are this one's."""
-
-
-class Record(NamedTuple):
-    """A row of a table of text."""
-
-    cells: list[str] | None
-    """None where it cannot be parsed."""
-    problem: str
-    lines: list[str]
-    """What it was made of; the list is used again for the next one."""
-
-
-def records(lines: Iterable[str], delimiter: str) -> Iterator[Record]:
-    """The rows of a table, those that cannot be parsed included; empty lines are none, and come with no cells."""
-    held: list[str] = []
-
-    def fed() -> Iterator[str]:
-        for line in lines:
-            held.append(line)
-            yield line
-
-    rows = csv.reader(fed(), delimiter=delimiter, strict=True)
-    while True:
-        held.clear()
-        try:
-            yield Record(next(rows), "", held)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield Record(None, str(error), held)
 
 
 def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
@@ -167,12 +137,21 @@ def _is_plain(block: bytes) -> bool:
 def _counted(opened: IO[bytes], delimiter: str, piece_bytes: int) -> tuple[int, int, int]:
     """Bytes, rows and lines of what is to be read as of here: whole rows, of that size together."""
     text = io.TextIOWrapper(opened, "utf-8", "surrogateescape", newline="")
-    size = rows = lines = 0
-    for record in records(text, delimiter):
-        size += len("".join(record.lines).encode(errors="surrogateescape"))
-        lines += len(record.lines)
-        rows += record.cells != []
-        if size >= piece_bytes:
+    size = rows = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal size
+        for line in text:
+            size += len(line.encode(errors="surrogateescape"))
+            yield line
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+    while size < piece_bytes:
+        try:
+            rows += next(reader) != []
+        except StopIteration:
             break
+        except csv.Error:  # a row too, which the task will say is none
+            rows += 1
     text.detach()
-    return size, rows, lines
+    return size, rows, reader.line_num
