@@ -56,14 +56,13 @@ def test_a_file_that_two_processes_write_at_once_is_that_of_one_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, fsync, process = tmp_path / "1-9.places", os.fsync, os.getpid()
-    others = [process + 1]
 
     def other_comes_between(file: int) -> None:
         fsync(file)
-        if others:
-            monkeypatch.setattr(os, "getpid", lambda pid=others.pop(): pid)
-            write_whole(path, b"the other's")
-            monkeypatch.setattr(os, "getpid", lambda: process)
+        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(os, "getpid", lambda: process + 1)
+        write_whole(path, b"the other's")
+        monkeypatch.setattr(os, "getpid", lambda: process)
 
     monkeypatch.setattr(os, "fsync", other_comes_between)
     write_whole(path, b"one", b"'s")
