@@ -12,6 +12,9 @@ PAGES = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glo
 CONTENDERS = {
     "SQLite": "sqlite",
     "UmaDB": "umadb over gRPC",
+    "Spark's own Parquet reader": "parquet",
+    "Spark, Parquet to Parquet": "parquet",
+    "Kafka": "kafka",
     "Artemis": "artemis",
     "Broker-J": "broker-j",
     "FutoIn's own server on SQLite": "futoin-eventstream on SQLite",
