@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from tests.interop.install import unavailable
 
 _REQUEST = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"
 
@@ -25,7 +25,7 @@ class Authority:
 
     def __init__(self, directory: Path, name: str) -> None:
         if shutil.which("openssl") is None:
-            pytest.skip("the program openssl makes the certificates, and is not here")
+            unavailable("the program openssl makes the certificates, and is not here")
         self._directory = directory
         self.own = self._make(name, "basicConstraints=critical,CA:TRUE")
 

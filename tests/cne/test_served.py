@@ -17,6 +17,7 @@ import pytest
 
 from headwater.cne import Settings
 from headwater.server.config import Cne
+from tests.interop.install import unavailable
 from tests.server.running import SILENCE_S_MAX, RunningServer, headwater
 
 from .builders import NODE_SYNC_STATE
@@ -143,7 +144,7 @@ def test_malformed_settings_are_told(tmp_path: Path) -> None:
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with an authority, and certificates of the server and of a client that it has signed."""
     if shutil.which("openssl") is None:
-        pytest.skip("the program openssl makes the certificates, and is not here")
+        unavailable("the program openssl makes the certificates, and is not here")
     directory = tmp_path_factory.mktemp("tls")
 
     def openssl(*arguments: str) -> None:

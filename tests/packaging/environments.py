@@ -13,7 +13,7 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.interop.install import unavailable
 
 ROOT = Path(__file__).parents[2]
 INSTALL_S_MAX = 500
@@ -76,5 +76,5 @@ def pip(*arguments: str) -> None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
     done = subprocess.run(command, cwd="/", env=bare(), capture_output=True, text=True, timeout=INSTALL_S_MAX)
     if done.returncode and any(told in done.stderr for told in NO_INDEX):
-        pytest.skip(f"no package index can be reached: {done.stderr.strip().splitlines()[-1]}")
+        unavailable(f"no package index can be reached: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr

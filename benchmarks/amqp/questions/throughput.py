@@ -14,6 +14,7 @@ from functools import partial
 from itertools import product
 
 from ...measure import Aim, Case, Sample
+from ...samples import Samples
 from ..bench import AmqpBench
 from ..load import measured
 
@@ -21,21 +22,6 @@ TITLE = "Messages in and out"
 MESSAGES = 100_000
 IN_AIM_CPU_US, OUT_AIM_CPU_US = 15, 5
 IN_AIM_RATE = 50_000
-
-
-class Samples:
-    """What was measured in one go and is asked for one by one."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, list[Sample]] = {}
-
-    def keep(self, name: str, sample: Sample) -> None:
-        """For `take`."""
-        self._kept.setdefault(name, []).append(sample)
-
-    def take(self, name: str) -> Sample:
-        """The oldest one."""
-        return self._kept[name].pop(0)
 
 
 def cases(bench: AmqpBench) -> Iterator[Case]:

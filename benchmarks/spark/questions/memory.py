@@ -15,8 +15,8 @@ from functools import partial
 from headwater.flight.wire import Ticket
 
 from ...measure import Case, Sample, expect, stopwatch
+from ...samples import Samples
 from ..bench import LOG, SparkBench
-from ..samples import Samples
 
 TITLE = "Memory of the server"
 READERS = 4

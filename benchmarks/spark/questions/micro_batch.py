@@ -17,9 +17,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ...measure import Case, Sample, expect
+from ...samples import Samples
 from ..bench import SparkBench
 from ..live import RATE, Batch, appending, recorded, stop, watch
-from ..samples import Samples
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from ...measure import Aim, Case, Sample, expect, stopwatch
+from ...samples import Samples
 from ..bench import SparkBench
 from ..events import batches
-from ..samples import Samples
 
 TITLE = "Writing"
 AIM_RATE = 500_000

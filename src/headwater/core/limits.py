@@ -224,10 +224,11 @@ def check_tag(tag: str) -> str | None:
 
 def are_plain_tags(tags: Sequence[str]) -> bool:
     """Whether each of them is plainly a tag of an event: much quicker than `check_tag`, which knows the rest too."""
-    if not tags:
-        return True
-    lines = "\n".join(tags) + "\n"
-    return lines.count("\n") == len(tags) and _PLAIN_TAGS.fullmatch(lines) is not None
+    return not tags or _are_plain("\n".join(tags) + "\n", len(tags))
+
+
+def _are_plain(lines: str, count: int) -> bool:
+    return lines.count("\n") == count and _PLAIN_TAGS.fullmatch(lines) is not None
 
 
 def check_attribute_name(name: str) -> str | None:
@@ -293,14 +294,15 @@ def _check_tags(column: tuple[tuple[str, ...], ...]) -> tuple[tuple[tuple[str, .
     """The column with tags sorted and distinct, and about how many characters they have."""
     try:
         flat = list(chain.from_iterable(column))
-        if not are_plain_tags(flat):
+        lines = "\n".join(flat) + "\n" if flat else ""
+        if flat and not _are_plain(lines, len(flat)):
             _check_unusual_tags(column, set(flat))
         if set(map(type, column)) != {tuple} or [tags for tags in column if len(tags) != 2 or tags[0] >= tags[1]]:
             column = tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
     except TypeError:  # something that is no collection, or not even hashable, or no string
         _raise_first_tag_fault(column)
         raise
-    return column, sum(map(len, flat))
+    return column, len(lines) - len(flat)
 
 
 def _check_unusual_tags(column: tuple[tuple[str, ...], ...], tags: set[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..measure import Sample
+from .measure import Sample
 
 
 class Samples:
