@@ -20,7 +20,7 @@ from pathlib import Path
 
 import click
 
-from headwater.core import AppendCondition, Bus, Event, EventType, Query
+from headwater.core import AppendCondition, Bus, Event, NotificationType, Query
 from headwater.core.local import LocalLog
 from headwater.core.log import AppendRequest
 from headwater.management.consumers import ConsumerWatch
@@ -140,7 +140,9 @@ def emit_ns(count: int, times: int) -> float:
         NotificationQueue(bus, lambda: None, waiting_max=100)
     began = time.thread_time_ns()
     for _ in range(times):
-        bus.emit(EventType.CONSUMER_REGISTERED, log="orders", owner="spark", component="archiver", acknowledged=1)
+        bus.emit(
+            NotificationType.CONSUMER_REGISTERED, log="orders", owner="spark", component="archiver", acknowledged=1
+        )
     return (time.thread_time_ns() - began) / times
 
 

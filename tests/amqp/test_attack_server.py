@@ -29,7 +29,7 @@ from headwater.amqp.transport import TURN_BYTES, _Pause
 from headwater.core.bus import Notification
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event
-from headwater.core.event_types import EventType
+from headwater.core.notification_types import NotificationType
 from headwater.server.log_lines import LineFormatter
 
 from .compiled import replaces_methods
@@ -409,7 +409,7 @@ def test_it_is_told_which_peer_broke_the_protocol_and_how(served: Served) -> Non
     client._socket.sendall(bytes(8))
     eventually(lambda: not served.container.connections)
     ((type, _, attributes),) = told
-    assert type is EventType.CONNECTION_CLOSED and attributes["condition"] == "amqp:connection:framing-error"
+    assert type is NotificationType.CONNECTION_CLOSED and attributes["condition"] == "amqp:connection:framing-error"
     assert attributes["peer"] == "127.0.0.1" and "frame" in str(attributes["description"])
     client.drop()
     client.drop()

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from headwater.cne.endpoint import shown
-from headwater.core import EventType
+from headwater.core import NotificationType
 
 from ..management.told import Told
 from .builders import NODE_SYNC_STATE
 from .test_delivery import failing, node
 from .world import PATIENCE_S, Call, World
 
-FAILING, RECOVERED = EventType.WEBHOOK_FAILING, EventType.WEBHOOK_RECOVERED
+FAILING, RECOVERED = NotificationType.WEBHOOK_FAILING, NotificationType.WEBHOOK_RECOVERED
 
 
 async def until(holds: Callable[[], object]) -> None:

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from headwater.core import Bus, EventType, Notification
+from headwater.core import Bus, Notification, NotificationType
 from headwater.core.bus import TEXT_CHARS_MAX
 
-CREATED, DELETED, SEALED = EventType.LOG_CREATED, EventType.LOG_DELETED, EventType.SEGMENT_SEALED
+CREATED, DELETED, SEALED = NotificationType.LOG_CREATED, NotificationType.LOG_DELETED, NotificationType.SEGMENT_SEALED
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def test_a_listener_gets_all_attributes_with_type_and_time_first(bus: Bus) -> No
 def test_an_attribute_without_a_value_is_left_out(bus: Bus) -> None:
     told: list[Notification] = []
     bus.subscribe(told.append)
-    bus.emit(EventType.LINK_ATTACHED, log=None, link="", partition=0)
+    bus.emit(NotificationType.LINK_ATTACHED, log=None, link="", partition=0)
     assert list(told[0].attributes) == ["eventType", "time", "link", "partition"]
 
 
 def test_a_text_is_cut_where_it_is_too_long(bus: Bus) -> None:
     told: list[Notification] = []
     bus.subscribe(told.append)
-    bus.emit(EventType.LINK_ATTACHED, link="x" * 100_000, address="y" * TEXT_CHARS_MAX)
+    bus.emit(NotificationType.LINK_ATTACHED, link="x" * 100_000, address="y" * TEXT_CHARS_MAX)
     assert told[0].attributes["link"] == "x" * (TEXT_CHARS_MAX - 1) + "…"
     assert told[0].attributes["address"] == "y" * TEXT_CHARS_MAX
 
@@ -50,8 +50,8 @@ def test_a_text_is_cut_where_it_is_too_long(bus: Bus) -> None:
 def test_every_text_can_be_written_as_utf_8(bus: Bus) -> None:
     told: list[Notification] = []
     bus.subscribe(told.append)
-    bus.emit(EventType.AUTHENTICATION_FAILED, reason="wrong", user="\udcffzoë", peer="")
-    bus.emit(EventType.DISK_LOW, path="/data/" + "\udce9" * TEXT_CHARS_MAX)
+    bus.emit(NotificationType.AUTHENTICATION_FAILED, reason="wrong", user="\udcffzoë", peer="")
+    bus.emit(NotificationType.DISK_LOW, path="/data/" + "\udce9" * TEXT_CHARS_MAX)
     assert told[0].attributes["user"] == "?zoë"
     assert str(told[1].attributes["path"]).encode().startswith(b"/data/???")
 
@@ -76,7 +76,7 @@ def test_a_listener_hears_only_of_its_types(bus: Bus) -> None:
 
 
 def test_a_type_is_wanted_while_somebody_listens_to_it(bus: Bus) -> None:
-    assert not any(bus.is_wanted(type) for type in EventType)
+    assert not any(bus.is_wanted(type) for type in NotificationType)
     stop_one = bus.subscribe(lambda _: None, [CREATED])
     stop_other = bus.subscribe(lambda _: None, [CREATED, DELETED])
     assert bus.is_wanted(CREATED) and bus.is_wanted(DELETED) and not bus.is_wanted(SEALED)
@@ -84,7 +84,7 @@ def test_a_type_is_wanted_while_somebody_listens_to_it(bus: Bus) -> None:
     assert bus.is_wanted(CREATED) and not bus.is_wanted(DELETED)
     stop_one()
     stop_one()
-    assert not any(bus.is_wanted(type) for type in EventType)
+    assert not any(bus.is_wanted(type) for type in NotificationType)
 
 
 def test_who_has_stopped_hears_nothing_more_and_others_go_on(bus: Bus) -> None:
@@ -185,5 +185,5 @@ def test_emits_of_many_threads_are_all_counted_and_told_while_listeners_come_and
 
 
 def test_every_type_is_named_under_the_projects_domain() -> None:
-    assert all(type.value.startswith("io.headwater.") for type in EventType)
-    assert len({type.value for type in EventType}) == len(EventType)
+    assert all(type.value.startswith("io.headwater.") for type in NotificationType)
+    assert len({type.value for type in NotificationType}) == len(NotificationType)

@@ -128,7 +128,7 @@ class MemoryBackend:
     def check_position(self, log: str, position: int) -> None:
         self.store.open(log).check_position(position)
 
-    def position_at(self, log: str, recorded_at: int) -> int:
+    def sequence_number_at(self, log: str, recorded_at: int) -> int:
         return self.store.open(log).sequence_number_at(recorded_at)
 
     def count(self, log: str, span: Span) -> int:

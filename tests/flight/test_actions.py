@@ -92,8 +92,8 @@ def test_a_log_is_looked_at(client, log):
     assert (head.head, head.first_retained, head.incarnation) == (100, 1, log.info().incarnation)
     assert client.count("orders") == 100
     assert client.count("orders", 10, 20) == 10
-    assert client.position_at("orders", 0) == 1
-    assert client.position_at("orders", 2**60) == 101
+    assert client.sequence_number_at("orders", 0) == 1
+    assert client.sequence_number_at("orders", 2**60) == 101
     with pytest.raises(LogNotFound):
         client.info("nothing")
     with pytest.raises(InvalidPosition):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.core import EventType, Grant, Notification, Right, User
+from headwater.core import Grant, Notification, NotificationType, Right, User
 from headwater.management import CATALOG, LOST, Kind, Scope, may_see
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
@@ -16,11 +16,11 @@ SEEN_BY = {Scope.LOG: "who may read the log", Scope.SERVER: "who may manage the 
 
 
 def test_every_type_is_in_the_catalog() -> None:
-    assert set(CATALOG) == set(EventType)
+    assert set(CATALOG) == set(NotificationType)
 
 
-@pytest.mark.parametrize("type", EventType)
-def test_every_type_begins_with_its_name_and_time_and_may_tell_of_a_loss(type: EventType) -> None:
+@pytest.mark.parametrize("type", NotificationType)
+def test_every_type_begins_with_its_name_and_time_and_may_tell_of_a_loss(type: NotificationType) -> None:
     entry = CATALOG[type]
     assert entry.type is type
     assert entry.names[:2] == ("eventType", "time") and entry.names[-1] == LOST
@@ -29,8 +29,8 @@ def test_every_type_begins_with_its_name_and_time_and_may_tell_of_a_loss(type: E
     assert entry.attributes[1].kind is Kind.TIMESTAMP
 
 
-@pytest.mark.parametrize("type", EventType)
-def test_a_type_that_is_about_a_log_names_it(type: EventType) -> None:
+@pytest.mark.parametrize("type", NotificationType)
+def test_a_type_that_is_about_a_log_names_it(type: NotificationType) -> None:
     entry = CATALOG[type]
     assert entry.scope is not Scope.LOG or "log" in entry.names
 
@@ -46,10 +46,10 @@ def user(pattern: str, *rights: Right) -> User:
     return User("alice", (Grant(pattern, frozenset(rights)),))
 
 
-OF_LOG = Notification(EventType.LOG_TRIMMED, 0, {"log": "orders"})
-OF_SERVER = Notification(EventType.AUTHENTICATION_FAILED, 0, {"user": "bob"})
-OF_WEBHOOK = Notification(EventType.WEBHOOK_FAILING, 0, {"log": "orders", "endpoint": "http://x"})
-OF_NO_LOG = Notification(EventType.LINK_REFUSED, 0, {"address": "?"})
+OF_LOG = Notification(NotificationType.LOG_TRIMMED, 0, {"log": "orders"})
+OF_SERVER = Notification(NotificationType.AUTHENTICATION_FAILED, 0, {"user": "bob"})
+OF_WEBHOOK = Notification(NotificationType.WEBHOOK_FAILING, 0, {"log": "orders", "endpoint": "http://x"})
+OF_NO_LOG = Notification(NotificationType.LINK_REFUSED, 0, {"address": "?"})
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_every_type_is_documented_in_the_order_of_the_catalog() -> None:
     assert list(sections()) == [type.value for type in CATALOG]
 
 
-@pytest.mark.parametrize("type", EventType)
-def test_the_documentation_says_what_the_catalog_says(type: EventType) -> None:
+@pytest.mark.parametrize("type", NotificationType)
+def test_the_documentation_says_what_the_catalog_says(type: NotificationType) -> None:
     entry, text = CATALOG[type], sections()[type.value]
     assert f"{entry.when} Seen by {SEEN_BY[entry.scope]}." in text
     rows = [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("| `")]

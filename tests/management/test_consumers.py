@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.core import Bus, Event, EventType, Notification
+from headwater.core import Bus, Event, Notification, NotificationType
 from headwater.management.consumers import ConsumerWatch
 from headwater.storage.memory import MemoryStore
 
 LAGGING, CAUGHT_UP, PROGRESSED = (
-    EventType.CONSUMER_LAGGING,
-    EventType.CONSUMER_CAUGHT_UP,
-    EventType.ARCHIVE_PROGRESSED,
+    NotificationType.CONSUMER_LAGGING,
+    NotificationType.CONSUMER_CAUGHT_UP,
+    NotificationType.ARCHIVE_PROGRESSED,
 )
 
 
@@ -42,7 +42,7 @@ class World:
             self.bus, self.store.opened, wall_clock=self.clock, clock=self.clock.seconds, **bounds
         )
 
-    def look(self) -> list[tuple[EventType, dict[str, object]]]:
+    def look(self) -> list[tuple[NotificationType, dict[str, object]]]:
         self.clock.ms += 1000
         self.watch.look()
         told = [(its.type, {k: v for k, v in its.attributes.items() if k not in ("eventType", "time")})

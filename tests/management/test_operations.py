@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.core.errors import Closed, ConsumerNotFound, EventLogError, LogNotFound
-from headwater.core.event_types import EventType
+from headwater.core.notification_types import NotificationType
 from headwater.management.catalog import CATALOG
 from headwater.management.entities import LOG, NODE_TYPE, TYPES
 from headwater.management.logs import Logs
@@ -115,10 +115,10 @@ def test_get_events_maps_every_event_type_to_the_names_of_its_attributes(node: N
     answer = node.ask("GET-EVENTS")
     body: Any = answer.body
     assert answer.status == 200
-    assert set(body) == {each.value for each in EventType}
+    assert set(body) == {each.value for each in NotificationType}
     for type, names in body.items():
         assert isinstance(names, list) and all(isinstance(name, str) for name in names)
-        assert names == list(CATALOG[EventType(type)].names)
+        assert names == list(CATALOG[NotificationType(type)].names)
         assert "eventType" in names
 
 
@@ -334,7 +334,7 @@ def test_a_fault_of_ours_is_answered_as_one(node: Node, monkeypatch: pytest.Monk
 
 def test_event_types_have_a_reversed_domain_name_and_are_no_types_of_entities(node: Node) -> None:
     entity_types: Any = node.ask("GET-OPERATIONS").body
-    for type in EventType:
+    for type in NotificationType:
         assert type.value.startswith("io.headwater.")
         assert type.value not in entity_types
     assert node.ask("GET-EVENTS", eventType="IO.HEADWATER.LOG.CREATED").status == Status.NOT_FOUND

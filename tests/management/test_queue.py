@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from headwater.core import Bus, EventType, Notification
+from headwater.core import Bus, Notification, NotificationType
 from headwater.management import LOST, NotificationQueue
 
-CREATED, DELETED = EventType.LOG_CREATED, EventType.LOG_DELETED
+CREATED, DELETED = NotificationType.LOG_CREATED, NotificationType.LOG_DELETED
 
 
 class Wakes:

@@ -8,9 +8,9 @@ from headwater.core import (
     AppendCondition,
     Bus,
     Event,
-    EventType,
     LogSettings,
     Notification,
+    NotificationType,
     Query,
 )
 from headwater.core.errors import AppendConditionFailed, DuplicateEventId
@@ -35,7 +35,7 @@ class World:
     def __init__(self) -> None:
         self.told: list[Notification] = []
         bus = Bus()
-        bus.subscribe(self.told.append, [EventType.APPEND_REJECTED, EventType.CONDITION_FAILED])
+        bus.subscribe(self.told.append, [NotificationType.APPEND_REJECTED, NotificationType.CONDITION_FAILED])
         self.clock = Seconds()
         self.store = MemoryStore()
         self.log = self.store.create("orders")

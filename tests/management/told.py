@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from headwater.core import Bus, EventType, Notification
+from headwater.core import Bus, Notification, NotificationType
 from headwater.management import CATALOG, Kind
 
 PYTHON = {Kind.STRING: str, Kind.LONG: int, Kind.TIMESTAMP: int, Kind.BOOLEAN: bool}
@@ -19,7 +19,7 @@ class Told:
         self.notifications: list[Notification] = []
         bus.subscribe(self.notifications.append)
 
-    def of(self, *types: EventType) -> list[dict[str, object]]:
+    def of(self, *types: NotificationType) -> list[dict[str, object]]:
         """The attributes of all that were told of these types, but for type and time; each fits the catalog."""
         found = [its for its in list(self.notifications) if its.type in types]
         for its in found:
@@ -27,12 +27,12 @@ class Told:
         return [{name: value for name, value in its.attributes.items() if name not in ("eventType", "time")}
                 for its in found]  # fmt: skip
 
-    def types(self, among: Iterable[EventType]) -> list[EventType]:
+    def types(self, among: Iterable[NotificationType]) -> list[NotificationType]:
         """Which were told, in their order."""
         wanted = set(among)
         return [its.type for its in list(self.notifications) if its.type in wanted]
 
-    def wait_for(self, type: EventType, count: int = 1) -> dict[str, object]:
+    def wait_for(self, type: NotificationType, count: int = 1) -> dict[str, object]:
         """The attributes of the last, once there are so many of that type."""
         eventually(lambda: len(self.of(type)) >= count, lambda: f"{type}: {self.notifications}")
         found = self.of(type)

@@ -94,7 +94,7 @@ def test_writes_that_do_not_get_on_hold_up_nothing_else(engine: Engine, disk: He
             assert (await calls.place("others")).head == 0
             assert (await calls.info("others")).events == 0
             assert await calls.logs() == ["orders", "others"]
-            assert await calls.position_at("others", 0) == 1
+            assert await calls.sequence_number_at("others", 0) == 1
             assert await asyncio.to_thread(lambda: 1) == 1, "the threads of everybody else are free"
         disk.may_sync.set()
         assert len(await asyncio.gather(*appends)) == 40

@@ -17,13 +17,13 @@ import pytest
 from headwater.amqp.client import Client
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.client import connect
-from headwater.core import Bus, EventType, LogSettings, Query
+from headwater.core import Bus, LogSettings, NotificationType, Query
 from headwater.core.errors import DiskFull, EventLogError, StorageCorrupted
 from headwater.management import CATALOG
-from headwater.server import happenings, notification_lines
+from headwater.server import notification_lines, notifications
 from headwater.server.config import Management
-from headwater.server.happenings import Happenings, HappeningsCollector
-from headwater.server.notification_lines import LINES, told_types, write_line
+from headwater.server.notification_lines import LINES, logged_types, write_line
+from headwater.server.notifications import Notifications, NotificationsCollector
 from headwater.storage.memory import MemoryStore
 
 from ..management.told import eventually
@@ -176,38 +176,38 @@ def _basic(name: str) -> dict[str, str]:
 
 
 def test_every_type_has_a_line() -> None:
-    assert LINES.keys() == CATALOG.keys() == set(EventType)
+    assert LINES.keys() == CATALOG.keys() == set(NotificationType)
 
 
 @pytest.mark.parametrize(
     ("level", "includes", "excludes"),
     [
-        (logging.WARNING, EventType.DISK_LOW, EventType.LOG_CREATED),
-        (logging.INFO, EventType.LINK_DETACHED, EventType.LINK_ATTACHED),
-        (logging.DEBUG, EventType.LINK_ATTACHED, None),
+        (logging.WARNING, NotificationType.DISK_LOW, NotificationType.LOG_CREATED),
+        (logging.INFO, NotificationType.LINK_DETACHED, NotificationType.LINK_ATTACHED),
+        (logging.DEBUG, NotificationType.LINK_ATTACHED, None),
     ],
 )
 def test_lines_are_written_of_the_types_of_the_configured_level(
-    level: int, includes: EventType, excludes: EventType | None, caplog: pytest.LogCaptureFixture
+    level: int, includes: NotificationType, excludes: NotificationType | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(level, "headwater")
-    assert includes in told_types() and excludes not in told_types()
+    assert includes in logged_types() and excludes not in logged_types()
 
 
 def test_what_ends_with_an_error_is_told_at_info_and_without_one_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "headwater")
     bus = Bus()
-    bus.subscribe(write_line, told_types())
-    bus.emit(EventType.CONNECTION_CLOSED, peer="10.0.0.1")
-    bus.emit(EventType.CONNECTION_CLOSED, peer="10.0.0.1", condition="amqp:internal-error")
+    bus.subscribe(write_line, logged_types())
+    bus.emit(NotificationType.CONNECTION_CLOSED, peer="10.0.0.1")
+    bus.emit(NotificationType.CONNECTION_CLOSED, peer="10.0.0.1", condition="amqp:internal-error")
     (record,) = caplog.records
     assert record.name == notification_lines.logger.name and record.levelno == logging.INFO
     assert record.fields == {"peer": "10.0.0.1", "condition": "amqp:internal-error"}  # type: ignore[attr-defined]
 
 
-def run_within(work: Callable[[Happenings, MemoryStore], Any], settings: Management) -> Any:
+def run_within(work: Callable[[Notifications, MemoryStore], Any], settings: Management) -> Any:
     async def scenario() -> Any:
-        its = Happenings(settings)
+        its = Notifications(settings)
         store = MemoryStore(bus=its.bus)
         await its.start(store)
         try:
@@ -221,7 +221,7 @@ def run_within(work: Callable[[Happenings, MemoryStore], Any], settings: Managem
 def test_a_look_that_fails_does_not_end_looking(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(happenings, "LOOK_S", 0.005)
+    monkeypatch.setattr(notifications, "LOOK_S", 0.005)
     looks = []
 
     def look(self: object) -> None:
@@ -253,8 +253,8 @@ def test_the_log_of_what_happens_gets_the_retention_that_is_configured() -> None
 
 def test_every_type_is_counted_from_zero() -> None:
     bus = Bus()
-    bus.emit(EventType.LOG_CREATED, log="orders")
-    (family,) = HappeningsCollector(bus).collect()
+    bus.emit(NotificationType.LOG_CREATED, log="orders")
+    (family,) = NotificationsCollector(bus).collect()
     counts = {sample.labels["type"]: sample.value for sample in family.samples}
-    assert counts.keys() == {type.value for type in EventType}
+    assert counts.keys() == {type.value for type in NotificationType}
     assert sum(counts.values()) == counts["io.headwater.log.created"] == 1

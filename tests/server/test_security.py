@@ -10,7 +10,7 @@ import pytest
 from headwater.core.access import ANYBODY, Credentials, Forbidden, Grant, Right, Unauthenticated
 from headwater.core.bus import Bus, Notification
 from headwater.core.errors import InvalidInput
-from headwater.core.event_types import EventType
+from headwater.core.notification_types import NotificationType
 from headwater.server import accounts as accounts_module
 from headwater.server import security
 from headwater.server.accounts import (
@@ -324,7 +324,7 @@ def test_a_refused_login_is_told_without_its_secret() -> None:
 
     asyncio.run(scenario())
     (notification,) = told
-    assert notification.type is EventType.AUTHENTICATION_FAILED
+    assert notification.type is NotificationType.AUTHENTICATION_FAILED
     expected = {"reason": "wrong", "user": "alice", "peer": "10.0.0.1"}
     assert dict(notification.attributes) == {"eventType": notification.type, "time": notification.time, **expected}
     assert WRONG.secret not in repr(notification)

@@ -111,8 +111,8 @@ def test_a_time_is_found_in_the_archive(orders: LocalLog, tmp_path: Path) -> Non
     archive(orders, tmp_path, 1, 60)
     table = Archive(str(tmp_path))
 
-    assert [table.number_at("orders", T0 + ms) for ms in (-1, 0, 1, 1000, 5000)] == [1, 1, 11, 11, 51]
-    assert table.number_at("orders", T0 + 5001) is None
+    assert [table.sequence_number_at("orders", T0 + ms) for ms in (-1, 0, 1, 1000, 5000)] == [1, 1, 11, 11, 51]
+    assert table.sequence_number_at("orders", T0 + 5001) is None
 
 
 def test_a_table_or_a_file_that_is_not_there_is_named(orders: LocalLog, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater.core import Bus, Event, EventType, LogSettings
+from headwater.core import Bus, Event, LogSettings, NotificationType
 from headwater.core.errors import InvalidSettings, LogExists, LogNotFound
 from headwater.storage import Engine, MemoryStore
 from headwater.storage.worker import Worker, do
@@ -54,20 +54,20 @@ def test_a_log_that_is_made_is_told_once(store: Any, told: Told) -> None:
     with pytest.raises(LogExists):
         store.create("orders", LogSettings(partitions=5))
     expected = {"log": "orders", "incarnation": log.info().incarnation, "partitions": 4}
-    assert told.of(EventType.LOG_CREATED) == [expected]
+    assert told.of(NotificationType.LOG_CREATED) == [expected]
 
 
 def test_changed_settings_are_told_by_what_differs(store: Any, told: Told) -> None:
     log = store.create("orders")
     store.change("orders", log.settings)
-    assert not told.of(EventType.LOG_CHANGED)
+    assert not told.of(NotificationType.LOG_CHANGED)
     store.change("orders", replace(log.settings, retention_ms=1000, keeps_history=False))
-    (its,) = told.of(EventType.LOG_CHANGED)
+    (its,) = told.of(NotificationType.LOG_CHANGED)
     assert its["log"] == "orders"
     assert json.loads(str(its["settings"])) == {"retention_ms": 1000, "keeps_history": False}
     with pytest.raises(InvalidSettings):
         store.change("orders", replace(log.settings, partitions=9))
-    assert len(told.of(EventType.LOG_CHANGED)) == 1
+    assert len(told.of(NotificationType.LOG_CHANGED)) == 1
 
 
 def test_a_deleted_log_is_told_with_its_last_number(store: Any, told: Told) -> None:
@@ -75,22 +75,22 @@ def test_a_deleted_log_is_told_with_its_last_number(store: Any, told: Told) -> N
     log.append([Event("Placed")] * 3)
     incarnation = log.info().incarnation
     store.delete("orders")
-    assert told.of(EventType.LOG_DELETED) == [{"log": "orders", "incarnation": incarnation, "head": 3}]
+    assert told.of(NotificationType.LOG_DELETED) == [{"log": "orders", "incarnation": incarnation, "head": 3}]
     with pytest.raises(LogNotFound):
         store.delete("orders")
-    assert len(told.of(EventType.LOG_DELETED)) == 1
+    assert len(told.of(NotificationType.LOG_DELETED)) == 1
 
 
 def test_a_trim_is_told_if_it_drops_something(store: Any, told: Told) -> None:
     log = store.create("orders")
     log.append([Event("Placed")] * 10)
     log.trim(1)
-    assert not told.of(EventType.LOG_TRIMMED)
+    assert not told.of(NotificationType.LOG_TRIMMED)
     log.trim(4)
     log.register_consumer("alice", "Billing", after=6)
     log.trim(11)
     log.trim(11)
-    assert told.of(EventType.LOG_TRIMMED) == [
+    assert told.of(NotificationType.LOG_TRIMMED) == [
         {"log": "orders", "firstRetained": 4, "previousFirstRetained": 1},
         {"log": "orders", "firstRetained": 7, "previousFirstRetained": 4},
     ]
@@ -104,11 +104,11 @@ def test_a_consumer_is_told_when_it_registers_and_when_it_is_gone(store: Any, to
     log.register_consumer("alice", "Billing")
     log.unregister_consumer("alice", "Billing")
     its = {"log": "orders", "owner": "alice", "component": "Billing"}
-    assert told.of(EventType.CONSUMER_REGISTERED) == [
+    assert told.of(NotificationType.CONSUMER_REGISTERED) == [
         {**its, "acknowledged": 2, "epoch": 1},
         {**its, "acknowledged": 4, "epoch": 2},
     ]
-    assert told.of(EventType.CONSUMER_UNREGISTERED) == [{**its, "acknowledged": 4}]
+    assert told.of(NotificationType.CONSUMER_UNREGISTERED) == [{**its, "acknowledged": 4}]
 
 
 def test_a_consumer_that_was_not_heard_of_is_told_with_for_how_long(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_consumer_that_was_not_heard_of_is_told_with_for_how_long(tmp_path: Pa
         log.register_consumer("alice", "Billing")
         clock.now += 6000
         engine.maintain()
-        (its,) = told.of(EventType.CONSUMER_UNREGISTERED)
+        (its,) = told.of(NotificationType.CONSUMER_UNREGISTERED)
         assert its["silentMs"] == 6000 and its["owner"] == "alice"
 
 
@@ -133,7 +133,7 @@ def test_what_retention_drops_is_told(tmp_path: Path) -> None:
         log.append([Event("Placed")])
         engine.maintain()
         expected = {"log": "orders", "firstRetained": 6, "previousFirstRetained": 1}
-        assert told.of(EventType.LOG_TRIMMED) == [expected]
+        assert told.of(NotificationType.LOG_TRIMMED) == [expected]
 
 
 @pytest.mark.usefixtures("small_segments", "in_line")
@@ -145,7 +145,7 @@ def test_a_sealed_segment_is_told_once(tmp_path: Path) -> None:
             log.append([Event("Placed", bytes(40))])
         engine.maintain()
         engine.maintain()
-        sealed = told.of(EventType.SEGMENT_SEALED)
+        sealed = told.of(NotificationType.SEGMENT_SEALED)
         segments = log.frames.segments[:-1]
         assert len(segments) >= 2
         assert [(its["first"], its["last"], its["bytes"]) for its in sealed] == [
@@ -162,8 +162,8 @@ def test_a_disk_that_gets_full_is_told_once_and_once_when_it_has_room_again(tmp_
             disk.free = free
             engine.maintain()
         its = {"path": str(tmp_path), "reserveBytes": 1000}
-        assert told.of(EventType.DISK_LOW) == [{**its, "freeBytes": 999}, {**its, "freeBytes": 10}]
-        assert told.of(EventType.DISK_RECOVERED) == [{**its, "freeBytes": 1000}]
+        assert told.of(NotificationType.DISK_LOW) == [{**its, "freeBytes": 999}, {**its, "freeBytes": 10}]
+        assert told.of(NotificationType.DISK_RECOVERED) == [{**its, "freeBytes": 1000}]
 
 
 def test_appends_and_acknowledgements_tell_nothing(store: Any) -> None:

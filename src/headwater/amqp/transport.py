@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.access import User
 from ..core.errors import EventLogError
+from .link_end import Ending, LinkEnd
 from .login import Login
+from .notifying import ConnectionNotifier
 from .protocol import conditions
 from .protocol.conditions import AmqpError
 from .protocol.connection import Connection
@@ -37,8 +39,6 @@ from .protocol.negotiation import Stage
 from .protocol.performatives import ErrorCondition
 from .protocol.session import Session
 from .protocol.types import Described, Symbol
-from .telling import Telling
-from .terminus import Ending, Terminus
 
 if TYPE_CHECKING:
     from .container import Container
@@ -105,12 +105,12 @@ class Transport(asyncio.Protocol):
         self._is_flushing = False
         self._is_lost = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._termini: dict[Link, Terminus] = {}
+        self._termini: dict[Link, LinkEnd] = {}
         self._numbers: dict[Link, int] = {}
         """What the server calls the links of this connection: they count from 1."""
         self._by_number: dict[int, Link] = {}
         self._links_counted = self._sessions_counted = 0
-        self._telling = Telling(container.bus)
+        self._notifier = ConnectionNotifier(container.bus)
         self._lingering: list[tuple[Session | None, Callable[[Ending], None]]] = []
 
     @property
@@ -119,7 +119,7 @@ class Transport(asyncio.Protocol):
         return self.engine.remote.container_id if self.engine.remote else ""
 
     @property
-    def links(self) -> list[tuple[int, Link, Terminus]]:
+    def links(self) -> list[tuple[int, Link, LinkEnd]]:
         """The links that are attached, with their numbers, in the order in which they were."""
         return [(self._numbers[link], link, terminus) for link, terminus in self._termini.items()]
 
@@ -133,7 +133,7 @@ class Transport(asyncio.Protocol):
         """Whether what the peer has sent is not on the disk yet, or something is about to be sent to it."""
         return self.held_bytes > 0 or any(terminus.has_more for terminus in self._termini.values())
 
-    def link(self, number: int) -> tuple[Link, Terminus] | None:
+    def link(self, number: int) -> tuple[Link, LinkEnd] | None:
         """The link of that number, if it is attached."""
         link = self._by_number.get(number)
         return None if link is None else (link, self._termini[link])
@@ -165,7 +165,7 @@ class Transport(asyncio.Protocol):
         self._connected_at = self._loop.time()
         self.engine = self.container.engine(self._login, self._connected_at)
         if not self.container.admit(self):
-            self._telling.refused("stopping" if self.container.is_stopping else "limit")
+            self._notifier.refused("stopping" if self.container.is_stopping else "limit")
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -192,7 +192,7 @@ class Transport(asyncio.Protocol):
         for task in self._tasks:
             task.cancel()
         self._abandon()
-        self._telling.ended(self)
+        self._notifier.ended(self)
         self.container.forget(self)
 
     def pause_writing(self) -> None:
@@ -229,7 +229,7 @@ class Transport(asyncio.Protocol):
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
-    def adopt(self, link: Link, terminus: Terminus) -> None:
+    def adopt(self, link: Link, terminus: LinkEnd) -> None:
         """The link is attached: from now on its events are told to its terminus."""
         self.container.statistics.links += 1
         link.context = terminus
@@ -238,14 +238,14 @@ class Transport(asyncio.Protocol):
             self._links_counted += 1
             self._numbers[link] = self._links_counted
             self._by_number[self._links_counted] = link
-        self._telling.adopted(self, link, terminus)
+        self._notifier.adopted(self, link, terminus)
 
     def expel(self, link: Link, condition: Symbol, description: str) -> None:
         """Detach a link from this side, with the reason."""
         error = ErrorCondition(condition, description)
         if link.is_waiting:
             link.refuse(condition, description)
-            self._telling.link_refused(self, link, error)
+            self._notifier.link_refused(self, link, error)
         else:
             link.detach(error)
         self._let_go(link, Ending.DETACHED, error)
@@ -302,7 +302,7 @@ class Transport(asyncio.Protocol):
                 self._transport.abort()
             return
         if self.engine.remote is None and now - self._connected_at > self.container.settings.login_ms / 1000:
-            self._telling.refused("timeout")
+            self._notifier.refused("timeout")
             self._transport.abort()
             return
         due = self.engine.next_tick()
@@ -315,7 +315,7 @@ class Transport(asyncio.Protocol):
     def close(self, condition: Symbol, description: str) -> None:
         """Close in order; the peer is cut off if it does not answer."""
         error = ErrorCondition(condition, description)
-        self._telling.failed(error)
+        self._notifier.failed(error)
         self.engine.close(error)
         self._closing_at = self._loop.time() + CLOSE_S
         self.flush()
@@ -388,7 +388,7 @@ class Transport(asyncio.Protocol):
             self._end_lingering(event.session)
         elif isinstance(event, ConnectionOpened):
             self.container.open(self)
-            self._telling.opened(self, self._login.mechanism)
+            self._notifier.opened(self, self._login.mechanism)
         elif isinstance(event, ConnectionClosed):
             self._on_closed(event)
         elif isinstance(event, MechanismChosen):
@@ -414,7 +414,7 @@ class Transport(asyncio.Protocol):
 
     def _refuse(self, link: Link, fault: AmqpError) -> None:
         self.container.statistics.links_refused += 1
-        self._telling.link_refused(self, link, ErrorCondition(fault.condition, fault.description))
+        self._notifier.link_refused(self, link, ErrorCondition(fault.condition, fault.description))
         if link.is_waiting:
             link.refuse(fault.condition, fault.description, fault.info)
         else:
@@ -429,7 +429,7 @@ class Transport(asyncio.Protocol):
             self._resume(_Pause.LOGIN)
         self.user = self._login.user
         if self._login.is_refused:
-            self._telling.refused("login")
+            self._notifier.refused("login")
         self._handle(self.engine.receive_data(b"", self._loop.time()))
         self.flush()
 
@@ -450,7 +450,7 @@ class Transport(asyncio.Protocol):
         self._by_number.pop(self._numbers.pop(link, 0), None)
         link.context = None
         self.container.detached(self, link)
-        self._telling.link_ended(self, link, error)
+        self._notifier.link_ended(self, link, error)
         if terminus is not None:
             terminus.on_detached(ending)
 
@@ -474,8 +474,8 @@ class Transport(asyncio.Protocol):
             self.container.statistics.faults += 1
             if self.engine.ended_in is Stage.SASL:
                 self._login.malformed()
-            self._telling.refused("fault", event.error)
-        self._telling.failed(event.error)
+            self._notifier.refused("fault", event.error)
+        self._notifier.failed(event.error)
 
     def _flush(self) -> None:
         self._is_flushing = False

@@ -26,7 +26,7 @@ import msgspec
 from yarl import URL
 
 from ..core.bus import Bus
-from ..core.event_types import EventType
+from ..core.notification_types import NotificationType
 from .records import Subscription
 from .settings import Settings
 from .stored import Stored
@@ -311,7 +311,7 @@ class Endpoint:
             self._feed.changed(self)
         if self._is_told_failing:
             self._is_told_failing = False
-            self._bus.emit(EventType.WEBHOOK_RECOVERED, log=self._settings.log, endpoint=shown(self.uri))
+            self._bus.emit(NotificationType.WEBHOOK_RECOVERED, log=self._settings.log, endpoint=shown(self.uri))
 
     async def _back_off(self, outcome: Outcome) -> None:
         """Wait before the next try, longer each time. Raises _Suspended instead where it has failed for too long."""
@@ -325,7 +325,7 @@ class Endpoint:
         if not self._is_told_failing:
             self._is_told_failing = True
             its = shown(self.uri)
-            self._bus.emit(EventType.WEBHOOK_FAILING, log=self._settings.log, endpoint=its, reason=outcome.text)
+            self._bus.emit(NotificationType.WEBHOOK_FAILING, log=self._settings.log, endpoint=its, reason=outcome.text)
         if outcome.status == 410 or now - self._failing_since > self._settings.suspend_after_ms / 1000:
             self.kept.is_suspended = True
             self._feed.changed(self)

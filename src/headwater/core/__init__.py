@@ -9,7 +9,6 @@ from .bus import Bus, Notification
 from .condition import AppendCondition, ConditionFailure
 from .consumer import Consumer
 from .event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent, tag_key
-from .event_types import EVERY_TYPE, EventType
 from .local import LocalLog
 from .log import (
     AppendRequest,
@@ -22,6 +21,7 @@ from .log import (
     Selection,
 )
 from .mark import Mark, WriterState
+from .notification_types import EVERY_TYPE, NotificationType
 from .query import ALL, Query, QueryItem
 from .reading import read_pages
 from .settings import LogSettings, check_log_name
@@ -45,7 +45,6 @@ __all__ = [
     "Encoding",
     "Event",
     "EventLog",
-    "EventType",
     "Forbidden",
     "Grant",
     "Guard",
@@ -56,6 +55,7 @@ __all__ = [
     "LogStore",
     "Mark",
     "Notification",
+    "NotificationType",
     "OpenGuard",
     "Page",
     "Query",

@@ -12,20 +12,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from .event_types import EVERY_TYPE, EventType
+from .notification_types import EVERY_TYPE, NotificationType
 
 _logger = logging.getLogger("headwater.bus")
 
 TEXT_CHARS_MAX = 1024
 """Longer texts are cut: much of what is told is what a peer has said."""
 Value = str | int | float | bool
-"""What an attribute may be. `EventType` says which it is."""
+"""What an attribute may be. `NotificationType` says which it is."""
 
 
 class Notification(NamedTuple):
     """Something that happened. Listeners share it: nobody may change the attributes."""
 
-    type: EventType
+    type: NotificationType
     time: int
     """ms since 1970 UTC."""
     attributes: Mapping[str, Value]
@@ -43,22 +43,22 @@ class Bus:
         """`clock` tells ms since 1970 UTC."""
         self._clock = clock or _wall_clock_ms
         self._changing = threading.Lock()
-        self._listeners: dict[EventType, tuple[Listener, ...]] = {}
+        self._listeners: dict[NotificationType, tuple[Listener, ...]] = {}
         """Only types that somebody listens to. Replaced, never changed, so that it is read without a lock."""
         self._counting = threading.Lock()
-        self._counts: dict[EventType, int] = {}
+        self._counts: dict[NotificationType, int] = {}
 
     @property
-    def counts(self) -> Mapping[EventType, int]:
+    def counts(self) -> Mapping[NotificationType, int]:
         """How often each type was emitted, whether somebody listened or not; a copy. Types never emitted are not in."""
         with self._counting:
             return dict(self._counts)
 
-    def is_wanted(self, type: EventType) -> bool:
+    def is_wanted(self, type: NotificationType) -> bool:
         """Whether somebody listens to that type."""
         return type in self._listeners
 
-    def emit(self, type: EventType, /, **attributes: Value | None) -> None:
+    def emit(self, type: NotificationType, /, **attributes: Value | None) -> None:
         """Tell that something happened, to those who listen to that type, in the order in which they came.
 
         Attributes come in the catalog's order; one that is None is left out. Raises nothing: what a listener raises is
@@ -66,7 +66,7 @@ class Bus:
         """
         self.emit_built(type, lambda: attributes)
 
-    def emit_built(self, type: EventType, build: Callable[[], Mapping[str, Value | None]]) -> None:
+    def emit_built(self, type: NotificationType, build: Callable[[], Mapping[str, Value | None]]) -> None:
         """As `emit`, where attributes take some work: `build` is called, once, only if somebody listens."""
         with self._counting:
             self._counts[type] = self._counts.get(type, 0) + 1
@@ -84,7 +84,7 @@ class Bus:
             except Exception:
                 _logger.exception("a listener to %s failed", type.value)
 
-    def subscribe(self, listener: Listener, types: Iterable[EventType] = EVERY_TYPE) -> Callable[[], None]:
+    def subscribe(self, listener: Listener, types: Iterable[NotificationType] = EVERY_TYPE) -> Callable[[], None]:
         """Call the listener with every notification of these types, until the answered callable is called.
 
         It may still be called once more by a thread that was about to.

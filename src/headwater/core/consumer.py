@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 
 from .bus import Bus
 from .errors import ConsumerFenced, ConsumerNotFound, InvalidInput, InvalidPosition
-from .event_types import EventType
 from .limits import _UNFIT, show
+from .notification_types import NotificationType
 from .state import StateStore
 
 CONSUMER_CHARS_MAX = 256
@@ -74,7 +74,7 @@ class ConsumerRegistry:
                 head = self._head()
                 start = head if after is None else self._checked(after, head, "after")
                 consumer = self._store(Consumer(owner, component, start, 1, now, now))
-            self._tell(EventType.CONSUMER_REGISTERED, consumer, epoch=consumer.epoch)
+            self._tell(NotificationType.CONSUMER_REGISTERED, consumer, epoch=consumer.epoch)
             return consumer
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
@@ -99,7 +99,7 @@ class ConsumerRegistry:
             known = self._known(owner, component)
             self._state.delete(self._kind, _key(owner, component))
             del self._consumers[owner, component]
-            self._tell(EventType.CONSUMER_UNREGISTERED, known, silentMs=silent_ms)
+            self._tell(NotificationType.CONSUMER_UNREGISTERED, known, silentMs=silent_ms)
 
     def get(self, owner: str, component: str) -> Consumer | None:
         """That consumer, or None. Takes no lock, which somebody may hold who waits for the disk."""
@@ -128,7 +128,7 @@ class ConsumerRegistry:
         self._consumers[consumer.owner, consumer.component] = consumer
         return consumer
 
-    def _tell(self, type: EventType, consumer: Consumer, **more: int | None) -> None:
+    def _tell(self, type: NotificationType, consumer: Consumer, **more: int | None) -> None:
         self._bus.emit(
             type,
             log=self._log,

@@ -72,7 +72,7 @@ def _head(backend: Backend, body: LogBody) -> Extent:
 
 
 def _position_at(backend: Backend, body: PositionAtBody) -> SequenceNumber:
-    return SequenceNumber(backend.position_at(body.log, body.recorded_at))
+    return SequenceNumber(backend.sequence_number_at(body.log, body.recorded_at))
 
 
 def _count(backend: Backend, body: CountBody) -> EventCount:

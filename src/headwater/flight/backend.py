@@ -96,7 +96,7 @@ class Backend(Protocol):
     def check_position(self, log: str, position: int) -> None:
         """See LocalLog. Called only for positions below the first retained event."""
 
-    def position_at(self, log: str, recorded_at: int) -> int:
+    def sequence_number_at(self, log: str, recorded_at: int) -> int:
         """See LocalLog.sequence_number_at."""
 
     def count(self, log: str, span: Span) -> int:

@@ -121,7 +121,7 @@ class BulkClient:
         extent: Extent = self._act("head", LogBody(log))
         return extent
 
-    def position_at(self, log: str, recorded_at: int) -> int:
+    def sequence_number_at(self, log: str, recorded_at: int) -> int:
         """The number of the first retained event recorded at that time (ms) or later; head + 1 if there is none."""
         number: int = self._act("position_at", PositionAtBody(log, recorded_at)).sequence_number
         return number

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from ..core.access import Right, User
 from ..core.bus import Notification
-from ..core.event_types import EventType
+from ..core.notification_types import NotificationType
 
 
 class Kind(StrEnum):
@@ -49,7 +49,7 @@ class Attribute:
 class Entry:
     """What is to be known of a type."""
 
-    type: EventType
+    type: NotificationType
     when: str
     scope: Scope
     attributes: tuple[Attribute, ...]
@@ -135,14 +135,14 @@ _WEBHOOK = (
 )
 
 
-def _entry(type: EventType, scope: Scope, when: str, *attributes: Attribute) -> tuple[EventType, Entry]:
+def _entry(type: NotificationType, scope: Scope, when: str, *attributes: Attribute) -> tuple[NotificationType, Entry]:
     return type, Entry(type, when, scope, (*_FIRST, *attributes, *_LAST))
 
 
-CATALOG: Mapping[EventType, Entry] = dict(
+CATALOG: Mapping[NotificationType, Entry] = dict(
     (
         _entry(
-            EventType.SERVER_STARTED,
+            NotificationType.SERVER_STARTED,
             Scope.SERVER,
             "The server is ready.",
             _text("version", "the version of Headwater"),
@@ -150,14 +150,14 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _text("data", "the data directory, or `memory`"),
         ),
         _entry(
-            EventType.SERVER_STOPPING,
+            NotificationType.SERVER_STOPPING,
             Scope.SERVER,
             "The server was told to stop, and takes nothing new.",
             _number("requests", "how many HTTP requests run, which may finish"),
             _number("streams", "how many subscriptions and WebSockets are ended"),
         ),
         _entry(
-            EventType.LOG_CREATED,
+            NotificationType.LOG_CREATED,
             Scope.LOG,
             "A log was made.",
             _LOG,
@@ -165,14 +165,14 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _number("partitions", "how many partitions it has"),
         ),
         _entry(
-            EventType.LOG_CHANGED,
+            NotificationType.LOG_CHANGED,
             Scope.LOG,
             "A log was given other settings.",
             _LOG,
             _text("settings", "the settings that differ now, as a JSON object of their new values"),
         ),
         _entry(
-            EventType.LOG_DELETED,
+            NotificationType.LOG_DELETED,
             Scope.LOG,
             "A log was deleted with all its events.",
             _LOG,
@@ -180,7 +180,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _number("head", "the number of its last event"),
         ),
         _entry(
-            EventType.LOG_TRIMMED,
+            NotificationType.LOG_TRIMMED,
             Scope.LOG,
             "Events of a log were dropped: by retention, or because somebody asked for it.",
             _LOG,
@@ -188,7 +188,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _number("previousFirstRetained", "and from which they could be read before"),
         ),
         _entry(
-            EventType.CONNECTION_OPENED,
+            NotificationType.CONNECTION_OPENED,
             Scope.SERVER,
             "A peer has opened a connection, and is logged in.",
             _PROTOCOL,
@@ -198,7 +198,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _text("mechanism", "the SASL mechanism; empty if there was no SASL"),
         ),
         _entry(
-            EventType.CONNECTION_CLOSED,
+            NotificationType.CONNECTION_CLOSED,
             Scope.SERVER,
             "A connection that was open has ended.",
             _PROTOCOL,
@@ -209,7 +209,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _DESCRIPTION,
         ),
         _entry(
-            EventType.CONNECTION_REFUSED,
+            NotificationType.CONNECTION_REFUSED,
             Scope.SERVER,
             "A connection has ended before it was open, or was one too many.",
             _text("protocol", "`amqp` or `http`"),
@@ -220,9 +220,9 @@ CATALOG: Mapping[EventType, Entry] = dict(
             ),
             _DESCRIPTION,
         ),
-        _entry(EventType.LINK_ATTACHED, Scope.LOG, "A link was attached.", *_LINK),
+        _entry(NotificationType.LINK_ATTACHED, Scope.LOG, "A link was attached.", *_LINK),
         _entry(
-            EventType.LINK_DETACHED,
+            NotificationType.LINK_DETACHED,
             Scope.LOG,
             "A link that was attached has ended: detached by one side, or with its session or connection.",
             *_LINK,
@@ -230,28 +230,30 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _DESCRIPTION,
         ),
         _entry(
-            EventType.LINK_REFUSED,
+            NotificationType.LINK_REFUSED,
             Scope.LOG,
             "An attach was refused.",
             *_LINK,
             _text("condition", "the AMQP error condition"),
             _DESCRIPTION,
         ),
-        _entry(EventType.PARTITION_ASSIGNED, Scope.LOG, "A receiver of a consumer group got a partition.", *_OWNED),
         _entry(
-            EventType.PARTITION_STOLEN,
+            NotificationType.PARTITION_ASSIGNED, Scope.LOG, "A receiver of a consumer group got a partition.", *_OWNED
+        ),
+        _entry(
+            NotificationType.PARTITION_STOLEN,
             Scope.LOG,
             "A receiver with a higher epoch takes a partition over; it is told as the next owner after this.",
             *_OWNED,
         ),
         _entry(
-            EventType.PARTITION_RELEASED,
+            NotificationType.PARTITION_RELEASED,
             Scope.LOG,
             "A partition of a consumer group has no owner any more: it left, or was asked to leave.",
             *_OWNED,
         ),
         _entry(
-            EventType.EPOCH_CHANGED,
+            NotificationType.EPOCH_CHANGED,
             Scope.LOG,
             "Another epoch was recorded for a partition of a consumer group; 0 after an owner's clean close.",
             _LOG,
@@ -260,35 +262,35 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _number("epoch", "the epoch"),
         ),
         _entry(
-            EventType.CONSUMER_REGISTERED,
+            NotificationType.CONSUMER_REGISTERED,
             Scope.LOG,
             "A reliable consumer was registered, or registered again. From now on it holds trimming back.",
             *_CONSUMER,
             _number("epoch", "how often it has registered"),
         ),
         _entry(
-            EventType.CONSUMER_UNREGISTERED,
+            NotificationType.CONSUMER_UNREGISTERED,
             Scope.LOG,
             "A consumer was unregistered: by a call, or because it was not heard of for too long.",
             *_CONSUMER,
             _perhaps(_number("silentMs", "for how long it was not heard of; not there if somebody asked for it")),
         ),
         _entry(
-            EventType.CONSUMER_LAGGING,
+            NotificationType.CONSUMER_LAGGING,
             Scope.LOG,
             "A registered consumer has fallen behind further than `management.lag_events` or `management.lag_ms`.",
             *_CONSUMER,
             *_LAG,
         ),
         _entry(
-            EventType.CONSUMER_CAUGHT_UP,
+            NotificationType.CONSUMER_CAUGHT_UP,
             Scope.LOG,
             "A consumer that was told as lagging is within both bounds again.",
             *_CONSUMER,
             *_LAG,
         ),
         _entry(
-            EventType.APPEND_REJECTED,
+            NotificationType.APPEND_REJECTED,
             Scope.LOG,
             "Appends were refused by a log in this second: overload, a full disk, an id that is taken.",
             _LOG,
@@ -297,7 +299,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _INTERVAL,
         ),
         _entry(
-            EventType.CONDITION_FAILED,
+            NotificationType.CONDITION_FAILED,
             Scope.LOG,
             "Appends failed their condition in this second.",
             _LOG,
@@ -305,7 +307,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _INTERVAL,
         ),
         _entry(
-            EventType.DISK_LOW,
+            NotificationType.DISK_LOW,
             Scope.SERVER,
             "The file system of the data has less free space than its reserve: appends fail.",
             _text("path", "the data directory"),
@@ -313,7 +315,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _number("reserveBytes", "what must be free"),
         ),
         _entry(
-            EventType.DISK_RECOVERED,
+            NotificationType.DISK_RECOVERED,
             Scope.SERVER,
             "There is enough free space again.",
             _text("path", "the data directory"),
@@ -321,7 +323,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _number("reserveBytes", "what must be free"),
         ),
         _entry(
-            EventType.SEGMENT_SEALED,
+            NotificationType.SEGMENT_SEALED,
             Scope.LOG,
             "A segment that is written no more was indexed.",
             _LOG,
@@ -330,7 +332,7 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _number("bytes", "its size"),
         ),
         _entry(
-            EventType.ARCHIVE_PROGRESSED,
+            NotificationType.ARCHIVE_PROGRESSED,
             Scope.LOG,
             "A consumer whose component is `ARCHIVER`, in whatever case, has acknowledged more in this second.",
             *_CONSUMER,
@@ -338,20 +340,20 @@ CATALOG: Mapping[EventType, Entry] = dict(
             _INTERVAL,
         ),
         _entry(
-            EventType.WEBHOOK_FAILING,
+            NotificationType.WEBHOOK_FAILING,
             Scope.SERVER,
             "A webhook was not taken by its endpoint; it is tried again, and this is not told again until it recovers.",
             *_WEBHOOK,
             _text("reason", "what happened instead"),
         ),
         _entry(
-            EventType.WEBHOOK_RECOVERED,
+            NotificationType.WEBHOOK_RECOVERED,
             Scope.SERVER,
             "An endpoint that was told as failing has taken a webhook again.",
             *_WEBHOOK,
         ),
         _entry(
-            EventType.AUTHENTICATION_FAILED,
+            NotificationType.AUTHENTICATION_FAILED,
             Scope.SERVER,
             "Credentials were refused, or are missing where some are needed.",
             _text("reason", "what was wrong"),

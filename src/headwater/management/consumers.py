@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ..core.bus import Bus
 from ..core.consumer import Consumer
 from ..core.errors import EventLogError
-from ..core.event_types import EventType
 from ..core.local import LocalLog
+from ..core.notification_types import NotificationType
 from ..core.query import ALL
 from ..core.settings import is_own
 
@@ -69,7 +69,7 @@ class ConsumerWatch:
 
     def _tell_progress(self, log: LocalLog, consumer: Consumer, count: int, interval_ms: int) -> None:
         self._bus.emit(
-            EventType.ARCHIVE_PROGRESSED,
+            NotificationType.ARCHIVE_PROGRESSED,
             log=log.name,
             owner=consumer.owner,
             component=consumer.component,
@@ -87,7 +87,7 @@ class ConsumerWatch:
             return
         seen.is_lagging = lags
         self._bus.emit(
-            EventType.CONSUMER_LAGGING if lags else EventType.CONSUMER_CAUGHT_UP,
+            NotificationType.CONSUMER_LAGGING if lags else NotificationType.CONSUMER_CAUGHT_UP,
             log=log.name,
             owner=consumer.owner,
             component=consumer.component,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from ..core.bus import Bus, Notification
-from ..core.event_types import EVERY_TYPE, EventType
+from ..core.notification_types import EVERY_TYPE, NotificationType
 from .catalog import LOST
 
 WAITING_MAX = 1000
@@ -27,7 +27,7 @@ class NotificationQueue:
         self,
         bus: Bus,
         wake: Callable[[], None],
-        types: Iterable[EventType] = EVERY_TYPE,
+        types: Iterable[NotificationType] = EVERY_TYPE,
         *,
         accepts: Callable[[Notification], bool] | None = None,
         waiting_max: int = WAITING_MAX,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..core.bus import Bus
-from ..core.event_types import EventType
 from ..core.local import LocalLog
+from ..core.notification_types import NotificationType
 from ..core.settings import is_own
 
 
@@ -55,10 +55,10 @@ class Summaries:
         rejected = counts.refused - seen.refused + duplicates
         if rejected:
             self._bus.emit(
-                EventType.APPEND_REJECTED, log=log, count=rejected, duplicates=duplicates, intervalMs=interval_ms
+                NotificationType.APPEND_REJECTED, log=log, count=rejected, duplicates=duplicates, intervalMs=interval_ms
             )
         if failed := counts.conditions_failed - seen.conditions_failed:
-            self._bus.emit(EventType.CONDITION_FAILED, log=log, count=failed, intervalMs=interval_ms)
+            self._bus.emit(NotificationType.CONDITION_FAILED, log=log, count=failed, intervalMs=interval_ms)
 
     def _logs(self) -> list[LocalLog]:
         return [log for log in self._opened() if not is_own(log.name)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from ..core.bus import Bus
-from ..core.event_types import EventType
+from ..core.notification_types import NotificationType
 from .gate import Application, Gate, Receive, Scope, Send, refuse
 
 PROTOCOL = "http"
@@ -67,4 +67,4 @@ class Admission:
 
     def _tell_refused(self, peer: str) -> None:
         self.refused += 1
-        self._bus.emit(EventType.CONNECTION_REFUSED, protocol=PROTOCOL, peer=peer, reason="limit")
+        self._bus.emit(NotificationType.CONNECTION_REFUSED, protocol=PROTOCOL, peer=peer, reason="limit")

@@ -22,7 +22,7 @@ from typing import Protocol
 from .. import __version__, amqp, cne, dcb, futoin
 from ..core.bus import Bus
 from ..core.errors import InvalidSettings, StorageCorrupted
-from ..core.event_types import EventType
+from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from .accounts import AccountDirectory
@@ -32,7 +32,6 @@ from .bulk.serving import BulkPlane
 from .bulk_metrics import BulkCollector
 from .config import Config, Futoin, InvalidConfiguration
 from .gate import Application, Gate, Receive, Scope, Send, State
-from .happenings import Happenings, HappeningsCollector
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_metrics import HttpCollector
 from .http_server import HttpServer
@@ -40,6 +39,7 @@ from .listening import CannotListen, close_all, is_loopback, listen, tls_context
 from .log_lines import fields
 from .managed import serve_management
 from .metrics import ServerCollector
+from .notifications import Notifications, NotificationsCollector
 from .open_files import raise_open_files
 from .request_meter import RequestMeter
 from .security import AccountGuard
@@ -127,8 +127,8 @@ class Server:
         self._config, self._announce = config, announce
         bodies_bytes_max = max(config.http.bodies_bytes_max, config.http.body_bytes_max)  # there is room for one
         self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter(), bodies_bytes_max)
-        self._happenings = Happenings(config.management)
-        self._bus = self._happenings.bus
+        self._notifications = Notifications(config.management)
+        self._bus = self._notifications.bus
 
     async def run(self) -> None:
         """Start, wait for a signal, stop. Raises as `serve`."""
@@ -156,8 +156,8 @@ class Server:
             ending.push_async_callback(http.stop)
             store = await asyncio.to_thread(open_store, config, self._bus)
             ending.push_async_callback(asyncio.to_thread, store.close)
-            ending.push_async_callback(self._happenings.stop)
-            await self._happenings.start(store)
+            ending.push_async_callback(self._notifications.stop)
+            await self._notifications.start(store)
             create_logs(store, config.logs)
             guard = self._guard(store, has_tls=tls is not None)
             container = self._container(store, guard)
@@ -177,16 +177,16 @@ class Server:
             _tune_interpreter()
             for line in lines:
                 self._announce(line)
-            self._tell_started(len(store.names()))
+            self._notify_started(len(store.names()))
             await stop.wait()
             clouds.stop()
             endings = [self._drain(http, front_ends), messages.stop()]
             await asyncio.gather(*endings, *([bulk.stop()] if bulk is not None else []))
         logger.info("stopped")
 
-    def _tell_started(self, logs: int) -> None:
+    def _notify_started(self, logs: int) -> None:
         data = "memory" if self._config.storage == "memory" else str(self._config.data)
-        self._bus.emit(EventType.SERVER_STARTED, version=__version__, logs=logs, data=data)
+        self._bus.emit(NotificationType.SERVER_STARTED, version=__version__, logs=logs, data=data)
 
     def unready(self) -> str | None:
         """Why the server should get no work at the moment, or None."""
@@ -211,7 +211,7 @@ class Server:
             HttpCollector(http),
             AmqpCollector(container),
             WebhookCollector(clouds),
-            HappeningsCollector(self._bus),
+            NotificationsCollector(self._bus),
             BulkCollector(bulk),
         ]
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, others=others)
@@ -228,7 +228,7 @@ class Server:
 
     async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:
         """Refuse what is new, end subscriptions, and let what runs finish."""
-        self._bus.emit(EventType.SERVER_STOPPING, requests=self._gate.requests, streams=self._gate.streams)
+        self._bus.emit(NotificationType.SERVER_STOPPING, requests=self._gate.requests, streams=self._gate.streams)
         self._gate.stop()
         http.refuse_connections()
         for front_end in front_ends:

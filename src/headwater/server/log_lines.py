@@ -1,4 +1,4 @@
-"""What the server tells on stderr: one line per happening, as `key=value` pairs that people and programs can read.
+"""What the server tells on stderr: one line per entry, as `key=value` pairs that people and programs can read.
 
 A caller logs a constant message and gives the rest as fields: `logger.warning("login refused", extra=fields(user=u))`.
 """

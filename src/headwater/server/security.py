@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..core.access import ANYBODY, Credentials, Forbidden, Right, Unauthenticated, User
 from ..core.bus import Bus
-from ..core.event_types import EventType
+from ..core.notification_types import NotificationType
 from .accounts import NOBODY_PASSWORD, AccountDirectory, Accounts, hash_token, is_password
 from .log_lines import fields
 
@@ -177,7 +177,7 @@ class AccountGuard:
 
     def _refusal(self, reason: str, name: str, peer: str) -> Unauthenticated:
         self.refusals[reason] += 1
-        self._bus.emit(EventType.AUTHENTICATION_FAILED, reason=reason, user=name, peer=peer)
+        self._bus.emit(NotificationType.AUTHENTICATION_FAILED, reason=reason, user=name, peer=peer)
         return Unauthenticated("valid credentials are needed: a user's name and password, or a token")
 
 

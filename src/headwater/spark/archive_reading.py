@@ -107,7 +107,7 @@ class Archive:
         """The files that may have events of the log in (after, upto], by their first numbers."""
         return [file for file in self._files_of(log) if file.last > after and file.first <= upto]
 
-    def number_at(self, log: str, recorded_ms: int) -> int | None:
+    def sequence_number_at(self, log: str, recorded_ms: int) -> int | None:
         """The first archived number recorded then or later; None if there is none."""
         found = None
         for file in self.files(log, 0, self.next_number(log) - 1):

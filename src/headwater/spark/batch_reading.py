@@ -14,7 +14,7 @@ from ..flight.wire import Extent
 from .archive_reading import Archive
 from .clients import client_of
 from .planning import Plan, route, shares, slices
-from .positions import DataLoss, check_named, end_upto, extents, number_at, start_after
+from .positions import DataLoss, check_named, end_upto, extents, sequence_number_at, start_after
 from .read_options import ReadOptions
 from .scope import Scope
 from .slice_reading import read_slice
@@ -74,9 +74,9 @@ class BatchReader(DataSourceReader):
         after = max(start_after(client, self.options, log, extent, archive), scope.first - 1)
         upto = min(end_upto(client, self.options, log, extent, archive), scope.last)
         if scope.from_ms is not None:
-            after = max(after, number_at(client, log, extent, archive, scope.from_ms) - 1)
+            after = max(after, sequence_number_at(client, log, extent, archive, scope.from_ms) - 1)
         if scope.before_ms is not None:
-            upto = min(upto, number_at(client, log, extent, archive, scope.before_ms) - 1)
+            upto = min(upto, sequence_number_at(client, log, extent, archive, scope.before_ms) - 1)
         return after, upto
 
     def _slices(
@@ -100,7 +100,7 @@ class BatchReader(DataSourceReader):
         """Whether the archive has by now what was missing a moment ago."""
         if self.options.archive is None:
             return False
-        return Archive(self.options.archive).next_number(loss.log) >= loss.first_there
+        return Archive(self.options.archive).next_number(loss.log) >= loss.first_retained
 
 
 class FilteringReader(BatchReader):

@@ -67,12 +67,12 @@ def route(
         yield Range(after, upto, False)
 
 
-def _lose(options: ReadOptions, log: str, after: int, first_there: int) -> int:
-    loss = DataLoss(log, after + 1, first_there, options.archive)
+def _lose(options: ReadOptions, log: str, after: int, first_retained: int) -> int:
+    loss = DataLoss(log, after + 1, first_retained, options.archive)
     if options.fails_on_loss:
         raise loss
     logger.warning("%s", loss)
-    return first_there - 1
+    return first_retained - 1
 
 
 class Plan(NamedTuple):

@@ -34,13 +34,13 @@ Offset = dict[str, Consumed]
 class DataLoss(EventLogError):
     """Events that are asked for are gone: the log was trimmed, and no archive has them."""
 
-    def __init__(self, log: str, first: int, first_there: int, archive: str | None) -> None:
-        self.log, self.first, self.first_there, self.archive = log, first, first_there, archive
+    def __init__(self, log: str, first: int, first_retained: int, archive: str | None) -> None:
+        self.log, self.first, self.first_retained, self.archive = log, first, first_retained, archive
         where = f"neither in the log nor in the archive {archive!r}" if archive else "no more in the log"
         remedy = "name the table that has them as the option archive" if not archive else "start later"
         super().__init__(
-            f"log {log!r}: events from {first} to {first_there - 1} are {where}; {remedy}, or set failOnDataLoss=false "
-            f"to go on at {first_there} without them"
+            f"log {log!r}: events from {first} to {first_retained - 1} are {where}; {remedy}, or set "
+            f"failOnDataLoss=false to go on at {first_retained} without them"
         )
 
 
@@ -105,7 +105,7 @@ def check_named(bound: Bound, option: str, logs: Mapping[str, object]) -> None:
 def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
     """The number after which reading starts. Raises InvalidOption: beyond the head, or at a time that has not come."""
     if options.start.time_ms is not None:
-        first = number_at(client, log, extent, archive, options.start.time_ms)
+        first = sequence_number_at(client, log, extent, archive, options.start.time_ms)
         if first > extent.head and options.start_if_none == "error":
             raise InvalidOption(
                 f"nothing was recorded in log {log!r} since then; set startingTimestampStrategy=latest to start "
@@ -117,13 +117,13 @@ def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Exte
     if place == "latest":
         return extent.head
     if place == "earliest":
-        return first_there(log, extent, archive) - 1
+        return first_retained(log, extent, archive) - 1
     if place > extent.head + 1:
         raise InvalidOption(f"{place} given, but the head of log {log!r} is {extent.head}", "startingPosition")
     return place - 1
 
 
-def first_there(log: str, extent: Extent, archive: Archive | None) -> int:
+def first_retained(log: str, extent: Extent, archive: Archive | None) -> int:
     """The first number that can be read, from the archive or from the log."""
     archived = archive.first_number(log) if archive is not None and archive.next_number(log) else None
     return extent.first_retained if archived is None else min(extent.first_retained, archived)
@@ -132,7 +132,7 @@ def first_there(log: str, extent: Extent, archive: Archive | None) -> int:
 def end_upto(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
     """The last number that is read. Raises InvalidOption: beyond the head."""
     if options.end.time_ms is not None:
-        return number_at(client, log, extent, archive, options.end.time_ms) - 1
+        return sequence_number_at(client, log, extent, archive, options.end.time_ms) - 1
     place = options.end.of(log)
     if not isinstance(place, int):
         return extent.head
@@ -141,14 +141,14 @@ def end_upto(client: BulkClient, options: ReadOptions, log: str, extent: Extent,
     return place
 
 
-def number_at(client: BulkClient, log: str, extent: Extent, archive: Archive | None, recorded_ms: int) -> int:
+def sequence_number_at(client: BulkClient, log: str, extent: Extent, archive: Archive | None, recorded_ms: int) -> int:
     """The number of the first event recorded then or later; above the head if there is none.
 
     Numbers and times of a log both only rise, so the archive, which has the lower numbers, is asked first.
     """
     if archive is not None and archive.next_number(log) > 1:
-        archived = archive.number_at(log, recorded_ms)
+        archived = archive.sequence_number_at(log, recorded_ms)
         if archived is not None:
             return archived
-        return max(archive.next_number(log), min(client.position_at(log, recorded_ms), extent.head + 1))
-    return min(client.position_at(log, recorded_ms), extent.head + 1)
+        return max(archive.next_number(log), min(client.sequence_number_at(log, recorded_ms), extent.head + 1))
+    return min(client.sequence_number_at(log, recorded_ms), extent.head + 1)

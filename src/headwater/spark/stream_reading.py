@@ -35,7 +35,7 @@ from .positions import (
     decode_offset,
     encode_offset,
     extents,
-    first_there,
+    first_retained,
     start_after,
 )
 from .read_options import ReadOptions, stream_options
@@ -161,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The number after which the stream goes on in a log; one that was not there before is read from its start."""
         if at is None:
             needs_archive = extent.first_retained > 1
-            return first_there(log, extent, self._archive() if needs_archive else None) - 1
+            return first_retained(log, extent, self._archive() if needs_archive else None) - 1
         after = at.position
         if at.incarnation != extent.incarnation:
             error = LogRecreated(log, extent.incarnation, at.incarnation)

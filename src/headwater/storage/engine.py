@@ -24,7 +24,7 @@ import msgspec
 from ..core.bus import Bus
 from ..core.consumer import stored_consumers
 from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageCorrupted, StorageUnavailable
-from ..core.event_types import EventType
+from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from . import maintenance
@@ -33,10 +33,10 @@ from .locks import NoBackup
 from .log import StoredLog
 from .memory import wall_clock_ms
 from .meta import META_NAME, Meta, read_meta
+from .notifying import notify_changed, notify_created, notify_deleted
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
 from .state import SqliteState
-from .telling import tell_changed, tell_created, tell_deleted
 from .worker import Worker
 
 logger = logging.getLogger("headwater.storage")
@@ -127,7 +127,7 @@ class Engine:
             self.state.put(LOG_KIND, name, msgspec.json.encode(entry), expected_version=0)
             self.state.delete(TRASH_KIND, directory)
             log = self.open(name)
-            tell_created(log.bus, log.info())
+            notify_created(log.bus, log.info())
             return log
 
     def open(self, name: str) -> StoredLog:
@@ -160,7 +160,7 @@ class Engine:
             entry = LogEntry(log.directory.name, settings)
             self.state.put(LOG_KIND, name, msgspec.json.encode(entry))
             log.change(settings)
-            tell_changed(log.bus, name, old, settings)
+            notify_changed(log.bus, name, old, settings)
             return log
 
     def delete(self, name: str) -> None:
@@ -177,7 +177,7 @@ class Engine:
                 for key, _ in list(self.state.items(kind)):
                     self.state.delete(kind, key)
             del self._logs[name]
-            tell_deleted(log.bus, info)
+            notify_deleted(log.bus, info)
         with NoBackup(self.directory) as may_unlink:
             if may_unlink:
                 self._empty_trash()
@@ -211,7 +211,7 @@ class Engine:
         free = self._disk.free_bytes(self.directory)
         if (free < self._reserve_bytes) is not self._is_disk_low:
             self._is_disk_low = not self._is_disk_low
-            type = EventType.DISK_LOW if self._is_disk_low else EventType.DISK_RECOVERED
+            type = NotificationType.DISK_LOW if self._is_disk_low else NotificationType.DISK_RECOVERED
             self.bus.emit(type, path=str(self.directory), freeBytes=free, reserveBytes=self._reserve_bytes)
 
     def close(self) -> None:

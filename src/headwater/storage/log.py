@@ -10,11 +10,11 @@ from pathlib import Path
 from ..core.bus import Bus
 from ..core.consumer import ConsumerRegistry
 from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation, PositionTrimmed
-from ..core.event_types import EventType
 from ..core.limits import EventColumns
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, LogInfo, LogStatistics, Page
 from ..core.mark import WriterState
+from ..core.notification_types import NotificationType
 from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.state import StateStore
@@ -242,7 +242,9 @@ class StoredLog(LocalLog):
                 self._state.flush()  # nothing is forgotten that a consumer could come back to
                 known_from = self._extent.known_from if self.settings.keeps_history else bound
                 self._set_extent(bound, known_from)
-                self.bus.emit(EventType.LOG_TRIMMED, log=self.name, firstRetained=bound, previousFirstRetained=previous)
+                self.bus.emit(
+                    NotificationType.LOG_TRIMMED, log=self.name, firstRetained=bound, previousFirstRetained=previous
+                )
             return self._extent.first_retained
 
     def writer(self, name: str) -> WriterState | None:

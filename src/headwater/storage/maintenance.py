@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from ..core.event_types import EventType
+from ..core.notification_types import NotificationType
 from . import ids
 from .disk import sync_directory
 from .log import StoredLog
@@ -45,7 +45,9 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
         name = postings_name(segment.first, segment.last)
         log.index.replace(FilePostings(log.directory / INDEX / name))
         log.writer_table.save()  # an opening need not look for marks in it
-        log.bus.emit(EventType.SEGMENT_SEALED, log=log.name, first=segment.first, last=segment.last, bytes=segment.size)
+        log.bus.emit(
+            NotificationType.SEGMENT_SEALED, log=log.name, first=segment.first, last=segment.last, bytes=segment.size
+        )
     generations = log.index.ids.generations
     for generation in generations[:-1]:
         if generation.last <= log.head():

@@ -29,16 +29,16 @@ from ..core.errors import (
     StateConflict,
 )
 from ..core.event import SequencedEvent
-from ..core.event_types import EventType
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, LogInfo, LogStatistics, Page
 from ..core.mark import WriterState
+from ..core.notification_types import NotificationType
 from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
 from ..core.state import StateEntry, StateStore
+from .notifying import notify_changed, notify_created, notify_deleted
 from .partitioner import Partitioner
-from .telling import tell_changed, tell_created, tell_deleted
 from .writers import WriterTable
 
 
@@ -310,7 +310,9 @@ class MemoryLog(LocalLog):
             if bound > previous:
                 self._first_retained = bound
                 self._forget()
-                self.bus.emit(EventType.LOG_TRIMMED, log=self.name, firstRetained=bound, previousFirstRetained=previous)
+                self.bus.emit(
+                    NotificationType.LOG_TRIMMED, log=self.name, firstRetained=bound, previousFirstRetained=previous
+                )
             return self._first_retained
 
     def _forget(self) -> None:
@@ -362,7 +364,7 @@ class MemoryStore:
             bus = None if is_own else self.bus
             log = MemoryLog(name, settings, state=self.state, floor=floor, clock=self._clock, bus=bus)
             self._logs[name] = log
-            tell_created(log.bus, log.info())
+            notify_created(log.bus, log.info())
             return log
 
     def open(self, name: str) -> MemoryLog:
@@ -384,7 +386,7 @@ class MemoryStore:
         log = self.open(name)
         old = log.settings
         log.change(settings)
-        tell_changed(log.bus, name, old, settings)
+        notify_changed(log.bus, name, old, settings)
         return log
 
     def delete(self, name: str) -> None:
@@ -396,7 +398,7 @@ class MemoryStore:
             log.close()
             self._floors[name] = log.head()
             del self._logs[name]
-            tell_deleted(log.bus, info)
+            notify_deleted(log.bus, info)
 
     def close(self) -> None:
         """See LogStore."""

@@ -8,11 +8,11 @@ from headwater.amqp.client import Client, Delivery, Receiver
 from headwater.amqp.management.transformation import TRANSFORMATION
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.core.bus import Bus
-from headwater.core.event_types import EventType
+from headwater.core.notification_types import NotificationType
 
 SELECTOR = "apache.org:selector-filter:string"
 SQL = "amqp:sql-filter"
-CREATED, CHANGED, DELETED = EventType.LOG_CREATED, EventType.LOG_CHANGED, EventType.LOG_DELETED
+CREATED, CHANGED, DELETED = NotificationType.LOG_CREATED, NotificationType.LOG_CHANGED, NotificationType.LOG_DELETED
 
 
 def selector(text: str) -> dict[str, object]:
@@ -38,7 +38,7 @@ def listener(client: Client, *filters: dict[str, object], **more: Any) -> Receiv
     return client.receiver("$events", filter={key: value for each in filters for key, value in each.items()}, **more)
 
 
-def happen(bus: Bus, *logs: str, type: EventType = CREATED) -> None:
+def happen(bus: Bus, *logs: str, type: NotificationType = CREATED) -> None:
     """Logs are made, as far as anybody is told."""
     for log in logs:
         bus.emit(type, log=log, incarnation="i", partitions=len(log))

@@ -11,7 +11,7 @@ from headwater.amqp.management.event_filter import EventFilter, read_event_filte
 from headwater.amqp.management.transformation import Transformation
 from headwater.amqp.protocol.types import Described, Symbol, ULong
 from headwater.core.bus import Notification, Value
-from headwater.core.event_types import EVERY_TYPE, EventType
+from headwater.core.notification_types import EVERY_TYPE, NotificationType
 from headwater.management.catalog import CATALOG
 
 from .listening import CHANGED, CREATED, DELETED, SELECTOR, SQL, transformation
@@ -28,7 +28,7 @@ def filter_of(*filters: tuple[str, object]) -> EventFilter:
     )
 
 
-def event(type: EventType = CREATED, **attributes: Value) -> Notification:
+def event(type: NotificationType = CREATED, **attributes: Value) -> Notification:
     return Notification(type, 1000, {"eventType": type.value, "time": 1000, **attributes})
 
 
@@ -185,10 +185,10 @@ def test_positions_of_logs_are_refused(text: str) -> None:
         ("NOT eventType = 'io.headwater.log.created'", EVERY_TYPE - {CREATED}),
         ("eventType <> 'io.headwater.log.created'", EVERY_TYPE - {CREATED}),
         ("NOT (eventType <> 'io.headwater.log.created' OR log = 'a')", {CREATED}),
-        ("eventType LIKE 'io.headwater.disk.%'", {EventType.DISK_LOW, EventType.DISK_RECOVERED}),
+        ("eventType LIKE 'io.headwater.disk.%'", {NotificationType.DISK_LOW, NotificationType.DISK_RECOVERED}),
         ("amqp.subject = 'io.headwater.log.created'", {CREATED}),
         ("eventType = 'nothing'", set()),
-        ("freeBytes > 5", {EventType.DISK_LOW, EventType.DISK_RECOVERED}),
+        ("freeBytes > 5", {NotificationType.DISK_LOW, NotificationType.DISK_RECOVERED}),
         ("freeBytes > 5 AND lagMs > 5", set()),
         ("noSuchThing = 1", set()),
         ("FALSE", set()),
@@ -197,12 +197,12 @@ def test_positions_of_logs_are_refused(text: str) -> None:
         ("", EVERY_TYPE),
     ],
 )
-def test_a_filter_that_tells_its_types_is_listened_to_for_those(text: str, types: set[EventType]) -> None:
+def test_a_filter_that_tells_its_types_is_listened_to_for_those(text: str, types: set[NotificationType]) -> None:
     assert filter_of((SELECTOR, text)).types == types
 
 
 def test_bindings_tell_their_types() -> None:
-    assert filter_of((TOPIC, "io.headwater.log.*")).types == {CREATED, CHANGED, DELETED, EventType.LOG_TRIMMED}
+    assert filter_of((TOPIC, "io.headwater.log.*")).types == {CREATED, CHANGED, DELETED, NotificationType.LOG_TRIMMED}
     assert filter_of((DIRECT, CREATED.value)).types == {CREATED}
     assert filter_of((HEADERS, {"eventType": CREATED.value})).types == {CREATED}
     assert filter_of((SELECTOR, "log = 'a'"), (TOPIC, "#.created")).types == {CREATED}

@@ -31,7 +31,7 @@ from headwater.amqp.protocol.performatives import (
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, ULong
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.access import ANYBODY, Grant, OpenGuard, Right, Unauthenticated, User
-from headwater.core.event_types import EVERY_TYPE, EventType
+from headwater.core.notification_types import EVERY_TYPE, NotificationType
 from headwater.management.catalog import CATALOG
 from headwater.server.accounts import Account, hash_password, read_grant
 
@@ -81,7 +81,7 @@ def test_every_type_can_be_told(served: Served, client: Client) -> None:
             given[attribute.name] = {"string": "x", "long": 5, "boolean": True, "timestamp": 7}[attribute.kind]
         served.bus.emit(entry.type, **given)
     told = {delivery.message.properties.subject for delivery in receiver.take(len(CATALOG))}  # type: ignore[union-attr]
-    assert told == {each.value for each in EventType}
+    assert told == {each.value for each in NotificationType}
 
 
 def test_without_filter_everything_comes_in_order(served: Served, client: Client) -> None:
@@ -191,7 +191,7 @@ def test_only_types_that_can_match_are_listened_to(served: Served, client: Clien
     assert {type for type in EVERY_TYPE if served.bus.is_wanted(type)} == {CREATED}
     listener(client, sql("freeBytes < 1000"))
     wanted = {type for type in EVERY_TYPE if served.bus.is_wanted(type)}
-    assert wanted == {CREATED, EventType.DISK_LOW, EventType.DISK_RECOVERED}
+    assert wanted == {CREATED, NotificationType.DISK_LOW, NotificationType.DISK_RECOVERED}
 
 
 # The transformation
@@ -432,7 +432,7 @@ def test_a_right_that_is_lost_is_lost_on_open_links_too() -> None:
 def test_for_who_may_not_manage_the_server_its_events_are_not_built(guarded: Served) -> None:
     with guarded.client("reader:correct%20horse@") as client:
         listener(client)
-        assert not guarded.bus.is_wanted(EventType.DISK_LOW)
+        assert not guarded.bus.is_wanted(NotificationType.DISK_LOW)
         assert guarded.bus.is_wanted(CREATED)
 
 
@@ -464,7 +464,7 @@ def test_events_of_a_log_need_the_right_to_read_it_and_those_of_the_server_to_ma
     with guarded.client(f"{name}:correct%20horse@") as client:
         receiver = listener(client, selector("eventType LIKE '%.log.created' OR eventType LIKE '%.disk.low'"))
         happen(guarded.bus, "orders", "salaries")
-        guarded.bus.emit(EventType.DISK_LOW, path="/", freeBytes=1, reserveBytes=2)
+        guarded.bus.emit(NotificationType.DISK_LOW, path="/", freeBytes=1, reserveBytes=2)
         told = receiver.take(len(heard), 5)
         assert [properties(delivery).get("log") for delivery in told] == heard
         assert receiver.take(1, 0.05) == []

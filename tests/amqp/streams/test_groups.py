@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from headwater.amqp.streams.groups import Assign, Close, Drain, GroupLimits, Groups, RecordEpoch, Refuse
 
-LIMITS = GroupLimits(groups_max=3, waiting_max=2, waiting_s_max=60, draining_s_max=10)
+LIMITS = GroupLimits(groups_max=3, pending_max=2, pending_s_max=60, draining_s_max=10)
 
 
 def groups(
@@ -76,7 +76,7 @@ def test_only_so_many_attaches_wait():
 
 
 def test_attach_may_be_refused_at_once():
-    node = groups(1, limits=GroupLimits(waiting_max=0))
+    node = groups(1, limits=GroupLimits(pending_max=0))
     node.attach("g", "a", "A", 0)
     [refusal] = node.attach("g", "b", "A", 0)
     assert refusal[:2] == ("b", "amqp:link:detach-forced")
@@ -234,7 +234,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @initialize(partitions=st.integers(1, 5))
     def start(self, partitions):
-        self.limits = GroupLimits(groups_max=5, waiting_max=3, waiting_s_max=20, draining_s_max=5)
+        self.limits = GroupLimits(groups_max=5, pending_max=3, pending_s_max=20, draining_s_max=5)
         self.node = Groups(partitions, self.limits, {})
         self.partitions = partitions
         self.now = 0.0
@@ -332,7 +332,7 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_for_a_free_partition(self):
         assert not self.waiting or len(self.owners) == self.partitions
-        assert len(self.waiting) <= self.limits.waiting_max
+        assert len(self.waiting) <= self.limits.pending_max
 
     @invariant()
     def node_and_peers_agree(self):

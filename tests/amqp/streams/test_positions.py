@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.amqp.protocol.conditions import LinkFault
-from headwater.amqp.streams.positions import Expiry, PositionLimits, Positions, Terminus, load, store
+from headwater.amqp.streams.positions import Expiry, PositionLimits, Positions, Remembered, load, store
 from headwater.core.errors import EventLogError
 from headwater.core.state import StateStore
 from headwater.storage.memory import MemoryState
@@ -24,7 +24,7 @@ def state(request, tmp_path):
     sqlite.close()
 
 
-def attached(positions: Positions, link: str = "l", **given: object) -> Terminus:
+def attached(positions: Positions, link: str = "l", **given: object) -> Remembered:
     asked = {"after": 10, "expiry": Expiry.NEVER, "timeout_s": 0, "is_durable": True} | given
     return positions.attached("c", link, **asked)
 

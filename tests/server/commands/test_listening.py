@@ -12,7 +12,7 @@ import pytest
 
 from headwater.amqp.client import Client
 from headwater.client import connect
-from headwater.core.event_types import EventType
+from headwater.core.notification_types import NotificationType
 from headwater.server.cli import REFUSED, UNREACHABLE, USAGE, run
 from headwater.server.commands.listening import (
     selector_of,
@@ -44,7 +44,7 @@ def test_options_become_one_selector(
 
 def test_a_type_may_be_given_with_its_domain_or_without() -> None:
     assert types_of("io.headwater.log.created") == types_of("log.created") == ["io.headwater.log.created"]
-    assert set(types_of("*")) == {type.value for type in EventType}
+    assert set(types_of("*")) == {type.value for type in NotificationType}
     with pytest.raises(click.UsageError, match=r"no type is called log\.made; there are server\.started, "):
         types_of("log.made")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ...core.bus import Notification
-from ...core.event_types import EventType
 from ...core.limits import show
+from ...core.notification_types import NotificationType
 from ..filters.context import Budget, Context
 from ..filters.entries import QUERY_FILTER, Unsupported, descriptor_of, read_entry
 from ..filters.errors import DEFAULT_LIMITS, FilterLimits, InvalidFilter
@@ -39,7 +39,7 @@ class EventFilter:
     """The entries in effect, as given, to be echoed; an unsupported one is left out (AMQP 3.5.8)."""
     matches: Callable[[Notification], bool] | None
     """Whether it is wanted; None where all are."""
-    types: frozenset[EventType]
+    types: frozenset[NotificationType]
     """Only of these can it be wanted."""
     transformation: Transformation | None
 

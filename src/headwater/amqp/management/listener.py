@@ -16,12 +16,12 @@ from ...management.queue import NotificationQueue
 from ..addresses import EVENTS
 from ..errors import refusal_of
 from ..filters.errors import InvalidFilter
+from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.link import SETTLED, Sender
 from ..protocol.performatives import DeliveryState, Source
 from ..protocol.types import Described, Symbol
-from ..terminus import Ending, Terminus
 from .event_filter import EventFilter, read_event_filter
 from .transformation import TRANSFORMATION, Transformation, read_transformation
 
@@ -75,7 +75,7 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
     listener.start(wanted)
 
 
-class Listener(Terminus):
+class Listener(LinkEnd):
     """One link on which notifications go out."""
 
     def __init__(
@@ -103,20 +103,20 @@ class Listener(Terminus):
 
     @property
     def has_more(self) -> bool:
-        """See Terminus."""
+        """See LinkEnd."""
         return self._queue is not None and not self._queue.is_empty and self._room() > 0
 
     def on_ready(self) -> None:
-        """See Terminus: go on."""
+        """See LinkEnd: go on."""
         if not self._is_turn_due:
             self._turn()
 
     def on_outcomes(self, contexts: Sequence[Any], state: DeliveryState | Described | None) -> None:
-        """See Terminus. A notification is not given again, whatever became of it; but there is room for others."""
+        """See LinkEnd. A notification is not given again, whatever became of it; but there is room for others."""
         self._take_turn_soon()
 
     def on_detached(self, ending: Ending) -> None:
-        """See Terminus."""
+        """See LinkEnd."""
         self._is_over = True
         if self._queue is not None:
             self._queue.close()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 from ...core.bus import Notification
-from ...core.event_types import EventType
+from ...core.notification_types import NotificationType
 from ...management.catalog import CATALOG
 from ..filters import syntax
 from ..filters.evaluation import evaluator
@@ -24,12 +24,12 @@ _ALL: _Outcomes = frozenset({True, False, None})
 _EVENT_TYPE = "eventType"
 
 
-def possible_types(predicates: Sequence[Node]) -> frozenset[EventType]:
+def possible_types(predicates: Sequence[Node]) -> frozenset[NotificationType]:
     """The types of which an event can match all predicates."""
-    return frozenset(type for type in EventType if all(True in _outcomes(each, type) for each in predicates))
+    return frozenset(type for type in NotificationType if all(True in _outcomes(each, type) for each in predicates))
 
 
-def _outcomes(node: Node, type: EventType) -> _Outcomes:
+def _outcomes(node: Node, type: NotificationType) -> _Outcomes:
     """Every outcome that a predicate may have on an event of that type."""
     if isinstance(node, syntax.Not):
         return frozenset(None if each is None else not each for each in _outcomes(node.operand, type))
@@ -56,7 +56,7 @@ def _joined(left: bool | None, right: bool | None, decisive: bool) -> bool | Non
     return None if left is None or right is None else not decisive
 
 
-def _is_known(field: object, type: EventType) -> bool:
+def _is_known(field: object, type: NotificationType) -> bool:
     """Whether a field has the same value in all events of the type. UTC() never has."""
     if not isinstance(field, Field):
         return False

@@ -9,11 +9,11 @@ from ...core.access import Unauthenticated, User
 from ...management.entities import CONNECTION, CONSUMER, CONSUMER_GROUP, LINK, LOG, PARTITION, SERVER, SESSION
 from ...management.logs import Consumers, LogRights, Logs, Partitions
 from ...management.operations import Management
+from ..link_end import LinkEnd
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Receiver, Sender
 from ..protocol.performatives import Source, Target
-from ..terminus import Terminus
 from .groups import ConsumerGroups
 from .notifications import NotificationMessages
 from .peers import Connections, Links, Servers, Sessions
@@ -105,4 +105,4 @@ class ManagementNode:
         )
         self._container.steal(transport, link)
         link.accept(source=link.remote.source, target=made)
-        transport.adopt(link, Terminus())
+        transport.adopt(link, LinkEnd())

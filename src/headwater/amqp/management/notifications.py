@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...core.bus import Notification
-from ...core.event_types import EventType
+from ...core.notification_types import NotificationType
 from ...management.catalog import CATALOG, LOST, Kind
 from ..filters.fields import Fields
 from ..protocol.message import VALUE, Message, Properties, encode_message
@@ -19,7 +19,7 @@ LOST_ANNOTATION = Symbol("x-opt-headwater-lost")
 ENCODED_MAX = 1024
 """Messages that are kept encoded, for listeners that get the same."""
 _NOTHING: Mapping[object, object] = {}
-_TIMES: Mapping[EventType, frozenset[str]] = {
+_TIMES: Mapping[NotificationType, frozenset[str]] = {
     entry.type: frozenset(each.name for each in entry.attributes if each.kind is Kind.TIMESTAMP)
     for entry in CATALOG.values()
 }

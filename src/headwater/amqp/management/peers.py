@@ -14,11 +14,11 @@ from ...management.entities import SELF
 from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import Refusal, Status
 from ..addresses import shown_address
+from ..link_end import LinkEnd
 from ..protocol import conditions
 from ..protocol.link import Link, Sender
 from ..protocol.performatives import Source, Target
 from ..protocol.session import Session
-from ..terminus import Terminus
 
 if TYPE_CHECKING:
     from ..container import Container
@@ -205,7 +205,7 @@ class Links(_OfServer):
         transport, link, _ = self._found(name)
         self._container.loop.call_soon(transport.expel, link, conditions.LINK_DETACH_FORCED, _closed_by(user))
 
-    def _found(self, name: str) -> tuple[Transport, Link, Terminus]:
+    def _found(self, name: str) -> tuple[Transport, Link, LinkEnd]:
         connection, _, rest = name.partition("/")
         session, _, number = rest.partition("/")
         transport = self._connection(connection)

@@ -20,13 +20,13 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ..addresses import REPLY
+from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.link import Link, Sender
 from ..protocol.performatives import Source, Target
 from ..protocol.session import Session
 from ..protocol.terminus import SESSION_END
 from ..protocol.types import Described, Symbol, ULong
-from ..terminus import Ending, Terminus
 
 if TYPE_CHECKING:
     from ..transport import Transport
@@ -43,7 +43,7 @@ ALL_WAITING_BYTES_MAX = 64 * 2**20
 """On all connections together."""
 
 
-class Replies(Terminus):
+class Replies(LinkEnd):
     """One link on which answers go out, in their order, as it has credit."""
 
     def __init__(self, book: ReplyBook, transport: Transport, link: Sender) -> None:
@@ -81,7 +81,7 @@ class Replies(Terminus):
         self._transport.expel(self.link, conditions.RESOURCE_LIMIT_EXCEEDED, description)
 
     def on_ready(self) -> None:
-        """See Terminus."""
+        """See LinkEnd."""
         link = self.link
         unsettled_max = self._transport.container.settings.unsettled_max
         while self._waiting and link.sendable > 0 and link.unsettled < unsettled_max and self._transport.has_room:
@@ -96,11 +96,11 @@ class Replies(Terminus):
         self._transport.flush_soon()
 
     def on_outcomes(self, contexts: object, state: object) -> None:
-        """See Terminus. An answer that was refused is not given again; but there is room for others."""
+        """See LinkEnd. An answer that was refused is not given again; but there is room for others."""
         self.on_ready()
 
     def on_detached(self, ending: Ending) -> None:
-        """See Terminus."""
+        """See LinkEnd."""
         self._is_over = True
         self._count(-self.waiting_bytes)
         self._book.forget(self._transport, self)

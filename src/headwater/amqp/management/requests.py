@@ -12,10 +12,10 @@ from ...core.limits import show
 from ...management.operations import Answer, Request
 from ...management.statuses import Status, refusal_of
 from ..errors import MessageFault
+from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.link import Delivery, Receiver
 from ..protocol.performatives import Accepted, ErrorCondition, Rejected, Target
-from ..terminus import Ending, Terminus
 from .messages import RequestMessage, answer_message, read_request
 from .replies import Replies, paired_properties
 
@@ -32,7 +32,7 @@ LARGE_ANSWER = 50
 """Results from which on an answer is encoded in a thread."""
 
 
-class Requests(Terminus):
+class Requests(LinkEnd):
     """One link on which requests come."""
 
     def __init__(self, node: ManagementNode, transport: Transport, link: Receiver) -> None:
@@ -58,7 +58,7 @@ class Requests(Terminus):
         return requests
 
     def on_messages(self) -> None:
-        """See Terminus. What can be answered is accepted at once, and what cannot, rejected."""
+        """See LinkEnd. What can be answered is accepted at once, and what cannot, rejected."""
         for delivery in self._link.take():
             self.deliveries += 1
             try:
@@ -76,7 +76,7 @@ class Requests(Terminus):
             self._transport.container.spawn(self._serve())
 
     def on_detached(self, ending: Ending) -> None:
-        """See Terminus. What was accepted is done all the same, unless nobody is left to be answered."""
+        """See LinkEnd. What was accepted is done all the same, unless nobody is left to be answered."""
         self._is_over = True
         if ending is Ending.CONNECTION:
             self._waiting.clear()

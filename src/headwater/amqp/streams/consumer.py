@@ -15,11 +15,11 @@ from ...core.limits import show
 from ...core.query import ALL
 from ..errors import refusal_of
 from ..filters import SourceFilter
+from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
 from ..protocol.types import Described, Symbol
-from ..terminus import Ending, Terminus
 from .fields import EventFields
 from .node import EventLogNode
 from .position import Position
@@ -34,7 +34,7 @@ TURN_BYTES = 256 * 1024
 """What one consumer sends, or looks at, before it is the turn of others."""
 
 
-class Consumer(Terminus):
+class Consumer(LinkEnd):
     """One consumer's link to one log."""
 
     node: EventLogNode
@@ -67,15 +67,15 @@ class Consumer(Terminus):
         self._on_drained: Callable[[], None] | None = None
         node.consumers.add(self)
 
-    # Terminus
+    # LinkEnd
 
     def on_ready(self) -> None:
-        """See Terminus: go on."""
+        """See LinkEnd: go on."""
         if not self._is_turn_due:
             self._turn()
 
     def on_outcomes(self, contexts: Sequence[int], state: DeliveryState | Described | None) -> None:
-        """See Terminus; contexts are sequence numbers."""
+        """See LinkEnd; contexts are sequence numbers."""
         state = state or self._default_outcome
         if is_final(state):
             self.position.finish(contexts)
@@ -85,7 +85,7 @@ class Consumer(Terminus):
         self._take_turn_soon()  # after all outcomes of this read: what is to be sent again goes first
 
     def on_detached(self, ending: Ending) -> None:
-        """See Terminus."""
+        """See LinkEnd."""
         self._is_over = True
         self.node.waiting.discard(self)
         self.node.consumers.discard(self)

@@ -12,20 +12,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import PositionTrimmed
-from ...core.event_types import EventType
+from ...core.notification_types import NotificationType
 from ..filters import InvalidFilter, SourceFilter, source_filter
+from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.performatives import Attach, Source
 from ..protocol.types import Symbol
-from ..terminus import Ending, Terminus
 from .consumer import Consumer, is_final
 from .links import Binding, binding_of, bound_properties, partition_number
 from .node import EventLogNode
 from .position import Position
-from .positions import Expiry
-from .positions import Terminus as Remembered
+from .positions import Expiry, Remembered
 
 if TYPE_CHECKING:
     from ..transport import Transport
@@ -126,11 +125,11 @@ async def attach_consumer(transport: Transport, link: Sender, source: Source, no
         _settle_recovered(remembered.position, attaching.remote)
         node.is_changed = True
     position = remembered.position if remembered is not None else Position(attaching.start)
-    keeper = Keeper(attaching, remembered, position)
+    keeper = PositionKeeper(attaching, remembered, position)
     attaching.answer(partition, position, keeper.on_ended, bound_properties(partition))
 
 
-class Keeper:
+class PositionKeeper:
     """Keeps the position of a plain link as long as its terminus says."""
 
     def __init__(self, attaching: Attaching, remembered: Remembered | None, position: Position) -> None:
@@ -171,7 +170,7 @@ class Keeper:
             node.positions.ended(remembered, Expiry(ending - 1), node.now_ms())
 
 
-class GroupMember(Terminus):
+class GroupMember(LinkEnd):
     """A receiver that wants, or has, a partition for its consumer group: what `Groups` knows it by."""
 
     node: EventLogNode
@@ -209,13 +208,13 @@ class GroupMember(Terminus):
         node.is_changed = True
         properties = bound_properties(partition, self._group, epoch)
         self._owned = partition, epoch
-        self._tell(EventType.PARTITION_ASSIGNED)
+        self._notify(NotificationType.PARTITION_ASSIGNED)
         self._consumer = attaching.answer(partition, position, self.on_detached, properties)
 
     def refused(self, condition: Symbol, description: str) -> None:
         """There is no partition for it; or it must give up the one that it has."""
         if condition == conditions.LINK_STOLEN:
-            self._tell(EventType.PARTITION_STOLEN)
+            self._notify(NotificationType.PARTITION_STOLEN)
             self._owned = None
         self._attaching.transport.expel(self._attaching.link, condition, description)
         self._attaching.transport.flush_soon()
@@ -226,20 +225,20 @@ class GroupMember(Terminus):
         if self._consumer is not None:
             self._consumer.leave(lambda: node.perform(node.groups.drained(self, node.now())))
 
-    # Terminus, until it is assigned; then the consumer's end
+    # LinkEnd, until it is assigned; then the consumer's end
 
     def on_detached(self, ending: Ending) -> None:
-        """See Terminus."""
+        """See LinkEnd."""
         if self._position is not None:
             self._position.detached()
             self._position = None
-        self._tell(EventType.PARTITION_RELEASED)
+        self._notify(NotificationType.PARTITION_RELEASED)
         self._owned = None
         node = self.node
         is_closed = ending is Ending.CLOSED
         node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=is_closed))
 
-    def _tell(self, type: EventType) -> None:
+    def _notify(self, type: NotificationType) -> None:
         """Tell that about the partition that it has, if it has one."""
         if self._owned is None:
             return

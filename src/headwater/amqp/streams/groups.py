@@ -82,9 +82,9 @@ class GroupLimits:
 
     groups_max: int = 1000
     """Groups with a link or a recorded epoch."""
-    waiting_max: int = 100
+    pending_max: int = 100
     """Attaches that wait, in each group; 0 = they are refused at once."""
-    waiting_s_max: float = 60.0
+    pending_s_max: float = 60.0
     """How long an attach waits."""
     draining_s_max: float = 10.0
     """How long a link that is asked to leave may take to settle."""
@@ -204,12 +204,12 @@ class Group:
             return self._claim(link, container, now, partition, epoch)
         if None in self.owners:
             return list(self._bind(link, container, self.owners.index(None), epoch, is_asked_for=False))
-        if len(self._waiting) >= self._limits.waiting_max:
+        if len(self._waiting) >= self._limits.pending_max:
             problem = f"all {len(self.owners)} partitions have a receiver in the group {self.name!r}"
-            if self._limits.waiting_max:
+            if self._limits.pending_max:
                 problem += f", and {len(self._waiting)} more wait for one"
             return [Refuse(link, LINK_DETACH_FORCED, problem)]
-        self._waiting[link] = _Waiting(container, now + self._limits.waiting_s_max, epoch)
+        self._waiting[link] = _Waiting(container, now + self._limits.pending_s_max, epoch)
         return self._rebalance(now)
 
     def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
@@ -241,7 +241,7 @@ class Group:
         for link, waiting in list(self._waiting.items()):
             if waiting.until <= now:
                 del self._waiting[link]
-                problem = f"no partition became free for the group {self.name!r} in {self._limits.waiting_s_max:g} s"
+                problem = f"no partition became free for the group {self.name!r} in {self._limits.pending_s_max:g} s"
                 actions.append(Refuse(link, LINK_DETACH_FORCED, problem))
         return actions + self._rebalance(now)
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError
 from ..errors import refusal_of
+from ..link_end import Ending, LinkEnd
 from ..protocol.link import Sender
 from ..protocol.performatives import Source
-from ..terminus import Ending, Terminus
 from .node import EventLogNode
 
 if TYPE_CHECKING:
     from ..transport import Transport
 
 
-class InfoSource(Terminus):
+class InfoSource(LinkEnd):
     """Tells a receiver what is to be known of the log, each time anew."""
 
     node: EventLogNode
@@ -38,7 +38,7 @@ class InfoSource(Terminus):
         terminus.on_ready()
 
     def on_ready(self) -> None:
-        """See Terminus."""
+        """See LinkEnd."""
         if self._pause is None and not self._is_busy and self._link.sendable > 0:
             self._is_busy = True
             self._transport.spawn(self._send())
@@ -46,7 +46,7 @@ class InfoSource(Terminus):
             self._link.drained()
 
     def on_detached(self, ending: Ending) -> None:
-        """See Terminus."""
+        """See LinkEnd."""
         if self._pause is not None:
             self._pause.cancel()
 

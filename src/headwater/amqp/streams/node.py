@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Protocol, cast
 from ...core.bus import Bus
 from ...core.errors import EventLogError, Overloaded
 from ...core.event import Event
-from ...core.event_types import EventType
 from ...core.local import LocalLog
 from ...core.log import AppendRequest
+from ...core.notification_types import NotificationType
 from ...core.state import StateStore
 from ..protocol.conditions import INTERNAL_ERROR
 from ..settings import AmqpSettings
 from .groups import Action, Assign, Close, Drain, GroupLimits, Groups, RecordEpoch, Refuse
 from .info import information_message
 from .outbound import Outbound
-from .positions import PositionLimits, Positions, load, store
-from .positions import Terminus as Remembered
+from .positions import PositionLimits, Positions, Remembered, load, store
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -193,7 +192,7 @@ class EventLogNode:
             if await self._save():
                 for group, partition, epoch in recorded:
                     self.bus.emit(
-                        EventType.EPOCH_CHANGED, log=self.log.name, group=group, partition=partition, epoch=epoch
+                        NotificationType.EPOCH_CHANGED, log=self.log.name, group=group, partition=partition, epoch=epoch
                     )
             else:
                 self._refuse_owner([(record.partition, record.epoch) for record in recorded])
@@ -288,8 +287,8 @@ def _member(link: object) -> GroupMember:
 
 def _group_limits(settings: AmqpSettings) -> GroupLimits:
     return GroupLimits(
-        waiting_max=settings.group_pending_max,
-        waiting_s_max=settings.group_pending_ms / 1000,
+        pending_max=settings.group_pending_max,
+        pending_s_max=settings.group_pending_ms / 1000,
         draining_s_max=settings.group_drain_ms / 1000,
     )
 

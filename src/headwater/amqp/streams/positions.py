@@ -50,7 +50,7 @@ class Expiry(IntEnum):
 
 
 @dataclass(slots=True)
-class Terminus:
+class Remembered:
     """The source of a receiver, which may outlive its link."""
 
     container: str
@@ -85,7 +85,7 @@ class Positions:
 
     def __init__(self, limits: PositionLimits | None = None) -> None:
         self._limits = limits or PositionLimits()
-        self._termini: dict[tuple[str, str], Terminus] = {}
+        self._termini: dict[tuple[str, str], Remembered] = {}
         self._groups: dict[tuple[str, int], Position] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._stored: dict[str, dict[str, object]] = {}
@@ -93,13 +93,13 @@ class Positions:
 
     # Termini
 
-    def terminus(self, container: str, link: str) -> Terminus | None:
+    def terminus(self, container: str, link: str) -> Remembered | None:
         """The terminus of that receiver, if it is remembered."""
         return self._termini.get((container, link))
 
     def attached(
         self, container: str, link: str, *, after: int, expiry: Expiry, timeout_s: int, is_durable: bool
-    ) -> Terminus:
+    ) -> Remembered:
         """The terminus of a receiver that attaches: the one that is remembered, or one that begins after that number.
 
         What it asks for (expiry, timeout, durability) is taken anew. Raises LinkFault: names that cannot be kept, too
@@ -112,13 +112,13 @@ class Positions:
             if len(self._termini) >= self._limits.termini_max:
                 problem = f"this log remembers {len(self._termini)} receivers, and no more are allowed"
                 raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
-            terminus = Terminus(container, link, Position(after), expiry, timeout_s, is_durable)
+            terminus = Remembered(container, link, Position(after), expiry, timeout_s, is_durable)
             self._termini[container, link] = terminus
         terminus.expiry, terminus.timeout_s, terminus.is_durable = expiry, timeout_s, is_durable
         terminus.expires_at = None
         return terminus
 
-    def ended(self, terminus: Terminus, what: Expiry, now_ms: int) -> None:
+    def ended(self, terminus: Remembered, what: Expiry, now_ms: int) -> None:
         """The link, the session or the connection of a terminus has ended, and the link was not closed.
 
         To be called for each of the three as it ends, but not after another link has taken the terminus over. The
@@ -130,7 +130,7 @@ class Positions:
             if not terminus.timeout_s:
                 self.closed(terminus)
 
-    def closed(self, terminus: Terminus) -> None:
+    def closed(self, terminus: Remembered) -> None:
         """The receiver has closed the link: the terminus is forgotten."""
         self._termini.pop((terminus.container, terminus.link), None)
 
@@ -238,7 +238,7 @@ def load(state: StateStore, incarnation: str, now_ms: int, limits: PositionLimit
         positions._stored[key] = value
         if sort == _TERMINUS:
             expiry = Expiry.of(value["expiry"])
-            terminus = Terminus(first, second, Position(value["after"]), expiry, value["timeout_s"], True)
+            terminus = Remembered(first, second, Position(value["after"]), expiry, value["timeout_s"], True)
             terminus.expires_at = value["expires_at"]
             positions._termini[first, second] = terminus
             positions.ended(terminus, Expiry.CONNECTION_CLOSE, now_ms)

@@ -16,13 +16,13 @@ from ...core.event import Event
 from ...core.limits import show
 from ...core.log import AppendRequest
 from ..errors import MessageFault, refusal_of
+from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.codec import DecodeError
 from ..protocol.conditions import AmqpError
 from ..protocol.link import Delivery, Receiver
 from ..protocol.message import decode_message
 from ..protocol.performatives import Accepted, ErrorCondition, Rejected
-from ..terminus import Ending, Terminus
 from .inbound import read_message
 from .links import partition_number
 from .node import EventLogNode
@@ -64,7 +64,7 @@ class _Append:
         self._producer.on_appended(self, request.error)
 
 
-class Producer(Terminus):
+class Producer(LinkEnd):
     """One producer's link, to one log or, without target address, to the log that each message names."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Producer(Terminus):
             self._link.grant(room)
 
     def on_messages(self) -> None:
-        """See Terminus."""
+        """See LinkEnd."""
         deliveries = self._link.take()
         if not deliveries:
             self.grant()  # the sender aborted one, which used up credit
@@ -109,12 +109,12 @@ class Producer(Terminus):
             self._append(deliveries, self.node, self._partition)
 
     def on_settled(self, tags: Sequence[bytes]) -> None:
-        """See Terminus."""
+        """See LinkEnd."""
         for tag in tags:
             self._unsettled.pop(tag, None)
 
     def on_detached(self, ending: Ending) -> None:
-        """See Terminus. Events under way are stored all the same; nobody is left to be told."""
+        """See LinkEnd. Events under way are stored all the same; nobody is left to be told."""
         self._is_over = True
         if self._anonymous is not None:
             self._anonymous.put_nowait(None)

@@ -81,9 +81,9 @@ class BulkBackend:
         """See Backend."""
         self._link.call("check_position", log, position, type=type(None))
 
-    def position_at(self, log: str, recorded_at: int) -> int:
+    def sequence_number_at(self, log: str, recorded_at: int) -> int:
         """See Backend."""
-        return self._link.call("position_at", log, recorded_at, type=int)
+        return self._link.call("sequence_number_at", log, recorded_at, type=int)
 
     def count(self, log: str, span: Span) -> int:
         """See Backend."""

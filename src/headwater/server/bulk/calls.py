@@ -67,7 +67,7 @@ class BulkCalls:
         return {
             name: getattr(self, name)
             for name in (
-                "authenticate", "user", "authorize", "logs", "info", "place", "position_at", "check_position",
+                "authenticate", "user", "authorize", "logs", "info", "place", "sequence_number_at", "check_position",
                 "append", "commit", "discard", "writer", "consumers", "register_consumer", "acknowledge",
                 "unregister_consumer", "create_log", "trim",
             )
@@ -122,7 +122,7 @@ class BulkCalls:
             stored.settings,
         )
 
-    async def position_at(self, log: str, recorded_at: int) -> int:
+    async def sequence_number_at(self, log: str, recorded_at: int) -> int:
         """See LocalLog.sequence_number_at."""
         stored = await self._opened(log)
         return await self._blocking(Work.ASK, stored.sequence_number_at, recorded_at)

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from ...core.errors import EventLogError
-from ...core.event_types import EventType
+from ...core.notification_types import NotificationType
 from .examples import examples
 from .output import json_option, show_json, show_time
 
@@ -85,9 +85,9 @@ def selector_of(types: Sequence[str], logs: Sequence[str], selector: str | None)
 def types_of(text: str) -> list[str]:
     """The names of the types that a pattern stands for, with or without the domain. Raises click.UsageError."""
     pattern = text if text.startswith(DOMAIN) else DOMAIN + text
-    found = [type.value for type in EventType if fnmatchcase(type.value, pattern)]
+    found = [type.value for type in NotificationType if fnmatchcase(type.value, pattern)]
     if not found:
-        known = ", ".join(type.value.removeprefix(DOMAIN) for type in EventType)
+        known = ", ".join(type.value.removeprefix(DOMAIN) for type in NotificationType)
         raise click.UsageError(f"--type: no type is called {text}; there are {known}")
     return found
 

@@ -195,7 +195,7 @@ class Archiver:
         number = self.archived - self.keeping.numbers
         if self.keeping.seconds:
             then_ms = int((time.time() - self.keeping.seconds) * 1000)
-            number = min(number, self._client.position_at(self.log, then_ms) - 1)
+            number = min(number, self._client.sequence_number_at(self.log, then_ms) - 1)
         return max(0, min(number, self._client.head(self.log).head))  # a restored log may end before its archive does
 
     def _count(self, after: int, upto: int) -> int:

@@ -46,7 +46,7 @@ def bounds_of(client: BulkClient, log: str, start: str, end: str, archive: str |
     Raises InvalidInput for a number that the log has not; LogNotFound.
     """
     from ..archive_reading import Archive
-    from ..positions import first_there
+    from ..positions import first_retained
 
     extent = client.head(log)
     table = Archive(archive) if archive is not None else None
@@ -55,21 +55,21 @@ def bounds_of(client: BulkClient, log: str, start: str, end: str, archive: str |
         upto = _number(client, log, extent, table, end, "--end")
     else:
         upto = _number(client, log, extent, table, end, "--end") - 1
-    first = first_there(log, extent, table)
+    first = first_retained(log, extent, table)
     if _is_number(start) and after + 1 < first:
         raise InvalidInput(f"{start} given, the first event that is there is {first}", "--start")
     return Bounds(after, max(upto, after), extent.incarnation)
 
 
 def _number(client: BulkClient, log: str, extent: Extent, archive: Archive | None, given: str, flag: str) -> int:
-    from ..positions import first_there, number_at
+    from ..positions import first_retained, sequence_number_at
 
     if given == EARLIEST:
-        return first_there(log, extent, archive)
+        return first_retained(log, extent, archive)
     if given == LATEST:
         return extent.head
     if not _is_number(given):
-        return number_at(client, log, extent, archive, timestamp_ms(given))
+        return sequence_number_at(client, log, extent, archive, timestamp_ms(given))
     if not 1 <= (number := int(given)) <= extent.head:
         raise InvalidInput(f"{number} given, the head of log {log!r} is {extent.head}", flag)
     return number

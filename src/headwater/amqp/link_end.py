@@ -24,7 +24,7 @@ class Ending(IntEnum):
     CONNECTION = 3
 
 
-class Terminus:
+class LinkEnd:
     """One end of one link; all calls come on the event loop."""
 
     node: EventLogNode | None = None

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 from ..core.bus import Bus, Value
 from ..core.errors import LogNotFound
-from ..core.event_types import EventType
 from ..core.limits import show
+from ..core.notification_types import NotificationType
 from .addresses import parse_address, shown_address
 from .protocol.link import Link
 from .protocol.performatives import ErrorCondition, Source, Target
 from .protocol.types import Described
 
 if TYPE_CHECKING:
-    from .terminus import Terminus
+    from .link_end import LinkEnd
     from .transport import Transport
 
 PROTOCOL = "amqp"
 Fault = ErrorCondition | Described | None
 
 
-class Telling:
+class ConnectionNotifier:
     """Of one connection: what was told to have begun is told to have ended, once.
 
     The connection is given with each call: it must be gone when it is over, and would not be if it were held here.
@@ -30,7 +30,7 @@ class Telling:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._attached: dict[Link, Terminus] = {}
+        self._attached: dict[Link, LinkEnd] = {}
         self._is_open = False
         self._refusal = ""
         self._fault: Fault = None
@@ -39,7 +39,7 @@ class Telling:
         """The peer has opened the connection."""
         self._is_open = True
         self._bus.emit(
-            EventType.CONNECTION_OPENED,
+            NotificationType.CONNECTION_OPENED,
             protocol=PROTOCOL,
             peer=transport.peer,
             container=transport.container_id,
@@ -60,7 +60,7 @@ class Telling:
         """The connection is over, and its links have been told."""
         if self._is_open:
             self._bus.emit(
-                EventType.CONNECTION_CLOSED,
+                NotificationType.CONNECTION_CLOSED,
                 protocol=PROTOCOL,
                 peer=transport.peer,
                 container=transport.container_id,
@@ -69,18 +69,18 @@ class Telling:
             )
         elif self._refusal:
             self._bus.emit(
-                EventType.CONNECTION_REFUSED,
+                NotificationType.CONNECTION_REFUSED,
                 protocol=PROTOCOL,
                 peer=transport.peer,
                 reason=self._refusal,
                 description=_error(self._fault)["description"],
             )
 
-    def adopted(self, transport: Transport, link: Link, terminus: Terminus) -> None:
+    def adopted(self, transport: Transport, link: Link, terminus: LinkEnd) -> None:
         """A link has a terminus. It is attached then, unless it must wait for its turn."""
         if not link.is_waiting:
             self._attached[link] = terminus
-            self._bus.emit_built(EventType.LINK_ATTACHED, lambda: _of_link(transport, link, _log(terminus)))
+            self._bus.emit_built(NotificationType.LINK_ATTACHED, lambda: _of_link(transport, link, _log(terminus)))
 
     def link_refused(self, transport: Transport, link: Link, fault: ErrorCondition) -> None:
         """This side has answered an attach with an error, or ended a link with it."""
@@ -88,7 +88,8 @@ class Telling:
             self.link_ended(transport, link, fault)
         else:
             self._bus.emit_built(
-                EventType.LINK_REFUSED, lambda: {**_of_link(transport, link, _named(_address(link))), **_error(fault)}
+                NotificationType.LINK_REFUSED,
+                lambda: {**_of_link(transport, link, _named(_address(link))), **_error(fault)},
             )
 
     def link_ended(self, transport: Transport, link: Link, fault: Fault = None) -> None:
@@ -96,7 +97,7 @@ class Telling:
         terminus = self._attached.pop(link, None)
         if terminus is not None:
             self._bus.emit_built(
-                EventType.LINK_DETACHED, lambda: {**_of_link(transport, link, _log(terminus)), **_error(fault)}
+                NotificationType.LINK_DETACHED, lambda: {**_of_link(transport, link, _log(terminus)), **_error(fault)}
             )
 
 
@@ -116,7 +117,7 @@ def _user(transport: Transport) -> str | None:
     return (transport.user.name or None) if transport.user is not None else None
 
 
-def _log(terminus: Terminus) -> str | None:
+def _log(terminus: LinkEnd) -> str | None:
     return terminus.node.log.name if terminus.node is not None else None
 
 

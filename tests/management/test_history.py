@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from headwater.core import Bus, Event, EventType, LogSettings, Notification, Query
+from headwater.core import Bus, Event, LogSettings, Notification, NotificationType, Query
 from headwater.core.errors import DiskFull, InvalidLogName
 from headwater.core.local import LocalLog
 from headwater.core.settings import SYSTEM_LOG
 from headwater.core.store import LogStore
-from headwater.management.keeping import Keeper, event_of
+from headwater.management.history import History, event_of
 from headwater.storage import Engine, MemoryStore
 
 from .told import Told, eventually
 
-CREATED = EventType.LOG_CREATED
+CREATED = NotificationType.LOG_CREATED
 
 
 def kept(log: LocalLog) -> list[tuple[str, dict[str, Any]]]:
@@ -38,11 +38,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 def test_what_happens_is_kept_in_order_with_all_its_attributes(store: Any) -> None:
     log = store.create(SYSTEM_LOG, is_own=True)
-    keeper = Keeper(store.bus, log)
-    keeper.start()
+    history = History(store.bus, log)
+    history.start()
     store.create("orders").register_consumer("spark", "archiver")
     store.delete("orders")
-    keeper.close()
+    history.close()
     events = list(log.read())
     assert [event.type for event in events] == [
         "io.headwater.log.created",
@@ -64,12 +64,12 @@ def test_what_happens_is_kept_in_order_with_all_its_attributes(store: Any) -> No
 
 def test_its_history_can_be_asked_by_type_and_by_log(store: Any) -> None:
     log = store.create(SYSTEM_LOG, is_own=True)
-    keeper = Keeper(store.bus, log)
-    keeper.start()
+    history = History(store.bus, log)
+    history.start()
     for name in ("orders", "invoices"):
         store.create(name)
     store.delete("orders")
-    keeper.close()
+    history.close()
     found = log.read(Query.where(tags=["log:orders"]))
     assert [event.type for event in found] == ["io.headwater.log.created", "io.headwater.log.deleted"]
     assert len(list(log.read(Query.where(types=["io.headwater.log.created"])))) == 2
@@ -124,39 +124,41 @@ class Stubborn:
 def test_while_the_disk_is_full_it_waits_and_then_tells_what_was_lost(store: Any) -> None:
     log = store.create(SYSTEM_LOG, is_own=True)
     stubborn = Stubborn(log)
-    keeper = Keeper(store.bus, log, waiting_max=5, retry_s=0.01)
-    keeper.start()
+    history = History(store.bus, log, waiting_max=5, retry_s=0.01)
+    history.start()
     store.bus.emit(CREATED, log="first", incarnation="", partitions=0)
     assert stubborn.tried.wait(30)
     for number in range(20):
         store.bus.emit(CREATED, log=f"log{number}", incarnation="", partitions=number)
     stubborn.is_full = False
     eventually(lambda: log.head() >= 6)
-    keeper.close()
+    history.close()
     assert [its["log"] for _, its in kept(log)] == ["first", "log15", "log16", "log17", "log18", "log19"]
     assert [its.get("lost") for _, its in kept(log)] == [None, 15, None, None, None, None]
 
 
 def test_what_the_log_does_not_take_costs_nothing_else(store: Any, caplog: pytest.LogCaptureFixture) -> None:
     log = store.create(SYSTEM_LOG, LogSettings(event_bytes_max=1024), is_own=True)
-    keeper = Keeper(store.bus, log)
+    history = History(store.bus, log)
     store.bus.emit(CREATED, log="small", incarnation="", partitions=1)
-    store.bus.emit(EventType.LOG_CHANGED, log="large", settings="x" * 1000)
+    store.bus.emit(NotificationType.LOG_CHANGED, log="large", settings="x" * 1000)
     store.bus.emit(CREATED, log="other", incarnation="", partitions=1)
-    keeper.start()
-    keeper.close()
+    history.start()
+    history.close()
     assert [its["log"] for _, its in kept(log)] == ["small", "other"]
     assert "cannot be kept" in caplog.text
 
 
 def test_whatever_a_peer_calls_itself_can_be_kept(store: Any) -> None:
     log = store.create(SYSTEM_LOG, is_own=True)
-    keeper = Keeper(store.bus, log)
-    keeper.start()
+    history = History(store.bus, log)
+    history.start()
     names = ["", "a b", "new\nline", "\x00", "x" * 5000, "ž:š", "a:b:c", '"{}"', "\ud800"]
     for name in names:
-        store.bus.emit(EventType.LINK_ATTACHED, address="orders", link=name, role="sender", container=name, peer="")
-    keeper.close()
+        store.bus.emit(
+            NotificationType.LINK_ATTACHED, address="orders", link=name, role="sender", container=name, peer=""
+        )
+    history.close()
     assert log.head() == len(names)
     assert [len(str(its["link"])) for _, its in kept(log)] == [0, 3, 8, 1, 1024, 3, 5, 4, 1]
 
@@ -164,12 +166,12 @@ def test_whatever_a_peer_calls_itself_can_be_kept(store: Any) -> None:
 def test_a_log_that_was_closed_ends_it(store: LogStore) -> None:
     log = store.create(SYSTEM_LOG, is_own=True)
     bus = Bus()
-    keeper = Keeper(bus, log)
-    keeper.start()
+    history = History(bus, log)
+    history.start()
     log.close()  # type: ignore[attr-defined]
     bus.emit(CREATED, log="orders", incarnation="", partitions=1)
-    keeper.close()
-    assert not keeper._thread.is_alive()
+    history.close()
+    assert not history._thread.is_alive()
 
 
 def test_an_event_has_the_time_at_which_it_happened() -> None:

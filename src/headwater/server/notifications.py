@@ -13,16 +13,16 @@ from prometheus_client.registry import Collector
 
 from ..core.bus import Bus
 from ..core.errors import EventLogError
-from ..core.event_types import EventType
 from ..core.local import LocalLog
+from ..core.notification_types import NotificationType
 from ..core.settings import SYSTEM_LOG, LogSettings
 from ..core.store import LogStore
 from ..management.consumers import ConsumerWatch
-from ..management.keeping import Keeper
+from ..management.history import History
 from ..management.summaries import Summaries
 from .config import Management
 from .log_lines import fields
-from .notification_lines import told_types, write_line
+from .notification_lines import logged_types, write_line
 
 logger = logging.getLogger("headwater.server")
 
@@ -30,16 +30,16 @@ LOOK_S = 1.0
 """How often counters and consumers are looked at."""
 
 
-class Happenings:
+class Notifications:
     """From before the first thing happens: `start` it on the store, and `stop` it before that closes."""
 
     def __init__(self, settings: Management) -> None:
         self._settings = settings
         self.bus = Bus()
-        self._keeper: Keeper | None = None
+        self._history: History | None = None
         self._looking: asyncio.Task[None] | None = None
         self._is_stopping = asyncio.Event()
-        if types := told_types():
+        if types := logged_types():
             self.bus.subscribe(write_line, types)
 
     async def start(self, store: LogStore) -> None:
@@ -51,8 +51,8 @@ class Happenings:
             except EventLogError as error:  # damaged, or a full disk: told, and no reason to serve nothing
                 logger.error("nothing is kept of what happens", extra=fields(log=SYSTEM_LOG, problem=error))
             else:
-                self._keeper = Keeper(self.bus, log)
-                self._keeper.start()
+                self._history = History(self.bus, log)
+                self._history.start()
         watch = ConsumerWatch(self.bus, store.opened, lag_events=its.lag_events, lag_ms=its.lag_ms)
         looks = (Summaries(self.bus, store.opened).look, watch.look)
         self._looking = asyncio.create_task(_look_again_and_again(looks, self._is_stopping))
@@ -62,8 +62,8 @@ class Happenings:
         self._is_stopping.set()
         if self._looking is not None:
             await self._looking
-        if self._keeper is not None:
-            await asyncio.to_thread(self._keeper.close)
+        if self._history is not None:
+            await asyncio.to_thread(self._history.close)
 
 
 def system_log(store: LogStore, settings: Management) -> LocalLog:
@@ -85,7 +85,7 @@ async def _look_again_and_again(looks: Sequence[Callable[[], None]], is_stopping
                 logger.exception("looking at what happens failed; it will be tried again")
 
 
-class HappeningsCollector(Collector):
+class NotificationsCollector(Collector):
     """How often each type was told, to whomever."""
 
     def __init__(self, bus: Bus) -> None:
@@ -96,6 +96,6 @@ class HappeningsCollector(Collector):
         summary = "Notifications, by type."
         counter = CounterMetricFamily("headwater_management_events", summary, labels=["type"])
         counts = self._bus.counts
-        for type in EventType:
+        for type in NotificationType:
             counter.add_metric([type.value], counts.get(type, 0))
         yield counter

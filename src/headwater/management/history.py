@@ -30,7 +30,7 @@ TAG_CHARS_MAX = 200
 _TAGGED = ("log", "user", "group", "owner", "component", "endpoint", "link")
 
 
-class Keeper:
+class History:
     """Appends all that happens, from `start` to `close`, on a thread of its own: a slow disk slows nobody else."""
 
     def __init__(self, bus: Bus, log: LocalLog, *, waiting_max: int = WAITING_MAX, retry_s: float = RETRY_S) -> None:
@@ -38,7 +38,7 @@ class Keeper:
         self._awake = threading.Event()
         self._is_stopping = threading.Event()
         self._queue = NotificationQueue(bus, self._awake.set, waiting_max=waiting_max)
-        self._thread = threading.Thread(target=self._run, name="headwater-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="headwater-history", daemon=True)
 
     def start(self) -> None:
         """Begin to append what has happened since this was made."""

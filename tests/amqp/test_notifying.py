@@ -15,7 +15,7 @@ from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.frames import SASL_HEADER, frame
 from headwater.amqp.protocol.types import ULong
 from headwater.amqp.settings import AmqpSettings
-from headwater.core import EventType
+from headwater.core import NotificationType
 from headwater.core.bus import Bus
 from headwater.server.accounts import Account, AccountDirectory, hash_password, read_grant
 from headwater.server.security import AccountGuard
@@ -26,10 +26,22 @@ from .asking import bound
 from .served import Served
 from .test_login import sasl_frame
 
-OPENED, CLOSED, REFUSED = EventType.CONNECTION_OPENED, EventType.CONNECTION_CLOSED, EventType.CONNECTION_REFUSED
-ATTACHED, DETACHED, LINK_REFUSED = EventType.LINK_ATTACHED, EventType.LINK_DETACHED, EventType.LINK_REFUSED
-ASSIGNED, STOLEN, RELEASED = EventType.PARTITION_ASSIGNED, EventType.PARTITION_STOLEN, EventType.PARTITION_RELEASED
-EPOCH = EventType.EPOCH_CHANGED
+OPENED, CLOSED, REFUSED = (
+    NotificationType.CONNECTION_OPENED,
+    NotificationType.CONNECTION_CLOSED,
+    NotificationType.CONNECTION_REFUSED,
+)
+ATTACHED, DETACHED, LINK_REFUSED = (
+    NotificationType.LINK_ATTACHED,
+    NotificationType.LINK_DETACHED,
+    NotificationType.LINK_REFUSED,
+)
+ASSIGNED, STOLEN, RELEASED = (
+    NotificationType.PARTITION_ASSIGNED,
+    NotificationType.PARTITION_STOLEN,
+    NotificationType.PARTITION_RELEASED,
+)
+EPOCH = NotificationType.EPOCH_CHANGED
 PEER = {"peer": "127.0.0.1"}
 
 
@@ -162,10 +174,10 @@ def test_a_login_in_which_there_is_nothing_to_be_checked_is_told(guarded: Served
         its.sendall(SASL_HEADER + said)
         while its.recv(65536):
             pass
-    told = mine.wait_for(EventType.AUTHENTICATION_FAILED)
+    told = mine.wait_for(NotificationType.AUTHENTICATION_FAILED)
     assert told == {"reason": "wrong", "user": user, **PEER}
     assert mine.wait_for(REFUSED)["reason"] in ("login", "fault")
-    assert len(mine.of(EventType.AUTHENTICATION_FAILED)) == 1
+    assert len(mine.of(NotificationType.AUTHENTICATION_FAILED)) == 1
 
 
 def test_a_peer_that_gives_up_while_it_logs_in_is_no_refusal(guarded: Served) -> None:

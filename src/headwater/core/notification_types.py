@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class EventType(StrEnum):
+class NotificationType(StrEnum):
     """A type of notification, by its name below the project's reversed domain."""
 
     SERVER_STARTED = "io.headwater.server.started"
@@ -39,4 +39,4 @@ class EventType(StrEnum):
     AUTHENTICATION_FAILED = "io.headwater.authentication.failed"
 
 
-EVERY_TYPE = frozenset(EventType)
+EVERY_TYPE = frozenset(NotificationType)
