@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater.cne.endpoint import shown
+from headwater.cne.webhook import shown
 from headwater.core import NotificationType
 
 from ..management.told import Told

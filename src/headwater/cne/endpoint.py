@@ -18,28 +18,26 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple, Protocol
-
-import msgspec
-from yarl import URL
+from typing import NamedTuple
 
 from ..core.bus import Bus
 from ..core.notification_types import NotificationType
+from .addresses import Address, Pattern
+from .delivery import Delivery, Undeliverable
+from .kept import Kept
 from .records import Subscription
 from .settings import Settings
 from .stored import Stored
-from .webhook import Outcome
+from .timestamps import now_ms
+from .upstream import Upstream
+from .webhook import Outcome, shown
 
 REFUSALS_MAX = 3
 """How often a subscriber may refuse one event before it is a dead letter."""
-DEAD_LETTERS_KEPT = 100
 FAULT_PAUSE_S = 1.0
-GAPS_KEPT = 20
 _logger = logging.getLogger("headwater.cne")
-_TEMPORARY = frozenset({401, 403, 404, 405, 407, 408, 409, 421, 423, 425, 429})
-"""Answers below 500 that tell of the endpoint, and not of the event."""
 
 
 class Standing(StrEnum):
@@ -48,71 +46,6 @@ class Standing(StrEnum):
     DELIVERING = "delivering"
     RETRYING = "retrying"
     SUSPENDED = "suspended"
-
-
-class DeadLetter(msgspec.Struct, frozen=True):
-    """An event that was not delivered, and will not be unless it is asked for."""
-
-    sequence_number: int
-    id: str
-    reason: str
-    at: int
-    """ms since 1970 UTC."""
-
-
-class Gap(msgspec.Struct, frozen=True):
-    """Numbers, both inclusive, that were trimmed before they could be delivered."""
-
-    first: int
-    last: int
-    at: int
-
-
-class Kept(msgspec.Struct, kw_only=True):
-    """What is remembered of an endpoint over a restart, besides its cursor."""
-
-    uri: str
-    is_suspended: bool = False
-    problem: str = ""
-    since: int = 0
-    """When the present failures began, ms since 1970 UTC; 0 if the last delivery went well."""
-    dead_letters: list[DeadLetter] = []
-    dead_letters_total: int = 0
-    gaps: list[Gap] = []
-
-
-class Piece(NamedTuple):
-    """A piece of the log, read for a replay."""
-
-    notifications: list[Stored]
-    cursor: int
-    gap: tuple[int, int] | None
-    """Numbers that are not there any more."""
-
-
-class Feed(Protocol):
-    """Where an endpoint's events come from."""
-
-    @property
-    def position(self) -> int:
-        """Every event up to this number has been offered."""
-
-    def read(self, after: int) -> Piece:
-        """A bounded piece of the log above `after`, up to the position. Does not block."""
-
-    def newest_between(self, after: int, upto: int, subscription: Subscription) -> list[Stored]:
-        """The current states that a subscription asks for, of events with numbers in that range."""
-
-    def changed(self, endpoint: Endpoint) -> None:
-        """Called when what is kept of the endpoint has changed."""
-
-
-class Undeliverable(Exception):
-    """The event cannot be sent to that subscription, whatever the endpoint says."""
-
-
-Send = Callable[[Subscription, Stored], Awaitable[Outcome]]
-"""Sends an event to a subscription's endpoint, once. Raises Undeliverable."""
 
 
 class Item(NamedTuple):
@@ -134,23 +67,13 @@ class Endpoint:
     """One URI and its subscriptions. Use it on one event loop; `start` it, and `stop` it at the end."""
 
     def __init__(
-        self,
-        uri: str,
-        feed: Feed,
-        send: Send,
-        settings: Settings,
-        *,
-        cursor: int,
-        kept: Kept | None,
-        bus: Bus | None = None,
+        self, uri: str, upstream: Upstream, delivery: Delivery, settings: Settings, bus: Bus, *, cursor: int, kept: Kept
     ) -> None:
-        """`bus` is told when it begins to fail, and when it has recovered."""
+        """Deliver what comes after `cursor`; `bus` gets a notification when it begins to fail, and when it recovers."""
         self.uri = uri
-        self._bus, self._is_told_failing = bus or Bus(), False
-        self._feed, self._send, self._settings = feed, send, settings
-        self.subscriptions: dict[str, Subscription] = {}
-        self.asks: Callable[[Stored], Subscription | None] = lambda stored: None
-        self.kept = kept or Kept(uri=uri)
+        self._upstream, self._delivery, self._settings, self._bus = upstream, delivery, settings, bus
+        self._subscriptions: dict[str, tuple[Subscription, Pattern]] = {}
+        self.kept = kept
         self.cursor = cursor
         self.delivered = 0
         self.failures = 0
@@ -159,11 +82,13 @@ class Endpoint:
         self._extras: deque[Item] = deque()
         self._in_flight = False
         self._is_stopping = False
-        self._is_replaying = cursor < feed.position
+        self._is_replaying = cursor < upstream.position
         self._read_upto = cursor
         self._wake = asyncio.Event()
         self._resumed = asyncio.Event()
         self._failing_since: float | None = None
+        self._is_reported = False
+        """Whether there was a notification that it fails, and none yet that it has recovered."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -197,6 +122,26 @@ class Endpoint:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def subscribe(self, subscription: Subscription) -> None:
+        """Deliver to a subscription too."""
+        self._subscriptions[subscription.id] = subscription, Pattern(subscription.resource, self._settings.place)
+
+    def unsubscribe(self, subscription: Subscription) -> bool:
+        """Deliver to a subscription no more; whether others are left."""
+        self._subscriptions.pop(subscription.id, None)
+        return bool(self._subscriptions)
+
+    def concerns(self, addresses: Sequence[Address]) -> bool:
+        """Whether a subscription asks for events at one of these addresses, wherever it starts."""
+        return any(pattern.matches(address) for _, pattern in self._subscriptions.values() for address in addresses)
+
+    def recipient(self, stored: Stored) -> Subscription | None:
+        """The oldest subscription that asks for an event: it gets it, the others do not again."""
+        for subscription, pattern in self._subscriptions.values():
+            if subscription.start < stored.sequence_number and any(map(pattern.matches, stored.addresses)):
+                return subscription
+        return None
+
     def offer(self, stored: Stored) -> None:
         """Take an event that one of the subscriptions may ask for; the numbers must ascend."""
         number = stored.sequence_number
@@ -226,7 +171,7 @@ class Endpoint:
         self.kept.is_suspended = False
         self._failing_since = None
         self._resumed.set()
-        self._feed.changed(self)
+        self._upstream.changed(self.uri)
 
     async def _run(self) -> None:
         while not self._is_stopping:
@@ -266,12 +211,12 @@ class Endpoint:
 
     def _replay(self) -> None:
         """Fill the queue from the log; without a pause in it, so that no event can come between log and feed."""
-        piece = self._feed.read(self._read_upto)
+        piece = self._upstream.read(self._read_upto)
         if piece.gap is not None:
             self._note_gap(*piece.gap)
-        self._queue.extend(Item(stored) for stored in piece.notifications if self.asks(stored) is not None)
+        self._queue.extend(Item(stored) for stored in piece.notifications if self.recipient(stored) is not None)
         self._read_upto = piece.cursor
-        if piece.cursor >= self._feed.position:
+        if piece.cursor >= self._upstream.position:
             self._is_replaying = False
         if not self._queue:
             self.cursor = piece.cursor
@@ -283,18 +228,18 @@ class Endpoint:
         """
         self._in_flight = True
         refusals = 0
-        while (subscription := item.extra_for or self.asks(item.stored)) is not None:
+        while (subscription := item.extra_for or self.recipient(item.stored)) is not None:
             try:
-                outcome = await self._send(subscription, item.stored)
+                outcome = await self._delivery.send(subscription, item.stored)
             except Undeliverable as error:
-                self.bury(item.stored, str(error))
+                self._bury(item.stored, str(error))
                 break
             if outcome.is_success:
                 self._succeeded(item.stored.sequence_number)
                 break
-            refusals += _is_refusal(outcome)
+            refusals += outcome.is_refusal
             if refusals >= REFUSALS_MAX:
-                self.bury(item.stored, outcome.text)
+                self._bury(item.stored, outcome.text)
                 break
             await self._back_off(outcome)
         if item.extra_for is None:
@@ -303,14 +248,15 @@ class Endpoint:
 
     def _succeeded(self, number: int) -> None:
         self.delivered += 1
-        self._unbury(number)
+        if self.kept.unbury(number):
+            self._upstream.changed(self.uri)
         self._failing_since = None
         if self.failures:
             self.failures = 0
             self.kept.problem, self.kept.since = "", 0
-            self._feed.changed(self)
-        if self._is_told_failing:
-            self._is_told_failing = False
+            self._upstream.changed(self.uri)
+        if self._is_reported:
+            self._is_reported = False
             self._bus.emit(NotificationType.WEBHOOK_RECOVERED, log=self._settings.log, endpoint=shown(self.uri))
 
     async def _back_off(self, outcome: Outcome) -> None:
@@ -320,62 +266,41 @@ class Endpoint:
         self.kept.problem = outcome.text
         if self._failing_since is None:
             self._failing_since = now
-            self.kept.since = _now_ms()
-            self._feed.changed(self)
-        if not self._is_told_failing:
-            self._is_told_failing = True
-            its = shown(self.uri)
-            self._bus.emit(NotificationType.WEBHOOK_FAILING, log=self._settings.log, endpoint=its, reason=outcome.text)
+            self.kept.since = now_ms()
+            self._upstream.changed(self.uri)
+        if not self._is_reported:
+            self._is_reported = True
+            log, endpoint = self._settings.log, shown(self.uri)
+            self._bus.emit(NotificationType.WEBHOOK_FAILING, log=log, endpoint=endpoint, reason=outcome.text)
         if outcome.status == 410 or now - self._failing_since > self._settings.suspend_after_ms / 1000:
             self.kept.is_suspended = True
-            self._feed.changed(self)
+            self._upstream.changed(self.uri)
             raise _Suspended
         if self._is_stopping:
             raise _Stopped
-        longest = self._settings.retry_ms_max / 1000
-        pause = min(self._settings.retry_ms_min / 1000 * 2 ** min(self.failures - 1, 30), longest)
-        pause = max(pause * random.uniform(0.5, 1.0), min(outcome.retry_after_s, longest))
         self._resumed.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause):  # not wait_for, which may swallow a cancellation (Python 3.11)
+            # Not wait_for, which may swallow a cancellation (Python 3.11).
+            async with asyncio.timeout(self._pause_s(outcome)):
                 await self._resumed.wait()
         if self._is_stopping:
             raise _Stopped
 
-    def bury(self, stored: Stored, reason: str) -> None:
-        """Record an event as a dead letter."""
-        letter = DeadLetter(stored.sequence_number, stored.notification.id, reason, _now_ms())
-        was_there = self._unbury(letter.sequence_number)
-        self.kept.dead_letters = [*self.kept.dead_letters, letter][-DEAD_LETTERS_KEPT:]
-        self.kept.dead_letters_total += not was_there
-        self._feed.changed(self)
+    def _pause_s(self, outcome: Outcome) -> float:
+        """Twice as long after each failure in a row, and as long as the endpoint asks for; both have one limit."""
+        shortest, longest = self._settings.retry_ms_min / 1000, self._settings.retry_ms_max / 1000
+        pause = min(shortest * 2.0 ** min(self.failures - 1, 30), longest)
+        return max(pause * random.uniform(0.5, 1.0), min(outcome.retry_after_s, longest))
 
-    def _unbury(self, number: int) -> bool:
-        """Take a dead letter off the list; whether it was there."""
-        left = [letter for letter in self.kept.dead_letters if letter.sequence_number != number]
-        was_there = len(left) < len(self.kept.dead_letters)
-        if was_there:
-            self.kept.dead_letters = left
-            self._feed.changed(self)
-        return was_there
+    def _bury(self, stored: Stored, reason: str) -> None:
+        """Record an event as a dead letter."""
+        self.kept.bury(stored.sequence_number, stored.notification.id, reason)
+        self._upstream.changed(self.uri)
 
     def _note_gap(self, first: int, last: int) -> None:
         """Events were trimmed before they were delivered: say so, and send the states that they led to."""
-        self.kept.gaps = [*self.kept.gaps, Gap(first, last, _now_ms())][-GAPS_KEPT:]
-        for subscription in self.subscriptions.values():
-            for stored in self._feed.newest_between(first, last, subscription):
+        self.kept.note_gap(first, last)
+        for subscription, pattern in self._subscriptions.values():
+            for stored in self._upstream.newest_between(first, last, pattern):
                 self.offer_extra(stored, subscription)
-        self._feed.changed(self)
-
-
-def _is_refusal(outcome: Outcome) -> bool:
-    return 300 <= outcome.status < 500 and outcome.status not in _TEMPORARY and outcome.status != 410
-
-
-def shown(uri: str) -> str:
-    """The URI without what may be secret in it."""
-    return str(URL(uri).with_user(None).with_query(None).with_fragment(None))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+        self._upstream.changed(self.uri)

@@ -18,7 +18,8 @@ import msgspec
 from ..core import access
 from ..core import errors as core
 from ..core.limits import show
-from .service import AlreadyThere, HandshakeFailed, ResourceUnknown, TooMany
+from .delivery import HandshakeFailed
+from .registry import AlreadyThere, ResourceUnknown, TooMany
 
 Header = tuple[bytes, bytes]
 

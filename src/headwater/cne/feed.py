@@ -1,8 +1,6 @@
 """The feed: follows the log, keeps the current states, and offers each event to the endpoints that ask for it.
 
-One position for all of it. What it led to is written to the state store a few times a second (the states that changed,
-then the cursors of the endpoints that lag), and then acknowledged: the feed is a registered consumer of the log, so
-that nothing is trimmed before the states have it.
+One position for all of it. What it led to is written down a few times a second (`checkpoint`).
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
 
 import msgspec
 
@@ -22,17 +19,20 @@ from ..core.event import SequencedEvent
 from ..core.local import LocalLog
 from ..core.query import ALL
 from ..core.state import StateStore
-from ..formats import envelope
 from .addresses import Address, Pattern
-from .endpoint import Endpoint, Kept, Piece, Send
+from .checkpoint import Checkpoints, Positions
+from .delivery import Delivery
+from .endpoint import Endpoint
+from .kept import Kept
 from .notification import Notification
 from .records import Subscription
 from .settings import Settings
 from .states import States
 from .stored import Stored, stored_of
+from .upstream import Piece
 
-CONSUMER = ("headwater", "cne")
-"""Under which the feed is registered."""
+CATCH_UP_S = 5.0
+"""How long a question for a state waits for the feed; by then it may answer an older one."""
 SAVE_INTERVAL_S = 0.2
 GRACE_S = 2.0
 PIECE_EVENTS = 100
@@ -44,32 +44,20 @@ DATA_BYTES_FACTOR = 4
 """Data so many times larger than the largest delivery is not even looked at."""
 
 _logger = logging.getLogger("headwater.cne")
-_ENDPOINT_KIND, _POSITION_KIND = "cne/endpoint", "cne/position"
-
-
-class Positions(msgspec.Struct):
-    """Where everybody stands, as it is kept: the feed, and the endpoints that lag behind it."""
-
-    position: int
-    behind: dict[str, int] = {}
 
 
 class Feed:
-    """The feed of one open log, on one event loop. `restore` it, then `run` it."""
+    """The feed of one open log, on one event loop. `restore` it, then `run` it. It is the endpoints' `Upstream`."""
 
-    def __init__(
-        self, log: LocalLog, state: StateStore, send: Send, settings: Settings, bus: Bus | None = None
-    ) -> None:
-        """`bus` is told of endpoints that fail and recover."""
-        self._bus = bus or Bus()
+    def __init__(self, log: LocalLog, state: StateStore, delivery: Delivery, settings: Settings, bus: Bus) -> None:
+        """`bus` gets the notifications of endpoints that fail and recover."""
         self.log = log
         self.asynchronous = AsyncLog(log)
         self.states = States()
         self.position = 0
         self.endpoints: dict[str, Endpoint] = {}
-        self._state, self._send, self._settings = state, send, settings
-        self._state_kind = f"cne/state/{log.name}"
-        self._patterns: dict[str, Pattern] = {}
+        self._delivery, self._settings, self._bus = delivery, settings, bus
+        self._checkpoints = Checkpoints(log, state)
         self._routes: dict[tuple[Address, ...], tuple[Endpoint, ...]] = {}
         self._parsed: OrderedDict[int, Stored | None] = OrderedDict()
         self._announced: dict[str, Notification] = {}
@@ -79,25 +67,14 @@ class Feed:
         self._moved = asyncio.Event()
         self._saving = asyncio.Lock()
 
-    def restore(self) -> None:
-        """Read what was kept; blocks.
-
-        Cursors hold for every log of this name, because numbers never come twice under a name. States are those of one
-        log: they go on with a restored one, whose consumers are restored with it, and not with one that is new.
-        """
-        entry = self._state.get(_POSITION_KIND, self.log.name)
-        self._positions = msgspec.json.decode(entry.value, type=Positions) if entry else Positions(0)
-        consumer = self.log.register_consumer(*CONSUMER, after=0)
-        self.position = consumer.acknowledged
-        kept = list(self._state.items(self._state_kind))
-        if consumer.epoch == 1:
-            for address, _ in kept:
-                self._state.delete(self._state_kind, address)
-            return
-        restored = [(address, envelope.decode_event(row.value)) for address, row in kept]
-        for address, event in sorted(restored, key=lambda pair: pair[1].sequence_number):
+    def restore(self) -> dict[str, Kept]:
+        """Go on where the last feed of this log was; answers what is kept of endpoints, by URI. Blocks."""
+        found = self._checkpoints.read()
+        self.position, self._positions = found.position, found.positions
+        for address, event in found.states:
             if (stored := self._stored(event)) is not None:
                 self.states.restore(stored, address)
+        return found.endpoints
 
     def announce(self, notification: Notification) -> None:
         """Say what an event that is about to be appended means, so that it need not be read once more."""
@@ -107,14 +84,10 @@ class Feed:
 
     def subscribe(self, subscription: Subscription, kept: Kept | None = None) -> None:
         """Deliver to a subscription from its start on; makes its endpoint where it is the first there."""
-        self._patterns[subscription.id] = Pattern(subscription.resource, self._settings.place)
         self._routes.clear()
-        if not subscription.endpoint:
-            return
-        endpoint = self.endpoints.get(subscription.endpoint)
-        if endpoint is None:
-            endpoint = self._endpoint(subscription, kept)
-        endpoint.subscriptions[subscription.id] = subscription
+        uri = subscription.endpoint
+        if uri:
+            (self.endpoints.get(uri) or self._endpoint(uri, subscription.start, kept)).subscribe(subscription)
 
     def catch_up(self, subscription: Subscription) -> None:
         """Send what came between the greeting of a new subscription and its registration, if anything did."""
@@ -122,7 +95,7 @@ class Feed:
         while after < self.position:
             piece = self.read(after)
             for stored in piece.notifications:
-                if endpoint.misses(stored.sequence_number) and self._asks(endpoint, stored) is subscription:
+                if endpoint.misses(stored.sequence_number) and endpoint.recipient(stored) is subscription:
                     endpoint.offer_extra(stored, subscription)
             after = piece.cursor
 
@@ -131,19 +104,15 @@ class Feed:
         for letter in endpoint.kept.dead_letters:
             page = self.log.read_page(ALL, letter.sequence_number - 1, upto=letter.sequence_number, limit=1)
             stored = self._stored(page.events[0]) if page.events else None
-            subscription = None if stored is None else self._asks(endpoint, stored)
+            subscription = None if stored is None else endpoint.recipient(stored)
             if stored is not None and subscription is not None:
                 endpoint.offer_extra(stored, subscription)
 
     def unsubscribe(self, subscription: Subscription) -> Endpoint | None:
         """Deliver to it no more; answers the endpoint if that was its last one, to be stopped."""
-        self._patterns.pop(subscription.id, None)
         self._routes.clear()
         endpoint = self.endpoints.get(subscription.endpoint)
-        if endpoint is None:
-            return None
-        endpoint.subscriptions.pop(subscription.id, None)
-        if endpoint.subscriptions:
+        if endpoint is None or endpoint.unsubscribe(subscription):
             return None
         self._unsaved.add(endpoint.uri)
         return self.endpoints.pop(endpoint.uri)
@@ -159,15 +128,18 @@ class Feed:
                         if index % TURN_EVENTS == 0:
                             await asyncio.sleep(0)
                     self.position = max(self.position, page.cursor)
-                    self._tell()
+                    self._moved.set()
         finally:
             saver.cancel()
 
-    async def reached(self, number: int) -> None:
-        """Wait until the feed has dealt with that event."""
-        while self.position < number:
-            self._moved.clear()
-            await self._moved.wait()
+    async def caught_up(self) -> None:
+        """Wait until what is in the log by now is in the states; but not for long, where the feed lags behind."""
+        number = self.log.head()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_S):
+                while self.position < number:
+                    self._moved.clear()
+                    await self._moved.wait()
 
     async def close(self) -> None:
         """Let every endpoint finish what it is at, within a moment, and write down where they stand."""
@@ -177,7 +149,7 @@ class Feed:
         self.asynchronous.close()
 
     def read(self, after: int) -> Piece:
-        """See endpoint.Feed."""
+        """See Upstream."""
         gap = None
         first = self._first_retained(after)
         if first - 1 > after:
@@ -187,14 +159,13 @@ class Feed:
         found = [stored for stored in map(self._stored, page.events) if stored is not None]
         return Piece(found, max(page.cursor, after), gap)
 
-    def newest_between(self, after: int, upto: int, subscription: Subscription) -> list[Stored]:
-        """See endpoint.Feed."""
-        found = self.states.find(self._patterns[subscription.id])
-        return [stored for stored in found if after <= stored.sequence_number <= upto]
+    def newest_between(self, first: int, last: int, pattern: Pattern) -> list[Stored]:
+        """See Upstream."""
+        return [stored for stored in self.states.find(pattern) if first <= stored.sequence_number <= last]
 
-    def changed(self, endpoint: Endpoint) -> None:
-        """See endpoint.Feed."""
-        self._unsaved.add(endpoint.uri)
+    def changed(self, uri: str) -> None:
+        """See Upstream."""
+        self._unsaved.add(uri)
 
     async def save(self) -> None:
         """Write down what changed since the last time, and acknowledge it to the log."""
@@ -203,31 +174,23 @@ class Feed:
             if not addresses and not uris and positions == self._saved:
                 return
             self.states.unsaved, self._unsaved = set(), set()
+            states = {address: self.states.get(address) for address in addresses}
+            endpoints = {uri: self._encoded_kept(uri) for uri in uris}
             try:
-                await asyncio.to_thread(self._write, self._changes(addresses, uris), positions)
+                await asyncio.to_thread(self._checkpoints.write, states, endpoints, positions)
             except BaseException:
                 self.states.unsaved |= addresses
                 self._unsaved |= uris
                 raise
             self._saved = positions
 
-    def _endpoint(self, subscription: Subscription, kept: Kept | None) -> Endpoint:
-        uri = subscription.endpoint
-        cursor = max(self._positions.behind.pop(uri, self._positions.position), subscription.start)
-        made = Endpoint(uri, self, self._send, self._settings, cursor=cursor, kept=kept, bus=self._bus)
-        made.asks = lambda stored: self._asks(made, stored)
+    def _endpoint(self, uri: str, start: int, kept: Kept | None) -> Endpoint:
+        cursor = max(self._positions.behind.pop(uri, self._positions.position), start)
+        kept = kept or Kept(uri=uri)
+        made = Endpoint(uri, self, self._delivery, self._settings, self._bus, cursor=cursor, kept=kept)
         self.endpoints[uri] = made
         made.start()
         return made
-
-    def _asks(self, endpoint: Endpoint, stored: Stored) -> Subscription | None:
-        """The oldest subscription of an endpoint that asks for an event: it gets it, the others do not again."""
-        for subscription in endpoint.subscriptions.values():
-            if subscription.start < stored.sequence_number:
-                pattern = self._patterns[subscription.id]
-                if any(pattern.matches(address) for address in stored.addresses):
-                    return subscription
-        return None
 
     def _take(self, event: SequencedEvent) -> None:
         """One event, in one go: nobody may see the position between the endpoints' queues."""
@@ -235,7 +198,7 @@ class Feed:
         if stored is not None:
             self.states.apply(stored)
             for endpoint in self._route(stored):
-                if endpoint.asks(stored) is not None:
+                if endpoint.recipient(stored) is not None:
                     endpoint.offer(stored)
         self.position = event.sequence_number
 
@@ -245,13 +208,8 @@ class Feed:
         if found is None:
             if len(self._routes) >= ROUTES_MAX:
                 self._routes.clear()
-            found = self._routes[stored.addresses] = tuple(
-                endpoint
-                for endpoint in self.endpoints.values()
-                if any(
-                    self._patterns[id].matches(address) for id in endpoint.subscriptions for address in stored.addresses
-                )
-            )
+            found = tuple(endpoint for endpoint in self.endpoints.values() if endpoint.concerns(stored.addresses))
+            self._routes[stored.addresses] = found
         return found
 
     def _stored(self, event: SequencedEvent) -> Stored | None:
@@ -276,9 +234,6 @@ class Feed:
             return foreign.first
         return after + 1
 
-    def _tell(self) -> None:
-        self._moved.set()
-
     async def _save_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(SAVE_INTERVAL_S)
@@ -289,40 +244,14 @@ class Feed:
             except Exception:  # a full disk, in whatever words the state store has for it
                 _logger.exception("cannot write down where the webhooks stand, will try again")
 
-    def _changes(self, addresses: set[str], uris: set[str]) -> list[Callable[[], object]]:
-        """The writes that are due."""
-        due = [self._state_write(address, self.states.get(address)) for address in addresses]
-        for uri in uris:
-            endpoint = self.endpoints.get(uri)
-            due.append(self._endpoint_write(uri, None if endpoint is None else msgspec.json.encode(endpoint.kept)))
-        return due
-
-    def _state_write(self, address: str, event: SequencedEvent | None) -> Callable[[], object]:
-        if event is None:
-            return lambda: self._state.delete(self._state_kind, address)
-        return lambda: self._state.put(self._state_kind, address, envelope.encode_event(event), is_durable=False)
-
-    def _endpoint_write(self, uri: str, kept: bytes | None) -> Callable[[], object]:
-        if kept is None:
-            return lambda: self._state.delete(_ENDPOINT_KIND, uri)
-        return lambda: self._state.put(_ENDPOINT_KIND, uri, kept, is_durable=False)
+    def _encoded_kept(self, uri: str) -> bytes | None:
+        endpoint = self.endpoints.get(uri)
+        return None if endpoint is None else msgspec.json.encode(endpoint.kept)
 
     def _present_positions(self) -> Positions:
         lagging = {
-            uri: its.cursor for uri, its in self.endpoints.items() if not its.is_current or its.cursor > self.position
+            uri: endpoint.cursor
+            for uri, endpoint in self.endpoints.items()
+            if not endpoint.is_current or endpoint.cursor > self.position
         }
         return Positions(self.position, lagging)
-
-    def _write(self, changes: list[Callable[[], object]], positions: Positions) -> None:
-        """In this order: whatever is lost by a crash in between is delivered again, or taken from the log again."""
-        for change in changes:
-            change()
-        self._state.put(_POSITION_KIND, self.log.name, msgspec.json.encode(positions), is_durable=False)
-        if not self.log.is_closed:
-            self.log.acknowledge(*CONSUMER, positions.position)
-
-
-def kept_endpoints(state: StateStore) -> dict[str, Kept]:
-    """What is remembered of endpoints; blocks."""
-    found = [msgspec.json.decode(entry.value, type=Kept) for _, entry in state.items(_ENDPOINT_KIND)]
-    return {kept.uri: kept for kept in found}

@@ -1,16 +1,12 @@
-"""Subscriptions and publishers: what was registered, as the state store keeps it and as each dialect shows it."""
+"""Subscriptions and publishers: what one says, as it is asked for, as it is stored, and as each dialect shows it."""
 
 from __future__ import annotations
 
-import asyncio
-import builtins
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import msgspec
 
 from ..core.errors import InvalidInput
-from ..core.state import StateStore
 from .document import Members, check_text, kind_of
 from .notification import Dialect
 from .reading import RESOURCE_NAMES
@@ -45,9 +41,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     def info(self, dialect: Dialect) -> dict[str, str]:
         """The SubscriptionInfo of that dialect."""
         return dict(zip(_INFO[dialect], (self.id, self.endpoint, self.location, self.resource), strict=True))
-
-
-R = TypeVar("R", bound="Record")
 
 
 class Subscription(Record, frozen=True, kw_only=True):
@@ -87,40 +80,6 @@ def request_of(members: Members, dialect: Dialect, *, needs_endpoint: bool) -> R
     if mode not in (STRUCTURED, BINARY):
         raise InvalidInput(f'{mode!r} given, "{STRUCTURED}" and "{BINARY}" are allowed', MODE_NAMES[0])
     return Request(resource, endpoint, mode)
-
-
-class Registry(Generic[R]):
-    """Records of one kind by id, in the order in which they were made; the state store has every one of them.
-
-    To be used on one event loop: changes are made by `put` and `remove`, whose writes run in threads.
-    """
-
-    def __init__(self, state: StateStore, kind: str, type: builtins.type[R]) -> None:
-        self._state, self._kind, self._type = state, kind, type
-        self.by_id: dict[str, R] = {}
-
-    def load(self) -> None:
-        """Read what is stored; blocks."""
-        decoder = msgspec.json.Decoder(self._type)
-        found = [decoder.decode(entry.value) for _, entry in self._state.items(self._kind)]
-        self.by_id = {record.id: record for record in sorted(found, key=lambda its: (its.created_at, its.id))}
-
-    async def put(self, record: R) -> None:
-        """Add a record; it is durable when this returns."""
-        await asyncio.to_thread(self._state.put, self._kind, record.id, msgspec.json.encode(record))
-        self.by_id[record.id] = record
-
-    async def remove(self, id: str) -> None:
-        """Take a record away, durably."""
-        self.by_id.pop(id, None)
-        await asyncio.to_thread(self._state.delete, self._kind, id)
-
-    def find(self, resource: str, endpoint: str | None = None) -> R | None:
-        """The record for that resource address (and endpoint, if one is given), exactly as they were written."""
-        for record in self.by_id.values():
-            if record.resource == resource and endpoint in (None, record.endpoint):
-                return record
-        return None
 
 
 def _text(members: Members, names: tuple[str, ...]) -> str:

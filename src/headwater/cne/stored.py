@@ -19,7 +19,7 @@ from ..formats.foreign import fit_tag
 from . import reading, rendering, timestamps
 from .addresses import Address, Place, addresses_of, tags_of
 from .document import decode
-from .notification import JSON_TYPE, Dialect, Notification
+from .notification import JSON_TYPE, Notification
 
 PUBLISHER, ADDRESS, STAMPED = "cnepublisher", "cneaddress", "cnestamped"
 """Attributes of an event: its publisher's id and resource address, and that its time is ours."""
@@ -179,15 +179,3 @@ def _addresses(notification: Notification, address: str) -> tuple[Address, ...]:
     """The publisher's address first: it is the whole one; then those of the values, and the source if it is a path."""
     source = notification.source if notification.source.startswith("/") else ""
     return addresses_of((address, notification.address, *(value.resource for value in notification.values), source))
-
-
-def for_dialect(stored: Stored, dialect: Dialect, subscription: str, *, wraps: bool, has_unique_ids: bool) -> bytes:
-    """What a subscriber of that dialect gets. v1 carries the subscription's id in place of the event's, as ever.
-
-    `wraps` puts CloudEvents around v1; then the id is always the event's.
-    """
-    if dialect is Dialect.V2:
-        return stored.structured
-    if wraps:
-        return rendering.wrapped_v1(stored.notification, stored.addresses[0].text, stored.sequence_number)
-    return rendering.bare(stored.notification, stored.notification.id if has_unique_ids else subscription)

@@ -13,7 +13,7 @@ from .host import Host
 from .notification import Dialect
 from .reading import members_of
 from .records import Subscription
-from .service import AlreadyThere
+from .registry import AlreadyThere
 from .states import about
 
 

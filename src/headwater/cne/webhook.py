@@ -27,6 +27,8 @@ URI_CHARS_MAX = 2048
 URLS_MAX = 20_000
 USER_AGENT = "headwater"
 JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json"}
+_TEMPORARY = frozenset({401, 403, 404, 405, 407, 408, 409, 410, 421, 423, 425, 429})
+"""Answers below 500 that are about the endpoint, and not about the event."""
 
 
 class Outcome(NamedTuple):
@@ -44,6 +46,11 @@ class Outcome(NamedTuple):
     def is_success(self) -> bool:
         """Whether the subscriber has the event: 204 as the standard says, or what consumers answer in its place."""
         return 200 <= self.status < 300
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the subscriber does not take this event, and would not take it later either."""
+        return 300 <= self.status < 500 and self.status not in _TEMPORARY
 
     @property
     def text(self) -> str:
@@ -69,8 +76,13 @@ def endpoint_uri(text: str, allowed: AllowedHosts, where: str) -> str:
     return text
 
 
+def shown(uri: str) -> str:
+    """The URI without what may be secret in it."""
+    return str(URL(uri).with_user(None).with_query(None).with_fragment(None))
+
+
 class Webhooks:
-    """The one HTTP client of a front end; use it on one event loop, and close it."""
+    """The one HTTP client of a front end, on one event loop: `start` it before the first call, and `close` it."""
 
     def __init__(self, settings: Settings) -> None:
         self.allowed = AllowedHosts(settings.hosts)
@@ -78,6 +90,10 @@ class Webhooks:
         """POSTs, greetings among them, by what became of them."""
         self._urls: dict[str, URL] = {}
         self._timeout = aiohttp.ClientTimeout(total=settings.timeout_ms / 1000)
+        self._session: aiohttp.ClientSession | None = None
+
+    def start(self) -> None:
+        """Be ready to call; nothing is connected yet."""
         self._resolver = AllowedResolver(self.allowed, aiohttp.ThreadedResolver())
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -120,12 +136,14 @@ class Webhooks:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._session.close()
-        await self._resolver.close()
+        if self._session is not None:
+            await self._session.close()
+            await self._resolver.close()
 
     async def _call(
         self, method: str, uri: str, body: bytes, headers: Mapping[str, str], timeout_s: float | None
     ) -> Outcome:
+        assert self._session is not None, "it was not started"
         timeout = self._timeout if timeout_s is None else aiohttp.ClientTimeout(total=timeout_s)
         try:
             url = self._urls.get(uri) or self._url(uri)

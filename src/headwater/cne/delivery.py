@@ -1,0 +1,85 @@
+"""Delivery: what a webhook is sent for an event, and how it is greeted when it subscribes.
+
+When, how often and in which order is the endpoint's business (`endpoint`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from . import rendering
+from .notification import Dialect
+from .records import BINARY, Subscription
+from .settings import Settings
+from .stored import Stored
+from .webhook import JSON_HEADERS, Outcome, Webhooks
+
+GREETING_S_V1 = 10.0
+GREETINGS_MAX = 32
+"""How many of the newest states a subscriber is greeted with at most."""
+ORIGIN = "headwater"
+"""What a webhook must allow in CloudEvents' OPTIONS handshake."""
+
+
+class HandshakeFailed(Exception):
+    """The endpoint did not answer as an endpoint must."""
+
+
+class Undeliverable(Exception):
+    """The event cannot be sent to that subscription, whatever the endpoint says."""
+
+
+class Delivery:
+    """Sends events to webhooks, in the form that each subscription has asked for."""
+
+    def __init__(self, webhooks: Webhooks, settings: Settings) -> None:
+        self._webhooks, self._settings = webhooks, settings
+
+    async def send(self, subscription: Subscription, stored: Stored) -> Outcome:
+        """Send one event to one subscription, once. Raises Undeliverable."""
+        headers, body = self._rendered(subscription, stored)
+        if len(body) > self._settings.event_bytes_max:
+            raise Undeliverable(f"{len(body)} bytes, at most {self._settings.event_bytes_max} are delivered")
+        return await self._webhooks.post(subscription.endpoint, body, headers)
+
+    async def handshake(self, uri: str) -> None:
+        """CloudEvents' OPTIONS handshake, where the settings ask for it. Raises HandshakeFailed."""
+        if self._settings.webhook_handshake and not await self._webhooks.allows(uri, ORIGIN):
+            raise HandshakeFailed("the endpoint does not allow this server to call it (WebHook-Allowed-Origin)")
+
+    async def greet(self, subscription: Subscription, states: Sequence[Stored]) -> None:
+        """Send the current states to a new subscriber, each under an id of its own; an empty POST if there is none.
+
+        Every one must be answered with 204. Raises HandshakeFailed, Undeliverable.
+        """
+        if not states:
+            await self.probe(subscription.endpoint, GREETING_S_V1 if subscription.dialect is Dialect.V1 else None)
+        for stored in states[-GREETINGS_MAX:]:
+            fresh = replace(stored.notification, id=str(uuid.uuid4()))
+            _expect_204(await self.send(subscription, Stored(stored.event, fresh, stored.addresses)))
+
+    async def probe(self, uri: str, timeout_s: float | None = GREETING_S_V1) -> None:
+        """An empty POST, which must be answered with 204. Raises HandshakeFailed."""
+        _expect_204(await self._webhooks.post(uri, b"", timeout_s=timeout_s))
+
+    def _rendered(self, subscription: Subscription, stored: Stored) -> tuple[Mapping[str, str], bytes]:
+        """The header fields and the body; the form that most get is made once for all (`Stored.structured`)."""
+        notification, number = stored.notification, stored.sequence_number
+        if subscription.mode == BINARY:
+            headers, body = rendering.binary(notification, subscription.dialect, number)
+            return {**JSON_HEADERS, **dict(headers)}, body
+        if subscription.dialect is Dialect.V2:
+            return JSON_HEADERS, stored.structured
+        if self._settings.v1_wraps:
+            return JSON_HEADERS, rendering.wrapped_v1(notification, stored.addresses[0].text, number)
+        # v1 carries the subscription's id in place of the event's, as ever.
+        return JSON_HEADERS, rendering.bare(
+            notification, notification.id if self._settings.v1_unique_ids else subscription.id
+        )
+
+
+def _expect_204(outcome: Outcome) -> None:
+    if outcome.status != 204:
+        raise HandshakeFailed(f"the endpoint must answer 204; {outcome.text}")

@@ -1,0 +1,119 @@
+"""The registry: which subscriptions, or publishers, there are, and whether there may be one more.
+
+The state store has every one of them. What a webhook has to say to its subscription is no matter of these rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from ..core.state import StateStore
+from .notification import Dialect
+from .records import Record, Request, Subscription
+from .settings import Settings
+from .timestamps import now_ms
+
+R = TypeVar("R", bound=Record)
+
+
+class AlreadyThere(Exception):
+    """That endpoint has that subscription."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        super().__init__(f"subscription {subscription.id} is the same")
+
+
+class TooMany(Exception):
+    """There are as many subscriptions, or publishers, as there may be."""
+
+
+class ResourceUnknown(Exception):
+    """Nothing is known of the resource: no state, no publisher."""
+
+
+class _Making(NamedTuple):
+    """Something that is being registered."""
+
+    owner: str
+    is_over: asyncio.Event
+
+
+class Registry(Generic[R]):
+    """Records of one type by id, in the order in which they were made.
+
+    To be used on one event loop: changes are made by `put` and `remove`, whose writes run in threads.
+    """
+
+    def __init__(self, state: StateStore, name: str, type: builtins.type[R], settings: Settings) -> None:
+        """`name` is what one of them is called: `subscription`, `publisher`."""
+        self._state, self._name, self._type, self._settings = state, name, type, settings
+        self._kind = f"cne/{name}"
+        self._being_made: dict[tuple[str, ...], _Making] = {}
+        self.by_id: dict[str, R] = {}
+
+    def load(self) -> None:
+        """Read what is stored; blocks."""
+        decoder = msgspec.json.Decoder(self._type)
+        found = [decoder.decode(entry.value) for _, entry in self._state.items(self._kind)]
+        self.by_id = {record.id: record for record in sorted(found, key=lambda record: (record.created_at, record.id))}
+
+    def find(self, resource: str, endpoint: str | None = None) -> R | None:
+        """The record for that resource address (and endpoint, if one is given), exactly as they were written."""
+        for record in self.by_id.values():
+            if record.resource == resource and endpoint in (None, record.endpoint):
+                return record
+        return None
+
+    @contextlib.asynccontextmanager
+    async def alone(self, owner: str, *key: str) -> AsyncIterator[None]:
+        """One at a time registers the same thing, so that the second one finds what the first one made."""
+        while (other := self._being_made.get(key)) is not None:
+            await other.is_over.wait()
+        self._being_made[key] = _Making(owner, asyncio.Event())
+        try:
+            yield
+        finally:
+            self._being_made.pop(key).is_over.set()
+
+    def check_room(self, owner: str) -> None:
+        """Whether there may be one more, which is being made already. Raises TooMany."""
+        owners = [record.owner for record in self.by_id.values()]
+        owners += [making.owner for making in self._being_made.values()]
+        if len(owners) > (limit := self._settings.subscriptions_max):
+            raise TooMany(f"there may be {limit} {self._name}s")
+        # Behind one address there may be many, and addresses are all that is known where there are no users.
+        limit = self._settings.owner_subscriptions_max
+        if not owner.startswith("address:") and owners.count(owner) > limit:
+            raise TooMany(f"one user may have {limit} {self._name}s")
+
+    def record_of(self, request: Request, dialect: Dialect, owner: str, base: str, **more: Any) -> R:
+        """The record of a request, under a new id; `base` is the URI before that. It is registered by `put`."""
+        id = str(uuid.uuid4())
+        return self._type(
+            id=id,
+            location=f"{base}/{id}",
+            resource=request.resource,
+            endpoint=request.endpoint,
+            dialect=dialect,
+            owner=owner,
+            created_at=now_ms(),
+            **more,
+        )
+
+    async def put(self, record: R) -> None:
+        """Add a record; it is durable when this returns."""
+        await asyncio.to_thread(self._state.put, self._kind, record.id, msgspec.json.encode(record))
+        self.by_id[record.id] = record
+
+    async def remove(self, id: str) -> None:
+        """Take a record away, durably."""
+        self.by_id.pop(id, None)
+        await asyncio.to_thread(self._state.delete, self._kind, id)

@@ -1,0 +1,125 @@
+"""Supervision: a feed for the log, which may be made late, deleted, and made again under its name.
+
+The log is opened (or made) when the first one needs it, and followed from the start where it is there. When it is
+deleted, the feed ends; when one of its name is made again, a new feed begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from ..core.bus import Bus
+from ..core.errors import Closed, EventLogError, LogNotFound
+from ..core.local import LocalLog
+from ..core.store import LogStore
+from .delivery import Delivery
+from .feed import Feed
+from .records import Subscription
+from .registry import Registry
+from .settings import Settings
+
+POLL_S = 1.0
+"""How often it is looked whether somebody else has made the log."""
+READY_S = 10.0
+
+_logger = logging.getLogger("headwater.cne")
+
+
+class Supervisor:
+    """Keeps a feed running, on one event loop: `start` it when the subscriptions are loaded, and `close` it."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        subscriptions: Registry[Subscription],
+        delivery: Delivery,
+        settings: Settings,
+        bus: Bus,
+    ) -> None:
+        """Every feed begins with the subscriptions that there are then; later ones are for the caller to add."""
+        self._store, self._subscriptions, self._delivery = store, subscriptions, delivery
+        self._settings, self._bus = settings, bus
+        self._feed: Feed | None = None
+        self._ready = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def present(self) -> Feed | None:
+        """The feed that runs at the moment, if there is one; may be asked from any thread."""
+        return self._feed
+
+    def start(self) -> None:
+        """Follow the log, as soon as there is one."""
+        self._task = asyncio.create_task(self._supervise(), name="cloud native events")
+
+    async def close(self) -> None:
+        """Stop delivering, and write down where everybody stands."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def feed(self) -> Feed:
+        """The feed, of a log that is made where it is missing. Raises EventLogError."""
+        if (feed := self._open_feed()) is not None:
+            return feed
+        await asyncio.to_thread(self._store.create, self._settings.log)
+        return await self._started()
+
+    async def feed_if_there(self) -> Feed | None:
+        """The feed, or None where there is no log yet. Raises EventLogError."""
+        if (feed := self._open_feed()) is not None:
+            return feed
+        if self._settings.log not in await asyncio.to_thread(self._store.names):
+            return None
+        return await self._started()
+
+    def _open_feed(self) -> Feed | None:
+        return None if self._feed is None or self._feed.log.is_closed else self._feed
+
+    async def _started(self) -> Feed:
+        self._wanted.set()
+        try:
+            async with asyncio.timeout(READY_S):
+                while (feed := self._open_feed()) is None:
+                    self._ready.clear()
+                    await self._ready.wait()
+        except TimeoutError:
+            raise Closed(self._settings.log) from None
+        return feed
+
+    async def _supervise(self) -> None:
+        while True:
+            try:
+                log = await asyncio.to_thread(self._opened)
+                if log is not None:
+                    await self._follow(log)
+            except EventLogError as error:
+                _logger.error("log %s cannot be followed at present: %s", self._settings.log, error)
+            except Exception:
+                _logger.exception("following log %s failed; it is tried again", self._settings.log)
+            self._wanted.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._wanted.wait()
+
+    def _opened(self) -> LocalLog | None:
+        try:
+            return self._store.open(self._settings.log)
+        except LogNotFound:
+            return None
+
+    async def _follow(self, log: LocalLog) -> None:
+        feed = Feed(log, self._store.state, self._delivery, self._settings, self._bus)
+        try:
+            kept = await asyncio.to_thread(feed.restore)
+            for subscription in self._subscriptions.by_id.values():
+                feed.subscribe(subscription, kept.get(subscription.endpoint))
+            self._feed = feed
+            self._ready.set()
+            await feed.run()
+        finally:
+            self._feed = None
+            await feed.close()
