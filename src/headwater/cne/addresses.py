@@ -63,7 +63,7 @@ def parse(text: str) -> Address:
 
 @lru_cache(4096)
 def addresses_of(candidates: tuple[str, ...]) -> tuple[Address, ...]:
-    """The addresses of one event, the most telling first, each once; those without a place get that of the others."""
+    """The addresses of one event, the most exact first, each once; those without a place get that of the others."""
     parsed = [parse(text) for text in candidates if text]
     place = next((address.place for address in parsed if address.place), ())
     return tuple(dict.fromkeys([Address(each.place or place, each.resource) for each in parsed if each.resource]))
@@ -153,7 +153,7 @@ class Pattern:
         )
 
     def _is_own(self, place: Sequence[str]) -> bool:
-        """Whether a place in a pattern takes in this server, where an event without any place happened."""
+        """Whether a place in a pattern takes in this server, where an event without any place came from."""
         own = self._own
         if not place or not (own.cluster or own.node):
             return True

@@ -1,4 +1,4 @@
-"""The routes of publishers: registering, creating events, and writing one into the server's own diary."""
+"""The routes of publishers: registering, creating events, and writing one into the server's own log lines."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def create_event(host: Host, exchange: Exchange) -> None:
 
 
 async def write_diary(host: Host, exchange: Exchange) -> None:
-    """POST /log: the event is told in the server's own diary, and is not appended to any log."""
+    """POST /log: the event is logged in a line of the server's own, and is not appended to any log."""
     await host.owner(exchange, Right.APPEND)
     for each in _read(exchange, await exchange.body(), is_strict=False):
         _logger.info(
