@@ -1,10 +1,11 @@
-"""What happens in the server itself, as events, and its entities as a management client sees them. No I/O.
+"""Notifications of what happens in the server, and its entities as a management client sees them. No I/O.
 
-What happens is told on a `core.Bus`; here is what there is to know of it (`catalog`), and how one listener gets it
-(`queue`). Types and attributes follow the event notification that was proposed for AMQP Management.
+Notifications are emitted on a `core.Bus`; here is what there is to know of them (`catalog`), and how one listener gets
+them (`queue`). Types and attributes follow the event notification that was proposed for AMQP Management.
 """
 
-from .catalog import CATALOG, LOST, Attribute, Entry, Kind, Scope, may_see
+from .attributes import Kind
+from .catalog import CATALOG, LOST, Attribute, Entry, Scope, may_see
 from .queue import NotificationQueue
 
 __all__ = ["CATALOG", "LOST", "Attribute", "Entry", "Kind", "NotificationQueue", "Scope", "may_see"]

@@ -6,22 +6,13 @@ docs/reference/events.md has the same for readers; a test compares the two.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ..core.access import Right, User
 from ..core.bus import Notification
 from ..core.notification_types import NotificationType
-
-
-class Kind(StrEnum):
-    """What the values of an attribute are."""
-
-    STRING = "string"
-    LONG = "long"
-    TIMESTAMP = "timestamp"
-    """ms since 1970 UTC, as a whole number where there is no type for it."""
-    BOOLEAN = "boolean"
+from . import attributes
 
 
 class Scope(StrEnum):
@@ -35,12 +26,9 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
-    """One attribute of a type."""
+class Attribute(attributes.Attribute):
+    """One attribute of a type of notification."""
 
-    name: str
-    kind: Kind
-    meaning: str
     is_required: bool = True
     """Whether every notification of the type has it."""
 
@@ -73,21 +61,16 @@ LOST = "lost"
 """The attribute that a queue adds: how many notifications the listener has lost before this one."""
 
 
-def _text(name: str, meaning: str) -> Attribute:
-    return Attribute(name, Kind.STRING, meaning)
-
-
-def _number(name: str, meaning: str) -> Attribute:
-    return Attribute(name, Kind.LONG, meaning)
-
-
 def _perhaps(attribute: Attribute) -> Attribute:
-    return Attribute(attribute.name, attribute.kind, attribute.meaning, is_required=False)
+    return replace(attribute, is_required=False)
+
+
+_text, _number = Attribute.text, Attribute.number
 
 
 _FIRST = (
     _text("eventType", "the name of the type"),
-    Attribute("time", Kind.TIMESTAMP, "when it happened, by the server's clock"),
+    Attribute.timestamp("time", "when it happened, by the server's clock"),
 )
 _LAST = (
     _perhaps(_number(LOST, "how many notifications this listener has lost just before: it did not take them in time")),

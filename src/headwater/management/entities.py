@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+
+from . import attributes
+from .attributes import Kind
 
 NODE_TYPE = "org.amqp.management"
 """The type of the management node itself (AMQP Management 3.4), which is an entity too; its name is `self`."""
@@ -16,25 +18,10 @@ SELF = "self"
 CREATE, READ, UPDATE, DELETE = "CREATE", "READ", "UPDATE", "DELETE"
 
 
-class Kind(StrEnum):
-    """What the values of an attribute are."""
-
-    STRING = "string"
-    LONG = "long"
-    BOOLEAN = "boolean"
-    TIMESTAMP = "timestamp"
-    STRINGS = "list of strings"
-    MAP = "map"
-    """Of strings to strings or longs. Read only."""
-
-
 @dataclass(frozen=True, slots=True)
-class Attribute:
-    """One attribute of a type."""
+class Attribute(attributes.Attribute):
+    """One attribute of a type of entities."""
 
-    name: str
-    kind: Kind
-    meaning: str
     is_initial: bool = False
     """Whether CREATE takes it."""
     is_changeable: bool = False
@@ -42,7 +29,7 @@ class Attribute:
     is_removable: bool = False
     """Whether it may be null: none."""
     is_secret: bool = False
-    """Whether it is given, and never told."""
+    """Whether it is given, and never answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +60,9 @@ class EntityType:
 
 
 COMMON = (
-    Attribute("name", Kind.STRING, "what it is called among those of its type"),
-    Attribute("identity", Kind.STRING, "what it is called among all: the last word of its type, a slash, its name"),
-    Attribute("type", Kind.STRING, "its type"),
+    Attribute.text("name", "what it is called among those of its type"),
+    Attribute.text("identity", "what it is called among all: the last word of its type, a slash, its name"),
+    Attribute.text("type", "its type"),
 )
 
 
@@ -84,26 +71,11 @@ def identity_of(type: str, name: str) -> str:
     return f"{type.rpartition('.')[2]}/{name}"
 
 
-def _text(name: str, meaning: str, **more: bool) -> Attribute:
-    return Attribute(name, Kind.STRING, meaning, **more)
-
-
-def _number(name: str, meaning: str, **more: bool) -> Attribute:
-    return Attribute(name, Kind.LONG, meaning, **more)
-
-
-def _flag(name: str, meaning: str, **more: bool) -> Attribute:
-    return Attribute(name, Kind.BOOLEAN, meaning, **more)
-
-
-def _time(name: str, meaning: str) -> Attribute:
-    return Attribute(name, Kind.TIMESTAMP, meaning)
-
-
 def _map(name: str, meaning: str) -> Attribute:
     return Attribute(name, Kind.MAP, meaning)
 
 
+_text, _number, _flag, _time = Attribute.text, Attribute.number, Attribute.flag, Attribute.timestamp
 _READ_ONLY: dict[str, tuple[str, ...]] = {READ: ()}
 _CLOSED: dict[str, tuple[str, ...]] = {READ: (), DELETE: ()}
 _SEES_LOG = "READ: to read or manage the log"

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.limits import show
-from .entities import Attribute, EntityType, Kind, identity_of
+from .attributes import Kind
+from .entities import Attribute, EntityType, identity_of
 from .ports import Attributes
 from .statuses import Refusal, Status
 

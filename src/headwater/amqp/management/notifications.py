@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...core.bus import Notification
 from ...core.notification_types import NotificationType
-from ...management.catalog import CATALOG, LOST, Kind
+from ...management.attributes import Kind
+from ...management.catalog import CATALOG, LOST
 from ..filters.fields import Fields
 from ..protocol.message import VALUE, Message, Properties, encode_message
 from ..protocol.types import Symbol, Timestamp, ULong
