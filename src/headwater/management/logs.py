@@ -99,7 +99,7 @@ class LogRights:
             try:
                 return listed(self.opened(name))
             except (LogNotFound, StorageCorrupted, StorageUnavailable):
-                return ()  # deleted meanwhile; or told as the problem of the log itself
+                return ()  # deleted meanwhile; or reported as the problem of the log itself
 
         return [found for name in await self.visible(user) for found in await asyncio.to_thread(of_one, name)]
 
@@ -206,7 +206,7 @@ class Consumers(ReadOnly):
     async def names(self, user: User) -> Sequence[str]:
         """See Entities."""
         return await self._rights.of_all(
-            user, lambda log: [joined(log.name, its.owner, its.component) for its in log.consumers()]
+            user, lambda log: [joined(log.name, each.owner, each.component) for each in log.consumers()]
         )
 
     async def read(self, user: User, name: str) -> Attributes:
@@ -216,10 +216,7 @@ class Consumers(ReadOnly):
 
         def found() -> Attributes:
             opened = self._rights.opened(log)
-            consumer = opened.consumer(owner, component)
-            if consumer is None:
-                raise ConsumerNotFound(owner, component)
-            return _shown_consumer(opened, consumer)
+            return _shown_consumer(opened, _registered(opened, owner, component))
 
         return await asyncio.to_thread(found)
 
@@ -248,10 +245,7 @@ class Consumers(ReadOnly):
             if "acknowledged" in changes:
                 with _positions():
                     opened.reset_consumer(owner, component, changes["acknowledged"])
-            consumer = opened.consumer(owner, component)
-            if consumer is None:
-                raise ConsumerNotFound(owner, component)
-            return _shown_consumer(opened, consumer)
+            return _shown_consumer(opened, _registered(opened, owner, component))
 
         return await asyncio.to_thread(moved)
 
@@ -277,6 +271,13 @@ def _consumer_key(name: str) -> tuple[str, str, str]:
         raise Refusal(Status.NOT_FOUND, f"a consumer's name is LOG/OWNER/COMPONENT, {name[:80]!r} given")
     log, owner, component = parts
     return log, owner, component
+
+
+def _registered(log: LocalLog, owner: str, component: str) -> Consumer:
+    consumer = log.consumer(owner, component)
+    if consumer is None:
+        raise ConsumerNotFound(owner, component)
+    return consumer
 
 
 def _shown(log: LocalLog) -> dict[str, Any]:
