@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from headwater.cne.states import States
 from headwater.core import Event
 from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
@@ -191,4 +190,3 @@ def test_there_are_no_more_states_than_fit(run, store: MemoryStore, monkeypatch,
         assert "too many resources" in caplog.text
 
     run(scenario())
-    assert len(States()) == 0

@@ -54,13 +54,15 @@ def decode(text: bytes) -> object:
         raise InvalidInput("the JSON is nested too deeply") from None
 
 
-def encode(value: object) -> bytes:
-    """The JSON of a decoded value, with its numbers as they were written."""
-    return msgspec.json.encode(value if value.__class__ is not Number else msgspec.Raw(value.text.encode()))
+def encode(value: object, where: str) -> bytes:
+    """The JSON of a decoded value, with its numbers as they were written.
+
+    Raises InvalidEvent for half a surrogate pair, and nesting too deep.
+    """
+    return msgspec.json.encode(_encodable(value, where))
 
 
-def encodable(value: object, where: str, depth: int = DEPTH_MAX) -> object:
-    """A decoded value that `encode` takes. Raises InvalidEvent for half a surrogate pair, and nesting too deep."""
+def _encodable(value: object, where: str, depth: int = DEPTH_MAX) -> object:
     if depth == 0:
         raise InvalidEvent(f"nested more than {DEPTH_MAX} deep", where)
     if isinstance(value, Number):
@@ -71,11 +73,11 @@ def encodable(value: object, where: str, depth: int = DEPTH_MAX) -> object:
         return value
     if isinstance(value, dict):
         return {
-            encodable(name, where, depth): encodable(inner, f"{where}.{name}", depth - 1)
+            _encodable(name, where, depth): _encodable(inner, f"{where}.{name}", depth - 1)
             for name, inner in value.items()
         }
     if isinstance(value, list):
-        return [encodable(inner, f"{where}[{index}]", depth - 1) for index, inner in enumerate(value)]
+        return [_encodable(inner, f"{where}[{index}]", depth - 1) for index, inner in enumerate(value)]
     return value
 
 
@@ -87,6 +89,20 @@ def check_text(text: str, where: str) -> str:
     if not (text.isascii() and text.isprintable()) and (found := _FORBIDDEN.search(text)):
         raise InvalidEvent(f"the character U+{ord(found[0]):04X} is not allowed", where)
     return text
+
+
+def text_of(value: object, where: str) -> str:
+    """The string that a decoded value is, if the specification allows it: see `check_text`. Raises InvalidEvent."""
+    if not isinstance(value, str):
+        raise InvalidEvent(f"a string is expected, {kind_of(value)} given", where)
+    return check_text(value, where)
+
+
+def object_of(value: object, where: str) -> Members:
+    """The object that a decoded value is. Raises InvalidEvent."""
+    if not isinstance(value, dict):
+        raise InvalidEvent(f"an object is expected, {kind_of(value)} given", where)
+    return value
 
 
 def kind_of(value: object) -> str:

@@ -16,6 +16,7 @@ ENUMERATION, DECIMAL, REDFISH = "enumeration", "decimal64.3", "redfish-event"
 STARLINGX_METRIC = "metric"
 """StarlingX writes this as the type of a number."""
 NUMERIC = (DECIMAL, STARLINGX_METRIC)
+DATA_TYPES = (NOTIFICATION, METRIC)
 DATA_VERSION = "1.0"
 JSON_TYPE = "application/json"
 ABSENT_SUFFIXES = ("event-not-found", "ptp-not-set")
@@ -29,6 +30,13 @@ class Dialect(StrEnum):
     """`resource`, `dataType`, `valueType`: the specification's own, release 4.15 and older of OpenShift."""
     V2 = "v2"
     """`ResourceAddress`, `data_type`, `value_type`: O-RAN's."""
+
+
+VALUE_MEMBERS = {
+    Dialect.V1: ("resource", "dataType", "valueType"),
+    Dialect.V2: ("ResourceAddress", "data_type", "value_type"),
+}
+"""What the members of a value are named, but for `value`: the resource, the type of data, the type of the value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,8 +142,8 @@ def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
     A CloudEvent has an id of its own; a bare event's is that of its publisher.
     """
     notification, publisher = given.notification, _publisher_of(host, given.notification)
-    address = publisher.resource if publisher else ""
-    ready, is_stamped = stored.prepared(notification, publisher=publisher.id if publisher else "", address=address)
+    id, address = (publisher.id, publisher.resource) if publisher else ("", "")
+    ready, is_stamped = stored.prepared(notification, publisher=id, address=address)
     if not ready.source:
         raise InvalidEvent("a string that is not empty is needed", "source")
     size = len(rendering.structured(ready, _WIDEST_NUMBER))
@@ -153,7 +153,7 @@ def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
         ready,
         given.original,
         own=host.settings.place,
-        publisher=publisher.id if publisher else "",
+        publisher=id,
         address=address,
         tags=given.tags,
         content_type=given.content_type,

@@ -17,8 +17,9 @@ from ..core.errors import InvalidEvent, InvalidInput
 from ..core.limits import ATTRIBUTE_NAME, show
 from ..formats import cloudevents, jsontext
 from . import timestamps
-from .document import Members, Number, check_text, decode, encodable, encode, kind_of
+from .document import Members, Number, check_text, decode, encode, kind_of, object_of, text_of
 from .notification import (
+    DATA_TYPES,
     DATA_VERSION,
     DECIMAL,
     ENUMERATION,
@@ -50,7 +51,6 @@ RESOURCE_NAMES = {
 DATA_TYPE_NAMES = {Dialect.V1: ("dataType",), Dialect.V2: ("data_type",)}
 VALUE_TYPE_NAMES = {Dialect.V1: ("valueType",), Dialect.V2: ("value_type",)}
 _raw_decoder = msgspec.json.Decoder(list[msgspec.Raw])
-_DATA_TYPES = (NOTIFICATION, METRIC)
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _OWN_ATTRIBUTES = frozenset(
     {"specversion", "id", "source", "type", "time", "data", "data_base64", "datacontenttype", "dataschema", "tags"}
@@ -157,8 +157,7 @@ def _data(members: Members, dialect: Dialect | None) -> tuple[str, tuple[Value, 
             data = decode(data.encode("utf-8", "surrogatepass"))
         except InvalidInput as error:
             raise InvalidEvent(f"a string that is no JSON object: {error}", where) from None
-    if not isinstance(data, dict):
-        raise InvalidEvent(f"an object is expected, {kind_of(data)} given", where)
+    data = object_of(data, where)
     if "values" not in data and isinstance(data.get("data"), dict):  # a whole bare event inside a CloudEvent
         data, where = data["data"], f"{where}.data"
     version = _version(data.get("version"), f"{where}.version")
@@ -177,11 +176,7 @@ def _from_base64(value: object) -> object:
 def _version(given: object, where: str) -> str:
     if given is None or given == "":
         return DATA_VERSION
-    if isinstance(given, Number):
-        return given.text
-    if isinstance(given, str):
-        return check_text(given, where)
-    raise InvalidEvent(f"a string is expected, {kind_of(given)} given", where)
+    return given.text if isinstance(given, Number) else text_of(given, where)
 
 
 def _values(given: object, where: str, dialect: Dialect | None) -> tuple[Value, ...]:
@@ -192,9 +187,8 @@ def _values(given: object, where: str, dialect: Dialect | None) -> tuple[Value, 
     return tuple([_value(element, f"{where}[{index}]", dialect) for index, element in enumerate(given)])
 
 
-def _value(given: object, where: str, dialect: Dialect | None) -> Value:
-    if not isinstance(given, dict):
-        raise InvalidEvent(f"an object is expected, {kind_of(given)} given", where)
+def _value(element: object, where: str, dialect: Dialect | None) -> Value:
+    given = object_of(element, where)
     resource = _named(given, RESOURCE_NAMES, where, dialect)
     if not resource:
         raise InvalidEvent("a resource address is needed", f"{where}.{RESOURCE_NAMES[dialect or Dialect.V2][0]}")
@@ -203,7 +197,7 @@ def _value(given: object, where: str, dialect: Dialect | None) -> Value:
     value = given["value"]
     value_type = _named(given, VALUE_TYPE_NAMES, where, dialect) or _inferred(value)
     data_type = _named(given, DATA_TYPE_NAMES, where, dialect)
-    if not data_type and given.get("type") in _DATA_TYPES:  # as in an example of the specification
+    if not data_type and given.get("type") in DATA_TYPES:  # as in an example of the specification
         data_type = given["type"]
     if not data_type:
         data_type = METRIC if value_type in NUMERIC else NOTIFICATION
@@ -215,9 +209,7 @@ def _named(given: Members, names: Mapping[Dialect, tuple[str, ...]], where: str,
     for each in _V1_FIRST if dialect is Dialect.V1 else _V2_FIRST:
         for name in names[each]:
             if (found := given.get(name)) is not None:
-                if not isinstance(found, str):
-                    raise InvalidEvent(f"a string is expected, {kind_of(found)} given", f"{where}.{name}")
-                return check_text(found, f"{where}.{name}")
+                return text_of(found, f"{where}.{name}")
     return ""
 
 
@@ -237,14 +229,10 @@ def _content(value: object, value_type: str, where: str) -> str | Opaque:
             raise InvalidEvent(f"a decimal is expected, {kind_of(value)} given", where)
         return text
     if value_type == ENUMERATION:
-        if not isinstance(value, str):
-            raise InvalidEvent(f"a string is expected, {kind_of(value)} given", where)
-        return check_text(value, where)
+        return text_of(value, where)
     if value_type == REDFISH:
-        if not isinstance(value, dict):
-            raise InvalidEvent(f"an object is expected, {kind_of(value)} given", where)
-        return Opaque(encode(encodable(value, where)))
-    return check_text(value, where) if isinstance(value, str) else Opaque(encode(encodable(value, where)))
+        return Opaque(encode(object_of(value, where), where))
+    return check_text(value, where) if isinstance(value, str) else Opaque(encode(value, where))
 
 
 def _required(members: Members, name: str) -> str:
@@ -256,11 +244,7 @@ def _required(members: Members, name: str) -> str:
 
 def _optional(members: Members, name: str) -> str:
     value = members.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InvalidEvent(f"a string is expected, {kind_of(value)} given", name)
-    return check_text(value, name)
+    return "" if value is None else text_of(value, name)
 
 
 def _time(members: Members) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ..core.errors import InvalidInput
-from .document import Members, check_text, kind_of
+from .document import Members, text_of
 from .notification import Dialect
 from .reading import RESOURCE_NAMES
 
@@ -85,7 +85,5 @@ def request_of(members: Members, dialect: Dialect, *, needs_endpoint: bool) -> R
 def _text(members: Members, names: tuple[str, ...]) -> str:
     for name in names:
         if (value := members.get(name)) is not None:
-            if not isinstance(value, str):
-                raise InvalidInput(f"a string is expected, {kind_of(value)} given", name)
-            return check_text(value, name)
+            return text_of(value, name)
     return ""

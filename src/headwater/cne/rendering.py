@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from .notification import DATA_VERSION, JSON_TYPE, Dialect, Notification, Opaque, Value
+from .notification import DATA_VERSION, JSON_TYPE, VALUE_MEMBERS, Dialect, Notification, Opaque, Value
 from .timestamps import now
 
 Header = tuple[str, str]
@@ -76,7 +76,7 @@ def _data(notification: Notification, dialect: Dialect) -> dict[str, object]:
 
 
 def _values(values: Sequence[Value], dialect: Dialect) -> list[dict[str, object]]:
-    names = _NAMES[dialect]
+    names = (*VALUE_MEMBERS[dialect], "value")
     return [
         dict(zip(names, (each.resource, each.data_type, each.value_type, _content(each.value)), strict=True))
         for each in values
@@ -95,9 +95,3 @@ def _header_value(text: str) -> str:
         else "".join(f"%{byte:02X}" for byte in character.encode())
         for character in text
     )
-
-
-_NAMES = {
-    Dialect.V1: ("resource", "dataType", "valueType", "value"),
-    Dialect.V2: ("ResourceAddress", "data_type", "value_type", "value"),
-}

@@ -10,17 +10,12 @@ import re
 
 from ..core.errors import InvalidEvent
 from . import timestamps
-from .document import Members, Number, kind_of
-from .notification import DECIMAL, ENUMERATION, METRIC, NOTIFICATION, REDFISH, Dialect
+from .document import Members, Number, kind_of, object_of
+from .notification import DATA_TYPES, DECIMAL, ENUMERATION, REDFISH, VALUE_MEMBERS, Dialect
 from .reading import SPEC_VERSIONS, is_wrapped
 
 VALUE_TYPES = (ENUMERATION, DECIMAL, REDFISH)
-DATA_TYPES = (NOTIFICATION, METRIC)
 _DECIMAL64_3 = re.compile(r"-?\d+(\.\d{1,3})?", re.ASCII)
-_NAMES = {
-    Dialect.V1: ("resource", "dataType", "valueType"),
-    Dialect.V2: ("ResourceAddress", "data_type", "value_type"),
-}
 
 
 def check(members: Members, dialect: Dialect) -> None:
@@ -34,9 +29,7 @@ def check(members: Members, dialect: Dialect) -> None:
         _text(members, "dataContentType", "")
     if (time := members.get("time")) is not None and not (isinstance(time, str) and timestamps.is_rfc3339(time)):
         raise InvalidEvent("a time of RFC 3339 is expected", "time")
-    data = members.get("data")
-    if not isinstance(data, dict):
-        raise InvalidEvent(f"an object is expected, {kind_of(data)} given", "data")
+    data = object_of(members.get("data"), "data")
     _text(data, "version", "data.")
     values = data.get("values")
     if not isinstance(values, list) or not values:
@@ -45,10 +38,9 @@ def check(members: Members, dialect: Dialect) -> None:
         _check_value(value, f"data.values[{index}]", dialect)
 
 
-def _check_value(value: object, where: str, dialect: Dialect) -> None:
-    if not isinstance(value, dict):
-        raise InvalidEvent(f"an object is expected, {kind_of(value)} given", where)
-    resource, data_type, value_type = _NAMES[dialect]
+def _check_value(given: object, where: str, dialect: Dialect) -> None:
+    value = object_of(given, where)
+    resource, data_type, value_type = VALUE_MEMBERS[dialect]
     _text(value, resource, f"{where}.")
     _one_of(value, data_type, DATA_TYPES, where)
     _one_of(value, value_type, VALUE_TYPES, where)
@@ -63,18 +55,16 @@ def _check_value(value: object, where: str, dialect: Dialect) -> None:
             raise InvalidEvent("a decimal with at most three fraction digits is expected", path)
 
 
-def _check_redfish(content: object, where: str) -> None:
+def _check_redfish(given: object, where: str) -> None:
     """The members that the Redfish schema Event requires."""
-    if not isinstance(content, dict):
-        raise InvalidEvent(f"an object is expected, {kind_of(content)} given", where)
+    content = object_of(given, where)
     for name in ("@odata.type", "Id", "Name"):
         _text(content, name, f"{where}.")
     events = content.get("Events")
     if not isinstance(events, list) or not events:
         raise InvalidEvent("an array of at least one event is needed", f"{where}.Events")
-    for index, event in enumerate(events):
-        if not isinstance(event, dict):
-            raise InvalidEvent(f"an object is expected, {kind_of(event)} given", f"{where}.Events[{index}]")
+    for index, each in enumerate(events):
+        event = object_of(each, f"{where}.Events[{index}]")
         for name in ("EventType", "MemberId", "MessageId"):
             _text(event, name, f"{where}.Events[{index}].")
 

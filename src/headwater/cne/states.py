@@ -7,7 +7,6 @@ it came from; `unsaved` is what is still to be written there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 
 from ..core.event import SequencedEvent
@@ -64,12 +63,6 @@ class States:
         """The event behind the newest notification at that very address."""
         found = self._newest.get(address)
         return None if found is None else found[1].event
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._newest)
-
-    def __len__(self) -> int:
-        return len(self._newest)
 
     def _put(self, address: Address, stored: Stored) -> None:
         text = address.text
