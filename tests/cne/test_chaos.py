@@ -75,7 +75,7 @@ def test_nothing_is_lost(run, seed):
             each.badness = 0.0
             await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
         for each, subscription in zip(subscribers, ids, strict=True):
-            await world.until_delivery(subscription, lambda its: is_done(its, store))
+            await world.until_delivery(subscription, lambda status: is_done(status, store))
             assert set(each.taken) == set(published)
         await world.__aexit__()
         for each in subscribers:
@@ -103,7 +103,7 @@ def test_without_pings_the_order_is_that_of_the_log(run, seed):
                 world = await World(store, **SETTINGS).__aenter__()
         subscriber.badness = 0.0
         await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
-        await world.until_delivery(subscription, lambda its: is_done(its, store))
+        await world.until_delivery(subscription, lambda status: is_done(status, store))
         await world.__aexit__()
         await subscriber.stop()
         assert list(dict.fromkeys(subscriber.taken)) == ["start", *map(str, range(100))]

@@ -72,7 +72,7 @@ def test_every_member_replaced_by_every_strange_value(play, name):
                     taken += answer.status == 202
         assert taken > 20
         await world.publish(id, "still alive")
-        await subscriber.until(lambda its: its.values[-1:] == ["still alive"])
+        await subscriber.until(lambda subscriber: subscriber.values[-1:] == ["still alive"])
 
     play(scenario)
 
@@ -89,7 +89,7 @@ def test_redfish_payload_is_delivered_as_it_is(play, index):
             value, id=id, type="event.redfish.alert", source="/cluster/node/nodename.example.com/redfish/event"
         )
         assert (await world.ask("POST", f"{V1}/create/event", event)).status == 202
-        await subscriber.until(lambda its: len(its.calls) == 2)
+        await subscriber.until(lambda subscriber: len(subscriber.calls) == 2)
         assert subscriber.calls[-1].json["data"]["values"][0]["value"] == REDFISH[index]
 
     play(scenario)

@@ -116,7 +116,7 @@ def test_binary_mode_on_request(play):
         subscriber = await world.subscriber()
         await world.subscribe(subscriber.uri(), NODE_SYNC_STATE, DeliveryMode="binary")
         await world.publish(id, "x", source="/naïve source")
-        await subscriber.until(lambda its: len(its.calls) == 2)
+        await subscriber.until(lambda subscriber: len(subscriber.calls) == 2)
         call = subscriber.calls[-1]
         assert (call.headers["ce-specversion"], call.headers["ce-type"]) == ("1.0", "event.sync")
         assert call.headers["ce-source"] == "/na%C3%AFve%20source"
@@ -188,9 +188,9 @@ def test_failed_delivery_is_tried_again_in_order(play, answer):
         subscriber = await world.subscriber(failing(answer, 3))
         subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
         await world.publish(id, "x", "y", "z")
-        await subscriber.until(lambda its: its.values[-1:] == ["z"])
+        await subscriber.until(lambda subscriber: subscriber.values[-1:] == ["z"])
         assert list(dict.fromkeys(subscriber.values)) == ["first", "x", "y", "z"]
-        status = await world.until_delivery(subscription, lambda its: its["is_current"])
+        status = await world.until_delivery(subscription, lambda status: status["is_current"])
         assert (status["standing"], status["failures"], status["dead_letters_total"]) == ("delivering", 0, 0)
 
     play(scenario)
@@ -250,7 +250,7 @@ def test_slow_and_dead_subscribers_hold_nobody_up(play):
         await good.got("first", *NUMBERS)
         assert len(slow.values) < 4
         forever.set()
-        await slow.until(lambda its: its.values[-1] == NUMBERS[-1])
+        await slow.until(lambda subscriber: subscriber.values[-1] == NUMBERS[-1])
 
     play(scenario, timeout_ms=60_000)
 
@@ -266,7 +266,7 @@ def test_name_that_does_not_resolve_fails_like_a_dead_endpoint(play, monkeypatch
         await lost.stop()
         await world.publish(id, "x")
         await good.got("first", "x")
-        status = await world.until_delivery(subscription, lambda its: its["failures"] > 1)
+        status = await world.until_delivery(subscription, lambda status: status["failures"] > 1)
         assert status["standing"] == "retrying" and status["problem"]
 
     class Resolver:
@@ -320,13 +320,13 @@ def test_refused_event_is_a_dead_letter_and_the_next_ones_go_on(play):
         subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
         await world.publish(id, "bad", "good")
         await subscriber.got("first", "bad", "bad", "bad", "good")
-        status = await world.until_delivery(subscription, lambda its: its["is_current"])
+        status = await world.until_delivery(subscription, lambda status: status["is_current"])
         (letter,) = status["dead_letters"]
         assert (letter["sequence_number"], letter["reason"]) == (2, "answered 422")
         forgiving.append(True)
         assert (await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")).status == 202
         await subscriber.got("first", "bad", "bad", "bad", "good", "bad")
-        status = await world.until_delivery(subscription, lambda its: not its["dead_letters"])
+        status = await world.until_delivery(subscription, lambda status: not status["dead_letters"])
         assert status["dead_letters_total"] == 1
 
     play(scenario)
@@ -341,11 +341,11 @@ def test_dead_letter_that_is_refused_again_stays_one(play):
         subscriber = await world.subscriber(picky)
         subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
         await world.publish(id, "bad")
-        await world.until_delivery(subscription, lambda its: its["dead_letters"])
+        await world.until_delivery(subscription, lambda status: status["dead_letters"])
         await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
-        await subscriber.until(lambda its: its.values.count("bad") == 6)
+        await subscriber.until(lambda subscriber: subscriber.values.count("bad") == 6)
         await world.publish(id, "good")
-        await subscriber.until(lambda its: its.values[-1] == "good")
+        await subscriber.until(lambda subscriber: subscriber.values[-1] == "good")
         status = await world.delivery(subscription)
         assert (len(status["dead_letters"]), status["dead_letters_total"]) == (1, 1)
 
@@ -359,14 +359,15 @@ def test_endpoint_that_fails_for_too_long_is_suspended_and_goes_on_where_it_was_
         subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
         await subscriber.stop()
         await world.publish(id, "x")
-        status = await world.until_delivery(subscription, lambda its: its["standing"] == "suspended")
+        status = await world.until_delivery(subscription, lambda status: status["standing"] == "suspended")
         assert status["problem"] and status["failing_since"] and not status["is_current"]
         await world.publish(id, "y", "z")
         await subscriber.start()
         resumed = await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
         assert resumed.json["standing"] != "suspended"
         await subscriber.got("first", "x", "y", "z")
-        assert (await world.until_delivery(subscription, lambda its: its["is_current"]))["dead_letters_total"] == 0
+        status = await world.until_delivery(subscription, lambda status: status["is_current"])
+        assert status["dead_letters_total"] == 0
 
     play(scenario, suspend_after_ms=30)
 
@@ -378,17 +379,18 @@ def test_subscribing_again_resumes(play):
         subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
         await subscriber.stop()
         await world.publish(id, "x")
-        await world.until_delivery(subscription, lambda its: its["standing"] == "suspended")
+        await world.until_delivery(subscription, lambda status: status["standing"] == "suspended")
         await subscriber.start()
         body = {"EndpointUri": subscriber.uri(), "ResourceAddress": NODE_SYNC_STATE}
         assert (await world.ask("POST", f"{V2}/subscriptions", body)).status == 409
         await subscriber.got("first", "x")
         await subscriber.stop()
         await world.publish(id, "y")
-        await world.until_delivery(subscription, lambda its: its["standing"] == "suspended")
+        await world.until_delivery(subscription, lambda status: status["standing"] == "suspended")
         await subscriber.start()
         await world.subscribe(subscriber.uri(), "/cluster/node/worker-0")
-        await subscriber.until(lambda its: its.values[2:] == ["y", "y"])  # the greeting, and what was missed
+        # The greeting, and what was missed.
+        await subscriber.until(lambda subscriber: subscriber.values[2:] == ["y", "y"])
 
     play(scenario, suspend_after_ms=30)
 
@@ -399,7 +401,7 @@ def test_gone_endpoint_is_suspended_at_once(play):
         subscriber = await world.subscriber(failing(410, 1))
         subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
         await world.publish(id, "x")
-        await world.until_delivery(subscription, lambda its: its["standing"] == "suspended")
+        await world.until_delivery(subscription, lambda status: status["standing"] == "suspended")
         await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
         await subscriber.got("first", "x", "x")
 
@@ -413,7 +415,7 @@ def test_trimmed_events_are_a_recorded_gap_and_the_state_they_led_to_is_delivere
         subscription = await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
         await subscriber.stop()
         await world.publish(id, "x", "y")
-        await world.until_delivery(subscription, lambda its: its["standing"] == "suspended")
+        await world.until_delivery(subscription, lambda status: status["standing"] == "suspended")
         await world.publish(id, "z")
         await world.publish(other, "elsewhere")
         log = world.store.open("cne")
@@ -422,7 +424,7 @@ def test_trimmed_events_are_a_recorded_gap_and_the_state_they_led_to_is_delivere
         await subscriber.start()
         await world.ask("POST", f"{V2}/subscriptions/{subscription}/resume")
         await subscriber.got("first", "z")
-        status = await world.until_delivery(subscription, lambda its: its["is_current"])
+        status = await world.until_delivery(subscription, lambda status: status["is_current"])
         assert [(gap["first"], gap["last"]) for gap in status["gaps"]] == [(3, 6)]
         await world.publish(id, "live")
         await subscriber.got("first", "z", "live")
@@ -472,7 +474,7 @@ def test_event_between_greeting_and_registration_is_not_lost(play):
         await world.subscribe(subscriber.uri(), "/cluster/node/worker-1")
         await world.subscribe(subscriber.uri(), "/cluster/node/worker-2")
         await world.publish(one, "after")
-        await subscriber.until(lambda its: len(its.values) == 4)
+        await subscriber.until(lambda subscriber: len(subscriber.values) == 4)
         assert sorted(subscriber.values) == ["after", "during", "first", "first"]
 
     play(scenario)
@@ -492,8 +494,8 @@ def test_subscriptions_and_cursors_survive_a_restart(run, tmp_path):
                 ids = [await world.subscribe(each.uri(), NODE_SYNC_STATE) for each in (good, lagging, gone)]
                 await world.publish(id, "1")
                 await lagging.got("first", "1")
-                await world.until_delivery(ids[2], lambda its: its["standing"] == "suspended")
-                await world.until_delivery(ids[1], lambda its: its["is_current"])
+                await world.until_delivery(ids[2], lambda status: status["standing"] == "suspended")
+                await world.until_delivery(ids[1], lambda status: status["is_current"])
                 await lagging.stop()
                 await world.publish(id, "2", "3")
                 await good.got("first", "1", "2", "3")
@@ -579,7 +581,7 @@ def test_a_thousand_subscriptions(play):
         await asyncio.gather(*(world.subscribe(uri, NODE_SYNC_STATE) for uri in uris))
         assert len((await world.ask("GET", f"{V2}/subscriptions")).json) == 1000
         await world.publish(id, "x", "y")
-        await subscriber.until(lambda its: len(its.calls) >= 3000)
+        await subscriber.until(lambda subscriber: len(subscriber.calls) >= 3000)
         assert len(subscriber.calls) == 3000
         by_path: dict[str, list[str]] = {}
         for call in subscriber.calls:
@@ -616,7 +618,7 @@ def test_redirect_is_not_followed(play):
         subscriber = await world.subscriber(failing(answer, 100))
         await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
         await world.publish(id, "x")
-        await subscriber.until(lambda its: its.values.count("x") == 3)
+        await subscriber.until(lambda subscriber: subscriber.values.count("x") == 3)
         assert target.calls == []
 
     play(scenario)

@@ -1,4 +1,4 @@
-"""What is told of webhooks: that an endpoint fails, once, and that it has recovered, once."""
+"""Notifications of webhooks: that an endpoint fails, once, and that it has recovered, once."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_an_endpoint_is_told_once_when_it_fails_and_once_when_it_has_recovered(play):
+def test_an_endpoint_is_reported_once_when_it_fails_and_once_when_it_has_recovered(play):
     async def scenario(world: World) -> None:
         told = Told(world.bus)
         id = await node(world)
         subscriber = await world.subscriber(failing(503, 4))
         await world.subscribe(subscriber.uri("/event?token=secret"), NODE_SYNC_STATE)
         await world.publish(id, "x", "y")
-        await subscriber.until(lambda its: its.values[-2:] == ["x", "y"])
-        its = {"log": "cne", "endpoint": subscriber.uri("/event")}
-        assert told.of(FAILING) == [{**its, "reason": "answered 503"}]
-        assert told.of(RECOVERED) == [its]
+        await subscriber.until(lambda subscriber: subscriber.values[-2:] == ["x", "y"])
+        expected = {"log": "cne", "endpoint": subscriber.uri("/event")}
+        assert told.of(FAILING) == [{**expected, "reason": "answered 503"}]
+        assert told.of(RECOVERED) == [expected]
         assert told.types((FAILING, RECOVERED)) == [FAILING, RECOVERED]
 
     play(scenario)
@@ -60,7 +60,7 @@ def test_the_reason_holds_nothing_of_a_secret_in_the_uri(play):
     play(scenario)
 
 
-def test_an_endpoint_that_delivers_is_not_told(play):
+def test_an_endpoint_that_delivers_is_not_reported(play):
     async def scenario(world: World) -> None:
         told = Told(world.bus)
         id = await node(world)
@@ -73,19 +73,19 @@ def test_an_endpoint_that_delivers_is_not_told(play):
     play(scenario)
 
 
-def test_an_endpoint_that_is_suspended_and_resumed_in_vain_is_told_once(play):
+def test_an_endpoint_that_is_suspended_and_resumed_in_vain_is_reported_once(play):
     async def scenario(world: World) -> None:
         told = Told(world.bus)
         id = await node(world)
         subscriber = await world.subscriber(failing(410, 2))
         await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
         await world.publish(id, "x")
-        await subscriber.until(lambda its: its.values.count("x") == 1)
+        await subscriber.until(lambda subscriber: subscriber.values.count("x") == 1)
         (endpoint,) = world.app.service.endpoints()
         for count in (2, 3):
             await until(lambda: endpoint.kept.is_suspended)
             endpoint.resume()
-            await subscriber.until(lambda its, count=count: its.values.count("x") == count)
+            await subscriber.until(lambda subscriber, count=count: subscriber.values.count("x") == count)
         await until(lambda: told.of(RECOVERED))
         assert told.types((FAILING, RECOVERED)) == [FAILING, RECOVERED]
 
@@ -100,5 +100,5 @@ def test_an_endpoint_that_is_suspended_and_resumed_in_vain_is_told_once(play):
         ("https://host", "https://host"),
     ],
 )
-def test_what_may_be_secret_in_a_uri_is_not_told(uri: str, expected: str) -> None:
+def test_what_may_be_secret_in_a_uri_is_not_shown(uri: str, expected: str) -> None:
     assert shown(uri) == expected
