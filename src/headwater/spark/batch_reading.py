@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from ..core.errors import LogNotFound, PositionTrimmed
 from ..flight.client import BulkClient
 from ..flight.wire import Extent
-from .archive_reading import Archive
+from .archive.snapshot import Archive
 from .clients import client_of
 from .planning import Plan, route, shares, slices
 from .positions import DataLoss, check_named, end_upto, extents, sequence_number_at, start_after

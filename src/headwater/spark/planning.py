@@ -14,7 +14,8 @@ from pyspark.sql.datasource import InputPartition
 from ..core.query import Query
 from ..flight.client import BulkClient
 from ..flight.wire import Extent, Split, Ticket, query_json
-from .archive_reading import Archive, archive_slices
+from .archive.snapshot import Archive
+from .archive_reading import archive_slices
 from .positions import DataLoss
 from .read_options import ReadOptions
 
@@ -53,7 +54,7 @@ def route(
     """
     if archive is not None and after < upto:
         archived_upto = min(upto, archive.next_number(log) - 1)
-        first = archive.first_number(log) or archived_upto + 1
+        first = archive.first_retained(log) or archived_upto + 1
         is_needed = after + 1 < extent.first_retained
         if after < archived_upto and (is_needed or (prefers_archive and first <= after + 1)):
             if first > after + 1:

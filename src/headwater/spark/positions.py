@@ -13,7 +13,7 @@ from ..core.errors import EventLogError, LogNotFound
 from ..core.limits import show
 from ..flight.client import BulkClient
 from ..flight.wire import Extent
-from .archive_reading import Archive
+from .archive.snapshot import Archive
 from .options import InvalidOption
 from .read_options import Bound, ReadOptions
 
@@ -125,7 +125,7 @@ def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Exte
 
 def first_retained(log: str, extent: Extent, archive: Archive | None) -> int:
     """The first number that can be read, from the archive or from the log."""
-    archived = archive.first_number(log) if archive is not None and archive.next_number(log) else None
+    archived = archive.first_retained(log) if archive is not None and archive.next_number(log) else None
     return extent.first_retained if archived is None else min(extent.first_retained, archived)
 
 

@@ -23,7 +23,7 @@ from ..core.errors import LogNotFound, PositionTrimmed, TooLarge
 from ..flight.client import BulkClient
 from ..flight.wire import Extent, Ticket
 from .admission import Backlog, admit_events, default_limit, limits_of
-from .archive_reading import Archive
+from .archive.snapshot import Archive
 from .clients import client_of
 from .planning import Plan, Range, route, shares, slices
 from .positions import (

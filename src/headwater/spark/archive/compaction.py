@@ -56,6 +56,8 @@ def compact(
 ) -> Compacted:
     """Join the small files of each date before that one (default: today, UTC); each date is one durable commit.
 
+    Files of which the table has no statistics, which no archiver adds, stay as they are.
+
     Raises NotAnArchive, and CompactionOvertaken if another compaction came between: then run it again.
     """
     table = ArchiveTable(Path(path).absolute())
@@ -63,7 +65,7 @@ def compact(
     done = Compacted()
     for date in sorted({file.date for file in snapshot(table.path).files if file.date < limit}):
         version = table.refresh().version
-        files = [file for file in snapshot(table.path, version).files if file.date == date]
+        files = [file for file in snapshot(table.path, version).files if file.date == date and file.has_statistics]
         bins = list(_bins(files, target_bytes))
         if bins:
             _compact_date(table, date, bins, done)

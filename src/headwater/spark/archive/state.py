@@ -50,8 +50,8 @@ def is_archive(path: Path) -> bool:
     return DeltaTable.is_deltatable(str(path))
 
 
-def open_table(path: Path, version: int | None = None) -> DeltaTable:
-    """The Delta table at that path. Raises NotAnArchive."""
+def open_table(path: Path | str, version: int | None = None) -> DeltaTable:
+    """The Delta table at that path, or URI. Raises NotAnArchive."""
     try:
         return DeltaTable(path, version=version)
     except TableNotFoundError:

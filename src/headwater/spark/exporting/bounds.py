@@ -11,7 +11,7 @@ from ..options import timestamp_ms
 if TYPE_CHECKING:  # the help of the pipelines imports no Spark
     from ...flight.client import BulkClient
     from ...flight.wire import Extent
-    from ..archive_reading import Archive
+    from ..archive.snapshot import Archive
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -45,7 +45,7 @@ def bounds_of(client: BulkClient, log: str, start: str, end: str, archive: str |
 
     Raises InvalidInput for a number that the log has not; LogNotFound.
     """
-    from ..archive_reading import Archive
+    from ..archive.snapshot import Archive
     from ..positions import first_retained
 
     extent = client.head(log)
