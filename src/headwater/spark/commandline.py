@@ -21,9 +21,10 @@ import click
 
 from ..core.errors import EventLogError, InvalidInput
 from .failures import failed
+from .options import DEFAULT_URL
 from .pipelines import NoSuchPipeline, Pipeline, Setting, load, names
 from .progress import Progress
-from .running import DEFAULT_URL, Ending, Run, Server, Summary
+from .running import Ending, Run, Server, Summary
 from .sessions import check_options, session
 
 REFUSED, INTERRUPTED = 1, 130

@@ -15,7 +15,7 @@ from ..flight.client import BulkClient
 from ..flight.wire import Extent
 from .archive.snapshot import Archive
 from .options import InvalidOption
-from .read_options import Bound, ReadOptions
+from .read_options import Bound, ReadOptions, is_pattern
 
 OFFSET_VERSION = 1
 
@@ -82,7 +82,7 @@ def decode_offset(given: Any) -> Offset:
 def extents(client: BulkClient, options: ReadOptions) -> dict[str, Extent]:
     """The logs to be read, by name, and how far they go now. Raises LogNotFound for one that is named in full."""
     found = {log: None for log in client.logs() if options.wants(log)} if options.has_pattern else {}
-    names = {*found, *(name for name in options.logs if not any(sign in name for sign in "*?["))}
+    names = {*found, *(name for name in options.logs if not is_pattern(name))}
     return {log: extent for log in sorted(names) if (extent := _extent(client, log, log in found)) is not None}
 
 

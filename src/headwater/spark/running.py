@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import EventLogError, InvalidInput
 from .failures import failed
+from .options import DEFAULT_URL, text_of
 from .progress import Display, Progress, Tally, behind, display
 from .stopping import Gate, StoppedBetweenBatches, StopRequest
 
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from ..core.log import LogInfo
     from ..flight.client import BulkClient
 
-DEFAULT_URL = "grpc://127.0.0.1:8815"
 POLL_S = 0.2
 LAST_WORDS_S = 10.0
 """How long the events of a query that ended are waited for."""
@@ -50,7 +51,7 @@ class Server:
         mine = {"url": self.url, "user": self.user, "password": self.password, "token": self.token,
                 "caFile": self.ca_file, "tlsVerify": None if self.is_verified else False}  # fmt: skip
         said = {**mine, **others}.items()
-        return {name: _option(value) for name, value in said if value is not None}
+        return {name: text_of(value) for name, value in said if value is not None}
 
     def client(self, url: str | None = None) -> BulkClient:
         """A client of this server, or of another one that the same user may ask; to be closed. Raises InvalidInput."""
@@ -65,9 +66,9 @@ class Server:
             is_verified=self.is_verified,
         )
 
-
-def _option(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    def log_line(self, info: LogInfo) -> str:
+        """A log of it, as a line of a plan."""
+        return f"log {info.name!r} on {self.url}: {info.events:,} events, {info.first_retained} to {info.head}"
 
 
 class Ending(StrEnum):
@@ -133,6 +134,13 @@ class Run:
     def __exit__(self, *_: object) -> None:
         self.stop.__exit__()
         self._display.close()
+
+    @property
+    def until(self) -> str:
+        """When it ends, as a line of a plan."""
+        if self.is_once:
+            return "end when all is through that is there now"
+        return f"go on, a batch every {self.every_s:g} s"
 
     def say(self, text: str) -> None:
         """Show a line."""

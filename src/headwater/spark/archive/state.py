@@ -76,3 +76,9 @@ def state_of(table: DeltaTable, path: Path) -> ArchiveState:
         claim=table.transaction_version(claim_transaction(log)) or 0,
         version=table.version(),
     )
+
+
+def check_log(path: Path, archived_log: str, log: str) -> None:
+    """Raises NotAnArchive unless it is an archive of this log."""
+    if archived_log != log:
+        raise NotAnArchive(str(path), f"this is the archive of log {archived_log!r}, not of {log!r}")

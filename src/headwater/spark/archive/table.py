@@ -27,6 +27,7 @@ from .state import (
     LOG,
     ArchiveState,
     archive_transaction,
+    check_log,
     claim_transaction,
     compaction_transaction,
     is_archive,
@@ -68,8 +69,7 @@ class ArchiveTable:
         except OSError as error:
             raise NotAnArchive(str(path), f"no table can be made there: {error.strerror}") from error
         table = ArchiveTable(path)
-        if table.state.log != log:
-            raise NotAnArchive(str(path), f"this is the archive of log {table.state.log!r}, not of {log!r}")
+        check_log(path, table.state.log, log)
         return table
 
     def refresh(self) -> ArchiveState:
