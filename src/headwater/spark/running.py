@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.errors import EventLogError, InvalidInput
 from .failures import failed
 from .options import DEFAULT_URL, text_of
-from .progress import Display, Progress, Tally, behind, display
+from .progress import OFFSETS, Display, Progress, Tally, behind, display
 from .stopping import Gate, StoppedBetweenBatches, StopRequest
 
 if TYPE_CHECKING:
@@ -152,9 +152,10 @@ class Run:
 
     def summary(self, ending: Ending | None = None, **details: object) -> Summary:
         """What the run did so far; without an ending: `stopped` if it was asked to stop, else `done`."""
-        its = self._tally
+        tally = self._tally
         ending = ending or (Ending.STOPPED if self.stop.is_asked else Ending.DONE)
-        return Summary(self.pipeline, ending, its.events, its.batches, round(its.seconds, 3), its.behind, details)
+        seconds = round(tally.seconds, 3)
+        return Summary(self.pipeline, ending, tally.events, tally.batches, seconds, tally.behind, details)
 
     def follow(
         self,
@@ -246,12 +247,12 @@ class Run:
             raise error
         return Ending.DONE
 
-    def _progress(self, its: Mapping[str, Any]) -> None:
-        if its["numInputRows"] == 0 and not its["durationMs"].get("addBatch"):
-            self._tally.behind = behind(its["sources"])  # nothing was done
-            return
-        ms = its["durationMs"].get("triggerExecution", 0)
-        self._display.show(self._tally.add(its["batchId"], its["numInputRows"], ms, behind(its["sources"])))
+    def _progress(self, progress: Mapping[str, Any]) -> None:
+        events, durations, left = progress["numInputRows"], progress["durationMs"], behind(progress["sources"])
+        if events == 0 and not durations.get("addBatch"):
+            self._tally.behind = left  # nothing was done
+        else:
+            self._display.show(self._tally.add(progress["batchId"], events, durations.get("triggerExecution", 0), left))
 
 
 def _is_remote(writer: DataStreamWriter) -> bool:
@@ -290,5 +291,5 @@ def _plain(progress: Any) -> Mapping[str, Any]:
         "batchId": progress.batchId,
         "numInputRows": progress.numInputRows,
         "durationMs": dict(progress.durationMs),
-        "sources": [{"endOffset": its.endOffset, "latestOffset": its.latestOffset} for its in progress.sources],
+        "sources": [{name: getattr(source, name) for name in OFFSETS} for source in progress.sources],
     }

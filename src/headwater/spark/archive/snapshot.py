@@ -10,7 +10,7 @@ takes the table's retention, 7 days.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from datetime import date as Date
@@ -26,9 +26,10 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSystem
 
 from ...core.limits import SEQUENCE_NUMBER_MAX
+from ..delta import open_table
 from ..options import InvalidOption, ceil_ms
 from .errors import ArchiveUnreadable, NotAnArchive
-from .state import archive_transaction, open_table, state_of
+from .state import archive_transaction, state_of
 
 UNREADABLE_FEATURES = frozenset({"deletionVectors", "columnMapping"})
 """What a table may have so that its files alone do not say what is in it."""
@@ -98,25 +99,19 @@ class Snapshot:
         recorded_before: datetime | None = None,
     ) -> list[ArchiveFile]:
         """The files that may have events after one number, up to another, recorded then: more than that, never less."""
-        return list(self._select(after, self.archived if upto is None else upto, recorded_from, recorded_before))
-
-    def _select(
-        self, after: int, upto: int, recorded_from: datetime | None, recorded_before: datetime | None
-    ) -> Iterator[ArchiveFile]:
-        for file in self.files:
-            if not file.may_have(after, upto):
-                continue
-            if recorded_from is not None and file.recorded_upto < recorded_from:
-                continue
-            if recorded_before is not None and file.recorded_from >= recorded_before:
-                continue
-            yield file
+        return [
+            file
+            for file in self.files
+            if file.may_have(after, self.archived if upto is None else upto)
+            and (recorded_from is None or file.recorded_upto >= recorded_from)
+            and (recorded_before is None or file.recorded_from < recorded_before)
+        ]
 
 
 def snapshot(path: str | os.PathLike[str], version: int | None = None) -> Snapshot:
     """The archive at that path, at its newest version or a given one. Raises NotAnArchive."""
     root = Path(path).absolute()
-    table = open_table(root, version)
+    table = open_table(root, NotAnArchive, version)
     state = state_of(table, root)
     files = _files_of(table, str(root))
     return Snapshot(str(root), state.log, state.incarnation, state.first, state.archived, state.version, files)
@@ -131,7 +126,7 @@ class Archive:
         Raises InvalidOption where there is none that can be read, and ArchiveUnreadable where its files do not say all.
         """
         try:
-            self._table = open_table(path)
+            self._table = open_table(path, NotAnArchive)
         except NotAnArchive as error:
             raise InvalidOption(f"{error.problem} at {path!r}", "archive") from error
         protocol = self._table.protocol()

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from .errors import NotAnArchive
 
@@ -48,16 +47,6 @@ def compaction_transaction(log: str) -> str:
 def is_archive(path: Path) -> bool:
     """Whether there is a Delta table at that path."""
     return DeltaTable.is_deltatable(str(path))
-
-
-def open_table(path: Path | str, version: int | None = None) -> DeltaTable:
-    """The Delta table at that path, or URI. Raises NotAnArchive."""
-    try:
-        return DeltaTable(path, version=version)
-    except TableNotFoundError:
-        raise NotAnArchive(str(path), "there is no Delta table") from None
-    except DeltaError as error:
-        raise NotAnArchive(str(path), f"the Delta table cannot be read: {error}") from error
 
 
 def state_of(table: DeltaTable, path: Path) -> ArchiveState:
