@@ -1,4 +1,4 @@
-"""The archived part of a log, in slices: which files of an archive each task reads, and the events that it keeps.
+"""Plans which files of an archive each task reads, and reads the events of a log from them.
 
 The archive of a log holds its events up to, and without, the next number that the archiver expects; the table says
 that number in the transaction `archiver:LOG`, which is committed with the files. Files have the columns of `schema`.

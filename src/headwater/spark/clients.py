@@ -1,4 +1,4 @@
-"""Where the server is and who asks: options that every read and write has, and one client per process for each."""
+"""The options that say where the server is and who asks, and one client per process for each."""
 
 from __future__ import annotations
 

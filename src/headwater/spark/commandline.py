@@ -1,4 +1,4 @@
-"""A pipeline as a command: its options from its dataclass, those that all pipelines share, and what its user sees.
+"""Makes a command of a pipeline: its own options, those that all share, and what its user sees.
 
 The same under `headwater pipeline NAME`, `python -m headwater.spark.jobs NAME` and spark-submit.
 """

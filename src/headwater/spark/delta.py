@@ -1,4 +1,7 @@
-"""What the Delta tables of all pipelines have in common: opening one, and making its log durable. No Spark here."""
+"""What the Delta tables of all pipelines share: opening one, and making its log durable.
+
+No Spark here.
+"""
 
 from __future__ import annotations
 

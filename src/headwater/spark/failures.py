@@ -1,4 +1,4 @@
-"""Errors of Spark in one line: the cause that a person can act on, out of what Python and Java wrapped around it."""
+"""Says errors of Spark in one line: the cause that a person can act on."""
 
 from __future__ import annotations
 

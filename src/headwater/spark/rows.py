@@ -1,4 +1,7 @@
-"""Rows of a frame as events: what tasks make of the batches that Spark hands them. No Spark here."""
+"""Makes events of the rows of a frame, as tasks get them from Spark.
+
+No Spark here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all pipelines share while they run: progress, a graceful stop, one-line errors, and what they were about.
+"""Runs a pipeline: follows its query, shows progress, stops it gracefully, and says what it did.
 
 def run(spark, options, run):                    # a pipeline: see headwater.spark.jobs
     events = spark.readStream.format("headwater").options(**run.server.options(log=options.source)).load()
@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,7 +37,7 @@ LAST_WORDS_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The server, as every source and sink of a pipeline is told of it."""
+    """The server, as every source and sink of a pipeline is told of it. Its fields are those of a BulkAddress."""
 
     url: str = DEFAULT_URL
     user: str | None = None
@@ -57,14 +57,7 @@ class Server:
         """A client of this server, or of another one that the same user may ask; to be closed. Raises InvalidInput."""
         from ..flight.client import BulkClient
 
-        return BulkClient(
-            url or self.url,
-            user=self.user,
-            password=self.password,
-            token=self.token,
-            ca_file=self.ca_file,
-            is_verified=self.is_verified,
-        )
+        return BulkClient(**asdict(self) | {"url": url or self.url})
 
     def log_line(self, info: LogInfo) -> str:
         """A log of it, as a line of a plan."""

@@ -1,4 +1,4 @@
-"""A Spark session that is right for logs, on a laptop without Java as on a cluster.
+"""Starts a Spark session that is right for logs, on a laptop without Java as on a cluster.
 
     from headwater.spark import session
     spark = session()

@@ -1,4 +1,4 @@
-"""Writing into a log from Spark, exactly once: tasks lay their rows down on the server, one call commits all of them.
+"""Writes into a log from Spark, exactly once: tasks stage their rows on the server, one call commits them all.
 
 A commit is known by its writer and its batch number; the server does it once, however often it is asked. A stream's
 writer is its query's id, which its checkpoint keeps, and Spark gives a batch that it repeats its old number. A batch

@@ -1,4 +1,4 @@
-"""What a task does: read one slice, from the log or from its archive, as batches that Spark takes as they are."""
+"""Reads one slice in a task, from the log or from its archive, as batches that Spark takes as they are."""
 
 from __future__ import annotations
 

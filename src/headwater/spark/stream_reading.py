@@ -1,4 +1,4 @@
-"""Streams: the same events in micro-batches, each a range of numbers per log, which Spark keeps in its checkpoint.
+"""Streams: the events in micro-batches, each a range of numbers per log, which Spark keeps in its checkpoint.
 
 The reader lives in one process of the driver; only `read` runs elsewhere. `commit` is not used: Spark calls it one
 batch late, and never for the last one, so it says too little to let a log be trimmed; archivers acknowledge themselves.

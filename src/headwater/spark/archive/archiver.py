@@ -1,4 +1,6 @@
-"""An archiver: the order in which a log, its consumer and its table are asked and told. No Spark here.
+"""The steps of an archiver, in order: register, claim the table, commit files, acknowledge.
+
+No Spark here.
 
 1. `open`: register as the log's consumer, which raises the epoch and holds trimming back; claim the table, which
    fences off every older archiver; acknowledge what the table has, in case that one was killed before it could.

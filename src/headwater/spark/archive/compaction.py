@@ -1,8 +1,8 @@
-"""Fewer, larger files for dates that are over, and giving back the space of what nobody reads any more. No Spark here.
+"""Joins the small files of dates that are over, and removes files that no reader needs any more.
 
-Files are rewritten in the order of their numbers, so that a reader of a range reads only that. (Delta's own `OPTIMIZE`
-is as safe on an archive, but joins files newest first.) An archiver may add meanwhile; of two compactions at once, one
-is refused.
+No Spark here. Files are rewritten in the order of their numbers, so that a reader of a range reads only that. (Delta's
+own `OPTIMIZE` is as safe on an archive, but joins files newest first.) An archiver may add meanwhile; of two
+compactions at once, one is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Archives in Spark, as DataFrames and as SQL views; Delta's own package for Spark is not needed.
+"""Reads archives in Spark, as DataFrames and as SQL views; Delta's own package for Spark is not needed.
 
     from headwater.spark import archive, session
     spark = session()

@@ -1,4 +1,6 @@
-"""One version of an archive, as readers see it: which files, with which numbers. No Spark here.
+"""One version of an archive, as readers see it: its files, and which numbers and times they may have.
+
+No Spark here.
 
 `Snapshot` is the whole of a table that an archiver has made. `Archive` is what the data source asks: any Delta table
 that has the columns of an archive, of one log or of several, with or without statistics.

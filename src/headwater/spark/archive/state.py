@@ -1,4 +1,7 @@
-"""What a Delta table says of the log that is archived in it. No Spark here."""
+"""What a Delta table says of the log that is archived in it.
+
+No Spark here.
+"""
 
 from __future__ import annotations
 

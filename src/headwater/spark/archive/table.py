@@ -1,4 +1,4 @@
-"""The Delta table of one log: what is in it, who may add to it, and the one commit that adds.
+"""The Delta table of one log: who may add to it, and the one commit that adds.
 
 The table is the truth: `archived`, the number up to which the log is in it, is stored by the very commit that adds the
 files (as the version of an application transaction, a plain feature of Delta). No Spark here.

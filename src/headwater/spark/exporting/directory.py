@@ -1,4 +1,4 @@
-"""A directory that is there at once and whole: written beside its place, with a manifest, and renamed at the end."""
+"""Makes a directory that is there at once and whole: written beside its place, and renamed at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row of each format is, and how Spark writes it."""
+"""What a row of each format of an export is, and how Spark writes it."""
 
 from __future__ import annotations
 

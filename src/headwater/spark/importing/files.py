@@ -1,4 +1,4 @@
-"""The files of an import: which are meant, what each of them holds, and what makes it the same one again."""
+"""The files of an import: which are meant, what each holds, and what makes it the same one again."""
 
 from __future__ import annotations
 

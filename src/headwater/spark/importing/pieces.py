@@ -1,4 +1,4 @@
-"""Files in pieces that tasks read on their own: each begins with a row, and knows how many there were before it.
+"""Cuts files into pieces that tasks read on their own; each knows how many rows were before it.
 
 The number of a row is part of the id that it gets, so it has to be known before the row is read. Where a piece ends,
 only who reads the file from its beginning can tell: a line may be in the middle of a quoted cell.

@@ -1,4 +1,4 @@
-"""Rows that are no events, kept with the reason why: a table in Parquet, a file for each piece that had some."""
+"""Keeps rows that are no events, with the reason why: a Parquet file for each piece that had some."""
 
 from __future__ import annotations
 

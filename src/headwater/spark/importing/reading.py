@@ -1,4 +1,4 @@
-"""What a task does with a piece: its rows as events in Arrow, those that are none into quarantine."""
+"""Makes events of the rows of a piece, as Arrow; rows that are none go into quarantine."""
 
 from __future__ import annotations
 

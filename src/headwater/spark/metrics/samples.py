@@ -1,4 +1,4 @@
-"""From events of a log to samples: one for every value in every notification, with the resource's whole address.
+"""Makes samples of notifications: one for every value, with the resource's whole address.
 
 An event that is no notification gives none, as a log is open to events of every kind. No Spark here.
 """

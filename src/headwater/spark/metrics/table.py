@@ -1,4 +1,4 @@
-"""Closed windows on their way into a Delta table: every batch of a query once, however often Spark repeats it."""
+"""Adds closed windows to a Delta table: every batch of a query once, however often Spark repeats it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One batch of a projection in Spark: events go to the tasks of their entities' buckets, each task rewrites its files.
+"""Folds one batch in Spark: events go to the tasks of their entities' buckets, each task rewrites its files.
 
 A task holds one bucket at a time in memory. Files get names of their own at every attempt, so that none is ever
 overwritten; what is not committed is removed by a later vacuum.

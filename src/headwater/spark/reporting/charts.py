@@ -1,7 +1,7 @@
-"""Charts as SVG: pure functions from numbers to text. Each has a title for who does not see it; whatever comes from the
-log is escaped.
+"""Draws charts as SVG: pure functions from numbers to text.
 
-Colours are variables of the page's style, so that they suit light and dark.
+Each has a title for who does not see it; whatever comes from the log is escaped. Colours are variables of the page's
+style, so that they suit light and dark.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The facts of a report, from Spark: the log is read once (twice where resources have states), everything else is
-aggregated from what was kept of it.
+"""Gathers the facts of a report in Spark.
+
+The log is read once (twice where resources have states); everything else is aggregated from what was kept of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The page of a report: one file that needs nothing else. `page(facts)` is pure; all that a log says in it is text."""
+"""Makes the page of a report: one file that needs nothing else.
+
+`page(facts)` is pure; all that a log says in it is text.
+"""
 
 from __future__ import annotations
 
@@ -112,12 +115,7 @@ def _types(facts: Facts) -> str:
         f'<td class="time">{words.time(of_type.first_ms)}</td><td class="time">{words.time(of_type.last_ms)}</td></tr>'
         for of_type in facts.types
     )
-    table = (
-        '<div class="wide"><table class="types"><thead><tr><th scope="col">type</th><td></td>'
-        '<th scope="col">events</th><th scope="col">share</th><th scope="col">mean size</th>'
-        '<th scope="col">first (UTC)</th><th scope="col">last (UTC)</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    table = _wide_table(["type", "", "events", "share", "mean size", "first (UTC)", "last (UTC)"], rows)
     left = facts.types_total - len(facts.types)
     return _card("Types", table + (f'<p class="more">and {count(left, "more type")}</p>' if left > 0 else ""))
 
@@ -127,16 +125,10 @@ def _tags(facts: Facts) -> str:
         return ""
     boxes = []
     for tag in facts.tags:
-        most = tag.top[0][1] if tag.top else 1
-        rows = "".join(
-            f'<tr><th scope="row" title="{text(value)}">{short(value, 26) or "<i>no value</i>"}</th>'
-            f'<td class="bar">{_bar(events, most)}</td><td>{number(events)}</td></tr>'
-            for value, events in tag.top
-        )
         values = count(tag.values, "value")
         boxes.append(
             f'<section class="tag"><h3 title="{text(tag.key)}">{short(tag.key, 26)}</h3>'
-            f"<p>{count(tag.tags, 'tag')}, {values}</p><table><tbody>{rows}</tbody></table></section>"
+            f"<p>{count(tag.tags, 'tag')}, {values}</p>{_ranking(tag.top, 26, 'no value')}</section>"
         )
     return _card("Tags", f'<div class="boxes">{"".join(boxes)}</div>', "The most used keys, and their top values.")
 
@@ -200,11 +192,7 @@ def _readers(facts: Facts) -> str:
         f'<td class="time">{duration(max(0, facts.made_ms - consumer.seen_ms))} ago</td></tr>'
         for consumer in facts.consumers
     )
-    table = (
-        '<div class="wide"><table class="types"><thead><tr><th scope="col">consumer</th><td></td>'
-        '<th scope="col">behind</th><th scope="col">acknowledged</th><th scope="col">last heard of</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    table = _wide_table(["consumer", "", "behind", "acknowledged", "last heard of"], rows)
     return _card("Consumers", table, f"How many events of {facts.head:,} each has still before it.")
 
 
@@ -224,15 +212,9 @@ def _storage(facts: Facts) -> str:
     if len(facts.partitions) > 1:
         named = [(str(at), events) for at, events in enumerate(facts.partitions)]
         bars = f"<h3>Partitions</h3>{charts.columns(named[:64], 'Events by partition')}"
-    most = facts.sources[0][1] if facts.sources else 1
-    rows = "".join(
-        f'<tr><th scope="row" title="{text(source)}">{short(source, 32) or "<i>none</i>"}</th>'
-        f'<td class="bar">{_bar(events, most)}</td><td>{number(events)}</td></tr>'
-        for source, events in facts.sources
-    )
-    sources = f"<h3>Sources</h3><table><tbody>{rows}</tbody></table>" if rows else ""
+    sources = f"<h3>Sources</h3>{_ranking(facts.sources, 32, 'none')}" if facts.sources else ""
     left = facts.sources_total - len(facts.sources)
-    sources += f'<p class="more">and {count(left, "more source")}</p>' if left > 0 and rows else ""
+    sources += f'<p class="more">and {count(left, "more source")}</p>' if left > 0 and facts.sources else ""
     settings = f'<dl class="facts">{listed}</dl>'
     return _card("The log", f'<div class="columns"><div>{settings}</div><div>{sources}{bars}</div></div>')
 
@@ -255,6 +237,21 @@ def _bar(value: int, most: int, css_class: str = "c0") -> str:
         f'<svg class="strip" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect class="{css_class}" width="{width:.1f}" height="10"/></svg>'
     )
+
+
+def _ranking(counts: Sequence[tuple[str, int]], chars: int, nameless: str) -> str:
+    """A table of names and their events, those with the most first."""
+    rows = "".join(
+        f'<tr><th scope="row" title="{text(name)}">{short(name, chars) or f"<i>{nameless}</i>"}</th>'
+        f'<td class="bar">{_bar(events, counts[0][1])}</td><td>{number(events)}</td></tr>'
+        for name, events in counts
+    )
+    return f"<table><tbody>{rows}</tbody></table>"
+
+
+def _wide_table(header: Sequence[str], rows: str) -> str:
+    head = "".join(f'<th scope="col">{name}</th>' if name else "<td></td>" for name in header)
+    return f'<div class="wide"><table class="types"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def _legend(entries: Iterable[tuple[str, str]]) -> str:

@@ -1,4 +1,4 @@
-"""The states of resources over time: of Cloud Native Events, or of whatever the tags of a log name."""
+"""Finds the states of resources over time: of Cloud Native Events, or of whatever the tags of a log name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as people read them; no two of them differ in form without a reason."""
+"""Writes numbers, sizes and times as people read them, each kind in one form."""
 
 from __future__ import annotations
 
