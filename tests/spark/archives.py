@@ -12,21 +12,30 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from headwater.core import SequencedEvent
 from headwater.core.local import LocalLog
 from headwater.formats.arrow import record_batch
-from headwater.spark.archive_reading import archiver_app
+from headwater.spark.archive.state import archive_transaction
 from headwater.spark.schema import COLUMNS, arrow_schema
 
 
-def archive(log: LocalLog, path: Path, first: int, last: int, *, events_per_file: int = 25) -> None:
+def archive(
+    log: LocalLog,
+    path: Path,
+    first: int,
+    last: int,
+    *,
+    events_per_file: int = 25,
+    properties: dict[str, str | None] | None = None,
+) -> None:
     """Append the log's events from `first` to `last` to the table, a commit for each file."""
     events = [event for event in log.read() if first <= event.sequence_number <= last]
     for at in range(0, len(events), events_per_file):
         some = events[at : at + events_per_file]
-        after = Transaction(archiver_app(log.name), some[-1].sequence_number + 1)
+        after = Transaction(archive_transaction(log.name), some[-1].sequence_number + 1)
         write_deltalake(
             path,
             rows(log.name, some),
             mode="append",
             partition_by=["date"],
+            configuration=properties,
             commit_properties=CommitProperties(app_transactions=[after]),
         )
 

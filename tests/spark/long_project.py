@@ -49,13 +49,13 @@ def project_twice(
         with BulkClient(url) as bulk:
             for first in range(1, events + 1, APPEND):
                 bulk.append("orders", [events_from(first, min(APPEND, events + 1 - first), entities)])
-        its = Projecting(directory, url, columns, buckets)
+        projecting = Projecting(directory, url, columns, buckets)
         for number in range(kills):
             target = (number + 1) * events // (kills + 1)
-            its.kill_after("killed", target, batch)
-        its.finish("killed", batch)
-        seconds = its.finish("at-once", max(events, 1))
-        dumps = {name: its.digest(name) for name in ("killed", "at-once")}
+            projecting.kill_after("killed", target, batch)
+        projecting.finish("killed", batch)
+        seconds = projecting.finish("at-once", max(events, 1))
+        dumps = {name: projecting.digest(name) for name in ("killed", "at-once")}
     assert dumps["killed"] == dumps["at-once"], dumps
     assert counted(directory / "at-once.ndjson") == expected(events, entities)
     digest, count = dumps["killed"]
@@ -153,8 +153,8 @@ def expected(events: int, entities: int) -> dict[str, tuple[int, int]]:
 def counted(dumped: Path) -> dict[str, tuple[int, int]]:
     """The same, as a dump says it."""
     with dumped.open("rb") as lines:
-        its = map(json.loads, lines)
-        return {line["entity"]: (line["events"], line["sequence_number"]) for line in its}
+        rows = map(json.loads, lines)
+        return {line["entity"]: (line["events"], line["sequence_number"]) for line in rows}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -55,8 +55,8 @@ def aggregate(spark: SparkSession, url: str, tmp_path: Path) -> Aggregating:
     """`aggregate("orders-*", ids="keep")`: into the log `all`, all that is there."""
 
     def once(*sources: str, to: str = "all", **options: object) -> Summary:
-        with Run("aggregate", server=Server(url), checkpoint=str(tmp_path / "checkpoint")) as its:
-            return JOB.run(spark, JOB.options(sources=sources, target=to, **options), its)
+        with Run("aggregate", server=Server(url), checkpoint=str(tmp_path / "checkpoint")) as this_run:
+            return JOB.run(spark, JOB.options(sources=sources, target=to, **options), this_run)
 
     return once
 
@@ -81,12 +81,12 @@ def test_logs_are_one_in_which_each_has_its_order_and_every_event_its_origin(
     given = {f"orders-north/{each.sequence_number}": each for each in north.read()}
     for event in events:
         if event.attributes["originlog"] == "orders-north":
-            its = given.pop(event.id)
+            original = given.pop(event.id)
             assert event.attributes == {
-                **its.attributes, "originlog": "orders-north", "originpartition": str(its.partition),
-                "originsequence": str(its.sequence_number), "originid": its.id,
+                **original.attributes, "originlog": "orders-north", "originpartition": str(original.partition),
+                "originsequence": str(original.sequence_number), "originid": original.id,
             }  # fmt: skip
-            assert event.event._replace(id="", attributes={}) == its.event._replace(id="", attributes={})
+            assert event.event._replace(id="", attributes={}) == original.event._replace(id="", attributes={})
     assert not given
 
 

@@ -78,7 +78,7 @@ def test_archive_runs_on_a_standalone_cluster(cluster, tmp_path):
             assert driver.wait(240) == 0, output.read_text()
         finally:
             kill(driver)
-        its = snapshot(tmp_path / "orders")
-        assert (its.archived, its.events, len(its.files) >= 6) == (20_000, 20_000, True)
+        taken = snapshot(tmp_path / "orders")
+        assert (taken.archived, taken.events, len(taken.files) >= 6) == (20_000, 20_000, True)
         assert [consumer.acknowledged for consumer in log.consumers()] == [20_000]
         assert "20,000 events in 3 batches" in output.read_text()

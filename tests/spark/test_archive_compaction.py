@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 
 from headwater.spark.archive import compaction
 from headwater.spark.archive.compaction import compact, vacuum
@@ -168,6 +169,19 @@ def test_compaction_that_was_killed_before_its_commit_changes_nothing(tmp_path, 
     compact(tmp_path, before=DAY_AFTER)
     vacuum(tmp_path, hours=0)
     assert data_files(tmp_path) == [file.path for file in snapshot(tmp_path).files]
+
+
+def test_file_without_statistics_is_read_and_left_as_it_is(tmp_path):
+    archive(tmp_path, 40, batches=2)
+    staged = stage(tmp_path, 40, range(41, 51), files=2)
+    assert staged is not None
+    unknown = [AddAction(file.path, file.bytes, {"date": file.date}, 0, True, "{}") for file in staged.files]
+    table = DeltaTable(tmp_path)
+    table.create_write_transaction(unknown, "append", table.schema(), ["date"])
+    assert len(snapshot(tmp_path).select(after=39)) == 3, "of two of them nobody knows"
+    assert {str(file.date) for file in snapshot(tmp_path).files} == {"2026-11-20"}
+    assert compact(tmp_path, before=DAY_AFTER).files_before == 2
+    assert len(snapshot(tmp_path).files) == 3
 
 
 def test_file_that_does_not_hold_what_the_table_says_is_not_rewritten(tmp_path):

@@ -80,16 +80,16 @@ class World:
     def check_all_is_there(self) -> None:
         """Every number once, none missing; no file that is not in the table; and the log has dropped all of it."""
         head = self.log.head()
-        its = snapshot(self.path)
-        tables = [pq.read_table(file.path, columns=["sequence_number"], partitioning=None) for file in its.files]
+        taken = snapshot(self.path)
+        tables = [pq.read_table(file.path, columns=["sequence_number"], partitioning=None) for file in taken.files]
         numbers = [number for table in tables for number in table["sequence_number"].to_pylist()]
-        assert len(numbers) == len(set(numbers)) == its.events == its.archived == head
+        assert len(numbers) == len(set(numbers)) == taken.events == taken.archived == head
         assert (min(numbers), max(numbers)) == (1, head)
         (consumer,) = self.log.consumers()
         assert (consumer.component, consumer.acknowledged) == (COMPONENT, head)
         assert self.log.info().first_retained == head + 1
         vacuum(self.path, hours=0)
-        assert data_files(self.path) == sorted(file.path for file in its.files)
+        assert data_files(self.path) == sorted(file.path for file in taken.files)
 
 
 @pytest.fixture

@@ -39,8 +39,8 @@ def run(spark: SparkSession, url: str, tmp_path) -> Callable[..., Summary]:
     """`run(events_per_batch=10)`: archive what is there."""
 
     def once(**options: object) -> Summary:
-        with Run("archive", server=Server(url)) as its:
-            return JOB.run(spark, JOB.options(log="orders", table=str(tmp_path / "orders"), **options), its)
+        with Run("archive", server=Server(url)) as this_run:
+            return JOB.run(spark, JOB.options(log="orders", table=str(tmp_path / "orders"), **options), this_run)
 
     return once
 
@@ -96,8 +96,8 @@ def test_events_lie_under_the_utc_date_on_which_they_were_recorded(spark, tmp_pa
     fill(log, 10)
     spark.conf.set("spark.sql.session.timeZone", "Pacific/Auckland")
     try:
-        with bulk_server(store) as url, Run("archive", server=Server(url)) as its:
-            JOB.run(spark, JOB.options(log="orders", table=str(tmp_path / "orders")), its)
+        with bulk_server(store) as url, Run("archive", server=Server(url)) as this_run:
+            JOB.run(spark, JOB.options(log="orders", table=str(tmp_path / "orders")), this_run)
         days = {str(file.date): (file.first, file.last) for file in snapshot(tmp_path / "orders").files}
         assert days == {"2026-11-20": (1, 10), "2026-11-21": (11, 20)}
         first = archive.read(spark, tmp_path / "orders", before=datetime(2026, 11, 21, tzinfo=UTC).date())
@@ -151,9 +151,9 @@ def test_following_archive_stops_between_two_batches_when_it_is_asked_to(spark, 
     fill(log, 100)
     display = Watching()
     options = JOB.options(log="orders", table=str(tmp_path / "orders"), events_per_batch=20, compact=True)
-    with Run("archive", server=Server(url), is_once=False, every_s=0, progress=display) as its:
-        threading.Thread(target=lambda: (display.has_done_one.wait(60), its.stop.ask())).start()
-        done = JOB.run(spark, options, its)
+    with Run("archive", server=Server(url), is_once=False, every_s=0, progress=display) as this_run:
+        threading.Thread(target=lambda: (display.has_done_one.wait(60), this_run.stop.ask())).start()
+        done = JOB.run(spark, options, this_run)
     assert done.ending is Ending.STOPPED
     archived = snapshot(tmp_path / "orders").archived
     assert log.consumers()[0].acknowledged == archived == done.details["archived"] >= 20
@@ -172,10 +172,10 @@ def test_following_archive_that_is_replaced_ends_with_an_error_that_says_so(spar
     options = JOB.options(log="orders", table=str(tmp_path / "orders"))
     threading.Thread(target=take_over).start()
     with (
-        Run("archive", server=Server(url), is_once=False, every_s=0, progress=display) as its,
+        Run("archive", server=Server(url), is_once=False, every_s=0, progress=display) as this_run,
         pytest.raises((ArchiveFenced, ConsumerFenced)),
     ):
-        JOB.run(spark, options, its)
+        JOB.run(spark, options, this_run)
     assert snapshot(tmp_path / "orders").archived == 20
 
 
@@ -190,10 +190,10 @@ def test_idle_archive_that_is_replaced_ends_too(spark, log, url, tmp_path, monke
 
     threading.Thread(target=take_over).start()
     with (
-        Run("archive", server=Server(url), is_once=False, every_s=0, progress=display) as its,
+        Run("archive", server=Server(url), is_once=False, every_s=0, progress=display) as this_run,
         pytest.raises(ConsumerFenced),
     ):
-        JOB.run(spark, JOB.options(log="orders", table=str(tmp_path / "orders")), its)
+        JOB.run(spark, JOB.options(log="orders", table=str(tmp_path / "orders")), this_run)
 
 
 def test_plan_says_what_a_run_would_do_and_does_nothing(spark, log, url, run, tmp_path):

@@ -21,14 +21,10 @@ from pyspark.sql.functions import to_date
 
 from headwater.core import Query, QueryItem
 from headwater.core.local import LocalLog
-from headwater.spark.archive_reading import (
-    Archive,
-    ArchivedSlice,
-    ArchiveUnreadable,
-    archive_slices,
-    archiver_app,
-    read_archived,
-)
+from headwater.spark.archive.errors import ArchiveUnreadable
+from headwater.spark.archive.snapshot import Archive
+from headwater.spark.archive.state import archive_transaction
+from headwater.spark.archive_reading import ArchivedSlice, archive_slices, read_archived
 from headwater.spark.options import InvalidOption
 from headwater.spark.schema import COLUMNS, arrow_schema
 from headwater.storage.memory import MemoryStore
@@ -52,8 +48,8 @@ def test_the_archive_has_what_is_below_the_next_number(orders: LocalLog, tmp_pat
     archive(orders, tmp_path, 1, 60)
     table = Archive(str(tmp_path))
 
-    assert (table.next_number("orders"), table.first_number("orders")) == (61, 1)
-    assert (table.next_number("shop"), table.first_number("shop")) == (0, None)
+    assert (table.next_number("orders"), table.first_retained("orders")) == (61, 1)
+    assert (table.next_number("shop"), table.first_retained("shop")) == (0, None)
     assert read(table, "orders", 0, 60) == list(range(1, 61))
     assert read(table, "orders", 10, 12) == [11, 12]
 
@@ -73,6 +69,18 @@ def test_only_files_that_may_have_something_are_read(orders: LocalLog, tmp_path:
     files = Archive(str(tmp_path)).files("orders", 24, 26)
 
     assert [(file.first, file.last) for file in files] == [(1, 25), (26, 50)]
+
+
+def test_a_table_without_statistics_is_read_file_by_file(orders: LocalLog, store: MemoryStore, tmp_path: Path) -> None:
+    fill(store.create("shop"), 30)
+    for log in (orders, store.open("shop")):
+        archive(log, tmp_path, 1, 30, properties={"delta.dataSkippingNumIndexedCols": "0"})
+    table = Archive(str(tmp_path))
+
+    assert [file.has_statistics for file in table.files("orders", 24, 26)] == [False] * 4, "it may be in any of them"
+    assert (table.next_number("orders"), table.first_retained("orders")) == (31, 1)
+    assert sorted(read(table, "orders", 24, 26)) == [25, 26]
+    assert [table.sequence_number_at("orders", T0 + ms) for ms in (-1, 1000, 3000)] == [1, 11, None]
 
 
 def test_small_files_are_read_together_and_large_ones_in_pieces(orders: LocalLog, tmp_path: Path) -> None:
@@ -146,7 +154,7 @@ def test_files_that_spark_wrote_are_read(spark: SparkSession, load: Load, orders
     frame.withColumn("date", to_date("recorded_at")).write.mode("append").partitionBy("date").parquet(str(tmp_path))
     convert_to_deltalake(tmp_path, partition_by=Schema([Field("date", "date")]), partition_strategy="hive")
     table = DeltaTable(tmp_path)
-    after = Transaction(archiver_app("orders"), 61)
+    after = Transaction(archive_transaction("orders"), 61)
     table.create_write_transaction(
         [], "append", table.schema(), "date", commit_properties=CommitProperties(app_transactions=[after])
     )

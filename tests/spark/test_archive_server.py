@@ -88,8 +88,8 @@ def test_server_gives_disk_space_back_behind_the_archiver_and_nothing_before_it(
     assert log.info().first_retained == 9001
     assert sum(batch.num_rows for batch in client.read(Ticket("orders"))) == 3000
     step(archiver, client)
-    its = snapshot(tmp_path / "orders")
-    assert (its.archived, its.events) == (12_000, 12_000)
+    taken = snapshot(tmp_path / "orders")
+    assert (taken.archived, taken.events) == (12_000, 12_000)
 
 
 def test_user_who_may_only_read_cannot_archive(tmp_path):

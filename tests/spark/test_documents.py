@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from headwater.spark.clients import DEFAULT_URL, address_of
+from headwater.spark.clients import address_of
+from headwater.spark.options import DEFAULT_URL
 from headwater.spark.read_options import READING, SPLIT_BYTES, TRIGGER_DELAY_MS, ReadOptions
 from headwater.spark.schema import EVENT_SCHEMA
 from tests.docs.documents import ROOT, table_after

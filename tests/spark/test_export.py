@@ -65,12 +65,12 @@ def test_what_is_exported_and_imported_again_is_the_same(
     assert (done.ending, done.events, done.batches) == (Ending.DONE, 60, 3)
     options = IMPORT.options(file=("x",), log="again", create=True)
     assert IMPORT.start(options, spark, server=Server(url)).details["appended"] == 60
-    events = [its.event for its in store.open("again").read()]
-    expected = [its.event for its in shop.read()]
+    events = [stored.event for stored in store.open("again").read()]
+    expected = [stored.event for stored in shop.read()]
     if partition_by == "none":
         assert events == expected
     else:
-        assert sorted(events, key=lambda its: int(its.id)) == expected
+        assert sorted(events, key=lambda stored: int(stored.id)) == expected
         assert {path.parent.name for path in Path("x").rglob("events-*")} == {
             "event_type=Paid", "event_type=Müll%2Fab"
         }  # fmt: skip

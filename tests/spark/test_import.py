@@ -66,8 +66,8 @@ def start(spark: SparkSession, url: str, log: str, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
 
     def start(**options: object) -> Summary:
-        its = IMPORT.options(**{"log": log, "create": True, **options})
-        return IMPORT.start(its, spark, server=BulkServer(url))
+        wanted = IMPORT.options(**{"log": log, "create": True, **options})
+        return IMPORT.start(wanted, spark, server=BulkServer(url))
 
     return start
 
@@ -78,7 +78,7 @@ def counts(summary: Summary) -> tuple[object, ...]:
 
 def stored(server: RunningServer, log: str) -> list[Event]:
     with connect(server.url) as client:
-        return [its.event for its in client.log(log).read()]
+        return [event.event for event in client.log(log).read()]
 
 
 def by_command(server: RunningServer, *arguments: str) -> dict[str, int]:
@@ -122,7 +122,7 @@ def test_a_table_in_pieces_has_the_same_events_as_in_one(tmp_path: Path, seed: i
     text = table(seed, 200, end)
     mapping = TableMapping("t.csv", "kind", tags=(("case", "case"),))
     events = table_events(io.StringIO(text, newline=""), mapping)
-    expected = [(its.id, its.data, list(its.tags)) for its in events]
+    expected = [(event.id, event.data, list(event.tags)) for event in events]
     (path := tmp_path / "t.csv").write_bytes(text.encode())
     for piece_bytes in (1, 37, 400, 10**6):
         rows, bad = read_in_pieces(path, mapping, piece_bytes)
@@ -146,8 +146,8 @@ def test_columns_of_rows_are_the_events_of_each_row(id_column: str | None, tags:
     assert found.problems == [] and found.is_event.all()
     event_of = row_reader(header, mapping)
     assert [
-        (its["type"], its["data"], tuple(its["tags"]), its["id"], its["source"], dict(its["attributes"]))
-        for its in found.events.to_pylist()
+        (row["type"], row["data"], tuple(row["tags"]), row["id"], row["source"], dict(row["attributes"]))
+        for row in found.events.to_pylist()
     ] == [event_of(row, number)[:6] for number, row in enumerate(rows, 5)]
 
 
@@ -184,7 +184,7 @@ def test_bad_rows_are_told_with_their_place_and_do_not_move_the_ids_of_others(tm
     for piece_bytes in (1, 10**6):
         rows, bad = read_in_pieces(path, TableMapping(""), piece_bytes)
         assert [json.loads(row["data"])["x"] for row in rows] == ["1", "7"]  # type: ignore[arg-type]
-        assert sorted((its.row, its.line, its.reason) for its in bad) == [
+        assert sorted((row.row, row.line, row.reason) for row in bad) == [
             (2, 3, "a time as ISO 8601, or seconds or milliseconds since 1970 is expected, 'soon' given"),
             (3, 4, "3 cells are expected, 2 given"),
             (4, 5, "the column 'type' of event types is empty"),
@@ -192,7 +192,7 @@ def test_bad_rows_are_told_with_their_place_and_do_not_move_the_ids_of_others(tm
             (6, 7, "',' expected after '\"'"),
             (8, 9, "type: a type has 1 to 200 characters, 201 given"),
         ]
-        assert next(its for its in bad if its.row == 5).raw == "A,2024-01-01,\\xff5"
+        assert next(row for row in bad if row.row == 5).raw == "A,2024-01-01,\\xff5"
     good, _ = read_in_pieces(path, TableMapping(""), 1)
     (tmp_path / "good").mkdir()
     (tmp_path / "good" / "t.csv").write_bytes(b"".join([lines[0], lines[1], *[b"A,2024-01-01,0\n"] * 5, lines[7]]))

@@ -62,8 +62,8 @@ def state(seconds: float, value: str, node: str = NODE1) -> Event:
 
 
 def clock_class(seconds: float, value: str, node: str = NODE1) -> Event:
-    its = v2_value(ResourceAddress=CLOCK_CLASS, data_type="metric", value_type="decimal64.3", value=value)
-    return kept(bare(its, type=CLASS, time=at(seconds)), node + CLOCK_CLASS)
+    metric = v2_value(ResourceAddress=CLOCK_CLASS, data_type="metric", value_type="decimal64.3", value=value)
+    return kept(bare(metric, type=CLASS, time=at(seconds)), node + CLOCK_CLASS)
 
 
 # Samples
@@ -320,12 +320,12 @@ def test_the_plan_says_what_is_measured(url: str, log: LocalLog, tmp_path: Path)
 
 
 def test_a_table_takes_every_batch_of_its_query_once(tmp_path: Path) -> None:
-    path, its = tmp_path / "table", {"log": "cne", "window": "1"}
+    path, definition = tmp_path / "table", {"log": "cne", "window": "1"}
     table = pa.table({"n": [1, 2]})
-    assert append(path, table, its, "q", 3)
-    assert not append(path, table, its, "q", 3)
-    assert not append(path, table, its, "q", 2)
-    assert append(path, table, its, "q", 4)
+    assert append(path, table, definition, "q", 3)
+    assert not append(path, table, definition, "q", 3)
+    assert not append(path, table, definition, "q", 2)
+    assert append(path, table, definition, "q", 4)
     assert DeltaTable(path).to_pyarrow_table().num_rows == 4
     with pytest.raises(NotAMetricsTable, match="query 'q', not 'other'"):
-        append(path, table, its, "other", 5)
+        append(path, table, definition, "other", 5)

@@ -12,8 +12,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from headwater.core.errors import InvalidInput
 from headwater.core.query import Query
-from headwater.spark.clients import DEFAULT_URL
-from headwater.spark.options import InvalidOption, ceil_ms, floor_ms
+from headwater.spark.options import DEFAULT_URL, InvalidOption, ceil_ms, floor_ms
 from headwater.spark.read_options import READING, Bound, ReadOptions, batch_options, stream_options
 from headwater.spark.schema import COLUMNS, columns_of, select
 from headwater.spark.source import read_schema

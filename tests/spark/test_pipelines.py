@@ -83,8 +83,8 @@ def test_every_pipeline_keeps_the_rules(name: str) -> None:
     assert pipeline.help
     assert pipeline.examples
     settings = pipeline.settings()
-    assert [its.name for its in settings] == [field.name for field in fields(pipeline.options)]
-    assert all(its.about.help.endswith((".", "]")) for its in settings)
+    assert [setting.name for setting in settings] == [field.name for field in fields(pipeline.options)]
+    assert all(setting.about.help.endswith((".", "]")) for setting in settings)
     assert pipeline.options.__dataclass_params__.frozen
     for example in pipeline.examples:
         command_of(pipeline).make_context(name, example.split())
@@ -177,7 +177,7 @@ def test_a_checkpoint_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_file_for_spark_submit_is_told_and_is_alone_in_its_directory(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["pipeline", "--script"]) == 0
     assert capsys.readouterr().out.strip() == str(SCRIPT)
-    assert [its.name for its in SCRIPT.parent.iterdir() if its.name != "__pycache__"] == [SCRIPT.name]
+    assert [path.name for path in SCRIPT.parent.iterdir() if path.name != "__pycache__"] == [SCRIPT.name]
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_a_pipeline_runs_from_the_command_as_a_module_and_under_spark_submit(
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     assert (summary["ending"], summary["events"], summary["behind"]) == ("done", 50, 0)
-    assert [its.event for its in target.read()] == [its.event for its in orders.read()]
+    assert [event.event for event in target.read()] == [event.event for event in orders.read()]
 
 
 def test_a_pipeline_that_fails_tells_why_in_one_line(

@@ -44,8 +44,8 @@ def project(spark: SparkSession, url: str, tmp_path: Path) -> Project:
     """`project("table", fold="order", events_per_batch=7)`: fold what is there."""
 
     def once(table: str = "table", fold: str = "totals", **options: object) -> Summary:
-        with Run("project", server=Server(url)) as its:
-            return JOB.run(spark, options_of(tmp_path / table, fold, **options), its)
+        with Run("project", server=Server(url)) as this_run:
+            return JOB.run(spark, options_of(tmp_path / table, fold, **options), this_run)
 
     return once
 
@@ -336,5 +336,5 @@ def test_a_table_is_read_and_printed_without_spark(
 
 @pytest.mark.timeout(1500)
 def test_killed_at_any_instant_it_gives_the_same_bytes_as_made_at_once(tmp_path: Path) -> None:
-    its = project_twice(tmp_path, events=60_000, kills=2, entities=500, batch=10_000, buckets=8)
-    assert its["kills"] == 2
+    outcome = project_twice(tmp_path, events=60_000, kills=2, entities=500, batch=10_000, buckets=8)
+    assert outcome["kills"] == 2

@@ -85,17 +85,23 @@ def test_a_page_says_what_a_log_is() -> None:
 def test_a_page_needs_nothing_else_and_may_load_nothing() -> None:
     text = page(FACTS)
     assert not re.search(r"(?:src|href)=|url\(|@import|https?:", text)
-    policies = [its["content"] for tag, its in Seen(text).tags if tag == "meta" and "http-equiv" in its]
+    policies = [
+        attributes["content"] for tag, attributes in Seen(text).tags if tag == "meta" and "http-equiv" in attributes
+    ]
     assert policies[0] is not None and policies[0].startswith("default-src 'none'")
     assert "unsafe-inline'; script-src 'sha256-" in policies[0]
 
 
 def test_charts_have_titles_and_tables() -> None:
     seen = Seen(page(FACTS))
-    images = [its for tag, its in seen.tags if tag == "svg" and its.get("role") == "img"]
+    images = [attributes for tag, attributes in seen.tags if tag == "svg" and attributes.get("role") == "img"]
     assert len(images) == 5
-    assert all(its["aria-label"] for its in images)
-    assert all(its.get("aria-hidden") == "true" for tag, its in seen.tags if tag == "svg" and its not in images)
+    assert all(attributes["aria-label"] for attributes in images)
+    assert all(
+        attributes.get("aria-hidden") == "true"
+        for tag, attributes in seen.tags
+        if tag == "svg" and attributes not in images
+    )
 
 
 def test_whatever_a_log_says_is_text() -> None:
@@ -114,7 +120,9 @@ def test_whatever_a_log_says_is_text() -> None:
     for tag in ("p", "code"):  # the query is shown
         plain.tags.append((tag, {}))
     assert sorted(names) == sorted(tag for tag, _ in plain.tags)
-    assert {name for _, its in seen.tags for name in its} == {name for _, its in plain.tags for name in its}
+    assert {name for _, attributes in seen.tags for name in attributes} == {
+        name for _, attributes in plain.tags for name in attributes
+    }
     assert "alert(1)" in seen.text
     assert "<script>alert" not in text and "<img" not in text
 
@@ -156,8 +164,8 @@ def test_scales_end_in_round_numbers() -> None:
     "span", [1, 30_000, 10 * MINUTE, HOUR, DAY, 9 * DAY, 70 * DAY, 365 * DAY, 4000 * DAY, 50_000 * DAY]
 )
 def test_axes_have_few_ticks_and_buckets(span: int) -> None:
-    its = axis(T0, T0, T0 + span, T0 + span)
-    assert 1 <= its.buckets <= BUCKETS_MAX + 1
+    shown = axis(T0, T0, T0 + span, T0 + span)
+    assert 1 <= shown.buckets <= BUCKETS_MAX + 1
     found = ticks(T0, T0 + span)
     assert len(found) <= 12
     assert all(T0 <= ms <= T0 + span for ms, _ in found)
@@ -165,8 +173,8 @@ def test_axes_have_few_ticks_and_buckets(span: int) -> None:
 
 
 def test_strays_do_not_make_the_charts_empty() -> None:
-    its = axis(0, T0, T0 + DAY, T0 + 10_000 * DAY)
-    assert T0 - DAY < its.first_ms <= T0 and T0 + DAY <= its.last_ms < T0 + 2 * DAY
+    shown = axis(0, T0, T0 + DAY, T0 + 10_000 * DAY)
+    assert T0 - DAY < shown.first_ms <= T0 and T0 + DAY <= shown.last_ms < T0 + 2 * DAY
     assert axis(T0 - DAY, T0, T0 + DAY, T0 + DAY).first_ms == T0 - DAY
 
 
@@ -206,20 +214,20 @@ def facts(spark: SparkSession, url: str, log: str, **options: object) -> Facts:
 
 
 def test_facts_are_right(spark: SparkSession, shop: LocalLog, url: str) -> None:
-    its = facts(spark, url, "shop")
-    assert (its.events, its.head, its.axis, its.outside, its.missing) == (600, 600, "time", 1, 0)
-    assert its.first_ms > T0 - 3 * DAY
-    assert [(row.type, row.events) for row in its.types] == [("Placed", 400), ("<Paid>", 200)]
-    assert [(name, sum(counts)) for name, counts in its.series] == [("Placed", 400), ("<Paid>", 199)]
-    assert [(tag.key, tag.tags, tag.values) for tag in its.tags] == [("order", 600, 7), ("vip", 300, 1)]
-    assert its.tags[1].top == [("", 300)]
-    assert its.sizes.total == sum(n % 100 for n in range(600)) and its.sizes.largest == 99
-    assert sum(count for _, count in its.sizes.counts) == 600 == sum(its.partitions)
-    assert its.sizes.counts[0] == (10, 60) and its.sizes.counts[-1] == (100, 60)
+    found = facts(spark, url, "shop")
+    assert (found.events, found.head, found.axis, found.outside, found.missing) == (600, 600, "time", 1, 0)
+    assert found.first_ms > T0 - 3 * DAY
+    assert [(row.type, row.events) for row in found.types] == [("Placed", 400), ("<Paid>", 200)]
+    assert [(name, sum(counts)) for name, counts in found.series] == [("Placed", 400), ("<Paid>", 199)]
+    assert [(tag.key, tag.tags, tag.values) for tag in found.tags] == [("order", 600, 7), ("vip", 300, 1)]
+    assert found.tags[1].top == [("", 300)]
+    assert found.sizes.total == sum(n % 100 for n in range(600)) and found.sizes.largest == 99
+    assert sum(count for _, count in found.sizes.counts) == 600 == sum(found.partitions)
+    assert found.sizes.counts[0] == (10, 60) and found.sizes.counts[-1] == (100, 60)
     first = words.moment(T0 + HOUR)
-    assert its.week[first.weekday()][first.hour] in (3, 4) and sum(map(sum, its.week)) == 599
-    assert its.consumers[0].name == "ann / mail"
-    assert ("events are kept", "for 7 d") in its.settings
+    assert found.week[first.weekday()][first.hour] in (3, 4) and sum(map(sum, found.week)) == 599
+    assert found.consumers[0].name == "ann / mail"
+    assert ("events are kept", "for 7 d") in found.settings
     recorded = facts(spark, url, "shop", time="recorded", query="type=Placed", end="300")
     assert (recorded.events, recorded.axis, recorded.outside, recorded.missing) == (200, "recorded_at", 0, -1)
     assert recorded.last_ms - recorded.first_ms < MINUTE
@@ -250,9 +258,9 @@ def test_states_of_notifications_are_spans(spark: SparkSession, store: MemorySto
                   "valueType": "enumeration", "value": "LOCKED"}]}}).encode(), (), f"b{n}", "/node", {"time": moment}),
             Event(type, b"not JSON", (), f"c{n}", "s", {"time": moment}),
         ])  # fmt: skip
-    its = facts(spark, url, "ptp")
-    assert its.resources_total == 2
-    assert its.resources == [
+    found = facts(spark, url, "ptp")
+    assert found.resources_total == 2
+    assert found.resources == [
         Resource("/cluster/node/a/x", [
             Span(T0, T0 + 2 * HOUR, "LOCKED"), Span(T0 + 2 * HOUR, T0 + 3 * HOUR, "FREERUN"),
             Span(T0 + 3 * HOUR, T0 + 3 * HOUR, "HOLDOVER"),
@@ -263,6 +271,6 @@ def test_states_of_notifications_are_spans(spark: SparkSession, store: MemorySto
 
 def test_an_empty_log_and_one_with_gaps_have_facts(spark: SparkSession, store: MemoryStore, url: str) -> None:
     store.create("empty")
-    its = facts(spark, url, "empty")
-    assert (its.events, its.missing) == (0, 0)
-    assert "There is no event in it." in page(its)
+    found = facts(spark, url, "empty")
+    assert (found.events, found.missing) == (0, 0)
+    assert "There is no event in it." in page(found)

@@ -42,7 +42,7 @@ def test_a_log_is_copied_with_all_that_its_events_have(
     orders: LocalLog, target: LocalLog, load: Callable[..., DataFrame], save: Save
 ) -> None:
     save(load(log="orders").orderBy("sequence_number"))
-    assert [its.event for its in target.read()] == [its.event for its in orders.read()]
+    assert [event.event for event in target.read()] == [event.event for event in orders.read()]
 
 
 def test_rows_keep_the_order_of_the_frame_over_all_its_partitions(
@@ -50,7 +50,7 @@ def test_rows_keep_the_order_of_the_frame_over_all_its_partitions(
 ) -> None:
     frame = spark.range(0, 1000, numPartitions=7).selectExpr("'Counted' as type", "cast(id as string) as data")
     save(frame)
-    assert [int(its.data) for its in target.read()] == list(range(1000))
+    assert [int(event.data) for event in target.read()] == list(range(1000))
 
 
 def test_type_and_data_are_enough_and_nulls_are_defaults(spark: SparkSession, target: LocalLog, save: Save) -> None:
@@ -64,7 +64,7 @@ def test_type_and_data_are_enough_and_nulls_are_defaults(spark: SparkSession, ta
 
 def test_events_go_to_the_partition_that_is_given(spark: SparkSession, target: LocalLog, save: Save) -> None:
     save(two_events(spark), partition=2)
-    assert [its.partition for its in target.read()] == [2, 2]
+    assert [event.partition for event in target.read()] == [2, 2]
 
 
 def test_a_frame_without_rows_appends_nothing(spark: SparkSession, target: LocalLog, save: Save) -> None:
@@ -178,9 +178,9 @@ def test_small_batches_are_put_together_and_none_grows_too_large() -> None:
     def batch(rows: int, size: int = 1) -> pa.RecordBatch:
         return pa.record_batch([pa.array([b"x" * size] * rows)], names=["data"])
 
-    assert [its.num_rows for its in joined([batch(10_000)] * 14)] == [60_000, 60_000, 20_000]
-    assert [its.num_rows for its in joined([batch(APPEND_EVENTS_MAX + 5), batch(1)])] == [APPEND_EVENTS_MAX + 5, 1]
-    assert [its.num_rows for its in joined([batch(1, STAGED_BYTES // 3)] * 5)] == [2, 2, 1]
+    assert [piece.num_rows for piece in joined([batch(10_000)] * 14)] == [60_000, 60_000, 20_000]
+    assert [piece.num_rows for piece in joined([batch(APPEND_EVENTS_MAX + 5), batch(1)])] == [APPEND_EVENTS_MAX + 5, 1]
+    assert [piece.num_rows for piece in joined([batch(1, STAGED_BYTES // 3)] * 5)] == [2, 2, 1]
     assert list(joined([])) == []
 
 

@@ -61,7 +61,7 @@ def test_a_stream_goes_on_where_its_checkpoint_says(
     fill(orders, 30)
     through(stream(), url, tmp_path / "checkpoint")
     through(stream(), url, tmp_path / "checkpoint")
-    assert sorted(int(its.id) for its in target.read()) == list(range(1, 131))
+    assert sorted(int(event.id) for event in target.read()) == list(range(1, 131))
 
 
 def test_a_batch_that_spark_repeats_is_not_appended_again(
@@ -176,7 +176,7 @@ def test_every_event_is_there_once_though_the_driver_is_killed_again_and_again(
                 break
     assert backend.victim.returncode == 0, (tmp_path / "said").read_text()
     assert (runs, backend.deaths) == (3, [])
-    assert sorted(its.data for its in target.read()) == sorted(its.data for its in orders.read())
+    assert sorted(event.data for event in target.read()) == sorted(event.data for event in orders.read())
 
 
 def test_the_pipeline_copy_fills_a_log_and_tells_what_it_did(
@@ -185,10 +185,10 @@ def test_the_pipeline_copy_fills_a_log_and_tells_what_it_did(
     from headwater.spark.jobs.copy import Copy, run
 
     options = Copy(source="orders", target="target", query="type=Paid", events_per_batch=30)
-    with Run("copy", server=Server(url), checkpoint=str(tmp_path)) as its:
-        summary = run(spark, options, its)
+    with Run("copy", server=Server(url), checkpoint=str(tmp_path)) as this_run:
+        summary = run(spark, options, this_run)
     assert (summary.ending, summary.events, summary.behind) == (Ending.DONE, 33, 0)
-    assert [its.event for its in target.read()] == [its.event for its in orders.read() if its.type == "Paid"]
+    assert [event.event for event in target.read()] == [event.event for event in orders.read() if event.type == "Paid"]
 
 
 @pytest.fixture(autouse=True)

@@ -33,8 +33,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     for name in ("ours", "theirs"):
         (directory / name).mkdir()
     ours, theirs = Authority(directory / "ours", "our authority"), Authority(directory / "theirs", "another authority")
-    its = ours.issue("server", "DNS:localhost,IP:127.0.0.1")
-    tls = ("--tls-certificate", str(its.file), "--tls-key", str(its.key))
+    certificate = ours.issue("server", "DNS:localhost,IP:127.0.0.1")
+    tls = ("--tls-certificate", str(certificate.file), "--tls-key", str(certificate.key))
     arguments = ("--data", "data", "--log", "orders:2", *tls, *WITH_FLIGHT)
     with RunningServer(*arguments, cwd=directory, context=ours.context()) as server:
         yield Secured(server.further_url("grpc+tls"), str(ours.own.file), str(theirs.own.file))

@@ -1,4 +1,4 @@
-"""How much a stream takes at a trigger: what the engine says (a ReadLimit) and what the options say, together."""
+"""How much a stream takes at a trigger: by what Spark says (a ReadLimit) and by the options, together."""
 
 from __future__ import annotations
 

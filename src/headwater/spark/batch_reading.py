@@ -11,16 +11,13 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from ..core.errors import LogNotFound, PositionTrimmed
 from ..flight.client import BulkClient
 from ..flight.wire import Extent
-from .archive_reading import Archive
+from .archive.snapshot import Archive
 from .clients import client_of
-from .planning import Plan, route, shares, slices
+from .planning import Plan, planned, route, shares, slices
 from .positions import DataLoss, check_named, end_upto, extents, sequence_number_at, start_after
 from .read_options import ReadOptions
 from .scope import Scope
 from .slice_reading import read_slice
-
-TRIES = 5
-"""How often a read is planned, where the log is trimmed between looking at it and planning."""
 
 
 class BatchReader(DataSourceReader):
@@ -37,14 +34,10 @@ class BatchReader(DataSourceReader):
         Raises InvalidOption, LogNotFound, DataLoss, what BulkClient raises.
         """
         client = client_of(self.options.address)
-        for attempt in range(1, TRIES + 1):
-            try:
-                return self._planned(client)
-            except (PositionTrimmed, DataLoss) as error:
-                # The archiver may have gone on between our looking at the log and at the table; it takes its time.
-                if attempt == TRIES or (isinstance(error, DataLoss) and not self._has_moved(client, error)):
-                    raise
-        raise AssertionError("the last try returns or raises")
+        # The archiver may have gone on between our looking at the log and at the table; it takes its time.
+        return planned(
+            lambda: self._planned(client), lambda error: isinstance(error, PositionTrimmed) or self._has_moved(error)
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of a slice."""
@@ -96,7 +89,7 @@ class BatchReader(DataSourceReader):
             found += slices(client, plan, range, archive)
         return found
 
-    def _has_moved(self, client: BulkClient, loss: DataLoss) -> bool:
+    def _has_moved(self, loss: DataLoss) -> bool:
         """Whether the archive has by now what was missing a moment ago."""
         if self.options.archive is None:
             return False

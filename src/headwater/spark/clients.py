@@ -1,4 +1,4 @@
-"""Where the server is and who asks: options that every read and write has, and one client per process for each."""
+"""The options that say where the server is and who asks, and one client per process for each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from typing import Any
 from ..core.errors import InvalidInput
 from ..flight.address import RETRIES, TIMEOUT_S, BulkAddress
 from ..flight.client import BulkClient
-from ..flight.wire import DEFAULT_PORT
-from .options import InvalidOption, Option, boolean, duration_ms, number, text
-
-DEFAULT_URL = f"grpc://127.0.0.1:{DEFAULT_PORT}"
+from .options import DEFAULT_URL, InvalidOption, Option, boolean, duration_ms, number, text
 
 
 def _url(given: str) -> str:

@@ -1,4 +1,4 @@
-"""A pipeline as a command: its options from its dataclass, those that all pipelines share, and what its user sees.
+"""Makes a command of a pipeline: its own options, those that all share, and what its user sees.
 
 The same under `headwater pipeline NAME`, `python -m headwater.spark.jobs NAME` and spark-submit.
 """
@@ -21,9 +21,10 @@ import click
 
 from ..core.errors import EventLogError, InvalidInput
 from .failures import failed
+from .options import DEFAULT_URL
 from .pipelines import NoSuchPipeline, Pipeline, Setting, load, names
 from .progress import Progress
-from .running import DEFAULT_URL, Ending, Run, Server, Summary
+from .running import Ending, Run, Server, Summary
 from .sessions import check_options, session
 
 REFUSED, INTERRUPTED = 1, 130
@@ -57,7 +58,7 @@ def command_of(pipeline: Pipeline) -> click.Command:
     shared = _shared(pipeline.is_stream, pipeline.needs_checkpoint)
     text = f"{pipeline.summary}\n\n{pipeline.help}"
     epilog = "\n".join(
-        ("\b", "Examples:", *(f"  headwater pipeline {pipeline.name} {its}" for its in pipeline.examples))
+        ("\b", "Examples:", *(f"  headwater pipeline {pipeline.name} {example}" for example in pipeline.examples))
     )
 
     def invoke(**values: Any) -> int:
@@ -69,45 +70,45 @@ def command_of(pipeline: Pipeline) -> click.Command:
     )
 
 
-def _option(its: Setting) -> click.Option:
-    if its.type is bool:
-        names = [f"{its.flag}/--no-{its.flag.removeprefix('--')}"]
+def _option(setting: Setting) -> click.Option:
+    if setting.type is bool:
+        names = [f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"]
         kind: Any = click.BOOL
     else:
-        names, kind = [its.flag], _kind(its)
+        names, kind = [setting.flag], _kind(setting)
     default: dict[str, Any] = {}
-    if not its.is_required:  # to click, None is a default as well
-        default["default"] = its.default.value if isinstance(its.default, enum.StrEnum) else its.default
+    if not setting.is_required:  # to click, None is a default as well
+        default["default"] = setting.default.value if isinstance(setting.default, enum.StrEnum) else setting.default
     return click.Option(
-        [its.name, *names],
+        [setting.name, *names],
         type=kind,
         **default,
-        required=its.is_required,
-        multiple=its.is_repeated,
-        metavar=its.about.metavar,
-        help=its.about.help,
-        show_default=its.default is not None and not its.is_repeated,
+        required=setting.is_required,
+        multiple=setting.is_repeated,
+        metavar=setting.about.metavar,
+        help=setting.about.help,
+        show_default=setting.default is not None and not setting.is_repeated,
     )
 
 
-def _kind(its: Setting) -> click.ParamType[Any]:
-    if typing.get_origin(its.type) is typing.Literal:
-        return click.Choice(typing.get_args(its.type))
-    if issubclass(its.type, enum.StrEnum):
-        return click.Choice([each.value for each in its.type])
-    if issubclass(its.type, pathlib.PurePath):
-        return click.Path(path_type=its.type)
-    if its.type is int:
-        low, high = (None if end is None else int(end) for end in (its.about.minimum, its.about.maximum))
+def _kind(setting: Setting) -> click.ParamType[Any]:
+    if typing.get_origin(setting.type) is typing.Literal:
+        return click.Choice(typing.get_args(setting.type))
+    if issubclass(setting.type, enum.StrEnum):
+        return click.Choice([member.value for member in setting.type])
+    if issubclass(setting.type, pathlib.PurePath):
+        return click.Path(path_type=setting.type)
+    if setting.type is int:
+        low, high = (None if end is None else int(end) for end in (setting.about.minimum, setting.about.maximum))
         return click.IntRange(low, high)
-    if its.type is float:
-        return click.FloatRange(its.about.minimum, its.about.maximum)
+    if setting.type is float:
+        return click.FloatRange(setting.about.minimum, setting.about.maximum)
     return click.STRING
 
 
-def _value(its: Setting, given: Any) -> Any:
-    is_enum = isinstance(its.type, type) and issubclass(its.type, enum.StrEnum)
-    return its.type(given) if is_enum and isinstance(given, str) else given
+def _value(setting: Setting, given: Any) -> Any:
+    is_enum = isinstance(setting.type, type) and issubclass(setting.type, enum.StrEnum)
+    return setting.type(given) if is_enum and isinstance(given, str) else given
 
 
 def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
@@ -125,7 +126,7 @@ def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
                      "  [default: all cores of this machine]"),
         click.Option(["--conf"], multiple=True, metavar="KEY=VALUE", help="An option of Spark; may be repeated."),
         click.Option(["--dry-run"], is_flag=True, help="Only say what would be done."),
-        click.Option(["--progress"], type=click.Choice([its.value for its in Progress]), default="auto",
+        click.Option(["--progress"], type=click.Choice([kind.value for kind in Progress]), default="auto",
                      show_default=True, help="How progress is shown, on stderr."),
         click.Option(["--json", "as_json"], is_flag=True, help="The summary as JSON, for programs."),
         click.Option(["--trace"], is_flag=True, help="Show Spark's own messages, and where an error came from."),

@@ -1,4 +1,7 @@
-"""Making files durable that others have written, before a Delta table says that they are there. No Spark here."""
+"""Makes files durable that others have written, before a Delta table says that they are there.
+
+No Spark here.
+"""
 
 from __future__ import annotations
 

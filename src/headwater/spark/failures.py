@@ -1,4 +1,4 @@
-"""Errors of Spark in one line: the cause that a person can act on, out of what Python and Java wrapped around it."""
+"""Says errors of Spark in one line: the cause that a person can act on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cause_in(text: str) -> str:
 def _raised_after(lines: list[str], trace: int) -> str:
     """What the Python trace that begins at that line ends with; a name of our own errors is left out."""
     rest = list(dropwhile(lambda line: line.startswith(" ") or not line, lines[trace + 1 :]))
-    its = takewhile(lambda line: line.strip() and not line.startswith(_NOT_OF_IT), rest)
+    message = "\n".join(takewhile(lambda line: line.strip() and not line.startswith(_NOT_OF_IT), rest))
     return re.sub(
-        r"^(?:headwater\.[\w.]+|(?:\w+\.)*(\w+)): ", lambda found: f"{found[1]}: " if found[1] else "", "\n".join(its)
+        r"^(?:headwater\.[\w.]+|(?:\w+\.)*(\w+)): ", lambda found: f"{found[1]}: " if found[1] else "", message
     )

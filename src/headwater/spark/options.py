@@ -1,4 +1,4 @@
-"""Options as Spark hands them over, strings by name in any case: looked up in a table, and checked once, on the driver.
+"""Reads options as Spark hands them over: looked up by name in a table, and checked once, on the driver.
 
 What an option may be is said here, in the words of its errors; what it means is said in docs/reference/spark.md.
 """
@@ -14,7 +14,10 @@ from typing import Any
 
 from ..core.errors import InvalidInput
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
+from ..flight.wire import DEFAULT_PORT
 
+DEFAULT_URL = f"grpc://127.0.0.1:{DEFAULT_PORT}"
+"""Where the server is, if nobody says."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -44,8 +47,8 @@ class Option:
         except InvalidInput as error:
             raise InvalidOption(error.problem, self.name) from None
         except ValueError:
-            shown = "something else" if self.is_secret else show(given)
-            raise InvalidOption(f"{self.allowed} is expected, {shown} given", self.name) from None
+            what = "something else" if self.is_secret else show(given)
+            raise InvalidOption(f"{self.allowed} is expected, {what} given", self.name) from None
 
 
 def read_options(given: Mapping[str, str], table: Sequence[Option], purpose: str) -> dict[str, Any]:
@@ -68,19 +71,29 @@ def nearest(given: str, names: Iterable[str]) -> str:
     return f"; did you mean {by_lower[close[0]]}?" if close else f"; there are {', '.join(by_lower.values())}"
 
 
+def text_of(value: object) -> str:
+    """A value as the text that Spark takes for it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def text(given: str) -> str:
     """Anything but nothing."""
-    if not given:
-        raise ValueError
-    return given
+    return given or _no()
 
 
 def boolean(given: str) -> bool:
     """`true` or `false`, in any case."""
-    word = given.strip().lower()
-    if word not in ("true", "false"):
-        raise ValueError
-    return word == "true"
+    return choice("true", "false")(given) == "true"
+
+
+def choice(*words: str) -> Callable[[str], str]:
+    """One of these words, in any case."""
+
+    def parse(given: str) -> str:
+        word = given.strip().lower()
+        return word if word in words else _no()
+
+    return parse
 
 
 def number(low: int, high: int = SEQUENCE_NUMBER_MAX) -> Callable[[str], int]:

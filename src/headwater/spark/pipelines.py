@@ -1,4 +1,4 @@
-"""Which pipelines there are, and what each of them is: a module of `headwater.spark.jobs`, whose rules stand there.
+"""Finds the pipelines and says what each of them is: a module of `headwater.spark.jobs`.
 
 from headwater.spark.pipelines import load
 copy = load("copy")
@@ -8,7 +8,6 @@ copy.start(copy.options(source="orders", target="orders-copy"), is_once=True, ch
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import inspect
 import pkgutil
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import InvalidInput
 from . import jobs
+from .options import nearest
 from .running import Run, Summary
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ class NoSuchPipeline(InvalidInput):
     """There is no pipeline of that name."""
 
     def __init__(self, name: str) -> None:
-        close = difflib.get_close_matches(name, names(), n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names())}"
-        super().__init__(f"there is no pipeline {name!r}; {hint}")
+        super().__init__(f"there is no pipeline {name!r}{nearest(name, names())}")
 
 
 class OptionHelp(NamedTuple):
@@ -65,6 +63,12 @@ def option(
     """
     about = OptionHelp(help, flag, minimum, maximum, metavar)
     return dataclasses.field(default=default, metadata={_IS_OPTION: about})
+
+
+def check_directory(given: str, where: str) -> None:
+    """Raises InvalidInput for what cannot be a directory of this machine."""
+    if not given or "://" in given:
+        raise InvalidInput(f"a directory is expected, {given!r} given", where)
 
 
 class Setting(NamedTuple):
@@ -143,7 +147,7 @@ def _modules() -> dict[str, str]:
 def _setting(field: dataclasses.Field[Any], hint: Any) -> Setting:
     about: OptionHelp = field.metadata[_IS_OPTION]
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        (hint,) = (its for its in typing.get_args(hint) if its is not type(None))
+        (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
     is_repeated = typing.get_origin(hint) is tuple
     if is_repeated:
         hint = typing.get_args(hint)[0]

@@ -1,24 +1,29 @@
-"""From ranges of numbers to the slices that tasks read: where the events are, in the log or in its archive, and how
-many tasks share them."""
+"""Plans the slices that tasks read: from the log or from its archive, and how many tasks share them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 from pyspark.sql.datasource import InputPartition
 
+from ..core.errors import PositionTrimmed
 from ..core.query import Query
 from ..flight.client import BulkClient
 from ..flight.wire import Extent, Split, Ticket, query_json
-from .archive_reading import Archive, archive_slices
+from .archive.snapshot import Archive
+from .archive_reading import archive_slices
 from .positions import DataLoss
 from .read_options import ReadOptions
 
 logger = logging.getLogger("headwater.spark")
+TRIES = 5
+"""How often a read or a batch is planned, where the log is trimmed between looking at it and planning."""
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -53,7 +58,7 @@ def route(
     """
     if archive is not None and after < upto:
         archived_upto = min(upto, archive.next_number(log) - 1)
-        first = archive.first_number(log) or archived_upto + 1
+        first = archive.first_retained(log) or archived_upto + 1
         is_needed = after + 1 < extent.first_retained
         if after < archived_upto and (is_needed or (prefers_archive and first <= after + 1)):
             if first > after + 1:
@@ -65,6 +70,17 @@ def route(
         after = _lose(options, log, after, min(extent.first_retained, upto + 1))
     if after < upto:
         yield Range(after, upto, False)
+
+
+def planned(plan: Callable[[], T], may_repeat: Callable[[PositionTrimmed | DataLoss], bool]) -> T:
+    """What `plan` answers; repeated, where that may help, if the log was trimmed between looking at it and planning."""
+    for _ in range(TRIES - 1):
+        try:
+            return plan()
+        except (PositionTrimmed, DataLoss) as error:
+            if not may_repeat(error):
+                raise
+    return plan()
 
 
 def _lose(options: ReadOptions, log: str, after: int, first_retained: int) -> int:

@@ -1,4 +1,4 @@
-"""Positions in logs: from what the options say to sequence numbers, and from these to offsets of a stream and back.
+"""Makes sequence numbers of the positions that options name, and turns these into offsets of a stream and back.
 
 An offset is `{"v": 1, "logs": {"orders": {"incarnation": "..", "position": 123}}}`: the number up to which each log has
 been consumed, and which log it was that gave the number. Spark compares offsets as texts, so keys have one order.
@@ -13,9 +13,9 @@ from ..core.errors import EventLogError, LogNotFound
 from ..core.limits import show
 from ..flight.client import BulkClient
 from ..flight.wire import Extent
-from .archive_reading import Archive
+from .archive.snapshot import Archive
 from .options import InvalidOption
-from .read_options import Bound, ReadOptions
+from .read_options import Bound, ReadOptions, is_pattern
 
 OFFSET_VERSION = 1
 
@@ -82,7 +82,7 @@ def decode_offset(given: Any) -> Offset:
 def extents(client: BulkClient, options: ReadOptions) -> dict[str, Extent]:
     """The logs to be read, by name, and how far they go now. Raises LogNotFound for one that is named in full."""
     found = {log: None for log in client.logs() if options.wants(log)} if options.has_pattern else {}
-    names = {*found, *(name for name in options.logs if not any(sign in name for sign in "*?["))}
+    names = {*found, *(name for name in options.logs if not is_pattern(name))}
     return {log: extent for log in sorted(names) if (extent := _extent(client, log, log in found)) is not None}
 
 
@@ -125,7 +125,7 @@ def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Exte
 
 def first_retained(log: str, extent: Extent, archive: Archive | None) -> int:
     """The first number that can be read, from the archive or from the log."""
-    archived = archive.first_number(log) if archive is not None and archive.next_number(log) else None
+    archived = archive.first_retained(log) if archive is not None and archive.next_number(log) else None
     return extent.first_retained if archived is None else min(extent.first_retained, archived)
 
 

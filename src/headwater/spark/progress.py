@@ -1,4 +1,4 @@
-"""What people and programs see of a running pipeline: events per second, how far behind, how long a batch takes.
+"""Shows a running pipeline: events per second, how far behind, how long a batch takes.
 
 On a terminal one line that changes; elsewhere a line per second at most; with `json` a JSON object per batch, for logs.
 All of it goes to stderr: stdout is for what a command answers.
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 RATE_WINDOW_S = 10.0
 LINE_INTERVAL_S = 1.0
+OFFSETS = ("endOffset", "latestOffset")
+"""What the progress of a source says of where a batch ended, and of what is there."""
 
 
 class Progress(StrEnum):
@@ -86,7 +88,7 @@ def behind(sources: list[Mapping[str, Any]]) -> int | None:
     """How far the sources of a batch's progress are from what is there, in sequence numbers; None if none tells."""
     distances = []
     for source in sources:
-        end, latest = (_parsed(source.get(name)) for name in ("endOffset", "latestOffset"))
+        end, latest = (_parsed(source.get(name)) for name in OFFSETS)
         if latest is not None and end is not None:
             distances.append(max(0, _distance(end, latest)))
     return sum(distances) if distances else None

@@ -1,11 +1,14 @@
-"""The options of reads and streams, as one checked value. It travels to the workers, so it holds no connection."""
+"""The options of reads and streams, as one checked value that travels to the workers.
+
+So it holds no connection.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,7 +19,19 @@ from ..core.settings import check_log_name
 from ..flight.address import BulkAddress
 from ..formats.querytext import parse_query
 from .clients import CONNECTION, address_of
-from .options import InvalidOption, Option, boolean, duration_ms, names, number, read_options, size, text, timestamp_ms
+from .options import (
+    InvalidOption,
+    Option,
+    boolean,
+    choice,
+    duration_ms,
+    names,
+    number,
+    read_options,
+    size,
+    text,
+    timestamp_ms,
+)
 from .schema import COLUMNS, METADATA, check_columns
 
 SPLIT_BYTES = 64 * 1024 * 1024
@@ -83,15 +98,6 @@ def is_pattern(name: str) -> bool:
     return any(sign in name for sign in PATTERN)
 
 
-def _choice(*words: str) -> Callable[[str], str]:
-    def parse(given: str) -> str:
-        if (word := given.strip().lower()) not in words:
-            raise ValueError
-        return word
-
-    return parse
-
-
 def _logs(given: str) -> tuple[str, ...]:
     found = names(given)
     for name in found:
@@ -154,7 +160,7 @@ SHARED = (
     Option("includeMetadata", "true or false", boolean),
     Option("startingPosition", _PLACES, _places),
     Option("startingTimestamp", _TIME, _time),
-    Option("startingTimestampStrategy", "error or latest", _choice("error", "latest")),
+    Option("startingTimestampStrategy", "error or latest", choice("error", "latest")),
     Option("minPartitions", "a whole number from 1 to 100000", number(1, 100_000)),
     Option("maxEventsPerPartition", "a whole number from 1", _COUNT),
     Option("splitBytes", "a size such as 64m", size),

@@ -1,4 +1,4 @@
-"""What all pipelines share while they run: progress, a graceful stop, one-line errors, and what they were about.
+"""Runs a pipeline: follows its query, shows progress, stops it gracefully, and says what it did.
 
 def run(spark, options, run):                    # a pipeline: see headwater.spark.jobs
     events = spark.readStream.format("headwater").options(**run.server.options(log=options.source)).load()
@@ -13,22 +13,23 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import EventLogError, InvalidInput
 from .failures import failed
-from .progress import Display, Progress, Tally, behind, display
+from .options import DEFAULT_URL, text_of
+from .progress import OFFSETS, Display, Progress, Tally, behind, display
 from .stopping import Gate, StoppedBetweenBatches, StopRequest
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from ..core.log import LogInfo
     from ..flight.client import BulkClient
 
-DEFAULT_URL = "grpc://127.0.0.1:8815"
 POLL_S = 0.2
 LAST_WORDS_S = 10.0
 """How long the events of a query that ended are waited for."""
@@ -36,7 +37,7 @@ LAST_WORDS_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The server, as every source and sink of a pipeline is told of it."""
+    """The server, as every source and sink of a pipeline is told of it. Its fields are those of a BulkAddress."""
 
     url: str = DEFAULT_URL
     user: str | None = None
@@ -50,24 +51,17 @@ class Server:
         mine = {"url": self.url, "user": self.user, "password": self.password, "token": self.token,
                 "caFile": self.ca_file, "tlsVerify": None if self.is_verified else False}  # fmt: skip
         said = {**mine, **others}.items()
-        return {name: _option(value) for name, value in said if value is not None}
+        return {name: text_of(value) for name, value in said if value is not None}
 
     def client(self, url: str | None = None) -> BulkClient:
         """A client of this server, or of another one that the same user may ask; to be closed. Raises InvalidInput."""
         from ..flight.client import BulkClient
 
-        return BulkClient(
-            url or self.url,
-            user=self.user,
-            password=self.password,
-            token=self.token,
-            ca_file=self.ca_file,
-            is_verified=self.is_verified,
-        )
+        return BulkClient(**asdict(self) | {"url": url or self.url})
 
-
-def _option(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    def log_line(self, info: LogInfo) -> str:
+        """A log of it, as a line of a plan."""
+        return f"log {info.name!r} on {self.url}: {info.events:,} events, {info.first_retained} to {info.head}"
 
 
 class Ending(StrEnum):
@@ -134,6 +128,13 @@ class Run:
         self.stop.__exit__()
         self._display.close()
 
+    @property
+    def until(self) -> str:
+        """When it ends, as a line of a plan."""
+        if self.is_once:
+            return "end when all is through that is there now"
+        return f"go on, a batch every {self.every_s:g} s"
+
     def say(self, text: str) -> None:
         """Show a line."""
         self._display.say(text)
@@ -144,9 +145,10 @@ class Run:
 
     def summary(self, ending: Ending | None = None, **details: object) -> Summary:
         """What the run did so far; without an ending: `stopped` if it was asked to stop, else `done`."""
-        its = self._tally
+        tally = self._tally
         ending = ending or (Ending.STOPPED if self.stop.is_asked else Ending.DONE)
-        return Summary(self.pipeline, ending, its.events, its.batches, round(its.seconds, 3), its.behind, details)
+        seconds = round(tally.seconds, 3)
+        return Summary(self.pipeline, ending, tally.events, tally.batches, seconds, tally.behind, details)
 
     def follow(
         self,
@@ -238,12 +240,12 @@ class Run:
             raise error
         return Ending.DONE
 
-    def _progress(self, its: Mapping[str, Any]) -> None:
-        if its["numInputRows"] == 0 and not its["durationMs"].get("addBatch"):
-            self._tally.behind = behind(its["sources"])  # nothing was done
-            return
-        ms = its["durationMs"].get("triggerExecution", 0)
-        self._display.show(self._tally.add(its["batchId"], its["numInputRows"], ms, behind(its["sources"])))
+    def _progress(self, progress: Mapping[str, Any]) -> None:
+        events, durations, left = progress["numInputRows"], progress["durationMs"], behind(progress["sources"])
+        if events == 0 and not durations.get("addBatch"):
+            self._tally.behind = left  # nothing was done
+        else:
+            self._display.show(self._tally.add(progress["batchId"], events, durations.get("triggerExecution", 0), left))
 
 
 def _is_remote(writer: DataStreamWriter) -> bool:
@@ -282,5 +284,5 @@ def _plain(progress: Any) -> Mapping[str, Any]:
         "batchId": progress.batchId,
         "numInputRows": progress.numInputRows,
         "durationMs": dict(progress.durationMs),
-        "sources": [{"endOffset": its.endOffset, "latestOffset": its.latestOffset} for its in progress.sources],
+        "sources": [{name: getattr(source, name) for name in OFFSETS} for source in progress.sources],
     }

@@ -1,4 +1,4 @@
-"""The one schema of events in Spark: for reads and streams, and for the archive, whose files keep these columns.
+"""The one schema of events in Spark: for reads and streams, and for the archive, whose files have these columns.
 
 Spark prunes no column of a Python source, so what is not needed is left out by the option `columns`.
 """

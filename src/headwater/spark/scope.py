@@ -1,4 +1,4 @@
-"""What a batch read leaves of the logs: what the options say, narrowed by the filters that Spark hands over."""
+"""Narrows a batch read by the filters that Spark hands over."""
 
 from __future__ import annotations
 

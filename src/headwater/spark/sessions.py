@@ -1,4 +1,4 @@
-"""A Spark session that is right for logs, on a laptop without Java as on a cluster.
+"""Starts a Spark session that is right for logs, on a laptop without Java as on a cluster.
 
     from headwater.spark import session
     spark = session()
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import EventLogError, InvalidInput
 from .java import java_home
+from .options import text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +49,7 @@ def session(
     options take effect that a running session can change. Raises SparkNotInstalled, JavaNotFound and InvalidInput (an
     option that is not Spark's).
     """
-    given = {name: _text(value) for name, value in (options or {}).items()}
+    given = {name: text_of(value) for name, value in (options or {}).items()}
     check_options(given)
     require_spark()
     from pyspark.sql import SparkSession
@@ -71,15 +72,17 @@ def check_options(options: Mapping[str, str]) -> None:
             raise InvalidInput(f"the name of an option of Spark begins with `spark.`, {name!r} given", "options")
 
 
+def require_driver(spark: SparkSession, what: str) -> None:
+    """Raises InvalidInput where this is not the process of Spark's driver; `what` begins the sentence."""
+    if not hasattr(spark, "_jsparkSession"):
+        raise InvalidInput(f"{what} in the process of Spark's driver, not through Spark Connect", "master")
+
+
 def require_spark() -> None:
     """Raises SparkNotInstalled, which says how to install it."""
     for module in ("pyspark", "pandas", "pyarrow"):
         if importlib.util.find_spec(module) is None:
             raise SparkNotInstalled(f"{module} is not installed; install it with `pip install 'headwater[spark]'`")
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _reuse(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
@@ -102,7 +105,7 @@ def _start_java(given: Mapping[str, str]) -> dict[str, str]:
             # Nothing outside this machine has to reach it, and a laptop's name often resolves to nothing.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Spark's launcher would set this one itself.
-    launched = {"spark.ui.showConsoleProgress": _text(sys.stderr.isatty()), **given}
+    launched = {"spark.ui.showConsoleProgress": text_of(sys.stderr.isatty()), **given}
     launch = SparkConf(loadDefaults=False).setAll(list(launched.items()))
     SparkContext._ensure_initialized(conf=launch)  # so that SparkConf() knows what spark-defaults.conf says
     known = SparkConf()

@@ -1,4 +1,4 @@
-"""Writing into a log from Spark, exactly once: tasks lay their rows down on the server, one call commits all of them.
+"""Writes into a log from Spark, exactly once: tasks stage their rows on the server, one call commits them all.
 
 A commit is known by its writer and its batch number; the server does it once, however often it is asked. A stream's
 writer is its query's id, which its checkpoint keeps, and Spark gives a batch that it repeats its old number. A batch
@@ -42,11 +42,11 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     """What `frame.write` uses. Raises InvalidOption, InvalidInput."""
     if overwrite:
         raise InvalidInput("a log only grows: it takes append, not overwrite", "mode")
-    its = sink_options(options, schema, is_stream=False)
-    if its.writer is None:
+    checked = sink_options(options, schema, is_stream=False)
+    if checked.writer is None:
         # A writer of one batch that only this frame's write knows: the log need not remember it for long.
-        return BatchSink(its, f"spark-{uuid.uuid4()}", BATCH_MAX)
-    return BatchSink(its, its.writer, its.batch or 0)
+        return BatchSink(checked, f"spark-{uuid.uuid4()}", BATCH_MAX)
+    return BatchSink(checked, checked.writer, checked.batch or 0)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -126,8 +126,8 @@ def _stage(options: SinkOptions, writer: str, batch: int, batches: Iterable[pa.R
     client, stages = client_of(options.address), []
     for number, piece in enumerate(joined(_of_log(options.columns, each) for each in batches if each.num_rows)):
         # Each piece by itself: it is in memory, and so can be sent again when the server was away.
-        its = client.stage(options.log, writer, batch, part * PIECES_MAX + number, attempt, [piece])
-        stages.append(its.stage)
+        staged = client.stage(options.log, writer, batch, part * PIECES_MAX + number, attempt, [piece])
+        stages.append(staged.stage)
     return Part(writer, batch, part, tuple(stages))
 
 

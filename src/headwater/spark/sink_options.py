@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -15,7 +15,7 @@ from ..core.settings import check_log_name
 from ..flight.address import BulkAddress
 from ..flight.wire import ConditionJson, condition_of
 from .clients import CONNECTION, address_of
-from .options import InvalidOption, Option, nearest, number, read_options
+from .options import InvalidOption, Option, choice, nearest, number, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -107,11 +107,6 @@ _TYPES = {
 }
 
 
-def _log(given: str) -> str:
-    check_log_name(given)
-    return given
-
-
 def _condition(given: str) -> AppendCondition:
     try:
         condition = condition_of(msgspec.json.decode(given, type=ConditionJson))
@@ -122,12 +117,6 @@ def _condition(given: str) -> AppendCondition:
     return condition
 
 
-def _choice(given: str) -> Any:
-    if given.strip().lower() not in ("fail", "skip"):
-        raise ValueError
-    return given.strip().lower()
-
-
 def _writer(given: str) -> str:
     if not 1 <= len(given) <= WRITER_CHARS_MAX or not given.isprintable():
         raise ValueError
@@ -136,13 +125,13 @@ def _writer(given: str) -> str:
 
 _OPTIONS = (
     *CONNECTION,
-    Option("log", "the name of a log", _log),
-    Option("path", "the name of a log", _log),
+    Option("log", "the name of a log", check_log_name),
+    Option("path", "the name of a log", check_log_name),
     Option("partition", f"a number from 0 to {PARTITIONS_MAX - 1}", number(0, PARTITIONS_MAX - 1)),
     Option(
         "condition", 'JSON such as {"fail_if_events_match": "type=OrderPlaced tag=order:17", "after": 42}', _condition
     ),
-    Option("onDuplicate", "fail or skip", _choice),
+    Option("onDuplicate", "fail or skip", choice("fail", "skip")),
     Option("writerId", f"1 to {WRITER_CHARS_MAX} printable characters", _writer),
     Option("batchId", "a whole number", number(0)),
 )

@@ -1,4 +1,4 @@
-"""What a task does: read one slice, from the log or from its archive, as batches that Spark takes as they are."""
+"""Reads one slice in a task, from the log or from its archive, as batches that Spark takes as they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ..core.errors import PositionTrimmed
 from ..core.query import Query
 from ..flight.client import BulkClient
 from ..flight.wire import Extent, Ticket
-from .archive_reading import Archive, ArchivedSlice, Piece, read_archived
+from .archive.snapshot import Archive
+from .archive_reading import ArchivedSlice, Piece, read_archived
 from .clients import client_of
 from .planning import LogSlice, route
 from .read_options import ReadOptions
@@ -76,6 +77,6 @@ def _left_of(
         if not is_archived:
             return archived, replace(ticket, after=after)
         assert archive is not None
-        pieces = tuple([Piece(file.uri) for file in archive.files(ticket.log, after, upto)])
+        pieces = tuple([Piece(file.path) for file in archive.files(ticket.log, after, upto)])
         archived = ArchivedSlice(ticket.log, after, upto, pieces)
     return None if archived is None else (archived, replace(ticket, after=ticket.upto))

@@ -1,4 +1,4 @@
-"""The data source `headwater` as Spark asks for it: from its options to a schema, a batch read, a stream.
+"""What Spark asks of the data source `headwater`: from its options to a schema, a batch read, a stream.
 
 `pyspark_headwater` calls this; so importing that stays cheap.
 """

@@ -1,4 +1,4 @@
-"""Signals, as requests to stop: the first asks for the end of the batch, the second for the end at once."""
+"""Makes requests to stop of signals: the first is for the end of the batch, the second for the end at once."""
 
 from __future__ import annotations
 

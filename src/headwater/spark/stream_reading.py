@@ -1,4 +1,4 @@
-"""Streams: the same events in micro-batches, each a range of numbers per log, which Spark keeps in its checkpoint.
+"""Streams: the events in micro-batches, each a range of numbers per log, which Spark keeps in its checkpoint.
 
 The reader lives in one process of the driver; only `read` runs elsewhere. `commit` is not used: Spark calls it one
 batch late, and never for the last one, so it says too little to let a log be trimmed; archivers acknowledge themselves.
@@ -23,12 +23,11 @@ from ..core.errors import LogNotFound, PositionTrimmed, TooLarge
 from ..flight.client import BulkClient
 from ..flight.wire import Extent, Ticket
 from .admission import Backlog, admit_events, default_limit, limits_of
-from .archive_reading import Archive
+from .archive.snapshot import Archive
 from .clients import client_of
-from .planning import Plan, Range, route, shares, slices
+from .planning import Plan, Range, planned, route, shares, slices
 from .positions import (
     Consumed,
-    DataLoss,
     LogRecreated,
     OffsetUnreadable,
     check_named,
@@ -43,8 +42,6 @@ from .schema import columns_of
 from .slice_reading import read_slice
 
 logger = logging.getLogger("headwater.spark")
-TRIES = 5
-"""How often a batch is planned, where the log is trimmed between looking at it and planning."""
 FEWER = 16
 """By so much a range is shortened that makes too many splits."""
 
@@ -87,13 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises LogRecreated, LogNotFound (one that was read is gone), DataLoss, OffsetUnreadable.
         """
-        for attempt in range(1, TRIES + 1):
-            try:
-                return self._latest(start, limit)
-            except PositionTrimmed:
-                if attempt == TRIES:
-                    raise
-        raise AssertionError("the last try returns or raises")
+        return planned(lambda: self._latest(start, limit), lambda error: isinstance(error, PositionTrimmed))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The heads: what progress shows as the latest offset, so that the lag can be seen."""
@@ -101,13 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The slices of a batch. The same batch again, after a crash, has the same events."""
-        for attempt in range(1, TRIES + 1):
-            try:
-                return self._planned(start, end)
-            except (PositionTrimmed, DataLoss):
-                if attempt == TRIES or self.options.archive is None:
-                    raise
-        raise AssertionError("the last try returns or raises")
+        return planned(lambda: self._planned(start, end), lambda _: self.options.archive is not None)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of a slice."""
@@ -164,16 +149,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return first_retained(log, extent, self._archive() if needs_archive else None) - 1
         after = at.position
         if at.incarnation != extent.incarnation:
-            error = LogRecreated(log, extent.incarnation, at.incarnation)
-            if self.options.fails_on_loss:
-                raise error
-            logger.warning("%s", error)
+            self._warn_of_recreated(log, extent, at)
             after = max(after, extent.first_retained - 1)
         elif after > extent.head:
             raise OffsetUnreadable(f"log {log!r}: the checkpoint is at {after}, but the log's head is {extent.head}")
         if not self.options.fails_on_loss and self.options.archive is None:
             after = max(after, extent.first_retained - 1)  # else a limit would be spent on what is not there
         return after
+
+    def _warn_of_recreated(self, log: str, extent: Extent, at: Consumed) -> None:
+        """Raises LogRecreated, unless the options say to go on."""
+        error = LogRecreated(log, extent.incarnation, at.incarnation)
+        if self.options.fails_on_loss:
+            raise error
+        logger.warning("%s", error)
 
     def _should_wait(self, backlogs: dict[str, Backlog], events_min: int) -> bool:
         """Whether there is too little yet. What is there when a query starts, or is to be its end, never waits."""
@@ -225,24 +214,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planned(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         consumed = decode_offset(start)
-        planned: list[tuple[str, Extent, Archive | None, Range]] = []
+        routed: list[tuple[str, Extent, Archive | None, Range]] = []
         for log, at in decode_offset(end).items():
             if consumed.get(log) == at:
                 continue
             extent = self._client.head(log)
             if extent.incarnation != at.incarnation:  # since the end of this batch was settled, before a restart
-                error = LogRecreated(log, extent.incarnation, at.incarnation)
-                if self.options.fails_on_loss:
-                    raise error
-                logger.warning("%s", error)
+                self._warn_of_recreated(log, extent, at)
                 continue
             after = self._after(log, consumed.get(log), extent)
             archive = self._archive() if after + 1 < extent.first_retained else None
             ranges = route(self.options, log, after, at.position, extent, archive, prefers_archive=False)
-            planned += [(log, extent, archive, range) for range in ranges]
-        parts = shares(self.options.splits_min, [range.upto - range.after for *_, range in planned])
+            routed += [(log, extent, archive, range) for range in ranges]
+        parts = shares(self.options.splits_min, [range.upto - range.after for *_, range in routed])
         found: list[InputPartition] = []
-        for (log, extent, archive, range), splits_min in zip(planned, parts, strict=True):
+        for (log, extent, archive, range), splits_min in zip(routed, parts, strict=True):
             options = self.options
             plan = Plan(options, log, extent.incarnation, options.query, options.partitions, splits_min)
             found += slices(self._client, plan, range, archive)

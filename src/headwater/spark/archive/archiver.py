@@ -1,4 +1,6 @@
-"""An archiver: the order in which a log, its consumer and its table are asked and told. No Spark here.
+"""The steps of an archiver, in order: register, claim the table, commit files, acknowledge.
+
+No Spark here.
 
 1. `open`: register as the log's consumer, which raises the epoch and holds trimming back; claim the table, which
    fences off every older archiver; acknowledge what the table has, in case that one was killed before it could.
@@ -25,9 +27,9 @@ from typing import TYPE_CHECKING
 from ...core.errors import PositionOfOtherIncarnation
 from ...flight.wire import Ticket
 from ..durable import sync
-from .errors import ArchiveFenced, ConsumerAhead, EventsMissing, NotAnArchive
+from .errors import ArchiveFenced, ConsumerAhead, EventsMissing
 from .staging import Staged, batch_directory, drop_abandoned, drop_sidecars, inspect
-from .state import is_archive
+from .state import check_log, is_archive
 from .table import ArchiveTable
 
 if TYPE_CHECKING:
@@ -214,12 +216,6 @@ class Archiver:
 def claim_of(consumer: Consumer) -> int:
     """Larger for each registration than for those before, also where the consumer was unregistered in between."""
     return (consumer.registered_at << 21) + consumer.epoch
-
-
-def check_log(path: Path, archived_log: str, log: str) -> None:
-    """Raises NotAnArchive unless it is an archive of this log."""
-    if archived_log != log:
-        raise NotAnArchive(str(path), f"this is the archive of log {archived_log!r}, not of {log!r}")
 
 
 def check_consumer(path: Path, archived: int, info: LogInfo, consumer: Consumer) -> None:

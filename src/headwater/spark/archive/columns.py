@@ -1,4 +1,4 @@
-"""The columns of an archive: the pipeline's, and the date by which the table is partitioned."""
+"""The columns of an archive: the data source's, and the date by which the table is partitioned."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Fewer, larger files for dates that are over, and giving back the space of what nobody reads any more. No Spark here.
+"""Joins the small files of dates that are over, and removes files that no reader needs any more.
 
-Files are rewritten in the order of their numbers, so that a reader of a range reads only that. (Delta's own `OPTIMIZE`
-is as safe on an archive, but joins files newest first.) An archiver may add meanwhile; of two compactions at once, one
-is refused.
+No Spark here. Files are rewritten in the order of their numbers, so that a reader of a range reads only that. (Delta's
+own `OPTIMIZE` is as safe on an archive, but joins files newest first.) An archiver may add meanwhile; of two
+compactions at once, one is refused.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ def compact(
 ) -> Compacted:
     """Join the small files of each date before that one (default: today, UTC); each date is one durable commit.
 
+    Files of which the table has no statistics, which no archiver adds, stay as they are.
+
     Raises NotAnArchive, and CompactionOvertaken if another compaction came between: then run it again.
     """
     table = ArchiveTable(Path(path).absolute())
@@ -63,7 +65,7 @@ def compact(
     done = Compacted()
     for date in sorted({file.date for file in snapshot(table.path).files if file.date < limit}):
         version = table.refresh().version
-        files = [file for file in snapshot(table.path, version).files if file.date == date]
+        files = [file for file in snapshot(table.path, version).files if file.date == date and file.has_statistics]
         bins = list(_bins(files, target_bytes))
         if bins:
             _compact_date(table, date, bins, done)

@@ -1,7 +1,8 @@
 """What can be wrong between a log and its archive.
 
 ArchiveError (an EventLogError)
-├── NotAnArchive        there is something else at the path, or the archive of another log
+├── ArchiveUnreadable   the table, or a file that it names, cannot be read
+│   └── NotAnArchive    there is something else at the path, or the archive of another log
 ├── ArchiveFenced       a newer archiver of the log has claimed the table
 ├── ArchiveIncomplete   what was staged is not just the next events of the log
 ├── CompactionOvertaken another compaction came between
@@ -18,12 +19,16 @@ class ArchiveError(EventLogError):
     """An archive cannot be written or read."""
 
 
-class NotAnArchive(ArchiveError):
-    """The path does not hold the archive that was asked for; nothing was changed there."""
+class ArchiveUnreadable(ArchiveError):
+    """The table, or a file that it names, cannot be read."""
 
     def __init__(self, path: str, problem: str) -> None:
         self.path, self.problem = path, problem
         super().__init__(f"{path}: {problem}")
+
+
+class NotAnArchive(ArchiveUnreadable):
+    """The path does not hold the archive that was asked for; nothing was changed there."""
 
 
 class ArchiveFenced(ArchiveError):

@@ -1,4 +1,4 @@
-"""Archives in Spark, as DataFrames and as SQL views; Delta's own package for Spark is not needed.
+"""Reads archives in Spark, as DataFrames and as SQL views; Delta's own package for Spark is not needed.
 
     from headwater.spark import archive, session
     spark = session()
@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from ...core.errors import InvalidInput
-from .snapshot import Snapshot, snapshot
+from .snapshot import snapshot
 from .writing import UTC_DATE
 
 if TYPE_CHECKING:
@@ -40,24 +40,12 @@ def read(
     Its columns are the data source's, and `date`. Files that cannot have such events are not opened. Raises
     NotAnArchive.
     """
-    return frame_of(spark, snapshot(path, version), after=after, upto=upto, since=since, before=before)
-
-
-def frame_of(
-    spark: SparkSession,
-    its: Snapshot,
-    *,
-    after: int = 0,
-    upto: int | None = None,
-    since: date | None = None,
-    before: date | None = None,
-) -> DataFrame:
-    """See `read`: the events of a snapshot."""
     from pyspark.sql import functions as F
 
     from ..schema import EVENT_SCHEMA
 
-    files = its.select(after, upto, recorded_from=_midnight(since), recorded_before=_midnight(before))
+    taken = snapshot(path, version)
+    files = taken.select(after, upto, recorded_from=_midnight(since), recorded_before=_midnight(before))
     paths = [file.path for file in files]
     events = spark.read.schema(EVENT_SCHEMA).parquet(*paths) if paths else spark.createDataFrame([], EVENT_SCHEMA)
     events = events.withColumn("date", F.expr(UTC_DATE))
@@ -84,11 +72,11 @@ def views(
 
     To see what was archived since, call it again. Raises NotAnArchive, InvalidInput (no name for a view).
     """
-    its = snapshot(path, version)
-    name = re.sub(r"[^A-Za-z0-9_]", "_", its.log) if name is None else name
+    taken = snapshot(path, version)
+    name = re.sub(r"[^A-Za-z0-9_]", "_", taken.log) if name is None else name
     if not VIEW_NAME.fullmatch(name):
         raise InvalidInput(f"{name!r} given, letters, digits and _ are allowed, and no digit first", "name")
-    events = frame_of(spark, its)
+    events = read(spark, path, version=taken.version)
     made = {
         name: events.selectExpr("*", f"{_JSON} AS json"),
         f"{name}_tags": events.selectExpr(

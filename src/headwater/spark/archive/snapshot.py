@@ -1,29 +1,48 @@
-"""One version of an archive, as readers see it: which files, with which numbers. No Spark here.
+"""One version of an archive, as readers see it: its files, and which numbers and times they may have.
 
-A snapshot stays readable while archivers add and compactions rewrite, until a vacuum removes files that it needs: that
+No Spark here.
+
+`Snapshot` is the whole of a table that an archiver has made. `Archive` is what the data source asks: any Delta table
+that has the columns of an archive, of one log or of several, with or without statistics.
+
+A version stays readable while archivers add and compactions rewrite, until a vacuum removes files that it needs: that
 takes the table's retention, 7 days.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from datetime import date as Date
-from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyarrow.fs import FileSystem
 
-from .state import open_table, state_of
+from ...core.limits import SEQUENCE_NUMBER_MAX
+from ..delta import open_table
+from ..options import InvalidOption, ceil_ms
+from .errors import ArchiveUnreadable, NotAnArchive
+from .state import archive_transaction, state_of
+
+UNREADABLE_FEATURES = frozenset({"deletionVectors", "columnMapping"})
+"""What a table may have so that its files alone do not say what is in it."""
+_EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 class ArchiveFile(NamedTuple):
-    """One Parquet file of a snapshot."""
+    """One Parquet file of a table, and what the table knows of it; without statistics it may hold anything."""
 
     path: str
-    """Absolute."""
+    """Absolute; a URI where the table is not in a directory of this machine."""
     date: Date
     """UTC; all its events were recorded on it."""
     bytes: int
@@ -33,6 +52,21 @@ class ArchiveFile(NamedTuple):
     last: int
     recorded_from: datetime
     recorded_upto: datetime
+    log_min: str
+    log_max: str | None
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether the table says of which numbers and times its events are."""
+        return self.last < SEQUENCE_NUMBER_MAX and self.recorded_upto < _LATEST
+
+    def may_have(self, after: int, upto: int) -> bool:
+        """Whether events in (after, upto] may be in it."""
+        return self.last > after and self.first <= upto
+
+    def may_be_of(self, log: str) -> bool:
+        """Whether events of that log may be in it. Statistics of long texts may be cut: then they are prefixes."""
+        return self.log_min <= log and (self.log_max is None or log <= self.log_max or log.startswith(self.log_max))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,39 +101,110 @@ class Snapshot:
         recorded_before: datetime | None = None,
     ) -> list[ArchiveFile]:
         """The files that may have events after one number, up to another, recorded then: more than that, never less."""
-        return list(self._select(after, self.archived if upto is None else upto, recorded_from, recorded_before))
-
-    def _select(
-        self, after: int, upto: int, recorded_from: datetime | None, recorded_before: datetime | None
-    ) -> Iterator[ArchiveFile]:
-        for file in self.files:
-            if file.last <= after or file.first > upto:
-                continue
-            if recorded_from is not None and file.recorded_upto < recorded_from:
-                continue
-            if recorded_before is not None and file.recorded_from >= recorded_before:
-                continue
-            yield file
+        return [
+            file
+            for file in self.files
+            if file.may_have(after, self.archived if upto is None else upto)
+            and (recorded_from is None or file.recorded_upto >= recorded_from)
+            and (recorded_before is None or file.recorded_from < recorded_before)
+        ]
 
 
 def snapshot(path: str | os.PathLike[str], version: int | None = None) -> Snapshot:
     """The archive at that path, at its newest version or a given one. Raises NotAnArchive."""
     root = Path(path).absolute()
-    table = open_table(root, version)
+    table = open_table(root, NotAnArchive, version)
     state = state_of(table, root)
-    actions = pa.table(table.get_add_actions(flatten=True))
-    files = sorted((_file(root, row) for row in actions.to_pylist()), key=lambda file: file.first)
+    files = _files_of(table, str(root))
     return Snapshot(str(root), state.log, state.incarnation, state.first, state.archived, state.version, files)
 
 
-def _file(root: Path, row: dict[str, object]) -> ArchiveFile:
+class Archive:
+    """The newest version of a table, pinned: what is read of it is the same however often it is read."""
+
+    def __init__(self, path: str) -> None:
+        """Opens the table; its files are listed when they are asked for.
+
+        Raises InvalidOption where there is none that can be read, and ArchiveUnreadable where its files do not say all.
+        """
+        try:
+            self._table = open_table(path, NotAnArchive)
+        except NotAnArchive as error:
+            raise InvalidOption(f"{error.problem} at {path!r}", "archive") from error
+        protocol = self._table.protocol()
+        unreadable = UNREADABLE_FEATURES & set(protocol.reader_features or ())
+        if unreadable or protocol.min_reader_version == 2:
+            raise ArchiveUnreadable(path, f"the table uses {', '.join(sorted(unreadable)) or 'columnMapping'}")
+
+    def next_number(self, log: str) -> int:
+        """The number from which on nothing of the log is archived; 0 if nothing ever was."""
+        return self._table.transaction_version(archive_transaction(log)) or 0
+
+    def first_retained(self, log: str) -> int | None:
+        """The first number of the log that is archived, as far as statistics tell; None if there is no event."""
+        return min((file.first for file in self._files if file.may_be_of(log)), default=None)
+
+    def files(self, log: str, after: int, upto: int) -> list[ArchiveFile]:
+        """The files that may have events of the log in (after, upto], by their first numbers."""
+        return [file for file in self._files if file.may_be_of(log) and file.may_have(after, upto)]
+
+    def sequence_number_at(self, log: str, recorded_ms: int) -> int | None:
+        """The first archived number recorded then or later; None if there is none."""
+        found = None
+        for file in self.files(log, 0, self.next_number(log) - 1):
+            if found is not None and file.first > found:
+                break
+            if ceil_ms(file.recorded_upto) >= recorded_ms:
+                found = min(filter(None, (found, _number_in(file.path, log, recorded_ms))), default=None)
+        return found
+
+    @cached_property
+    def _files(self) -> list[ArchiveFile]:
+        return _files_of(self._table, _root(self._table.table_uri))
+
+
+def open_file(path: str) -> pq.ParquetFile:
+    """The Parquet file at that path, or URI; to be closed."""
+    if "://" not in path:
+        return pq.ParquetFile(path)
+    filesystem, place = FileSystem.from_uri(path)
+    return pq.ParquetFile(place, filesystem=filesystem)
+
+
+def _files_of(table: DeltaTable, root: str) -> list[ArchiveFile]:
+    """The files that have events, by their first numbers."""
+    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    files = [_file(root, action) for action in actions]
+    return sorted([file for file in files if file.events], key=lambda file: (file.first, file.path))
+
+
+def _file(root: str, action: Mapping[str, Any]) -> ArchiveFile:
+    events, recorded_from = action.get("num_records"), action.get("min.recorded_at") or _EARLIEST
     return ArchiveFile(
-        path=str(root / str(row["path"])),
-        date=row["partition.date"],  # type: ignore[arg-type]
-        bytes=row["size_bytes"],  # type: ignore[arg-type]
-        events=row["num_records"],  # type: ignore[arg-type]
-        first=row["min.sequence_number"],  # type: ignore[arg-type]
-        last=row["max.sequence_number"],  # type: ignore[arg-type]
-        recorded_from=row["min.recorded_at"],  # type: ignore[arg-type]
-        recorded_upto=row["max.recorded_at"],  # type: ignore[arg-type]
+        path=os.path.join(root, action["path"]),
+        date=action.get("partition.date") or recorded_from.date(),
+        bytes=action["size_bytes"],
+        events=1 if events is None else events,
+        first=action.get("min.sequence_number") or 1,
+        last=action.get("max.sequence_number") or SEQUENCE_NUMBER_MAX,
+        recorded_from=recorded_from,
+        recorded_upto=action.get("max.recorded_at") or _LATEST,
+        log_min=action.get("min.log") or "",
+        log_max=action.get("max.log"),
     )
+
+
+def _root(table_uri: str) -> str:
+    """Where the table's files are: a path where they are local, else the URI."""
+    found = urlsplit(table_uri)
+    return unquote(found.path) if found.scheme in ("", "file") else table_uri
+
+
+def _number_in(path: str, log: str, recorded_ms: int) -> int | None:
+    moment = pa.scalar(recorded_ms, pa.timestamp("ms", tz="UTC"))
+    with open_file(path) as file:
+        table = file.read(columns=["log", "sequence_number", "recorded_at"])
+    later = pc.greater_equal(table["recorded_at"], moment)
+    chosen = table.filter(pc.and_(later, pc.equal(table["log"], log)))
+    number: int | None = pc.min(chosen["sequence_number"]).as_py()
+    return number

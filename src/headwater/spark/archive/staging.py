@@ -1,4 +1,4 @@
-"""Parquet files on their way into the table: where they lie, what is really in them, and making them durable.
+"""Parquet files before they are in the table: where they lie, and what is really in them.
 
 Spark writes them straight to where they stay, in a directory that is named by the number they begin at and by the
 archiver's claim. So nothing is moved, and no archiver ever writes where another one does - not even one that was

@@ -1,4 +1,7 @@
-"""What a Delta table says of the log that is archived in it. No Spark here."""
+"""What a Delta table says of the log that is archived in it.
+
+No Spark here.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from .errors import NotAnArchive
 
@@ -50,16 +52,6 @@ def is_archive(path: Path) -> bool:
     return DeltaTable.is_deltatable(str(path))
 
 
-def open_table(path: Path, version: int | None = None) -> DeltaTable:
-    """The Delta table at that path. Raises NotAnArchive."""
-    try:
-        return DeltaTable(path, version=version)
-    except TableNotFoundError:
-        raise NotAnArchive(str(path), "there is no Delta table") from None
-    except DeltaError as error:
-        raise NotAnArchive(str(path), f"the Delta table cannot be read: {error}") from error
-
-
 def state_of(table: DeltaTable, path: Path) -> ArchiveState:
     """What that version of the table says. Raises NotAnArchive for a table that this pipeline did not make."""
     properties = table.metadata().configuration
@@ -76,3 +68,9 @@ def state_of(table: DeltaTable, path: Path) -> ArchiveState:
         claim=table.transaction_version(claim_transaction(log)) or 0,
         version=table.version(),
     )
+
+
+def check_log(path: Path, archived_log: str, log: str) -> None:
+    """Raises NotAnArchive unless it is an archive of this log."""
+    if archived_log != log:
+        raise NotAnArchive(str(path), f"this is the archive of log {archived_log!r}, not of {log!r}")

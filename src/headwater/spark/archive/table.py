@@ -1,4 +1,4 @@
-"""The Delta table of one log: what is in it, who may add to it, and the one commit that adds.
+"""The Delta table of one log: who may add to it, and the one commit that adds.
 
 The table is the truth: `archived`, the number up to which the log is in it, is stored by the very commit that adds the
 files (as the version of an application transaction, a plain feature of Delta). No Spark here.
@@ -13,10 +13,20 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
+from ..delta import (
+    CHECKPOINT_COMMITS,
+    COMMIT_TRIES,
+    NO_HOOKS,
+    entries_after,
+    entry,
+    newest_checkpoint,
+    open_table,
+    sum_up,
+)
 from ..durable import sync
 from .columns import DATE, TABLE_SCHEMA
 from .errors import ArchiveFenced, CompactionOvertaken, NotAnArchive
@@ -27,17 +37,12 @@ from .state import (
     LOG,
     ArchiveState,
     archive_transaction,
+    check_log,
     claim_transaction,
     compaction_transaction,
     is_archive,
-    open_table,
     state_of,
 )
-
-CHECKPOINT_COMMITS = 100
-"""After so many commits the Delta log is summed up, so that opening it stays fast."""
-COMMIT_TRIES = 5
-"""Compactions come between; more of them than that in a row do not."""
 
 _PLAIN = {
     "delta.appendOnly": "true",
@@ -45,7 +50,6 @@ _PLAIN = {
     "delta.deletedFileRetentionDuration": "interval 7 days",
     "delta.logRetentionDuration": "interval 7 days",
 }
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 class ArchiveTable:
@@ -54,7 +58,7 @@ class ArchiveTable:
     def __init__(self, path: Path) -> None:
         """Open what is there. Raises NotAnArchive."""
         self.path = path
-        self._table = open_table(path)
+        self._table = open_table(path, NotAnArchive)
         self.state = state_of(self._table, path)
         self._synced: int | None = None
         """The version up to which Delta's log is known to be on the disk."""
@@ -68,8 +72,7 @@ class ArchiveTable:
         except OSError as error:
             raise NotAnArchive(str(path), f"no table can be made there: {error.strerror}") from error
         table = ArchiveTable(path)
-        if table.state.log != log:
-            raise NotAnArchive(str(path), f"this is the archive of log {table.state.log!r}, not of {log!r}")
+        check_log(path, table.state.log, log)
         return table
 
     def refresh(self) -> ArchiveState:
@@ -140,11 +143,8 @@ class ArchiveTable:
         return len(removed)
 
     def sum_up(self) -> None:
-        """Write a checkpoint of the Delta log, durably; then drop its entries that are older than it keeps them."""
-        log = self.path / "_delta_log"
-        self._table.create_checkpoint()
-        sync(_newest_checkpoint(log)[1], self.path)
-        self._table.cleanup_metadata()
+        """See `delta.sum_up`."""
+        sum_up(self._table, self.path)
 
     def _try(
         self, actions: Sequence[AddAction | RemoveAction], transactions: list[Transaction], told: dict[str, str]
@@ -160,7 +160,7 @@ class ArchiveTable:
                 self._table.schema(),
                 [DATE],
                 commit_properties=CommitProperties(custom_metadata=told, app_transactions=transactions),
-                post_commithook_properties=_NO_HOOKS,
+                post_commithook_properties=NO_HOOKS,
             )
         except CommitFailedError:
             return False
@@ -169,29 +169,15 @@ class ArchiveTable:
 
     def _sync_log(self) -> None:
         """Make Delta's log durable, also what somebody else wrote who was killed before it could."""
-        log = self.path / "_delta_log"
         entries: list[Path] = []
         if self._synced is None:
-            checkpoint, entries = _newest_checkpoint(log)
-            known = [log / _entry(version) for version in range(checkpoint + 1, self.state.version + 1)]
-            entries += [entry for entry in known if entry.exists()]
+            checkpoint, entries = newest_checkpoint(self.path)
+            known = [entry(self.path, version) for version in range(checkpoint + 1, self.state.version + 1)]
+            entries += [file for file in known if file.exists()]
             self._synced = self.state.version
-        while (entry := log / _entry(self._synced + 1)).exists():
-            entries.append(entry)
-            self._synced += 1
-        sync(entries, self.path)
-
-
-def _newest_checkpoint(log: Path) -> tuple[int, list[Path]]:
-    """Its version, and its files; -1 if there is none."""
-    newest = log / "_last_checkpoint"
-    if not newest.exists():
-        return -1, []
-    try:
-        version = int(json.loads(newest.read_text())["version"])
-    except (ValueError, KeyError, TypeError):
-        return -1, [newest]  # cut short by a crash; readers go without it
-    return version, [newest, *log.glob(f"{version:020d}.checkpoint*.parquet")]
+        new = entries_after(self.path, self._synced)
+        self._synced += len(new)
+        sync([*entries, *new], self.path)
 
 
 def _create(path: Path, properties: dict[str, str]) -> None:
@@ -209,7 +195,7 @@ def _create(path: Path, properties: dict[str, str]) -> None:
             configuration=_PLAIN | properties,
             raise_if_key_not_exists=False,
         )
-        sync([path / "_delta_log" / _entry(0)], path.parent)
+        sync([entry(path, 0)], path.parent)
 
 
 def _add_action(file: StagedFile, is_change: bool = True) -> AddAction:
@@ -227,7 +213,3 @@ def _add_action(file: StagedFile, is_change: bool = True) -> AddAction:
 def _timestamp(ms: int) -> str:
     """As Delta writes it in statistics."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + f".{ms % 1000:03d}Z"
-
-
-def _entry(version: int) -> str:
-    return f"{version:020d}.json"

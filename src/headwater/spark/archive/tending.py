@@ -1,4 +1,4 @@
-"""What an archive that follows its log needs besides batches: acknowledgements in time, and compaction day by day."""
+"""What an archiver does besides batches: it acknowledges in time, and compacts day by day."""
 
 from __future__ import annotations
 

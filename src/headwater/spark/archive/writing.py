@@ -1,4 +1,4 @@
-"""Spark writes the events of a frame to where the archiver wants them."""
+"""Writes the events of a frame as Parquet files, where the archiver wants them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory that is there at once and whole: written beside its place, with a manifest, and renamed at the end."""
+"""Makes a directory that is there at once and whole: written beside its place, and renamed at the end."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class NewDirectory:
     def add(self, first: int) -> None:
         """Take over what the step wrote, which begins with event `first`: in names that are ordered as the events."""
         step = self._part / "_step"
-        for number, path in enumerate(sorted(step.rglob("part-*"), key=lambda its: (its.name, its))):
+        for number, path in enumerate(sorted(step.rglob("part-*"), key=lambda path: (path.name, path))):
             rows = pq.read_metadata(path).num_rows if self.ending.endswith("parquet") else None
             if rows == 0 or not path.stat().st_size:
                 continue

@@ -1,4 +1,4 @@
-"""Payloads of JSON as columns: their schema, given or found by looking at all of them, and the columns themselves."""
+"""Payloads of JSON as columns: finds their schema, or takes the one that is given."""
 
 from __future__ import annotations
 

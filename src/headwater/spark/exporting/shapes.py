@@ -1,4 +1,4 @@
-"""What a row of each format is, and how Spark writes it."""
+"""What a row of each format of an export is, and how Spark writes it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from ...formats.arrow import SCHEMA, events_of
 from ...formats.envelope import encode_event
+from ..rows import events_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,9 +50,7 @@ def shaped(events: DataFrame, format: Format, partition_by: PartitionBy) -> Data
 def _lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A line for each event, as `headwater read --json` writes it; a last column of directories goes along."""
     for batch in batches:
-        columns = [batch.column(field.name).cast(field.type, safe=False) for field in SCHEMA]
-        events = events_of(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
-        lines = {"value": pa.array([encode_event(event).decode() for event in events], pa.string())}
+        lines = {"value": pa.array([encode_event(event).decode() for event in events_in(batch)], pa.string())}
         for name in DIRECTORY.values():
             if name in batch.schema.names:
                 lines[name] = batch.column(name).cast(pa.string())

@@ -1,4 +1,4 @@
-"""The files of an import: which are meant, what each of them holds, and what makes it the same one again."""
+"""The files of an import: which are meant, what each holds, and what makes it the same one again."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class InputFile:
         what = f"{self.name} ({self.format}, {size:,} bytes, source {self.mapping.source!r})"
         if self.has_events:
             return what
-        its = self.mapping
-        tags = "".join(f", tag {key} from {column}" for column, key in its.tags)
-        time = f", time from {its.time_column}" if its.time_column else ", no time"
-        id = f", id from {its.id_column}" if its.id_column else ", id derived"
-        return f"{what}: type from {its.type_column}{time}{id}{tags}"
+        mapping = self.mapping
+        tags = "".join(f", tag {key} from {column}" for column, key in mapping.tags)
+        time = f", time from {mapping.time_column}" if mapping.time_column else ", no time"
+        id = f", id from {mapping.id_column}" if mapping.id_column else ", id derived"
+        return f"{what}: type from {mapping.type_column}{time}{id}{tags}"
 
 
 def find_files(given: Sequence[str]) -> list[Path]:
@@ -75,13 +75,13 @@ def find_files(given: Sequence[str]) -> list[Path]:
     for each in given:
         path = Path(each)
         if path.is_dir():
-            its = [inside for inside in sorted(path.rglob("*")) if _is_meant(inside, path)]
+            meant = [inside for inside in sorted(path.rglob("*")) if _is_meant(inside, path)]
         else:
-            its = [path] if path.is_file() else [Path(name) for name in sorted(glob.glob(each, recursive=True))]
-            its = [one for one in its if one.is_file()]
-        if not its:
+            matching = [path] if path.is_file() else [Path(name) for name in sorted(glob.glob(each, recursive=True))]
+            meant = [file for file in matching if file.is_file()]
+        if not meant:
             raise InvalidInput(f"no file is found as {show(each)}{_nearest_file(path)}", "--file")
-        found |= dict.fromkeys(one.absolute() for one in its)
+        found |= dict.fromkeys(file.absolute() for file in meant)
     by_name: dict[str, Path] = {}
     for path in found:
         if (other := by_name.setdefault(path.name, path)) != path:
@@ -129,11 +129,10 @@ def _look_at(path: Path, format: str | None, mapping: TableMapping) -> InputFile
 
 def _parquet(file: InputFile) -> InputFile:
     schema = pq.read_schema(file.path)
-    its = file.mapping
-    is_mapped = bool(its.type_column or its.time_column or its.id_column or its.tags)
+    mapping = file.mapping
+    is_mapped = bool(mapping.type_column or mapping.time_column or mapping.id_column or mapping.tags)
     if is_mapped or not {"type", "data"} <= set(schema.names):
-        mapping = guessed(schema.names, its)
-        return replace(file, mapping=mapping, header=tuple(schema.names), has_events=False)
+        return replace(file, mapping=guessed(schema.names, mapping), header=tuple(schema.names), has_events=False)
     for name in EVENT_SCHEMA.names:
         if name in schema.names:
             try:

@@ -1,4 +1,4 @@
-"""Files in pieces that tasks read on their own: each begins with a row, and knows how many there were before it.
+"""Cuts files into pieces that tasks read on their own; each knows how many rows were before it.
 
 The number of a row is part of the id that it gets, so it has to be known before the row is read. Where a piece ends,
 only who reads the file from its beginning can tell: a line may be in the middle of a quoted cell.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
@@ -50,7 +51,7 @@ def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[Piece
             yield from _tables(file, opened, piece_bytes)
         elif file.format == "ndjson" or (file.format == "cloudevents" and not _is_array(opened)):
             yield from _lines(file, opened, piece_bytes)
-        elif size := len_of(opened) - file.begin:
+        elif size := os.path.getsize(file.path) - file.begin:
             yield Piece(file, file.begin, size, 0, 0)
 
 
@@ -68,14 +69,6 @@ def batches_of(pieces: Iterable[Piece], batch_bytes: int = BATCH_BYTES) -> Itera
         yield waiting
 
 
-def len_of(file: IO[bytes]) -> int:
-    """The size of an open file; its place stays."""
-    place = file.tell()
-    size = file.seek(0, io.SEEK_END)
-    file.seek(place)
-    return size
-
-
 def _is_array(file: IO[bytes]) -> bool:
     place = file.tell()
     beginning = file.read(4096).lstrip()
@@ -84,10 +77,10 @@ def _is_array(file: IO[bytes]) -> bool:
 
 
 def _row_groups(file: InputFile, piece_bytes: int) -> Iterator[Piece]:
-    its = pq.read_metadata(file.path)
+    metadata = pq.read_metadata(file.path)
     before = 0
-    for group in range(its.num_row_groups):
-        about = its.row_group(group)
+    for group in range(metadata.num_row_groups):
+        about = metadata.row_group(group)
         rows, size = about.num_rows, about.total_byte_size
         step = max(1, min(PIECE_ROWS, rows * piece_bytes // max(size, 1)))
         for skip in range(0, rows, step):

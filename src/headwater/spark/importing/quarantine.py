@@ -1,4 +1,4 @@
-"""Rows that are no events, kept with the reason why: a table in Parquet, a file for each piece that had some."""
+"""Keeps rows that are no events, with the reason why: a Parquet file for each piece that had some."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class BadRow(NamedTuple):
 
 def bad_row(file: str, row: int, line: int, raw: str | bytes, reason: str) -> BadRow:
     """The row, with what can be kept of its text: what is not UTF-8 as `\\xff`, and no more than RAW_BYTES_MAX."""
-    its = raw.encode(errors="surrogateescape") if isinstance(raw, str) else raw
-    text = its[:RAW_BYTES_MAX].decode(errors="backslashreplace")
+    content = raw.encode(errors="surrogateescape") if isinstance(raw, str) else raw
+    text = content[:RAW_BYTES_MAX].decode(errors="backslashreplace")
     return BadRow(file, row, line, text.rstrip("\r\n"), reason.encode(errors="backslashreplace").decode())
 
 

@@ -1,4 +1,4 @@
-"""What a task does with a piece: its rows as events in Arrow, those that are none into quarantine."""
+"""Makes events of the rows of a piece, as Arrow; rows that are none go into quarantine."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def _table(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> Iterator[p
     text, reader = _Text(piece), TableReader(piece.file.header, piece.file.mapping)
     rows = text.rows(bad)
     while places := list(islice(rows, BATCH_EVENTS)):
-        its = reader.events([place.cells for place in places], [place.row for place in places])
-        for at, problem in its.problems:
+        mapped = reader.events([place.cells for place in places], [place.row for place in places])
+        for at, problem in mapped.problems:
             bad.append(bad_row(piece.file.name, *text.raw(places[at]), problem))
-        origins = _Origins(text, list(compress(places, its.is_event)))
-        yield from _fit(its.events, settings, origins, piece, bad)
+        origins = _Origins(text, list(compress(places, mapped.is_event)))
+        yield from _fit(mapped.events, settings, origins, piece, bad)
 
 
 class _Place(NamedTuple):
@@ -207,8 +207,8 @@ def _ocel(piece: Piece) -> Read:
         events, refused = ocel_events_and_refused(_content(piece), piece.file.mapping.source)
     except InvalidInput as error:
         raise InvalidInput(str(error), piece.file.name) from None
-    for its in refused:
-        yield bad_row(piece.file.name, its.position, 0, its.text, its.problem)
+    for bad in refused:
+        yield bad_row(piece.file.name, bad.position, 0, bad.text, bad.problem)
     for number, event in enumerate(events, 1):
         yield event, Raw(number, 0, event.data)
 
@@ -240,37 +240,39 @@ def _event_columns(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> It
     columns = [name for name in COLUMNS if name in piece.file.header]
     source = piece.file.mapping.source
     for row, batch in _batches(piece, columns):
-        its = {name: batch.column(name).cast(EVENT_SCHEMA.field(name).type) for name in columns}
-        ids = its.get("id")
+        kept = {name: batch.column(name).cast(EVENT_SCHEMA.field(name).type) for name in columns}
+        ids = kept.get("id")
         if ids is None or ids.null_count or (pa.compute.min(pa.compute.binary_length(ids)).as_py() == 0):
-            its |= _derived(its, batch.num_rows, source, row)
+            kept |= _derived(kept, batch.num_rows, source, row)
         origins = [Raw(row + at, 0, b"") for at in range(1, batch.num_rows + 1)]
-        yield from _fit(pa.record_batch(its), settings, origins, piece, bad)
+        yield from _fit(pa.record_batch(kept), settings, origins, piece, bad)
 
 
-def _derived(its: dict[str, pa.Array], count: int, source: str, row: int) -> dict[str, pa.Array]:
+def _derived(columns: dict[str, pa.Array], count: int, source: str, row: int) -> dict[str, pa.Array]:
     """The columns of ids and sources where some have no id."""
-    ids = its["id"].to_pylist() if "id" in its else [None] * count
-    sources = its["source"].to_pylist() if "source" in its else [None] * count
-    content = zip(its["type"].to_pylist(), its["data"].to_pylist(), strict=True)
+    ids = columns["id"].to_pylist() if "id" in columns else [None] * count
+    sources = columns["source"].to_pylist() if "source" in columns else [None] * count
+    content = zip(columns["type"].to_pylist(), columns["data"].to_pylist(), strict=True)
     for at, (type, data) in enumerate(content):
         if not ids[at]:
-            sources[at] = its_source = sources[at] or source
-            ids[at] = derived_id(its_source, row + at + 1, f"{type}\n{(data or b'').decode(errors='replace')}")
+            sources[at] = own_source = sources[at] or source
+            ids[at] = derived_id(own_source, row + at + 1, f"{type}\n{(data or b'').decode(errors='replace')}")
     return {"id": pa.array(ids, pa.string()), "source": pa.array(sources, pa.string())}
 
 
 def _rows(piece: Piece) -> Read:
     """Rows of a table of any kind: the data is the row as JSON, and columns are mapped as those of CSV."""
-    its = piece.file.mapping
+    mapping = piece.file.mapping
     encode = msgspec.json.Encoder().encode
-    event_of = row_reader(("data", "type", "time", "id", *(f"tag {column}" for column, _ in its.tags)), _renamed(its))
+    tagged = [f"tag {column}" for column, _ in mapping.tags]
+    event_of = row_reader(("data", "type", "time", "id", *tagged), _renamed(mapping))
+    named = (mapping.type_column, mapping.time_column, mapping.id_column)
     for row, batch in _batches(piece, piece.file.header):
         for at, cells in enumerate(batch.to_pylist(), row + 1):
             data = encode(cells)
             try:
-                texts = [_text(cells.get(name or "")) for name in (its.type_column, its.time_column, its.id_column)]
-                tags = [_text(cells[column]) for column, _ in its.tags]
+                texts = [_text(cells.get(name or "")) for name in named]
+                tags = [_text(cells[column]) for column, _ in mapping.tags]
                 event = event_of([data.decode(), *texts, *tags], at)
                 yield event._replace(data=data), Raw(at, 0, data)
             except EventLogError as error:

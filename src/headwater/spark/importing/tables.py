@@ -1,4 +1,4 @@
-"""Rows of a table of text as events, column by column: as `tabular.row_reader` makes them, in a fraction of its time.
+"""Makes events of a table of text, column by column: as `tabular.row_reader` does, in a fraction of its time.
 
 What is not plainly an event is asked of the reader of rows, which says what is wrong with it.
 """

@@ -98,9 +98,7 @@ def plan(options: Aggregate, run: Run) -> list[str]:
         if options.ids == "origin"
         else f"let each keep its id; those whose id and source are there already: {options.on_duplicate}"
     )
-    lines.append(
-        "end when all is through that is there now" if run.is_once else f"go on, a batch every {run.every_s:g} s"
-    )
+    lines.append(run.until)
     return lines
 
 
@@ -108,9 +106,8 @@ def run(spark: SparkSession, options: Aggregate, run: Run) -> Summary:
     """See headwater.spark.jobs."""
     _check_target(options, run)
     events = spark.readStream.format("headwater").options(**_source(options, run)).load()
-    target = run.server.options(log=options.target, onDuplicate=options.on_duplicate)
-    if options.target_url is not None:
-        target["url"] = options.target_url
+    url = options.target_url or run.server.url
+    target = run.server.options(url=url, log=options.target, onDuplicate=options.on_duplicate)
     # No shuffle between reading and writing: the order of rows is that of the log.
     return run.follow(with_origin(events, options).writeStream.format("headwater").options(**target))
 

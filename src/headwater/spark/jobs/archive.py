@@ -16,20 +16,19 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError, InvalidInput
 from ...core.settings import check_log_name
-from ..pipelines import option
+from ..pipelines import check_directory, option
 from ..running import Ending, Run, Summary
+from ..sessions import require_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ...core.consumer import Consumer
     from ...core.log import LogInfo
-    from ...flight.client import BulkClient
     from ..archive.archiver import Archiver, Keeping
     from ..archive.snapshot import Snapshot
 
 NEEDS_CHECKPOINT = False
-DEFAULT_URL = "grpc://127.0.0.1:8815"
 OWNER = "spark"
 """The owner of the consumer, where nobody has to say who he is."""
 
@@ -55,8 +54,7 @@ class Archive:
 
     def __post_init__(self) -> None:
         check_log_name(self.log)
-        if not self.table or "://" in self.table:
-            raise InvalidInput(f"a directory is expected, {self.table!r} given", "table")
+        check_directory(self.table, "table")
         if self.vacuum_hours is not None and not self.compact:
             raise InvalidInput("it goes with --compact", "vacuum_hours")
 
@@ -74,18 +72,18 @@ def plan(options: Archive, run: Run) -> list[str]:
     from ..archive.snapshot import snapshot
     from ..archive.state import is_archive
 
-    with _client(run) as client:
+    with run.server.client() as client:
         info = client.info(options.log)
         consumer = client.consumer(options.log, _owner(options, run), options.component)
     path = Path(options.table).absolute()
-    its = snapshot(path) if is_archive(path) else None
-    archived = info.first_retained - 1 if its is None else its.archived
+    there = snapshot(path) if is_archive(path) else None
+    archived = info.first_retained - 1 if there is None else there.archived
     lines = [
-        f"log {info.name!r} on {run.server.url}: {info.events:,} events, {info.first_retained} to {info.head}",
+        run.server.log_line(info),
         f"table {path}: will be made, and begin at {info.first_retained}"
-        if its is None
-        else f"table {path}: {its.events:,} events, {its.first} to {its.archived}, in {len(its.files):,} files",
-        *_obstacles(options, path, its, info, consumer),
+        if there is None
+        else f"table {path}: {there.events:,} events, {there.first} to {there.archived}, in {len(there.files):,} files",
+        *_obstacles(options, path, there, info, consumer),
         f"archive what follows {archived}: {max(0, info.head - archived):,} numbers until now, "
         f"at most {options.events_per_batch:,} events in a batch",
         f"register consumer {_owner(options, run)}/{options.component}; from then on the log keeps the rest"
@@ -96,20 +94,20 @@ def plan(options: Archive, run: Run) -> list[str]:
     ]
     if options.compact:
         lines.append("join the small files of dates that are over")
-    ending = "end when all is through that is there now" if run.is_once else f"go on, a batch every {run.every_s:g} s"
-    return [*lines, ending]
+    return [*lines, run.until]
 
 
 def _obstacles(
-    options: Archive, path: Path, its: Snapshot | None, info: LogInfo, consumer: Consumer | None
+    options: Archive, path: Path, there: Snapshot | None, info: LogInfo, consumer: Consumer | None
 ) -> Iterator[str]:
     """Why a run would end before it has begun. Raises NotAnArchive."""
-    from ..archive.archiver import check_consumer, check_log, missing
+    from ..archive.archiver import check_consumer, missing
+    from ..archive.state import check_log
 
-    archived = info.first_retained - 1 if its is None else its.archived
-    if its is not None:
-        check_log(path, its.log, options.log)
-        if problem := missing(archived, its.incarnation, info):
+    archived = info.first_retained - 1 if there is None else there.archived
+    if there is not None:
+        check_log(path, there.log, options.log)
+        if problem := missing(archived, there.incarnation, info):
             yield f"{problem}: {'go on with a gap' if options.accept_gap else 'refused, unless --accept-gap'}"
     if consumer is not None:
         try:
@@ -123,9 +121,8 @@ def run(spark: SparkSession, options: Archive, run: Run) -> Summary:
     from ..archive.archiver import Archiver
     from ..archive.tending import Compacting, Tending
 
-    if not hasattr(spark, "_jsparkSession"):
-        raise InvalidInput("the archive runs in the process of Spark's driver, not through Spark Connect", "master")
-    with _client(run) as client:
+    require_driver(spark, "the archive runs")
+    with run.server.client() as client:
         archiver = Archiver.open(
             client,
             options.log,
@@ -184,20 +181,6 @@ def _follow(spark: SparkSession, options: Archive, run: Run, archiver: Archiver)
         raise (problems[0] if problems else error) from error
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)
-
-
-def _client(run: Run) -> BulkClient:
-    from ...flight.client import BulkClient
-
-    its = run.server
-    return BulkClient(
-        its.url or DEFAULT_URL,
-        user=its.user,
-        password=its.password,
-        token=its.token,
-        ca_file=its.ca_file,
-        is_verified=its.is_verified,
-    )
 
 
 def _owner(options: Archive, run: Run) -> str:

@@ -62,7 +62,7 @@ def plan(options: Copy, run: Run) -> list[str]:
         f"read {which} on {run.server.url}, at most {options.events_per_batch:,} in a batch",
         f"a new checkpoint begins at {options.start}; {run.checkpoint} says whether it is new",
         f"append them to {target}; events whose ids it has already: {options.on_duplicate}",
-        "end when all is through that is there now" if run.is_once else f"go on, a batch every {run.every_s:g} s",
+        run.until,
     ]
 
 
@@ -75,7 +75,6 @@ def run(spark: SparkSession, options: Copy, run: Run) -> Summary:
         maxEventsPerTrigger=options.events_per_batch,
     )
     events = spark.readStream.format("headwater").options(**source).load()
-    target = run.server.options(log=options.target, onDuplicate=options.on_duplicate)
-    if options.target_url is not None:
-        target["url"] = options.target_url
+    url = options.target_url or run.server.url
+    target = run.server.options(url=url, log=options.target, onDuplicate=options.on_duplicate)
     return run.follow(events.writeStream.format("headwater").options(**target))

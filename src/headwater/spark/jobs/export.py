@@ -10,38 +10,28 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import InvalidInput
-from ...formats.querytext import parse_query
-from ..exporting.bounds import EARLIEST, LATEST, Bounds, bounds_of, check_bound
 from ..exporting.directory import NewDirectory, check_target
 from ..pipelines import option
 from ..running import Run, Summary
+from ..selection import Bounds, Selection
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
-
-    from ...flight.client import BulkClient
 
 IS_STREAM = False
 MANIFEST_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Export:
+class Export(Selection):
     """What to write, and where to."""
 
-    log: str = option("The log.", metavar="LOG")
     to: str = option("The directory to make.", metavar="DIR")
     format: Literal["parquet", "ndjson", "csv"] = option("What its files hold.", default="parquet")
-    query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
-    start: str = option("The first event: earliest, a number, or a time of recording.", default=EARLIEST,
-                        metavar="POSITION")  # fmt: skip
-    end: str = option("The last event: latest or a number; or a time of recording, which is not included.",
-                      default=LATEST, metavar="POSITION")  # fmt: skip
-    archive: str | None = option("The Delta table that has what was trimmed.", default=None, metavar="PATH")
     partition_by: Literal["none", "date", "type"] = option(
         "A directory for each day of recording, or for each type.", default="none"
     )
@@ -55,10 +45,7 @@ class Export:
                                   default=2_000_000, minimum=1)  # fmt: skip
 
     def __post_init__(self) -> None:
-        check_bound(self.start, "--start")
-        check_bound(self.end, "--end")
-        if self.query is not None:
-            parse_query(self.query)
+        Selection.__post_init__(self)
         if self.flatten and self.format == "ndjson":
             raise InvalidInput(
                 "lines of NDJSON have the payload as it is; flatten goes with parquet and csv", "--flatten"
@@ -90,13 +77,10 @@ EXAMPLES = (
 def plan(options: Export, run: Run) -> list[str]:
     """See headwater.spark.jobs."""
     target = check_target(options.to)
-    with _client(run) as client:
-        bounds = bounds_of(client, options.log, options.start, options.end, options.archive)
-    which = f" that match {options.query}" if options.query else ""
     by = "" if options.partition_by == "none" else f", a directory for each {options.partition_by}"
     flat = ", payloads as columns" if options.flatten else ""
     return [
-        f"read the events {bounds.after + 1:,} to {bounds.upto:,} of log {options.log!r} on {run.server.url}{which}",
+        options.line(run),
         f"write them as {options.format} ({options.packing}) into {target}{by}{flat}",
         "the directory appears when it is complete",
     ]
@@ -105,8 +89,8 @@ def plan(options: Export, run: Run) -> list[str]:
 def run(spark: SparkSession, options: Export, run: Run) -> Summary:
     """See headwater.spark.jobs."""
     target = check_target(options.to)
-    with _client(run) as client:
-        bounds = bounds_of(client, options.log, options.start, options.end, options.archive)
+    with run.server.client() as client:
+        bounds = options.bounds(client)
     writing = _Writing(spark, options, run)
     schema = writing.schema(bounds)
     events = 0
@@ -117,14 +101,6 @@ def run(spark: SparkSession, options: Export, run: Run) -> Summary:
             events += writing.write(step, schema, directory)
         size = directory.finish(_manifest(options, bounds, events, run))
     return run.summary(to=str(target), first=bounds.after + 1, last=bounds.upto, bytes=size)
-
-
-def _client(run: Run) -> BulkClient:
-    from ...flight.client import BulkClient
-
-    its = run.server
-    return BulkClient(its.url, user=its.user, password=its.password, token=its.token, ca_file=its.ca_file,
-                      is_verified=its.is_verified)  # fmt: skip
 
 
 def _steps(bounds: Bounds, events: int) -> Iterator[Bounds]:
@@ -157,13 +133,13 @@ class _Writing:
     def schema(self, bounds: Bounds) -> StructType | None:
         from ..exporting.payloads import found_schema, payload_schema
 
-        its = self._options
-        if not its.flatten or not bounds.numbers:
+        options = self._options
+        if not options.flatten or not bounds.numbers:
             return None
-        if its.payload_schema is not None:
-            return payload_schema(its.payload_schema)
+        if options.payload_schema is not None:
+            return payload_schema(options.payload_schema)
         self._run.say("export: looking at the payloads for their columns")
-        return found_schema(self._events(bounds, columns="data"))
+        return found_schema(options.events(self._spark, self._run, bounds, columns="data"))
 
     def write(self, step: Bounds, schema: StructType | None, directory: NewDirectory) -> int:
         """Write a step; answers how many events it has."""
@@ -173,26 +149,14 @@ class _Writing:
         from ..exporting.payloads import with_payload_columns
         from ..exporting.shapes import shaped, write
 
-        its, began = self._options, time.monotonic()
-        events = self._events(step)
+        options, began = self._options, time.monotonic()
+        events = options.events(self._spark, self._run, step)
         if schema is not None:
-            events = with_payload_columns(events, schema, is_flat=its.format == "csv")
+            events = with_payload_columns(events, schema, is_flat=options.format == "csv")
         seen = Observation()
-        rows = shaped(events.observe(seen, F.count(F.lit(1)).alias("events")), its.format, its.partition_by)
-        write(rows, its.format, its.partition_by, directory.step(), its.packing)
+        rows = shaped(events.observe(seen, F.count(F.lit(1)).alias("events")), options.format, options.partition_by)
+        write(rows, options.format, options.partition_by, directory.step(), options.packing)
         directory.add(step.after + 1)
         count = int(seen.get["events"])
         self._run.advance(count, round((time.monotonic() - began) * 1000))
         return count
-
-    def _events(self, bounds: Bounds, **others: Any) -> DataFrame:
-        its = self._options
-        given = self._run.server.options(
-            log=its.log,
-            query=its.query,
-            archive=its.archive,
-            startingPosition=bounds.after + 1,
-            endingPosition=bounds.upto,
-            **others,
-        )
-        return self._spark.read.format("headwater").options(**given).load()

@@ -114,16 +114,12 @@ def plan(options: Import, run: Run) -> list[str]:
 
 def run(spark: SparkSession, options: Import, run: Run) -> Summary:
     """See headwater.spark.jobs."""
-    from ...flight.client import BulkClient
-
     files = options.files()
     writer = f"import/{options.log}/{fingerprint(files, options.batch_bytes())}"
-    server = run.server
     with (
-        BulkClient(server.url, user=server.user, password=server.password, token=server.token, ca_file=server.ca_file,
-                   is_verified=server.is_verified) as client,
+        run.server.client() as client,
         tempfile.TemporaryDirectory(prefix="headwater-import-", dir=options.work) as work,
-    ):  # fmt: skip
+    ):
         settings = _settings(client, options)
         loading = _Loading(spark, options, run, client, settings, writer)
         return loading.load(_pieces(files, Path(work), options.batch_bytes()))

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...core.errors import InvalidInput
 from ...core.settings import check_log_name
-from ..pipelines import option
+from ..pipelines import check_directory, option
 from ..running import Run, Summary
+from ..sessions import require_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,8 +54,8 @@ class Metrics:
         if self.window_ms < 1:
             raise InvalidInput(f"more than 0 is expected, {self.window!r} given", "window")
         _ = self.late_ms
-        if self.table is not None and (not self.table or "://" in self.table):
-            raise InvalidInput(f"a directory is expected, {self.table!r} given", "table")
+        if self.table is not None:
+            check_directory(self.table, "table")
 
     @property
     def window_ms(self) -> int:
@@ -94,12 +95,12 @@ def plan(options: Metrics, run: Run) -> list[str]:
     }
     where = "as lines of JSON to stdout" if options.table is None else f"to table {Path(options.table).absolute()}"
     return [
-        f"log {info.name!r} on {run.server.url}: {info.events:,} events, {info.first_retained} to {info.head}",
+        run.server.log_line(info),
         f"read {which}, at most {options.events_per_batch:,} in a batch; "
         f"a new checkpoint begins at {options.start}; {run.checkpoint} says whether it is new",
         f"{what[options.measure]}, in windows of {options.window}",
         f"write a window {where} when it is over by {options.late}",
-        "end when all is through that is there now" if run.is_once else f"go on, a batch every {run.every_s:g} s",
+        run.until,
     ]
 
 
@@ -109,8 +110,7 @@ def run(spark: SparkSession, options: Metrics, run: Run) -> Summary:
     from ..metrics.streaming import samples, stays, values
     from ..metrics.table import check
 
-    if not hasattr(spark, "_jsparkSession"):
-        raise InvalidInput("metrics run in the process of Spark's driver, not through Spark Connect", "master")
+    require_driver(spark, "metrics run")
     if options.table is not None:
         check(Path(options.table).absolute(), options.definition())
     source = run.server.options(

@@ -15,7 +15,6 @@ Spark (--conf spark.submit.pyFiles=...), and give a table that all machines see.
 
 from __future__ import annotations
 
-import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -26,8 +25,9 @@ from ...core.errors import EventLogError, InvalidInput, PositionOfOtherIncarnati
 from ...core.limits import SEQUENCE_NUMBER_MAX, TAG_KEY
 from ...core.settings import check_log_name
 from ..failures import failed
-from ..pipelines import option
+from ..pipelines import check_directory, option
 from ..running import POLL_S, Ending, Run, Summary
+from ..sessions import require_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,8 +66,7 @@ class Project:
         check_log_name(self.log)
         if TAG_KEY.fullmatch(self.tag) is None:
             raise InvalidInput(f"the key of a tag is expected, {self.tag!r} given", "tag")
-        if not self.table or "://" in self.table:
-            raise InvalidInput(f"a directory is expected, {self.table!r} given", "table")
+        check_directory(self.table, "table")
 
 
 OPTIONS = Project
@@ -92,7 +91,7 @@ def plan(options: Project, run: Run) -> list[str]:
     path = Path(options.table).absolute()
     is_there = DeltaTable.is_deltatable(str(path))
     position = options.start - 1
-    lines = [f"log {info.name!r} on {run.server.url}: {info.events:,} events, {info.first_retained} to {info.head}"]
+    lines = [run.server.log_line(info)]
     if is_there:
         table = StateTable.create(path, _definition(options, info))
         position = table.position
@@ -109,9 +108,7 @@ def plan(options: Project, run: Run) -> list[str]:
         lines.append(f"what is before {info.first_retained} comes from {options.archive or 'nowhere: give --archive'}")
     if options.dump is not None:
         lines.append(f"write the table to {options.dump}")
-    lines.append(
-        "end when all is through that is there now" if run.is_once else f"go on, a batch every {run.every_s:g} s"
-    )
+    lines.append(run.until)
     return lines
 
 
@@ -120,8 +117,7 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
     from ..projection.fold import fold_of
     from ..projection.table import StateTable
 
-    if not hasattr(spark, "_jsparkSession"):
-        raise InvalidInput("a projection runs in the process of Spark's driver, not through Spark Connect", "master")
+    require_driver(spark, "a projection runs")
     if run.checkpoint is not None:
         raise InvalidInput("a projection has none: its table says how far it is", "checkpoint")
     fold = fold_of(options.fold)
@@ -195,9 +191,8 @@ def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fo
 def _sleep(run: Run) -> None:
     """Until the next batch may begin, or somebody wants the end."""
     until = time.monotonic() + run.every_s
-    pause = threading.Event()
     while not run.stop.is_asked and (left := until - time.monotonic()) > 0:
-        pause.wait(min(left, POLL_S))
+        time.sleep(min(left, POLL_S))
 
 
 def _columns(options: Project) -> tuple[str, ...]:

@@ -14,33 +14,24 @@ from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import InvalidInput
 from ...core.limits import TAG_KEY, show
-from ...formats.querytext import parse_query
-from ..exporting.bounds import EARLIEST, LATEST, Bounds, bounds_of, check_bound
 from ..pipelines import option
 from ..reporting.page import page
 from ..running import Run, Summary
+from ..selection import Bounds, Selection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ...flight.client import BulkClient
     from ..reporting.facts import Facts
 
 IS_STREAM = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
+class Report(Selection):
     """What to show, and where."""
 
-    log: str = option("The log.", metavar="LOG")
     to: str = option("The HTML file to write.  It is replaced if it is there.", metavar="FILE")
-    query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
-    start: str = option("The first event: earliest, a number, or a time of recording.", default=EARLIEST,
-                        metavar="POSITION")  # fmt: skip
-    end: str = option("The last event: latest or a number; or a time of recording, which is not included.",
-                      default=LATEST, metavar="POSITION")  # fmt: skip
-    archive: str | None = option("The Delta table that has what was trimmed.", default=None, metavar="PATH")
     time: Literal["event", "recorded"] | None = option(
         "Which times count.  [default: the events' own, if nearly all have one]", default=None
     )
@@ -48,10 +39,7 @@ class Report:
                                 "[default: only Cloud Native Events]", default=None, metavar="KEY")  # fmt: skip
 
     def __post_init__(self) -> None:
-        check_bound(self.start, "--start")
-        check_bound(self.end, "--end")
-        if self.query is not None:
-            parse_query(self.query)
+        Selection.__post_init__(self)
         if self.states is not None and not TAG_KEY.fullmatch(self.states):
             raise InvalidInput(f"the key of a tag is expected, {show(self.states)} given", "--states")
         if self.path.is_dir():
@@ -75,13 +63,7 @@ EXAMPLES = (
 
 def plan(options: Report, run: Run) -> list[str]:
     """See headwater.spark.jobs."""
-    with _client(run) as client:
-        bounds = bounds_of(client, options.log, options.start, options.end, options.archive)
-    which = f" that match {options.query}" if options.query else ""
-    return [
-        f"read the events {bounds.after + 1:,} to {bounds.upto:,} of log {options.log!r} on {run.server.url}{which}",
-        f"write a page about them to {options.path}",
-    ]
+    return [options.line(run), f"write a page about them to {options.path}"]
 
 
 def run(spark: SparkSession, options: Report, run: Run) -> Summary:
@@ -103,8 +85,8 @@ def facts_of(spark: SparkSession, options: Report, run: Run) -> Facts:
     from ..reporting.gather import COLUMNS, gather, kept
     from ..reporting.states import CNE_TYPES, notifications, resources_of, tagged
 
-    with _client(run) as client:
-        bounds = bounds_of(client, options.log, options.start, options.end, options.archive)
+    with run.server.client() as client:
+        bounds = options.bounds(client)
         info, consumers = client.info(options.log), client.consumers(options.log)
     events = _events(spark, options, run, bounds, COLUMNS)
     slim = kept(events).persist(StorageLevel.MEMORY_AND_DISK)
@@ -129,20 +111,4 @@ def _events(spark: SparkSession, options: Report, run: Run, bounds: Bounds, colu
 
     if not bounds.numbers:
         return spark.createDataFrame([], EVENT_SCHEMA)
-    given = run.server.options(
-        log=options.log,
-        query=options.query,
-        archive=options.archive,
-        startingPosition=bounds.after + 1,
-        endingPosition=bounds.upto,
-        columns=columns,
-    )
-    return spark.read.format("headwater").options(**given).load()
-
-
-def _client(run: Run) -> BulkClient:
-    from ...flight.client import BulkClient
-
-    its = run.server
-    return BulkClient(its.url, user=its.user, password=its.password, token=its.token, ca_file=its.ca_file,
-                      is_verified=its.is_verified)  # fmt: skip
+    return options.events(spark, run, bounds, columns=columns)

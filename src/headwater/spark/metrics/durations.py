@@ -1,7 +1,7 @@
-"""How long a resource was in which state, window by window. No Spark here.
+"""How long a resource was in which state, window by window.
 
-A state lasts until the next one is told; nothing needs to come while it lasts. Windows are closed in their order, when
-the watermark has passed their ends: then what comes for them is too late to change them.
+No Spark here. A state lasts until the next one is told; nothing needs to come while it lasts. Windows are closed in
+their order, when the watermark has passed their ends: then what comes for them is too late to change them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From events of a log to samples: one for every value in every notification, with the resource's whole address.
+"""Makes samples of notifications: one for every value, with the resource's whole address.
 
 An event that is no notification gives none, as a log is open to events of every kind. No Spark here.
 """
@@ -14,8 +14,9 @@ import pyarrow as pa
 from ...cne.addresses import Address, parse
 from ...cne.notification import ENUMERATION, NUMERIC, Value
 from ...cne.stored import Stored, stored_of
-from ...core.event import Encoding, SequencedEvent
+from ...core.event import SequencedEvent
 from ...core.limits import APPEND_BYTES_MAX
+from ..rows import events_in
 
 COLUMNS = ("sequence_number", "recorded_at", "type", "data", "id", "source", "attributes", "encoding")
 """What is read of an event."""
@@ -70,7 +71,7 @@ def samples_of(event: SequencedEvent) -> list[Sample]:
 def samples_in(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The samples in batches of events that have COLUMNS, as SCHEMA says."""
     for batch in batches:
-        rows = [sample for event in _events_of(batch) for sample in samples_of(event)]
+        rows = [sample for event in events_in(batch) for sample in samples_of(event)]
         if rows:
             columns = zip(*rows, strict=True)
             arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
@@ -89,8 +90,8 @@ def _measured(value: Value) -> tuple[float | None, str | None]:
 
 def _resource(stored: Stored, value: Value) -> str:
     """A value often leaves the place out, which the event's other addresses have."""
-    its = parse(value.resource)
-    return Address(its.place or stored.addresses[0].place, its.resource).text or value.resource
+    address = parse(value.resource)
+    return Address(address.place or stored.addresses[0].place, address.resource).text or value.resource
 
 
 def _microseconds(time: str) -> int:
@@ -98,11 +99,3 @@ def _microseconds(time: str) -> int:
     whole, _, fraction = time.removesuffix("Z").partition(".")
     seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
     return seconds * 1_000_000 + int(fraction[:6].ljust(6, "0"))
-
-
-def _events_of(batch: pa.RecordBatch) -> Iterator[SequencedEvent]:
-    recorded = batch.column("recorded_at").cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_pylist()
-    names = ("sequence_number", "type", "data", "id", "source", "attributes", "encoding")
-    columns = [batch.column(name).to_pylist() for name in names]
-    for time, number, type, data, id, source, attributes, encoding in zip(recorded, *columns, strict=True):
-        yield SequencedEvent(number, time, 0, type, data, (), id, source, dict(attributes), "", b"", Encoding(encoding))

@@ -1,4 +1,4 @@
-"""Samples in Spark: windows of their numbers, and a timeline for every resource that has states."""
+"""Computes windows of numbers and of states from samples, in Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closed windows on their way into a Delta table: every batch of a query once, however often Spark repeats it."""
+"""Adds closed windows to a Delta table: every batch of a query once, however often Spark repeats it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 
+from ..delta import entry, open_table
 from ..durable import sync
 from .errors import NotAMetricsTable
 
@@ -23,7 +24,7 @@ def check(path: Path, definition: Mapping[str, str]) -> None:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise NotAMetricsTable(str(path), "a new table needs an empty directory, and there are other files")
         return
-    _check_definition(path, _open(path), definition)
+    _check_definition(path, open_table(path, NotAMetricsTable), definition)
 
 
 def append(path: Path, rows: pa.Table, definition: Mapping[str, str], query: str, batch: int) -> bool:
@@ -31,19 +32,19 @@ def append(path: Path, rows: pa.Table, definition: Mapping[str, str], query: str
 
     Raises NotAMetricsTable: also where another query, which has another checkpoint, fills it.
     """
-    its = {**definition, "query": query}
-    is_there = DeltaTable.is_deltatable(str(path)) and _has(path, its, batch)
+    definition = {**definition, "query": query}
+    is_there = DeltaTable.is_deltatable(str(path)) and _has(path, definition, batch)
     if not is_there:
-        _write(path, rows, its, batch)
+        _write(path, rows, definition, batch)
     # Also for a batch that is there already: whoever wrote it may have been killed before this.
-    entry = path / "_delta_log" / f"{_open(path).version():020d}.json"
-    actions = map(json.loads, entry.read_text(encoding="utf-8").splitlines())
-    sync([*(path / action["add"]["path"] for action in actions if "add" in action), entry], path)
+    newest = entry(path, open_table(path, NotAMetricsTable).version())
+    actions = map(json.loads, newest.read_text(encoding="utf-8").splitlines())
+    sync([*(path / action["add"]["path"] for action in actions if "add" in action), newest], path)
     return not is_there
 
 
 def _has(path: Path, definition: Mapping[str, str], batch: int) -> bool:
-    table = _open(path)
+    table = open_table(path, NotAMetricsTable)
     _check_definition(path, table, definition)
     newest: int | None = table.transaction_version(_TRANSACTION)
     return newest is not None and newest >= batch
@@ -60,15 +61,6 @@ def _write(path: Path, rows: pa.Table, definition: Mapping[str, str], batch: int
         write_deltalake(path, rows, mode="append", commit_properties=transaction)
     except CommitFailedError as error:
         raise NotAMetricsTable(str(path), f"another run writes into it too: {error}") from error
-
-
-def _open(path: Path) -> DeltaTable:
-    try:
-        return DeltaTable(path)
-    except TableNotFoundError:
-        raise NotAMetricsTable(str(path), "there is no Delta table") from None
-    except DeltaError as error:
-        raise NotAMetricsTable(str(path), f"the Delta table cannot be read: {error}") from error
 
 
 def _check_definition(path: Path, table: DeltaTable, asked: Mapping[str, str]) -> None:

@@ -1,4 +1,7 @@
-"""The files of a projection: each holds the rows of one bucket, sorted by entity. No Spark here."""
+"""The files of a projection: each holds the rows of one bucket, sorted by entity.
+
+No Spark here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's function, and what it is given: always a state as it reads from the table, whatever batch it comes from.
+"""Calls the user's function, always with a state as it reads from the table, whatever batch it comes from.
 
 Between any two calls a state is text: JSON without spaces, with sorted names. So a tuple is a list, and names are in
 order, not only for the function that goes on with a table, but in the middle of a batch as well; and folding in batches

@@ -1,4 +1,4 @@
-"""A projection as its readers see it: one version of the table, without Spark and without the server."""
+"""Reads one version of a projection, without Spark and without the server."""
 
 from __future__ import annotations
 

@@ -14,20 +14,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
+from ..delta import CHECKPOINT_COMMITS, COMMIT_TRIES, NO_HOOKS, entries_after, entry, open_table, sum_up
 from ..durable import sync
 from .buckets import BUCKET, TABLE_SCHEMA
 from .errors import NotAProjection, ProjectionError, ProjectionOvertaken
 
-CHECKPOINT_COMMITS = 100
-"""After so many commits the Delta log is summed up, so that opening it stays fast."""
-COMMIT_TRIES = 5
 _PREFIX = "headwater."
 _TRANSACTION = "projection"
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 class Definition(NamedTuple):
@@ -62,15 +59,11 @@ class StateTable:
     def __init__(self, path: Path, version: int | None = None) -> None:
         """Open what is there. Raises NotAProjection."""
         self.path = path
+        self._table = open_table(path, NotAProjection, version)
         try:
-            self._table = DeltaTable(path, version=version)
             self.definition = _definition_of(self._table.metadata().configuration)
-        except TableNotFoundError:
-            raise NotAProjection(str(path), "there is no Delta table") from None
         except (KeyError, ValueError):
             raise NotAProjection(str(path), "the Delta table there is not a projection") from None
-        except DeltaError as error:
-            raise NotAProjection(str(path), f"the Delta table cannot be read: {error}") from error
 
     @staticmethod
     def create(path: Path, definition: Definition) -> StateTable:
@@ -123,7 +116,7 @@ class StateTable:
                     raise ProjectionError(f"{self.path}: the table takes no commit: {error}") from error
         self._table.update_incremental()
         if self.version % CHECKPOINT_COMMITS == 0:
-            self._sum_up()
+            sum_up(self._table, self.path)
 
     def vacuum(self, hours: float) -> int:
         """Remove files that no version of so many hours needs, and what killed runs left; answers how many."""
@@ -147,19 +140,9 @@ class StateTable:
             self._table.schema(),
             [BUCKET],
             commit_properties=CommitProperties(app_transactions=[Transaction(_TRANSACTION, upto)]),
-            post_commithook_properties=_NO_HOOKS,
+            post_commithook_properties=NO_HOOKS,
         )
-        entries = []
-        while (entry := self.path / "_delta_log" / f"{version + 1:020d}.json").exists():
-            entries.append(entry)
-            version += 1
-        sync(entries, self.path)
-
-    def _sum_up(self) -> None:
-        log = self.path / "_delta_log"
-        self._table.create_checkpoint()
-        sync([*log.glob(f"{self.version:020d}.checkpoint*.parquet"), log / "_last_checkpoint"], self.path)
-        self._table.cleanup_metadata()
+        sync(entries_after(self.path, version), self.path)
 
 
 def _definition_of(properties: Mapping[str, str]) -> Definition:
@@ -184,4 +167,4 @@ def _create(path: Path, definition: Definition) -> None:
             configuration=properties,
             raise_if_key_not_exists=False,
         )
-        sync([path / "_delta_log" / f"{0:020d}.json"], path)
+        sync([entry(path, 0)], path)

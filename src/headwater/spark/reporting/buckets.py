@@ -1,4 +1,4 @@
-"""Time in pieces of a round length."""
+"""Divides the time of a report into pieces of a round length."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Charts as SVG: pure functions from numbers to text. Each has a title for who does not see it; whatever comes from the
-log is escaped.
+"""Draws charts as SVG: pure functions from numbers to text.
 
-Colours are variables of the page's style, so that they suit light and dark.
+Each has a title for who does not see it; whatever comes from the log is escaped. Colours are variables of the page's
+style, so that they suit light and dark.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def areas(series: Sequence[tuple[str, Sequence[int]]], first_ms: int, bucket_ms:
     parts = [_grid(y, steps)]
     below = [0] * buckets
     for index, (name, counts) in enumerate(series):
-        above = [low + its for low, its in zip(below, counts, strict=True)]
+        above = [low + value for low, value in zip(below, counts, strict=True)]
         upper = _edge(above, step_x, y)
         lower = _edge(below, step_x, y)[::-1]
-        points = " ".join(f"{x:.1f},{its:.1f}" for x, its in (*upper, *lower))
+        points = " ".join(f"{x:.1f},{level:.1f}" for x, level in (*upper, *lower))
         parts.append(f'<polygon points="{points}" class="{colour(name, index)}"/>')
         below = above
     for at, total in enumerate(totals):
@@ -118,11 +118,11 @@ def ticks(from_ms: int, to_ms: int, most: int = 9) -> list[tuple[int, str]]:
     first = -(-from_ms // step) * step
     found = []
     for ms in range(first, to_ms + 1, step):
-        its = moment(ms)
-        if step >= DAY or (its.hour == its.minute == its.second == 0):
-            label = f"{its.day} {MONTHS[its.month - 1]}"
+        at = moment(ms)
+        if step >= DAY or (at.hour == at.minute == at.second == 0):
+            label = f"{at.day} {MONTHS[at.month - 1]}"
         else:
-            label = f"{its.hour:02}:{its.minute:02}" + (f":{its.second:02}" if step < MINUTE else "")
+            label = f"{at.hour:02}:{at.minute:02}" + (f":{at.second:02}" if step < MINUTE else "")
         found.append((ms, label))
     return found
 
@@ -133,17 +133,17 @@ def _months(from_ms: int, to_ms: int, most: int) -> Iterator[tuple[int, str]]:
     stride = next((stride for stride in (1, 2, 3, 6, 12, 24, 60, 120) if months / stride <= most + 3), 1200)
     for month in range(first.year * 12 + first.month - 1, last.year * 12 + last.month):
         if month % stride == 0 and month // 12 >= 1:
-            its = moment(0).replace(year=month // 12, month=month % 12 + 1)
-            ms = round(its.timestamp() * 1000)
+            begin = moment(0).replace(year=month // 12, month=month % 12 + 1)
+            ms = round(begin.timestamp() * 1000)
             if from_ms <= ms <= to_ms:
-                yield ms, str(its.year) if month % 12 == 0 or stride >= 12 else MONTHS[month % 12]
+                yield ms, str(begin.year) if month % 12 == 0 or stride >= 12 else MONTHS[month % 12]
 
 
 def columns(values: Sequence[tuple[str, int]], title: str, noun: str = "event") -> str:
     """A column for each value, with its name below."""
     height, top, bottom = 220, 12, 28
     width = 480
-    highest, steps = scale(max((its for _, its in values), default=0))
+    highest, steps = scale(max((value for _, value in values), default=0))
     plot = height - top - bottom
     step_x = (width - LEFT - RIGHT) / max(len(values), 1)
     every = -(-len(values) * 46 // (width - LEFT - RIGHT))
@@ -152,11 +152,11 @@ def columns(values: Sequence[tuple[str, int]], title: str, noun: str = "event") 
         return top + plot * (1 - value / highest)
 
     parts = [_grid(y, steps, width)]
-    for at, (name, its) in enumerate(values):
-        x, its_top = LEFT + at * step_x + step_x * 0.12, y(its)
+    for at, (name, value) in enumerate(values):
+        x, column_top = LEFT + at * step_x + step_x * 0.12, y(value)
         parts.append(
-            f'<rect class="c0" x="{x:.1f}" y="{its_top:.1f}" width="{step_x * 0.76:.1f}" '
-            f'height="{top + plot - its_top:.1f}" rx="1.5" data-tip="{tip([name, words.count(its, noun)])}"/>'
+            f'<rect class="c0" x="{x:.1f}" y="{column_top:.1f}" width="{step_x * 0.76:.1f}" '
+            f'height="{top + plot - column_top:.1f}" rx="1.5" data-tip="{tip([name, words.count(value, noun)])}"/>'
         )
         if at % every == 0:
             middle = LEFT + (at + 0.5) * step_x
@@ -169,15 +169,15 @@ def columns(values: Sequence[tuple[str, int]], title: str, noun: str = "event") 
 def heat(week: Sequence[Sequence[int]], title: str) -> str:
     """Days of the week by hours: the more, the darker."""
     cell, gap, left, top = 17.6, 2.4, 40, 10
-    highest = max((its for hours in week for its in hours), default=0)
+    highest = max((events for hours in week for events in hours), default=0)
     parts = []
     for day, hours in enumerate(week):
         y = top + day * (cell + gap) * 1.3
         parts.append(f'<text class="label" x="{left - 8}" y="{y + 16:.1f}" text-anchor="end">{WEEKDAYS[day]}</text>')
-        for hour, its in enumerate(hours):
+        for hour, events in enumerate(hours):
             x = left + hour * (cell + gap) * 0.91
-            strength = 0.06 + 0.94 * its / highest if its and highest else 0.03
-            lines = [f"{WEEKDAYS[day]} {hour:02}:00–{(hour + 1) % 24:02}:00", words.count(its, "event")]
+            strength = 0.06 + 0.94 * events / highest if events and highest else 0.03
+            lines = [f"{WEEKDAYS[day]} {hour:02}:00–{(hour + 1) % 24:02}:00", words.count(events, "event")]
             parts.append(
                 f'<rect class="c0" x="{x:.1f}" y="{y:.1f}" width="{cell * 0.91:.1f}" height="{cell * 1.3:.1f}" rx="2" '
                 f'fill-opacity="{strength:.3f}" data-tip="{tip(lines)}"/>'
@@ -204,13 +204,13 @@ def timeline(resources: Sequence[Resource], from_ms: int, to_ms: int, classes: M
             f"{short(name[common:], 42)}</text>"
             f'<line class="grid" x1="{left}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>'
         )
-        for its in resource.spans:
-            x = left + (its.from_ms - from_ms) / span * plot
-            width = max((its.to_ms - its.from_ms) / span * plot, 0.8)
-            tall = {"good": 9, "warn": 15, "bad": 21}.get(classes[its.state], 15)
-            lines = [name, its.state, f"{words.time(its.from_ms)}, for {words.duration(its.to_ms - its.from_ms)}"]
+        for stay in resource.spans:
+            x = left + (stay.from_ms - from_ms) / span * plot
+            width = max((stay.to_ms - stay.from_ms) / span * plot, 0.8)
+            tall = {"good": 9, "warn": 15, "bad": 21}.get(classes[stay.state], 15)
+            lines = [name, stay.state, f"{words.time(stay.from_ms)}, for {words.duration(stay.to_ms - stay.from_ms)}"]
             parts.append(
-                f'<rect class="{classes[its.state]}" x="{x:.1f}" y="{base - tall}" width="{width:.1f}" '
+                f'<rect class="{classes[stay.state]}" x="{x:.1f}" y="{base - tall}" width="{width:.1f}" '
                 f'height="{tall}" data-tip="{tip(lines)}"/>'
             )
     y = top + row * len(resources)

@@ -1,5 +1,6 @@
-"""The facts of a report, from Spark: the log is read once (twice where resources have states), everything else is
-aggregated from what was kept of it.
+"""Gathers the facts of a report in Spark.
+
+The log is read once (twice where resources have states); everything else is aggregated from what was kept of it.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def gather(
         last_ms=span.last_ms,
         outside=totals["events"] - in_week,
         bucket_ms=span.bucket_ms,
-        series=_series(shown, span, [its.type for its in types[:SERIES]]),
+        series=_series(shown, span, [each.type for each in types[:SERIES]]),
         types=types,
         types_total=totals["types"],
         tags=_tags(slim),
@@ -87,30 +88,35 @@ def gather(
 
 def settings_of(info: LogInfo) -> list[tuple[str, str]]:
     """The settings in words."""
-    its = info.settings
+    settings, horizon = info.settings, info.settings.id_horizon
     kept = []
-    if its.retention_ms is not None:
-        kept.append(f"for {words.duration(its.retention_ms)}")
-    if its.retention_bytes is not None:
-        kept.append(f"up to {words.size(its.retention_bytes)}")
-    if its.retention_until_acknowledged:
+    if settings.retention_ms is not None:
+        kept.append(f"for {words.duration(settings.retention_ms)}")
+    if settings.retention_bytes is not None:
+        kept.append(f"up to {words.size(settings.retention_bytes)}")
+    if settings.retention_until_acknowledged:
         kept.append("until every consumer has acknowledged them")
-    by = f", by {its.partition_by}" if its.partition_by else ""
+    by = f", by {settings.partition_by}" if settings.partition_by else ""
     return [
         ("events are kept", " or ".join(kept) or "for ever"),
-        ("partitions", f"{its.partitions}{by}"),
-        ("ids are unique", f"over the newest {its.id_horizon:,}" if its.id_horizon else "over all that is retained"),
-        ("largest event", words.size(its.event_bytes_max)),
+        ("partitions", f"{settings.partitions}{by}"),
+        ("ids are unique", f"over the newest {horizon:,}" if horizon else "over all that is retained"),
+        ("largest event", words.size(settings.event_bytes_max)),
     ]
 
 
 def consumers_of(consumers: Sequence[Consumer], head: int) -> list[ConsumerFacts]:
     """The consumers, the one that is furthest behind first."""
     found = [
-        ConsumerFacts(f"{its.owner} / {its.component}", its.acknowledged, max(0, head - its.acknowledged), its.seen_at)
-        for its in consumers
+        ConsumerFacts(
+            f"{consumer.owner} / {consumer.component}",
+            consumer.acknowledged,
+            max(0, head - consumer.acknowledged),
+            consumer.seen_at,
+        )
+        for consumer in consumers
     ]
-    return sorted(found, key=lambda its: (-its.behind, its.name))
+    return sorted(found, key=lambda facts: (-facts.behind, facts.name))
 
 
 def _totals(slim: DataFrame) -> dict[str, Any]:
@@ -167,10 +173,10 @@ def _series(shown: DataFrame, span: Axis, types: Sequence[str]) -> list[tuple[st
 
     name = F.when(F.col("type").isin(list(types)), F.col("type")).otherwise("")
     bucket = F.expr(f"(at - {span.begin_ms}) div {span.bucket_ms}")
-    counts = {each: [0] * span.buckets for each in (*types, "")}
+    counts = {type: [0] * span.buckets for type in (*types, "")}
     for row in shown.groupBy(name.alias("name"), bucket.alias("bucket")).count().collect():
         counts[row.name if row.name in counts else ""][row.bucket] += row["count"]
-    return [(each, its) for each, its in counts.items() if each or any(its)]
+    return [(name, buckets) for name, buckets in counts.items() if name or any(buckets)]
 
 
 def _tags(slim: DataFrame) -> list[TagFacts]:
@@ -190,7 +196,7 @@ def _tags(slim: DataFrame) -> list[TagFacts]:
         best = ranked.where(f"place <= {TAG_VALUES}").orderBy("key", "place").collect()
         return [
             TagFacts(
-                row.key, row.tags, row["values"], [(its.value, its["count"]) for its in best if its.key == row.key]
+                row.key, row.tags, row["values"], [(tag.value, tag["count"]) for tag in best if tag.key == row.key]
             )
             for row in top
         ]

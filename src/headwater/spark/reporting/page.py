@@ -1,4 +1,7 @@
-"""The page of a report: one file that needs nothing else. `page(facts)` is pure; all that a log says in it is text."""
+"""Makes the page of a report: one file that needs nothing else.
+
+`page(facts)` is pure; all that a log says in it is text.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ def _span(facts: Facts) -> str:
 def _furthest_behind(facts: Facts) -> str:
     if not facts.consumers:
         return "none registered"
-    most = max(its.behind for its in facts.consumers)
+    most = max(consumer.behind for consumer in facts.consumers)
     return "all are up to date" if most == 0 else f"up to {number(most)} behind"
 
 
@@ -106,18 +109,13 @@ def _rates(facts: Facts) -> str:
 def _types(facts: Facts) -> str:
     most = facts.types[0].events
     rows = "".join(
-        f'<tr><th scope="row" title="{text(its.type)}">{short(its.type, 44)}</th>'
-        f'<td class="bar">{_bar(its.events, most)}</td><td>{number(its.events)}</td>'
-        f"<td>{share(its.events, facts.events)}</td><td>{size(its.bytes / its.events)}</td>"
-        f'<td class="time">{words.time(its.first_ms)}</td><td class="time">{words.time(its.last_ms)}</td></tr>'
-        for its in facts.types
+        f'<tr><th scope="row" title="{text(of_type.type)}">{short(of_type.type, 44)}</th>'
+        f'<td class="bar">{_bar(of_type.events, most)}</td><td>{number(of_type.events)}</td>'
+        f"<td>{share(of_type.events, facts.events)}</td><td>{size(of_type.bytes / of_type.events)}</td>"
+        f'<td class="time">{words.time(of_type.first_ms)}</td><td class="time">{words.time(of_type.last_ms)}</td></tr>'
+        for of_type in facts.types
     )
-    table = (
-        '<div class="wide"><table class="types"><thead><tr><th scope="col">type</th><td></td>'
-        '<th scope="col">events</th><th scope="col">share</th><th scope="col">mean size</th>'
-        '<th scope="col">first (UTC)</th><th scope="col">last (UTC)</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    table = _wide_table(["type", "", "events", "share", "mean size", "first (UTC)", "last (UTC)"], rows)
     left = facts.types_total - len(facts.types)
     return _card("Types", table + (f'<p class="more">and {count(left, "more type")}</p>' if left > 0 else ""))
 
@@ -126,28 +124,21 @@ def _tags(facts: Facts) -> str:
     if not facts.tags:
         return ""
     boxes = []
-    for its in facts.tags:
-        most = its.top[0][1] if its.top else 1
-        rows = "".join(
-            f'<tr><th scope="row" title="{text(value)}">{short(value, 26) or "<i>no value</i>"}</th>'
-            f'<td class="bar">{_bar(events, most)}</td><td>{number(events)}</td></tr>'
-            for value, events in its.top
-        )
-        values = count(its.values, "value")
+    for tag in facts.tags:
+        values = count(tag.values, "value")
         boxes.append(
-            f'<section class="tag"><h3 title="{text(its.key)}">{short(its.key, 26)}</h3>'
-            f"<p>{count(its.tags, 'tag')}, {values}</p><table><tbody>{rows}</tbody></table></section>"
+            f'<section class="tag"><h3 title="{text(tag.key)}">{short(tag.key, 26)}</h3>'
+            f"<p>{count(tag.tags, 'tag')}, {values}</p>{_ranking(tag.top, 26, 'no value')}</section>"
         )
     return _card("Tags", f'<div class="boxes">{"".join(boxes)}</div>', "The most used keys, and their top values.")
 
 
 def _shape(facts: Facts) -> str:
-    sizes = [(f"<{size(power).replace(' ', '')}", its) for power, its in facts.sizes.counts]
+    sizes = [(f"<{size(power).replace(' ', '')}", events) for power, events in facts.sizes.counts]
     total = sum(map(sum, facts.week))
     weekday, hour = max(
         ((day, hour) for day in range(7) for hour in range(24)), key=lambda at: facts.week[at[0]][at[1]]
     )
-    its = facts.sizes
     left = _card(
         "When",
         charts.heat(facts.week, "Events by day of the week and hour, UTC")
@@ -160,7 +151,7 @@ def _shape(facts: Facts) -> str:
         "Payload sizes",
         charts.columns(sizes, "Events by the size of their payloads")
         + _details(["size", "events"], [[name, f"{n:,}"] for name, n in sizes]),
-        f"Median {size(its.median)}, 99 % up to {size(its.p99)}, largest {size(its.largest)}.",
+        f"Median {size(facts.sizes.median)}, 99 % up to {size(facts.sizes.p99)}, largest {size(facts.sizes.largest)}.",
     )
     return f'<div class="pair">{left}{right}</div>'
 
@@ -168,15 +159,15 @@ def _shape(facts: Facts) -> str:
 def _states(facts: Facts) -> str:
     if not facts.resources:
         return ""
-    states = list(dict.fromkeys(its.state for resource in facts.resources for its in resource.spans))
+    states = list(dict.fromkeys(span.state for resource in facts.resources for span in resource.spans))
     states.sort(key=lambda state: (list(charts.STATES).index(state) if state in charts.STATES else 9, state))
     classes = charts.state_classes(states)
-    from_ms = min(its.from_ms for resource in facts.resources for its in resource.spans)
-    to_ms = max(its.to_ms for resource in facts.resources for its in resource.spans)
+    from_ms = min(span.from_ms for resource in facts.resources for span in resource.spans)
+    to_ms = max(span.to_ms for resource in facts.resources for span in resource.spans)
     rows = [
-        [resource.name, its.state, words.time(its.from_ms), duration(its.to_ms - its.from_ms)]
+        [resource.name, span.state, words.time(span.from_ms), duration(span.to_ms - span.from_ms)]
         for resource in facts.resources
-        for its in resource.spans
+        for span in resource.spans
     ]
     left = facts.resources_total - len(facts.resources)
     more = f" Those that changed most; {count(left, 'more resource')} not shown." if left > 0 else ""
@@ -194,18 +185,14 @@ def _states(facts: Facts) -> str:
 def _readers(facts: Facts) -> str:
     if not facts.consumers:
         return ""
-    most = max(1, *(its.behind for its in facts.consumers))
+    most = max(1, *(consumer.behind for consumer in facts.consumers))
     rows = "".join(
-        f'<tr><th scope="row">{short(its.name, 60)}</th><td class="bar">{_bar(its.behind, most, "warn")}</td>'
-        f"<td>{number(its.behind)}</td><td>{its.acknowledged:,}</td>"
-        f'<td class="time">{duration(max(0, facts.made_ms - its.seen_ms))} ago</td></tr>'
-        for its in facts.consumers
+        f'<tr><th scope="row">{short(consumer.name, 60)}</th><td class="bar">{_bar(consumer.behind, most, "warn")}</td>'
+        f"<td>{number(consumer.behind)}</td><td>{consumer.acknowledged:,}</td>"
+        f'<td class="time">{duration(max(0, facts.made_ms - consumer.seen_ms))} ago</td></tr>'
+        for consumer in facts.consumers
     )
-    table = (
-        '<div class="wide"><table class="types"><thead><tr><th scope="col">consumer</th><td></td>'
-        '<th scope="col">behind</th><th scope="col">acknowledged</th><th scope="col">last heard of</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    table = _wide_table(["consumer", "", "behind", "acknowledged", "last heard of"], rows)
     return _card("Consumers", table, f"How many events of {facts.head:,} each has still before it.")
 
 
@@ -225,15 +212,9 @@ def _storage(facts: Facts) -> str:
     if len(facts.partitions) > 1:
         named = [(str(at), events) for at, events in enumerate(facts.partitions)]
         bars = f"<h3>Partitions</h3>{charts.columns(named[:64], 'Events by partition')}"
-    most = facts.sources[0][1] if facts.sources else 1
-    rows = "".join(
-        f'<tr><th scope="row" title="{text(source)}">{short(source, 32) or "<i>none</i>"}</th>'
-        f'<td class="bar">{_bar(events, most)}</td><td>{number(events)}</td></tr>'
-        for source, events in facts.sources
-    )
-    sources = f"<h3>Sources</h3><table><tbody>{rows}</tbody></table>" if rows else ""
+    sources = f"<h3>Sources</h3>{_ranking(facts.sources, 32, 'none')}" if facts.sources else ""
     left = facts.sources_total - len(facts.sources)
-    sources += f'<p class="more">and {count(left, "more source")}</p>' if left > 0 and rows else ""
+    sources += f'<p class="more">and {count(left, "more source")}</p>' if left > 0 and facts.sources else ""
     settings = f'<dl class="facts">{listed}</dl>'
     return _card("The log", f'<div class="columns"><div>{settings}</div><div>{sources}{bars}</div></div>')
 
@@ -256,6 +237,21 @@ def _bar(value: int, most: int, css_class: str = "c0") -> str:
         f'<svg class="strip" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect class="{css_class}" width="{width:.1f}" height="10"/></svg>'
     )
+
+
+def _ranking(counts: Sequence[tuple[str, int]], chars: int, nameless: str) -> str:
+    """A table of names and their events, those with the most first."""
+    rows = "".join(
+        f'<tr><th scope="row" title="{text(name)}">{short(name, chars) or f"<i>{nameless}</i>"}</th>'
+        f'<td class="bar">{_bar(events, counts[0][1])}</td><td>{number(events)}</td></tr>'
+        for name, events in counts
+    )
+    return f"<table><tbody>{rows}</tbody></table>"
+
+
+def _wide_table(header: Sequence[str], rows: str) -> str:
+    head = "".join(f'<th scope="col">{name}</th>' if name else "<td></td>" for name in header)
+    return f'<div class="wide"><table class="types"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def _legend(entries: Iterable[tuple[str, str]]) -> str:

@@ -1,4 +1,4 @@
-"""The states of resources over time: of Cloud Native Events, or of whatever the tags of a log name."""
+"""Finds the states of resources over time: of Cloud Native Events, or of whatever the tags of a log name."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def tagged(events: DataFrame, key: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     each = events.selectExpr("sequence_number AS number", f"{_TIME} AS at", "type AS state", "explode(tags) AS tag")
-    its = each.where(F.startswith("tag", F.lit(f"{key}:")))
-    return its.select(F.substring("tag", len(key) + 2, 1000).alias("resource"), "at", "number", "state")
+    chosen = each.where(F.startswith("tag", F.lit(f"{key}:")))
+    return chosen.select(F.substring("tag", len(key) + 2, 1000).alias("resource"), "at", "number", "state")
 
 
 def resources_of(changes: DataFrame, last_ms: int) -> tuple[list[Resource], int]:
@@ -65,7 +65,7 @@ def resources_of(changes: DataFrame, last_ms: int) -> tuple[list[Resource], int]
             found[row.resource].append((row.at, row.state))
     finally:
         changed.unpersist()
-    return [Resource(name, _spans(its, last_ms)) for name, its in sorted(found.items())], total
+    return [Resource(name, _spans(stays, last_ms)) for name, stays in sorted(found.items())], total
 
 
 def _spans(changes: list[tuple[int, str]], last_ms: int) -> list[Span]:

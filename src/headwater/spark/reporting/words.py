@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as people read them; no two of them differ in form without a reason."""
+"""Writes numbers, sizes and times as people read them, each kind in one form."""
 
 from __future__ import annotations
 
@@ -69,17 +69,17 @@ def time(ms: int) -> str:
 
 def day(ms: int) -> str:
     """21 Nov 2026."""
-    its = moment(ms)
-    return f"{its.day} {MONTHS[its.month - 1]} {its.year}"
+    at = moment(ms)
+    return f"{at.day} {MONTHS[at.month - 1]} {at.year}"
 
 
 def duration(ms: float) -> str:
     """The two greatest units: 3 d 4 h."""
     parts: list[str] = []
     for unit, name in ((365 * DAY, "y"), (DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
-        if (its := int(ms // unit)) or parts:
-            parts.append(f"{its} {name}" if its else "")
-            ms -= its * unit
+        if (whole := int(ms // unit)) or parts:
+            parts.append(f"{whole} {name}" if whole else "")
+            ms -= whole * unit
         if len(parts) == 2:
             break
     return " ".join(filter(None, parts)) or f"{ms:.0f} ms"
