@@ -1,6 +1,6 @@
 """Links of consumers: where they begin, what they filter, and what their attach is answered (4.3, 4.5, 5).
 
-A plain link begins where its filter says, or now. One whose terminus is remembered goes on where it was left. A member
+A plain link begins where its filter says, or now. One whose source is remembered goes on where it was left. A member
 of a consumer group goes on where the group was left in its partition, which the group's rules decide on, perhaps later.
 """
 
@@ -111,7 +111,7 @@ async def attach_consumer(transport: Transport, link: Sender, source: Source, no
         )
         return
     positions = node.positions
-    remembered = positions.terminus(attaching.container, link.name)
+    remembered = positions.remembered(attaching.container, link.name)
     expiry = Expiry.of(source.expiry_policy)
     if source.durable or expiry > Expiry.SESSION_END or source.timeout or remembered is not None:
         remembered = positions.attached(
@@ -130,7 +130,7 @@ async def attach_consumer(transport: Transport, link: Sender, source: Source, no
 
 
 class PositionKeeper:
-    """Keeps the position of a plain link as long as its terminus says."""
+    """Keeps the position of a plain link as long as its source asks for."""
 
     def __init__(self, attaching: Attaching, remembered: Remembered | None, position: Position) -> None:
         self._attaching, self._remembered, self._position = attaching, remembered, position
@@ -164,7 +164,7 @@ class PositionKeeper:
     def on_more_ended(self, ending: Ending) -> None:
         """The session, or the connection, of a link that was over before."""
         node, remembered = self._attaching.node, self._remembered
-        if remembered is None or node.positions.terminus(remembered.container, remembered.link) is not remembered:
+        if remembered is None or node.positions.remembered(remembered.container, remembered.link) is not remembered:
             return
         if not node.is_attached(remembered):
             node.positions.ended(remembered, Expiry(ending - 1), node.now_ms())
