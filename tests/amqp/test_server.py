@@ -234,18 +234,18 @@ def test_refused_links_leave_nothing_behind(served: Served, client: Client) -> N
         for address in ("nowhere", "orders/$info"):
             with pytest.raises(AmqpError):
                 client.sender(address, name=f"s{number}")
-    assert served.container._links == {}
+    assert served.container.shared._links == {}
     (transport,) = served.container.connections
-    assert transport._termini == {} and not list(client.session.links)
+    assert transport._ends == {} and not list(client.session.links)
 
 
 def test_a_lost_connection_leaves_nothing_behind(served: Served, client: Client) -> None:
     with served.client() as lost:
         lost.sender("orders"), lost.receiver("orders"), lost.receiver("orders/$info", credit=0)
-        assert len(served.container._links) == 3
+        assert len(served.container.shared._links) == 3
         lost.drop()
         client.wait(lambda: client.pump(0.05) or len(served.container.connections) == 1)
-    assert served.container._links == {}
+    assert served.container.shared._links == {}
     assert not served.container._nodes["orders"].consumers
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ...core.errors import PositionTrimmed
 from ...core.notification_types import NotificationType
@@ -20,14 +19,12 @@ from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.performatives import Attach, Source
 from ..protocol.types import Symbol
+from ..transport import Transport
 from .consumer import Consumer, is_final
 from .links import Binding, binding_of, bound_properties, partition_number
 from .node import EventLogNode
 from .position import Position
 from .positions import Expiry, Remembered
-
-if TYPE_CHECKING:
-    from ..transport import Transport
 
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 
@@ -43,7 +40,7 @@ class Attaching:
         head = node.log.head()
         self.filter = _filter(source, node, head)
         self.start = self.filter.after if self.filter.names_position else head
-        with suppress(PositionTrimmed):  # told to the consumer when it is attached
+        with suppress(PositionTrimmed):  # the consumer hears of it when it is attached
             node.log.check_position(self.start + 1)
 
     @property
@@ -173,12 +170,11 @@ class PositionKeeper:
 class GroupMember(LinkEnd):
     """A receiver that wants, or has, a partition for its consumer group: what `Groups` knows it by."""
 
-    node: EventLogNode
-
     def __init__(self, attaching: Attaching, binding: Binding) -> None:
         assert binding.group is not None
         self._attaching, self._group = attaching, binding.group
-        self.node = attaching.node
+        self._node = attaching.node
+        self.log = attaching.node.log
         self._consumer: Consumer | None = None
         self._position: Position | None = None
         self._owned: tuple[int, int] | None = None
@@ -194,7 +190,7 @@ class GroupMember(LinkEnd):
     def assigned(self, partition: int, epoch: int) -> None:
         """Attach to that partition."""
         attaching = self._attaching
-        link, node = attaching.link, self.node
+        link, node = attaching.link, self._node
         if not link.is_waiting:
             return  # it went away meanwhile, which the group is about to hear
         try:
@@ -221,7 +217,7 @@ class GroupMember(LinkEnd):
 
     def drain(self) -> None:
         """Give the partition up once nothing waits for its outcome."""
-        node = self.node
+        node = self._node
         if self._consumer is not None:
             self._consumer.leave(lambda: node.perform(node.groups.drained(self, node.now())))
 
@@ -234,18 +230,18 @@ class GroupMember(LinkEnd):
             self._position = None
         self._notify(NotificationType.PARTITION_RELEASED)
         self._owned = None
-        node = self.node
+        node = self._node
         is_closed = ending is Ending.CLOSED
         node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=is_closed))
 
     def _notify(self, type: NotificationType) -> None:
-        """Tell that about the partition that it has, if it has one."""
+        """Emit that about the partition that it has, if it has one."""
         if self._owned is None:
             return
         partition, epoch = self._owned
-        self.node.bus.emit(
+        self._node.bus.emit(
             type,
-            log=self.node.log.name,
+            log=self._node.log.name,
             group=self._group,
             partition=partition,
             epoch=epoch,
