@@ -55,7 +55,7 @@ class Delivery(NamedTuple):
     link: Receiver
 
     def settle(self, state: Any = None) -> None:
-        """Give it an outcome: accepted, unless told otherwise."""
+        """Give it an outcome: accepted, unless another is given."""
         if not self.received.is_settled:
             self.link.link.settle(self.received.id, self.received.id, Accepted() if state is None else state)
 

@@ -20,7 +20,7 @@ from .transport import Transport
 _logger = logging.getLogger("headwater.amqp")
 
 BACKLOG = 2048
-"""Connections that wait to be accepted; asyncio listens anew, and with 100 unless it is told."""
+"""Connections that wait to be accepted; asyncio listens anew, and with 100 unless this is given."""
 FINISH_S = 5.0
 """How long what producers have sent may take to reach the disk when the server stops."""
 

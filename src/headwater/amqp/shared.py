@@ -32,7 +32,7 @@ CAPABILITIES = tuple(
 """What is offered in the open: event streams (3.1), the filters that are there, and links without target address."""
 PROPERTIES = {Symbol("product"): "Headwater", Symbol("version"): __version__}
 TICK_S = 0.5
-"""How often connections and nodes hear that time has passed."""
+"""How often `tick` is called for connections and nodes."""
 LinkKey = tuple[str, str, str, bool]
 """What identifies a link beyond its connection: user, container, name and direction (2.6.1)."""
 Expel = Callable[[Link, Symbol, str], None]

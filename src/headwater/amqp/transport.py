@@ -93,11 +93,11 @@ class Transport(asyncio.Protocol):
     """One connection of a peer."""
 
     def __init__(self, owner: Owner, attach: Attach) -> None:
-        # Of the container
+        # Shared by all connections
         self.shared = owner.shared
         self._owner, self._attach = owner, attach
         self._settings, self._loop = owner.shared.settings, owner.shared.loop
-        # Of the connection: who the peer is, and its engine
+        # This connection: who the peer is, its engine, its end
         self.peer = ""
         """The peer's address."""
         self.user: User | None = None
@@ -114,7 +114,7 @@ class Transport(asyncio.Protocol):
         self._closing_at: float | None = None
         self._is_lost = False
         self._tasks: set[asyncio.Task[None]] = set()
-        # Of the connection: its bytes, in and out
+        # This connection: bytes in and out
         self.bytes_received = self.bytes_sent = 0
         self.held_bytes = 0
         """What producers have sent and has not reached the disk."""
@@ -125,7 +125,7 @@ class Transport(asyncio.Protocol):
         self._pauses = _Pause(0)
         self._is_turn_due = False
         self._is_flushing = False
-        # Of its sessions and links
+        # Its sessions and links
         self._ends: dict[Link, LinkEnd] = {}
         self._numbers: dict[Link, int] = {}
         """What the server calls the links of this connection: they count from 1."""

@@ -94,7 +94,7 @@ class Listener(LinkEnd):
         self._queue: NotificationQueue | None = None
 
     def start(self, wanted: EventFilter) -> None:
-        """Listen from now on: so a listener does not hear of its own attach."""
+        """Listen from now on: so a listener does not get the notification of its own attach."""
         types = wanted.types if self._user.may(Right.MANAGE, "*") else wanted.types & _OF_LOGS
         self._queue = NotificationQueue(self._bus, self._wake, types, accepts=self._accepts)
         self.on_ready()

@@ -40,7 +40,7 @@ class Attaching:
         head = node.log.head()
         self.filter = _filter(source, node, head)
         self.start = self.filter.after if self.filter.names_position else head
-        with suppress(PositionTrimmed):  # the consumer hears of it when it is attached
+        with suppress(PositionTrimmed):  # the first message that it gets says so
             node.log.check_position(self.start + 1)
 
     @property
@@ -192,7 +192,7 @@ class GroupMember(LinkEnd):
         attaching = self._attaching
         link, node = attaching.link, self._node
         if not link.is_waiting:
-            return  # it went away meanwhile, which the group is about to hear
+            return  # it went away meanwhile, and its detach is about to come
         try:
             position = node.positions.group_position(
                 self._group, partition, after=attaching.start, is_asked_for=attaching.filter.names_position
@@ -262,7 +262,7 @@ def bound_partition(binding: Binding, partitions: int) -> int | None:
 
 
 def _settle_recovered(position: Position, remote: Attach) -> None:
-    """What the receiver of a recovered link had settled already, and we did not hear of (2.6.13)."""
+    """What the receiver of a recovered link had settled, and whose outcome never came (2.6.13)."""
     for tag, state in (remote.unsettled or {}).items():
         if state is not None and is_final(state) and len(tag) == 8:
             position.finish((int.from_bytes(tag, "big"),))

@@ -269,7 +269,7 @@ class EventLogNode:
             self._call_soon(self._wake)
 
     def _call_soon(self, callback: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be told
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be called
             self.loop.call_soon_threadsafe(callback, *arguments)
 
     # On the loop
@@ -279,7 +279,7 @@ class EventLogNode:
         for request in requests:
             try:
                 request.context.on_appended(request)  # type: ignore[attr-defined]
-            except Exception:  # the others are to hear of theirs
+            except Exception:  # the others are to be answered, too
                 _logger.exception("a producer failed")
 
     def _wake(self) -> None:
