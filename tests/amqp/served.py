@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headwater.amqp import AmqpServer, AmqpSettings, Container
+from headwater.amqp import AmqpServer, AmqpSettings, Container, ManagementNode
 from headwater.amqp.client import Client
 from headwater.core.access import Guard, OpenGuard
 from headwater.core.bus import Bus
@@ -52,7 +52,8 @@ class Served:
 
     async def _start(self) -> None:
         self.container = Container(self.store, self._guard, self._settings, bus=self.bus)
-        self.server = AmqpServer(self.container, self._sockets, self._tls)
+        self.management = ManagementNode(self.container)
+        self.server = AmqpServer(self.container, self.management, self._sockets, self._tls)
         await self.server.start()
 
     def stop(self) -> None:

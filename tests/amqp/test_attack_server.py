@@ -61,7 +61,7 @@ def test_a_refused_link_leaves_nothing_behind(served: Served, client: Client) ->
             client.sender(f"nowhere-{number}")
         with pytest.raises(AmqpError):
             client.receiver("orders", filter=bad)
-    assert not served.container._links
+    assert not served.container.shared._links
 
 
 def test_an_attach_whose_session_ended_with_it_leaves_nothing_behind(served: Served, client: Client) -> None:
@@ -75,7 +75,7 @@ def test_an_attach_whose_session_ended_with_it_leaves_nothing_behind(served: Ser
         client.flush()
         client.wait(lambda session=session: session.is_over)
     assert client.receiver("orders", properties=properties).link.is_attached
-    assert len(served.container._links) == 1
+    assert len(served.container.shared._links) == 1
 
 
 def test_an_anonymous_link_leaves_no_task_behind(served: Served, client: Client) -> None:
@@ -260,9 +260,9 @@ def test_a_receiver_that_fails_costs_no_other_its_events(served: Served, client:
             raise OSError("disk")
 
         for transport in served.container.connections:
-            for link, terminus in transport._termini.items():
+            for link, end in transport._ends.items():
                 if transport.container_id == receiver._client.engine.container_id and link.name == name:
-                    terminus._send = broken
+                    end._send = broken
     served.log("orders").append([Event("T", b"{}")])
     for receiver in receivers:
         assert len(receiver.take(1)) == 1
@@ -278,7 +278,7 @@ def test_a_member_that_cannot_be_answered_costs_only_itself(served: Served, clie
     owner = client.receiver("orders", properties={GROUP: "g"})
     with served.client() as waiting:
         member = waiting.receiver("orders", properties={GROUP: "g"}, waits=False)
-        eventually(lambda: sum(len(each._termini) for each in served.container.connections) == 2)
+        eventually(lambda: sum(len(each._ends) for each in served.container.connections) == 2)
         answer = Attaching.answer
 
         def broken(*_: object) -> None:
@@ -349,17 +349,17 @@ def test_many_that_ask_for_information_at_once_cost_one_look_at_the_log(
 
 
 def test_what_detached_senders_leave_behind_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.amqp.container.SUSPENDED_DELIVERIES_MAX", 25)
+    monkeypatch.setattr("headwater.amqp.streams.suspended.DELIVERIES_MAX", 25)
     container = served.container
     with served.client() as client:
         for _ in range(5):
             sender = client.sender("orders", rcv_settle_mode=1)
             (transport,) = container.connections
-            (producer,) = transport._termini.values()
+            (producer,) = transport._ends.values()
             producer._unsettled = {b"%d" % each: None for each in range(10)}
             sender.link.detach(is_closed=False)
             client.wait(lambda sender=sender: sender.link.is_over)
-    assert [len(each.accepted) for each in container.suspended.values()] == [10, 10]
+    assert [len(each.accepted) for each in container.suspended._by_key.values()] == [10, 10]
 
 
 @replaces_methods

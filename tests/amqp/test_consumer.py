@@ -236,7 +236,7 @@ def test_a_few_of_many_are_found_by_the_index(tmp_path: Path, monkeypatch: pytes
             receiver = client.receiver("orders", credit=0, filter={**EARLIEST, **FEW_FILTERS[kind]})
             frames = []
             frame = Segment.frame
-            monkeypatch.setattr(Segment, "frame", lambda its, at: frames.append(at) or frame(its, at))
+            monkeypatch.setattr(Segment, "frame", lambda segment, at: frames.append(at) or frame(segment, at))
             assert offsets(drained(client, receiver)) == wanted
             assert len(wanted) == 10 and len(frames) <= 20
 

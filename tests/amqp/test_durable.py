@@ -61,7 +61,7 @@ def forgotten(served: Served) -> bool:
     """Whether nothing is remembered of any receiver of the log."""
 
     async def count() -> int:
-        return len(served.container._nodes["orders"].positions._termini)
+        return len(served.container._nodes["orders"].positions._remembered)
 
     return served.run(count) == 0
 

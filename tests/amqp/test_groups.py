@@ -387,11 +387,11 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     assigned = GroupMember.assigned
 
-    def look(its: GroupMember, partition: int, epoch: int) -> None:
-        for consumer in its._attaching.node.consumers:
+    def look(member: GroupMember, partition: int, epoch: int) -> None:
+        for consumer in member._attaching.node.consumers:
             if consumer._partition == partition and consumer._link.is_attached:
-                found.append(f"{partition} was given to {its._attaching.container} too")
-        assigned(its, partition, epoch)
+                found.append(f"{partition} was given to {member._attaching.container} too")
+        assigned(member, partition, epoch)
 
     monkeypatch.setattr(GroupMember, "assigned", look)
     return found

@@ -60,10 +60,10 @@ def connected(served: Served) -> socket.socket:
     return socket.create_connection(("127.0.0.1", served.port), 10)
 
 
-def read_to_end(its: socket.socket) -> bytes:
-    with its:
+def read_to_end(connection: socket.socket) -> bytes:
+    with connection:
         received = b""
-        while data := its.recv(65536):
+        while data := connection.recv(65536):
             received += data
         return received
 
@@ -108,11 +108,11 @@ def test_without_sasl_a_server_with_users_answers_with_its_header_and_closes(gua
 
 def test_only_plain_is_offered_where_there_are_users(guarded: Served, served: Served) -> None:
     for server, expected in ((guarded, ("PLAIN",)), (served, ("PLAIN", "ANONYMOUS"))):
-        with connected(server) as its:
-            its.sendall(SASL_HEADER)
-            assert its.recv(8, socket.MSG_WAITALL) == SASL_HEADER
-            head = its.recv(8, socket.MSG_WAITALL)
-            body = its.recv(int.from_bytes(head[:4]) - 8, socket.MSG_WAITALL)
+        with connected(server) as connection:
+            connection.sendall(SASL_HEADER)
+            assert connection.recv(8, socket.MSG_WAITALL) == SASL_HEADER
+            head = connection.recv(8, socket.MSG_WAITALL)
+            body = connection.recv(int.from_bytes(head[:4]) - 8, socket.MSG_WAITALL)
             offered = sasl.decode_sasl(body, 0, len(body))
             assert tuple(map(str, offered.sasl_server_mechanisms)) == expected
 
@@ -145,9 +145,9 @@ def test_plain_may_come_as_the_answer_to_a_challenge(guarded: Served) -> None:
 
 @pytest.mark.parametrize("mechanism", ["EXTERNAL", "ANONYMOUS", "SCRAM-SHA-256", ""])
 def test_a_mechanism_that_is_not_offered_is_refused(guarded: Served, mechanism: str) -> None:
-    its = connected(guarded)
-    its.sendall(SASL_HEADER + sasl_frame(sasl.SaslInit(mechanism, b"alice")))
-    assert read_to_end(its).endswith(sasl_frame(sasl.SaslOutcome(code=1)))
+    connection = connected(guarded)
+    connection.sendall(SASL_HEADER + sasl_frame(sasl.SaslInit(mechanism, b"alice")))
+    assert read_to_end(connection).endswith(sasl_frame(sasl.SaslOutcome(code=1)))
 
 
 OF_ANOTHER = b"reader\0alice\0" + PASSWORD.encode()
@@ -156,9 +156,9 @@ OF_ANOTHER = b"reader\0alice\0" + PASSWORD.encode()
 
 @pytest.mark.parametrize("response", [OF_ANOTHER, b"", b"alice", b"\0alice", b"\0\xff\0x", b"\0alice\0" + b"x" * 5000])
 def test_a_plain_message_that_does_not_fit_is_refused(guarded: Served, response: bytes) -> None:
-    its = connected(guarded)
-    its.sendall(SASL_HEADER + sasl_frame(sasl.SaslInit("PLAIN", response)))
-    assert read_to_end(its).endswith(sasl_frame(sasl.SaslOutcome(code=1)))
+    connection = connected(guarded)
+    connection.sendall(SASL_HEADER + sasl_frame(sasl.SaslInit("PLAIN", response)))
+    assert read_to_end(connection).endswith(sasl_frame(sasl.SaslOutcome(code=1)))
 
 
 # What they may do
@@ -281,8 +281,8 @@ def test_the_certificate_is_that_of_the_host_name(secured: Served, certificates:
     def common_name(host: str) -> str:
         context = certificates.authority.context()
         context.check_hostname = False
-        with context.wrap_socket(connected(secured), server_hostname=host) as its:
-            return dict(part[0] for part in its.getpeercert()["subject"])["commonName"]
+        with context.wrap_socket(connected(secured), server_hostname=host) as connection:
+            return dict(part[0] for part in connection.getpeercert()["subject"])["commonName"]
 
     assert [common_name(host) for host in ("localhost", "LOCALHOST", "127.0.0.1", "elsewhere.example")] == [
         "host", "host", "server", "server",
@@ -319,9 +319,9 @@ def test_without_a_certificate_external_is_not_offered(secured: Served, certific
 
 def test_a_certificate_speaks_for_its_own_name_only(secured: Served, certificates: Certificates) -> None:
     context = certificates.authority.context(certificates.mallory)
-    its = context.wrap_socket(connected(secured), server_hostname="127.0.0.1")
-    its.sendall(SASL_HEADER + sasl_frame(sasl.SaslInit("EXTERNAL", b"alice")))
-    assert read_to_end(its).endswith(sasl_frame(sasl.SaslOutcome(code=1)))
+    connection = context.wrap_socket(connected(secured), server_hostname="127.0.0.1")
+    connection.sendall(SASL_HEADER + sasl_frame(sasl.SaslInit("EXTERNAL", b"alice")))
+    assert read_to_end(connection).endswith(sasl_frame(sasl.SaslOutcome(code=1)))
 
 
 def test_a_certificate_of_another_authority_is_refused(secured: Served, certificates: Certificates) -> None:

@@ -56,10 +56,10 @@ def client_of(served: Served, name: str = "shop", **options: Any) -> Client:
 
 def test_a_connection_is_told_when_it_is_open_and_when_it_is_over(served: Served, told: Told) -> None:
     client = client_of(served)
-    its = {"protocol": "amqp", **PEER, "container": "shop"}
-    assert told.wait_for(OPENED) == {**its, "mechanism": "ANONYMOUS"}
+    common = {"protocol": "amqp", **PEER, "container": "shop"}
+    assert told.wait_for(OPENED) == {**common, "mechanism": "ANONYMOUS"}
     client.close()
-    assert told.wait_for(CLOSED) == its
+    assert told.wait_for(CLOSED) == common
 
 
 def test_what_an_address_holds_of_a_password_is_told_to_nobody(served: Served, told: Told) -> None:
@@ -76,8 +76,8 @@ def test_what_an_address_holds_of_a_password_is_told_to_nobody(served: Served, t
         links = client.manage("QUERY", {"attributeNames": ["address"]}, entityType="io.headwater.link").body["results"]
         assert ["amqp://host/orders"] in links
     found = told.of(ATTACHED, LINK_REFUSED, DETACHED)
-    assert "amqp://host/orders" in {its["address"] for its in found}
-    assert "amqp://host/orders/$info" in {its["address"] for its in found}
+    assert "amqp://host/orders" in {attributes["address"] for attributes in found}
+    assert "amqp://host/orders/$info" in {attributes["address"] for attributes in found}
     assert "s3cr" not in repr(found)
 
 
@@ -94,16 +94,16 @@ def test_a_connection_that_the_server_ends_is_told_with_the_reason(served: Serve
     client = client_of(served)
     told.wait_for(OPENED)
     served.stop()
-    its = told.wait_for(CLOSED)
-    assert its["condition"] == "amqp:connection:forced" and its["description"] == "the server is stopping"
+    attributes = told.wait_for(CLOSED)
+    assert attributes["condition"] == "amqp:connection:forced" and attributes["description"] == "the server is stopping"
     client.drop()
 
 
 def refused_once(told: Told, reason: str) -> dict[str, object]:
-    its = told.wait_for(REFUSED)
-    assert its["reason"] == reason and its["peer"] == "127.0.0.1" and its["protocol"] == "amqp"
+    attributes = told.wait_for(REFUSED)
+    assert attributes["reason"] == reason and attributes["peer"] == "127.0.0.1" and attributes["protocol"] == "amqp"
     assert not told.of(OPENED, CLOSED)
-    return its
+    return attributes
 
 
 def test_one_connection_too_many_is_told(told: Told) -> None:
@@ -115,18 +115,18 @@ def test_one_connection_too_many_is_told(told: Told) -> None:
 
 
 def test_a_peer_that_does_not_speak_amqp_is_told(served: Served, told: Told) -> None:
-    with socket.create_connection(("127.0.0.1", served.port), 10) as its:
-        its.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        its.recv(8)
+    with socket.create_connection(("127.0.0.1", served.port), 10) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        connection.recv(8)
     assert "protocol header" in str(refused_once(told, "fault")["description"])
 
 
 def test_a_peer_that_takes_too_long_to_open_is_told() -> None:
     with Served(settings=AmqpSettings(login_ms=100)) as served:
         mine = Told(served.bus)
-        with socket.create_connection(("127.0.0.1", served.port), 10) as its:
+        with socket.create_connection(("127.0.0.1", served.port), 10) as connection:
             refused_once(mine, "timeout")
-            assert its.recv(8) == b""
+            assert connection.recv(8) == b""
 
 
 def test_a_peer_that_only_looks_whether_somebody_listens_is_not_told(served: Served, told: Told) -> None:
@@ -170,9 +170,9 @@ def test_a_login_that_is_refused_is_told(guarded: Served) -> None:
 )
 def test_a_login_in_which_there_is_nothing_to_be_checked_is_told(guarded: Served, said: bytes, user: str) -> None:
     mine = Told(guarded.bus)
-    with socket.create_connection(("127.0.0.1", guarded.port), 10) as its:
-        its.sendall(SASL_HEADER + said)
-        while its.recv(65536):
+    with socket.create_connection(("127.0.0.1", guarded.port), 10) as connection:
+        connection.sendall(SASL_HEADER + said)
+        while connection.recv(65536):
             pass
     told = mine.wait_for(NotificationType.AUTHENTICATION_FAILED)
     assert told == {"reason": "wrong", "user": user, **PEER}
@@ -182,9 +182,9 @@ def test_a_login_in_which_there_is_nothing_to_be_checked_is_told(guarded: Served
 
 def test_a_peer_that_gives_up_while_it_logs_in_is_no_refusal(guarded: Served) -> None:
     mine = Told(guarded.bus)
-    with socket.create_connection(("127.0.0.1", guarded.port), 10) as its:
-        its.sendall(SASL_HEADER)
-        its.recv(8)
+    with socket.create_connection(("127.0.0.1", guarded.port), 10) as connection:
+        connection.sendall(SASL_HEADER)
+        connection.recv(8)
     guarded.client("alice:correct%20horse@").close()
     mine.wait_for(CLOSED)
     assert not mine.of(REFUSED)
@@ -203,12 +203,12 @@ def test_links_are_told_with_what_they_lead_to(served: Served, told: Told) -> No
         sender, receiver = client.sender("orders", name="out"), client.receiver("/orders", name="in")
         info = client.receiver("orders/$info", name="about")
         anonymous = client.sender(None, name="any")
-        its = {**PEER, "container": "shop"}
+        common = {**PEER, "container": "shop"}
         assert told.of(ATTACHED) == [
-            {"log": "orders", "address": "orders", "link": "out", "role": "sender", **its},
-            {"log": "orders", "address": "/orders", "link": "in", "role": "receiver", **its},
-            {"log": "orders", "address": "orders/$info", "link": "about", "role": "receiver", **its},
-            {"address": "", "link": "any", "role": "sender", **its},
+            {"log": "orders", "address": "orders", "link": "out", "role": "sender", **common},
+            {"log": "orders", "address": "/orders", "link": "in", "role": "receiver", **common},
+            {"log": "orders", "address": "orders/$info", "link": "about", "role": "receiver", **common},
+            {"address": "", "link": "any", "role": "sender", **common},
         ]
         for link in (sender, receiver, info, anonymous):
             link.close()
@@ -221,8 +221,8 @@ def test_a_link_that_another_connection_takes_over_is_told_with_the_reason(serve
     with client_of(served) as one, client_of(served) as other:
         one.receiver("orders", name="x")
         other.receiver("orders", name="x")
-        its = told.wait_for(DETACHED)
-        assert its["condition"] == "amqp:link:stolen" and "another connection" in str(its["description"])
+        attributes = told.wait_for(DETACHED)
+        assert attributes["condition"] == "amqp:link:stolen" and "another connection" in str(attributes["description"])
         assert told.types((ATTACHED, DETACHED)) in ([ATTACHED, DETACHED, ATTACHED], [ATTACHED, ATTACHED, DETACHED])
 
 
@@ -242,9 +242,9 @@ def test_a_refused_attach_is_told_with_the_reason(served: Served, told: Told) ->
     told.wait_for(CLOSED)
     first, second = told.of(LINK_REFUSED)
     assert first.pop("description") and second.pop("description")
-    its = {**PEER, "container": "shop", "condition": "amqp:not-found"}
-    assert first == {"log": "nowhere", "address": "nowhere", "link": "in", "role": "receiver", **its}
-    assert second == {"address": "no such name!", "link": "out", "role": "sender", **its}
+    common = {**PEER, "container": "shop", "condition": "amqp:not-found"}
+    assert first == {"log": "nowhere", "address": "nowhere", "link": "in", "role": "receiver", **common}
+    assert second == {"address": "no such name!", "link": "out", "role": "sender", **common}
     assert not told.of(ATTACHED, DETACHED)
 
 
@@ -252,8 +252,12 @@ def test_a_missing_right_is_told_as_a_refused_link(guarded: Served) -> None:
     mine = Told(guarded.bus)
     with guarded.client("reader:correct%20horse@") as client, pytest.raises(AmqpError):
         client.sender("orders")
-    its = mine.wait_for(LINK_REFUSED)
-    assert (its["condition"], its["user"], its["log"]) == ("amqp:unauthorized-access", "reader", "orders")
+    attributes = mine.wait_for(LINK_REFUSED)
+    assert (attributes["condition"], attributes["user"], attributes["log"]) == (
+        "amqp:unauthorized-access",
+        "reader",
+        "orders",
+    )
 
 
 def join(client: Client, partition: int | None = None, epoch: int | None = None, **options: Any) -> Receiver:
@@ -270,17 +274,17 @@ def split(served: Served) -> None:
 def test_partitions_are_told_as_they_are_assigned_and_released(served: Served, told: Told) -> None:
     with client_of(served) as client:
         first, second = join(client, name="a"), join(client, name="b")
-        its = {"log": "split", "group": "G", "epoch": 0, "container": "shop"}
+        common = {"log": "split", "group": "G", "epoch": 0, "container": "shop"}
         assert told.of(ASSIGNED) == [
-            {**its, "partition": 0, "link": "a"},
-            {**its, "partition": 1, "link": "b"},
+            {**common, "partition": 0, "link": "a"},
+            {**common, "partition": 1, "link": "b"},
         ]
         second.close()
         eventually(lambda: told.of(RELEASED))
-        assert told.of(RELEASED) == [{**its, "partition": 1, "link": "b"}]
+        assert told.of(RELEASED) == [{**common, "partition": 1, "link": "b"}]
         first.close()
     told.wait_for(CLOSED)
-    assert told.of(RELEASED)[1:] == [{**its, "partition": 0, "link": "a"}]
+    assert told.of(RELEASED)[1:] == [{**common, "partition": 0, "link": "a"}]
     assert not told.of(STOLEN, EPOCH)
 
 
@@ -290,10 +294,10 @@ def test_a_partition_that_is_stolen_is_told_before_its_next_owner(served: Served
         join(one, 1, 5, name="old")
         join(two, 1, 6, name="new")
         told.wait_for(DETACHED)
-        its = {"log": "split", "group": "G", "partition": 1}
-        assert told.of(STOLEN) == [{**its, "epoch": 5, "container": "one", "link": "old"}]
-        assert told.of(ASSIGNED)[1] == {**its, "epoch": 6, "container": "two", "link": "new"}
-        assert told.of(EPOCH) == [{**its, "epoch": 5}, {**its, "epoch": 6}]
+        common = {"log": "split", "group": "G", "partition": 1}
+        assert told.of(STOLEN) == [{**common, "epoch": 5, "container": "one", "link": "old"}]
+        assert told.of(ASSIGNED)[1] == {**common, "epoch": 6, "container": "two", "link": "new"}
+        assert told.of(EPOCH) == [{**common, "epoch": 5}, {**common, "epoch": 6}]
         assert told.types((ASSIGNED, STOLEN, RELEASED)) == [ASSIGNED, STOLEN, ASSIGNED]
 
 
@@ -302,7 +306,7 @@ def test_an_epoch_that_is_forgotten_at_a_clean_close_is_told(served: Served, tol
     with client_of(served) as client:
         join(client, 0, 9).close()
         eventually(lambda: len(told.of(EPOCH)) == 2)
-        assert [its["epoch"] for its in told.of(EPOCH)] == [9, 0]
+        assert [attributes["epoch"] for attributes in told.of(EPOCH)] == [9, 0]
 
 
 @pytest.mark.usefixtures("split")
@@ -312,8 +316,8 @@ def test_a_refused_member_is_told_as_a_refused_link_and_owns_nothing(served: Ser
         with pytest.raises(AmqpError) as refused:
             join(client, 0, 5)
         assert refused.value.condition == conditions.RESOURCE_LOCKED
-        its = told.wait_for(LINK_REFUSED)
-        assert its["condition"] == "amqp:resource-locked" and its["log"] == "split"
+        attributes = told.wait_for(LINK_REFUSED)
+        assert attributes["condition"] == "amqp:resource-locked" and attributes["log"] == "split"
         assert len(told.of(ASSIGNED)) == len(told.of(ATTACHED)) == 1
 
 

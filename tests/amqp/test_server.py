@@ -35,12 +35,12 @@ def ending(client: Client) -> str:
 
 def raw(served: Served, data: bytes) -> bytes:
     """What the server answers to these bytes until it closes; the peer sends no more after them."""
-    with socket.create_connection(("127.0.0.1", served.port), 10) as its:
+    with socket.create_connection(("127.0.0.1", served.port), 10) as connection:
         try:
-            its.sendall(data)
-            its.shutdown(socket.SHUT_WR)
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
             received = b""
-            while more := its.recv(65536):
+            while more := connection.recv(65536):
                 received += more
         except (ConnectionResetError, BrokenPipeError):
             return b""
@@ -140,11 +140,11 @@ def test_heartbeats_keep_a_connection() -> None:
 
 
 def test_the_server_sends_heartbeats_to_who_wants_them(served: Served) -> None:
-    with socket.create_connection(("127.0.0.1", served.port), 10) as its:
-        its.sendall(AMQP_HEADER + frame(0, bytes(encode_performative(Open("quiet", idle_time_out=1000)))))
+    with socket.create_connection(("127.0.0.1", served.port), 10) as connection:
+        connection.sendall(AMQP_HEADER + frame(0, bytes(encode_performative(Open("quiet", idle_time_out=1000)))))
         received = b""
         while not received.endswith(EMPTY_FRAME * 2):
-            data = its.recv(65536)
+            data = connection.recv(65536)
             assert data
             received += data
 
@@ -214,15 +214,15 @@ def test_garbled_traffic_costs_no_other_client(served: Served, client: Client) -
 class Recording:
     """A socket that keeps what is sent."""
 
-    def __init__(self, its: socket.socket, said: list[bytes]) -> None:
-        self._its, self._said = its, said
+    def __init__(self, connection: socket.socket, said: list[bytes]) -> None:
+        self._connection, self._said = connection, said
 
     def sendall(self, data: bytes) -> None:
         self._said.append(data)
-        self._its.sendall(data)
+        self._connection.sendall(data)
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._its, name)
+        return getattr(self._connection, name)
 
 
 def test_refused_links_leave_nothing_behind(served: Served, client: Client) -> None:
@@ -234,18 +234,18 @@ def test_refused_links_leave_nothing_behind(served: Served, client: Client) -> N
         for address in ("nowhere", "orders/$info"):
             with pytest.raises(AmqpError):
                 client.sender(address, name=f"s{number}")
-    assert served.container._links == {}
+    assert served.container.shared._links == {}
     (transport,) = served.container.connections
-    assert transport._termini == {} and not list(client.session.links)
+    assert transport._ends == {} and not list(client.session.links)
 
 
 def test_a_lost_connection_leaves_nothing_behind(served: Served, client: Client) -> None:
     with served.client() as lost:
         lost.sender("orders"), lost.receiver("orders"), lost.receiver("orders/$info", credit=0)
-        assert len(served.container._links) == 3
+        assert len(served.container.shared._links) == 3
         lost.drop()
         client.wait(lambda: client.pump(0.05) or len(served.container.connections) == 1)
-    assert served.container._links == {}
+    assert served.container.shared._links == {}
     assert not served.container._nodes["orders"].consumers
 
 
@@ -306,7 +306,7 @@ def test_a_log_that_falls_behind_slows_producers_down_and_loses_nothing(slow_dis
     assert states == {which: [Accepted()] * 1500 for which in (0, 1)}
     stored = [event.data.split()[:2] for event in log.read()]
     for which in (0, 1):
-        assert [int(number) for its, number in stored if int(its) == which] == list(range(1500))
+        assert [int(number) for sender, number in stored if int(sender) == which] == list(range(1500))
     assert 100_000 < held < 100_000 + 600_000
 
 

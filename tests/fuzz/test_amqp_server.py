@@ -12,11 +12,13 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from headwater.amqp import AmqpSettings, Container
+from headwater.amqp import AmqpSettings, Container, ManagementNode
+from headwater.amqp.attaching import attach
 from headwater.amqp.protocol.connection import Connection
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, TLS_HEADER, frame
 from headwater.amqp.protocol.message import DATA, DATAS, Message, Properties, encode_message
@@ -274,12 +276,12 @@ class Wire(asyncio.Transport):
         self._protocol.connection_lost(None)
 
 
-async def _serve(container: Container, chance: random.Random) -> None:
+async def _serve(container: Container, management: ManagementNode, chance: random.Random) -> None:
     """Some peers at the same time, each with its bytes in pieces of any size, until each goes, one way or another."""
     loop = asyncio.get_running_loop()
     peers = []
     for _ in range(chance.randint(1, 3)):
-        protocol = Transport(container)
+        protocol = Transport(container, partial(attach, container, management))
         wire = Wire(protocol, loop)
         peers.append((protocol, wire, Peer(chance).bytes()))
     while peers:
@@ -315,12 +317,13 @@ async def _served(seed: int) -> None:
     settings = AmqpSettings(group_pending_max=2, credit=10, unsettled_max=15, held_bytes_max=2000, info_pause_ms=1,
                             group_drain_ms=1, group_pending_ms=20)  # fmt: skip
     container = Container(store, OpenGuard(), settings)
+    management = ManagementNode(container)
     for _ in range(3):
-        await _serve(container, chance)
+        await _serve(container, management, chance)
     async with asyncio.timeout(5):
         while container._tasks or container._opening or container.connections:
             await asyncio.sleep(0.001)
-    assert not container._links
+    assert not container.shared._links
     for node in container._nodes.values():
         assert not node.consumers and not node.waiting and not node.groups._of
     await container.close()

@@ -5,8 +5,9 @@ connections, users and the server.
 """
 
 from .container import Container
+from .management.node import ManagementNode
 from .server import AmqpServer
 from .settings import AmqpSettings
 from .statistics import AmqpStatistics
 
-__all__ = ["AmqpServer", "AmqpSettings", "AmqpStatistics", "Container"]
+__all__ = ["AmqpServer", "AmqpSettings", "AmqpStatistics", "Container", "ManagementNode"]

@@ -55,7 +55,7 @@ class Delivery(NamedTuple):
     link: Receiver
 
     def settle(self, state: Any = None) -> None:
-        """Give it an outcome: accepted, unless told otherwise."""
+        """Give it an outcome: accepted, unless another is given."""
         if not self.received.is_settled:
             self.link.link.settle(self.received.id, self.received.id, Accepted() if state is None else state)
 
@@ -95,7 +95,7 @@ class Client:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
         self._names = itertools.count()
         self._error: AmqpError | None = None
-        self._termini: dict[Any, Sender | Receiver] = {}
+        self._ends: dict[Any, Sender | Receiver] = {}
         self._management: tuple[Sender, Receiver] | None = None
         settings = ConnectionSettings(idle_ms=idle_ms, open_fields={"hostname": host})
         name = container_id or f"client-{time.time_ns():x}"
@@ -161,9 +161,9 @@ class Client:
         while (left := until - time.monotonic()) > 0:
             for delivery in receiver.take(1, left):
                 delivery.settle()
-                told, found = delivery.message.application_properties or {}, delivery.message.properties
+                answer, found = delivery.message.application_properties or {}, delivery.message.properties
                 if found is not None and found.correlation_id == request_id:
-                    return Reply(told["statusCode"], told["statusDescription"], delivery.message.body, told)
+                    return Reply(answer["statusCode"], answer["statusDescription"], delivery.message.body, answer)
         raise TimeoutError("the management node has not answered in time")
 
     def close(self) -> None:
@@ -215,9 +215,9 @@ class Client:
                 raise TimeoutError("the peer has not answered in time")
             self.pump(min(left, 0.5))
 
-    def adopt(self, link: Any, terminus: Sender | Receiver) -> None:
-        """Tell the terminus what happens on the link."""
-        self._termini[link] = terminus
+    def adopt(self, link: Any, end: Sender | Receiver) -> None:
+        """Call this end with what happens on the link."""
+        self._ends[link] = end
 
     def _open(self, name: str, password: str) -> None:
         self.engine.start(uses_sasl=True)
@@ -228,8 +228,8 @@ class Client:
     def _deal(self, events: Sequence[Event]) -> None:
         for event in events:
             if isinstance(event, MessagesReceived | OutcomesReceived | LinkDetached):
-                if (terminus := self._termini.get(event.link)) is not None:
-                    terminus.deal(event)
+                if (end := self._ends.get(event.link)) is not None:
+                    end.deal(event)
             elif isinstance(event, MechanismsOffered):
                 name, password = self._credentials
                 if name:

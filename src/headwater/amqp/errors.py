@@ -15,7 +15,7 @@ from ..core import access
 from ..core import errors as core
 from .filters.errors import InvalidFilter
 from .protocol import conditions
-from .protocol.conditions import AmqpError
+from .protocol.conditions import AmqpError, LinkFault
 from .protocol.types import Symbol
 
 
@@ -51,6 +51,12 @@ def refusal_of(error: core.EventLogError | MessageFault | InvalidFilter | AmqpEr
                 row.condition, row.detail(error), {key: value for key, value in info.items() if value is not None}
             )
     raise AssertionError(f"{type(error).__name__} is not in the table")
+
+
+def link_fault(error: core.EventLogError) -> LinkFault:
+    """With what a link is refused, or a delivery rejected, for an error of the log."""
+    refusal = refusal_of(error)
+    return LinkFault(refusal.condition, refusal.description, refusal.info or None)
 
 
 class _Row(NamedTuple):

@@ -1,16 +1,14 @@
-"""What stands at this end of a link: what happens on the link is told to it by the connection."""
+"""This side's end of a link, which the connection calls with whatever happens on the link."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..core.local import LocalLog
 from .protocol.performatives import DeliveryState
 from .protocol.types import Described
-
-if TYPE_CHECKING:
-    from .streams.node import EventLogNode
 
 
 class Ending(IntEnum):
@@ -27,7 +25,7 @@ class Ending(IntEnum):
 class LinkEnd:
     """One end of one link; all calls come on the event loop."""
 
-    node: EventLogNode | None = None
+    log: LocalLog | None = None
     """The log on which the link depends."""
     deliveries: int = 0
     """Messages received or sent since the link was attached."""
@@ -41,7 +39,7 @@ class LinkEnd:
         """Messages have come: take them from the link."""
 
     def on_outcomes(self, contexts: Sequence[Any], state: DeliveryState | Described | None) -> None:
-        """The receiver's word on what was sent, by the contexts given to `Sender.send`."""
+        """The receiver has given what was sent an outcome; `contexts` were given to `Sender.send`."""
 
     def on_ready(self) -> None:
         """Credit has come, or the session's window or the connection has room again: more may be sent."""

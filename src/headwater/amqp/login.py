@@ -46,7 +46,7 @@ class Login:
         engine.sasl_outcome(REFUSED if self.is_refused else OK)
 
     def malformed(self, name: str = "") -> Unauthenticated:
-        """What the peer has said is no login, so that there is nothing to be checked; it is told all the same."""
+        """What the peer has said is no login, so that there is nothing to be checked; it is a refusal all the same."""
         return self._guard.refused(name, self._peer)
 
     async def _authenticate(self, mechanism: str, response: bytes) -> User:

@@ -1,29 +1,39 @@
-"""What is told of one connection and its links, as notifications: opened, attached, and how each of them ended."""
+"""Notifications of one connection and its links: opened, attached, and how each of them ended."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ..core.access import User
 from ..core.bus import Bus, Value
 from ..core.errors import LogNotFound
 from ..core.limits import show
 from ..core.notification_types import NotificationType
 from .addresses import parse_address, shown_address
+from .link_end import LinkEnd
 from .protocol.link import Link
 from .protocol.performatives import ErrorCondition, Source, Target
 from .protocol.types import Described
-
-if TYPE_CHECKING:
-    from .link_end import LinkEnd
-    from .transport import Transport
 
 PROTOCOL = "amqp"
 Fault = ErrorCondition | Described | None
 
 
+class Peer(Protocol):
+    """What notifications say of the other side of a connection."""
+
+    peer: str
+    """Its address."""
+    user: User | None
+
+    @property
+    def container_id(self) -> str:
+        """What it calls itself."""
+
+
 class ConnectionNotifier:
-    """Of one connection: what was told to have begun is told to have ended, once.
+    """Emits those of one connection: each beginning once, and then its end once.
 
     The connection is given with each call: it must be gone when it is over, and would not be if it were held here.
     """
@@ -35,20 +45,20 @@ class ConnectionNotifier:
         self._refusal = ""
         self._fault: Fault = None
 
-    def opened(self, transport: Transport, mechanism: str) -> None:
+    def opened(self, peer: Peer, mechanism: str) -> None:
         """The peer has opened the connection."""
         self._is_open = True
         self._bus.emit(
             NotificationType.CONNECTION_OPENED,
             protocol=PROTOCOL,
-            peer=transport.peer,
-            container=transport.container_id,
-            user=_user(transport),
+            peer=peer.peer,
+            container=peer.container_id,
+            user=_user(peer),
             mechanism=mechanism,
         )
 
     def refused(self, reason: str, fault: Fault = None) -> None:
-        """Why the connection is not going to be opened. The first reason counts, and is told when it has ended."""
+        """Why the connection is not going to be opened. The first reason counts, and is emitted when it has ended."""
         if not self._is_open and not self._refusal:
             self._refusal, self._fault = reason, fault
 
@@ -56,69 +66,69 @@ class ConnectionNotifier:
         """With which error the connection is going to end. The first one counts."""
         self._fault = self._fault or fault
 
-    def ended(self, transport: Transport) -> None:
-        """The connection is over, and its links have been told."""
+    def ended(self, peer: Peer) -> None:
+        """The connection is over, and so are its links."""
         if self._is_open:
             self._bus.emit(
                 NotificationType.CONNECTION_CLOSED,
                 protocol=PROTOCOL,
-                peer=transport.peer,
-                container=transport.container_id,
-                user=_user(transport),
+                peer=peer.peer,
+                container=peer.container_id,
+                user=_user(peer),
                 **_error(self._fault),
             )
         elif self._refusal:
             self._bus.emit(
                 NotificationType.CONNECTION_REFUSED,
                 protocol=PROTOCOL,
-                peer=transport.peer,
+                peer=peer.peer,
                 reason=self._refusal,
                 description=_error(self._fault)["description"],
             )
 
-    def adopted(self, transport: Transport, link: Link, terminus: LinkEnd) -> None:
-        """A link has a terminus. It is attached then, unless it must wait for its turn."""
+    def adopted(self, peer: Peer, link: Link, end: LinkEnd) -> None:
+        """A link has an end. It is attached then, unless it must wait for its turn."""
         if not link.is_waiting:
-            self._attached[link] = terminus
-            self._bus.emit_built(NotificationType.LINK_ATTACHED, lambda: _of_link(transport, link, _log(terminus)))
+            self._attached[link] = end
+            self._bus.emit_built(NotificationType.LINK_ATTACHED, lambda: _of_link(peer, link, _log(end)))
 
-    def link_refused(self, transport: Transport, link: Link, fault: ErrorCondition) -> None:
+    def link_refused(self, peer: Peer, link: Link, fault: ErrorCondition) -> None:
         """This side has answered an attach with an error, or ended a link with it."""
         if link in self._attached:
-            self.link_ended(transport, link, fault)
+            self.link_ended(peer, link, fault)
         else:
             self._bus.emit_built(
                 NotificationType.LINK_REFUSED,
-                lambda: {**_of_link(transport, link, _named(_address(link))), **_error(fault)},
+                lambda: {**_of_link(peer, link, _named(_address(link))), **_error(fault)},
             )
 
-    def link_ended(self, transport: Transport, link: Link, fault: Fault = None) -> None:
-        """A link is over. Nothing is told if it was none, or was told already."""
-        terminus = self._attached.pop(link, None)
-        if terminus is not None:
+    def link_ended(self, peer: Peer, link: Link, fault: Fault = None) -> None:
+        """A link is over. Nothing is emitted if it was never attached, or that it ended was emitted already."""
+        end = self._attached.pop(link, None)
+        if end is not None:
             self._bus.emit_built(
-                NotificationType.LINK_DETACHED, lambda: {**_of_link(transport, link, _log(terminus)), **_error(fault)}
+                NotificationType.LINK_DETACHED, lambda: {**_of_link(peer, link, _log(end)), **_error(fault)}
             )
 
 
-def _of_link(transport: Transport, link: Link, log: str | None) -> dict[str, Value | None]:
+def _of_link(peer: Peer, link: Link, log: str | None) -> dict[str, Value | None]:
     return {
         "log": log,
         "address": _address(link),
         "link": link.name,
         "role": "receiver" if link.is_sender else "sender",
-        "container": transport.container_id,
-        "peer": transport.peer,
-        "user": _user(transport),
+        "container": peer.container_id,
+        "peer": peer.peer,
+        "user": _user(peer),
     }
 
 
-def _user(transport: Transport) -> str | None:
-    return (transport.user.name or None) if transport.user is not None else None
+def _user(peer: Peer) -> str | None:
+    return (peer.user.name or None) if peer.user is not None else None
 
 
-def _log(terminus: LinkEnd) -> str | None:
-    return terminus.node.log.name if terminus.node is not None else None
+def _log(end: LinkEnd) -> str | None:
+    return end.log.name if end.log is not None else None
 
 
 def _address(link: Link) -> str:

@@ -8,15 +8,19 @@ import logging
 import socket
 import ssl
 from collections.abc import Sequence
+from functools import partial
 
+from .attaching import attach
 from .container import Container
+from .management.node import ManagementNode
 from .protocol import conditions
+from .shared import TICK_S
 from .transport import Transport
 
 _logger = logging.getLogger("headwater.amqp")
 
 BACKLOG = 2048
-"""Connections that wait to be accepted; asyncio listens anew, and with 100 unless it is told."""
+"""Connections that wait to be accepted; asyncio listens anew, and with 100 unless this is given."""
 FINISH_S = 5.0
 """How long what producers have sent may take to reach the disk when the server stops."""
 
@@ -24,18 +28,25 @@ FINISH_S = 5.0
 class AmqpServer:
     """One container on some bound sockets, from `start` to `stop`."""
 
-    def __init__(self, container: Container, sockets: Sequence[socket.socket], tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        container: Container,
+        management: ManagementNode,
+        sockets: Sequence[socket.socket],
+        tls: ssl.SSLContext | None,
+    ) -> None:
         self._container, self._sockets, self._tls = container, sockets, tls
+        self._attach = partial(attach, container, management)
         self._servers: list[asyncio.Server] = []
         self._ticking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Accept connections."""
         loop = asyncio.get_running_loop()
-        timeout_s = self._container.settings.login_ms / 1000 if self._tls else None
+        timeout_s = self._container.shared.settings.login_ms / 1000 if self._tls else None
         for bound in self._sockets:
             server = await loop.create_server(
-                lambda: Transport(self._container),
+                lambda: Transport(self._container, self._attach),
                 sock=bound,
                 backlog=BACKLOG,
                 ssl=self._tls,
@@ -68,7 +79,7 @@ class AmqpServer:
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(self._container.TICK_S)
+            await asyncio.sleep(TICK_S)
             try:
                 self._container.tick(loop.time())
             except Exception:  # one connection's trouble must not end the heartbeats of all others

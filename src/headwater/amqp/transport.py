@@ -1,4 +1,4 @@
-"""One connection over asyncio: bytes to the engine, events to the termini, bytes back, in one write per read."""
+"""One connection over asyncio: bytes to the engine, events to the ends of links, bytes back, in one write per read."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import logging
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Flag, auto
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from ..core.access import User
 from ..core.errors import EventLogError
+from ..core.local import LocalLog
+from .errors import link_fault
 from .link_end import Ending, LinkEnd
 from .login import Login
 from .notifying import ConnectionNotifier
@@ -39,10 +41,7 @@ from .protocol.negotiation import Stage
 from .protocol.performatives import ErrorCondition
 from .protocol.session import Session
 from .protocol.types import Described, Symbol
-
-if TYPE_CHECKING:
-    from .container import Container
-    from .streams.node import EventLogNode
+from .shared import TICK_S, LinkKey, Shared
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -74,43 +73,64 @@ class _Pause(Flag):
     """It is the turn of others, before what it has sent already is dealt with."""
 
 
+class Owner(Protocol):
+    """Who has the connections: the container."""
+
+    shared: Shared
+
+    def admit(self, transport: Transport) -> str | None:
+        """Take one more connection; answers why not, or None if it is taken."""
+
+    def forget(self, transport: Transport) -> None:
+        """A connection is over."""
+
+
+Attach = Callable[["Transport", Link], Awaitable[None]]
+"""Answers a peer's attach. Raises AmqpError or EventLogError where it is refused."""
+
+
 class Transport(asyncio.Protocol):
     """One connection of a peer."""
 
-    def __init__(self, container: Container) -> None:
-        self.container = container
-        self._loop = container.loop
-        self.user: User | None = None
-        """Who the peer is, once it is known."""
+    def __init__(self, owner: Owner, attach: Attach) -> None:
+        # Shared by all connections
+        self.shared = owner.shared
+        self._owner, self._attach = owner, attach
+        self._settings, self._loop = owner.shared.settings, owner.shared.loop
+        # This connection: who the peer is, its engine, its end
         self.peer = ""
         """The peer's address."""
+        self.user: User | None = None
+        """Who the peer is, once it is known."""
         self.number = 0
         """What the server calls this connection: it counts from 1."""
         self.opened_at = 0
         """When it was taken, in ms since 1970."""
-        self.bytes_received = self.bytes_sent = 0
-        self.has_room = True
-        """Whether more may be written."""
         self.engine: Connection
         self._transport: asyncio.Transport
         self._login: Login
+        self._notifier = ConnectionNotifier(owner.shared.bus)
         self._connected_at = 0.0
         self._closing_at: float | None = None
-        self.held_bytes = 0
-        """What producers have sent and has not reached the disk."""
-        self._pauses = _Pause(0)
-        self._unread: deque[bytes] = deque()
-        """What has come and waits for the peer's next turn."""
-        self._is_turn_due = False
-        self._is_flushing = False
         self._is_lost = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._termini: dict[Link, LinkEnd] = {}
+        # This connection: bytes in and out
+        self.bytes_received = self.bytes_sent = 0
+        self.held_bytes = 0
+        """What producers have sent and has not reached the disk."""
+        self.has_room = True
+        """Whether more may be written."""
+        self._unread: deque[bytes] = deque()
+        """What has come and waits for the peer's next turn."""
+        self._pauses = _Pause(0)
+        self._is_turn_due = False
+        self._is_flushing = False
+        # Its sessions and links
+        self._ends: dict[Link, LinkEnd] = {}
         self._numbers: dict[Link, int] = {}
         """What the server calls the links of this connection: they count from 1."""
         self._by_number: dict[int, Link] = {}
         self._links_counted = self._sessions_counted = 0
-        self._notifier = ConnectionNotifier(container.bus)
         self._lingering: list[tuple[Session | None, Callable[[Ending], None]]] = []
 
     @property
@@ -121,22 +141,22 @@ class Transport(asyncio.Protocol):
     @property
     def links(self) -> list[tuple[int, Link, LinkEnd]]:
         """The links that are attached, with their numbers, in the order in which they were."""
-        return [(self._numbers[link], link, terminus) for link, terminus in self._termini.items()]
+        return [(self._numbers[link], link, end) for link, end in self._ends.items()]
 
     @property
     def links_count(self) -> int:
         """How many links are attached."""
-        return len(self._termini)
+        return len(self._ends)
 
     @property
     def is_busy(self) -> bool:
         """Whether what the peer has sent is not on the disk yet, or something is about to be sent to it."""
-        return self.held_bytes > 0 or any(terminus.has_more for terminus in self._termini.values())
+        return self.held_bytes > 0 or any(end.has_more for end in self._ends.values())
 
     def link(self, number: int) -> tuple[Link, LinkEnd] | None:
         """The link of that number, if it is attached."""
         link = self._by_number.get(number)
-        return None if link is None else (link, self._termini[link])
+        return None if link is None else (link, self._ends[link])
 
     @property
     def sessions(self) -> list[tuple[int, Session]]:
@@ -160,12 +180,12 @@ class Transport(asyncio.Protocol):
         self.peer = str(address[0]) if address else ""
         self.opened_at = time.time_ns() // 1_000_000
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        self._login = Login(self.container.guard, self.peer, tls)
+        self._login = Login(self.shared.guard, self.peer, tls)
         self.user = self._login.user
         self._connected_at = self._loop.time()
-        self.engine = self.container.engine(self._login, self._connected_at)
-        if not self.container.admit(self):
-            self._notifier.refused("stopping" if self.container.is_stopping else "limit")
+        self.engine = self.shared.engine(self._login, self._connected_at)
+        if (reason := self._owner.admit(self)) is not None:
+            self._notifier.refused(reason)
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -193,7 +213,7 @@ class Transport(asyncio.Protocol):
             task.cancel()
         self._abandon()
         self._notifier.ended(self)
-        self.container.forget(self)
+        self._owner.forget(self)
 
     def pause_writing(self) -> None:
         """The peer reads more slowly than its consumers send."""
@@ -203,10 +223,10 @@ class Transport(asyncio.Protocol):
         """What waited is written."""
         self.has_room = True
         self._resume(_Pause.UNREAD)
-        for terminus in tuple(self._termini.values()):
-            terminus.on_ready()
+        for end in tuple(self._ends.values()):
+            end.on_ready()
 
-    # What the container and the termini call
+    # What the container and the ends of links call
 
     def flush(self) -> None:
         """Write what the engine has to say, now."""
@@ -229,16 +249,24 @@ class Transport(asyncio.Protocol):
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
-    def adopt(self, link: Link, terminus: LinkEnd) -> None:
-        """The link is attached: from now on its events are told to its terminus."""
-        self.container.statistics.links += 1
-        link.context = terminus
-        self._termini[link] = terminus
+    def key(self, link: Link) -> LinkKey:
+        """What identifies a link beyond its connection."""
+        return self.user.name if self.user else "", self.container_id, link.name, link.is_sender
+
+    def steal(self, link: Link) -> None:
+        """A link of this peer is about to be attached: a link of its name on another connection is detached (2.6.1)."""
+        self.shared.steal(self.key(link), link, self.expel)
+
+    def adopt(self, link: Link, end: LinkEnd) -> None:
+        """The link is attached: from now on its end is called with the link's events."""
+        self.shared.statistics.links += 1
+        link.context = end
+        self._ends[link] = end
         if link not in self._numbers:
             self._links_counted += 1
             self._numbers[link] = self._links_counted
             self._by_number[self._links_counted] = link
-        self._notifier.adopted(self, link, terminus)
+        self._notifier.adopted(self, link, end)
 
     def expel(self, link: Link, condition: Symbol, description: str) -> None:
         """Detach a link from this side, with the reason."""
@@ -261,10 +289,10 @@ class Transport(asyncio.Protocol):
         self._end_lingering(session)
         self.flush_soon()
 
-    def expel_all(self, node: EventLogNode, condition: Symbol, description: str) -> None:
+    def expel_all(self, log: LocalLog, condition: Symbol, description: str) -> None:
         """Detach every link that depends on a log."""
-        for link, terminus in tuple(self._termini.items()):
-            if terminus.node is node:
+        for link, end in tuple(self._ends.items()):
+            if end.log is log:
                 self.expel(link, condition, description)
 
     def linger(self, session: Session, on_ended: Callable[[Ending], None]) -> None:
@@ -286,13 +314,13 @@ class Transport(asyncio.Protocol):
     def hold(self, size: int) -> None:
         """So many bytes of this peer are on their way to the disk; too many, and nothing more is read."""
         self.held_bytes += size
-        if self.held_bytes > self.container.settings.held_bytes_max:
+        if self.held_bytes > self._settings.held_bytes_max:
             self._pause(_Pause.HELD)
 
     def release(self, size: int) -> None:
         """So many bytes have arrived."""
         self.held_bytes -= size
-        if self.held_bytes <= self.container.settings.held_bytes_max // 2:
+        if self.held_bytes <= self._settings.held_bytes_max // 2:
             self._resume(_Pause.HELD)
 
     def tick(self, now: float) -> None:
@@ -301,14 +329,14 @@ class Transport(asyncio.Protocol):
             if now >= self._closing_at:
                 self._transport.abort()
             return
-        if self.engine.remote is None and now - self._connected_at > self.container.settings.login_ms / 1000:
+        if self.engine.remote is None and now - self._connected_at > self._settings.login_ms / 1000:
             self._notifier.refused("timeout")
             self._transport.abort()
             return
         due = self.engine.next_tick()
         if _Pause.HELD in self._pauses:
             self.engine.not_listening(now)
-        if due is not None and due <= now + self.container.TICK_S:
+        if due is not None and due <= now + TICK_S:
             self._handle(self.engine.tick(now))
             self.flush()
 
@@ -356,14 +384,14 @@ class Transport(asyncio.Protocol):
         for event in events:
             kind = event.__class__
             if kind is MessagesReceived:
-                if (terminus := event.link.context) is not None:  # type: ignore[union-attr]
-                    terminus.on_messages()
+                if (end := event.link.context) is not None:  # type: ignore[union-attr]
+                    end.on_messages()
             elif kind is OutcomesReceived:
-                if (terminus := event.link.context) is not None:  # type: ignore[union-attr]
-                    terminus.on_outcomes(event.contexts, event.state)  # type: ignore[union-attr]
+                if (end := event.link.context) is not None:  # type: ignore[union-attr]
+                    end.on_outcomes(event.contexts, event.state)  # type: ignore[union-attr]
             elif kind is CreditChanged:
-                if (terminus := event.link.context) is not None:  # type: ignore[union-attr]
-                    terminus.on_ready()
+                if (end := event.link.context) is not None:  # type: ignore[union-attr]
+                    end.on_ready()
             else:
                 self._handle_rare(event)
 
@@ -371,7 +399,7 @@ class Transport(asyncio.Protocol):
         if isinstance(event, LinkAttached):
             if event.link.is_waiting:
                 self.hold(ATTACH_BYTES)
-                self.spawn(self._attach(event.link))
+                self.spawn(self._answer(event.link))
         elif isinstance(event, LinkDetached):
             ending = Ending.CLOSED if event.is_closed and event.is_by_peer else Ending.DETACHED
             self._let_go(event.link, ending, event.error)
@@ -387,7 +415,7 @@ class Transport(asyncio.Protocol):
                 self._let_go(link, Ending.SESSION, event.error)
             self._end_lingering(event.session)
         elif isinstance(event, ConnectionOpened):
-            self.container.open(self)
+            self.engine.open()
             self._notifier.opened(self, self._login.mechanism)
         elif isinstance(event, ConnectionClosed):
             self._on_closed(event)
@@ -396,24 +424,25 @@ class Transport(asyncio.Protocol):
         elif isinstance(event, SaslResponded):
             self.spawn(self._authenticate(self._login.mechanism, event.response))
 
-    async def _attach(self, link: Link) -> None:
+    async def _answer(self, link: Link) -> None:
+        """Answer an attach."""
         try:
-            await self.container.attach(self, link)
+            await self._attach(self, link)
         except AmqpError as fault:
             self._refuse(link, fault)
         except EventLogError as error:
-            self._refuse(link, self.container.fault_of(error))
+            self._refuse(link, link_fault(error))
         except Exception:
             _logger.exception("an attach failed", extra={"fields": {"peer": self.peer}})
             self._refuse(link, AmqpError(conditions.INTERNAL_ERROR, "the server's log says more"))
         finally:
             self.release(ATTACH_BYTES)
-            if link not in self._termini:
-                self.container.detached(self, link)
+            if link not in self._ends:
+                self.shared.detached(self.key(link), link)
         self.flush()
 
     def _refuse(self, link: Link, fault: AmqpError) -> None:
-        self.container.statistics.links_refused += 1
+        self.shared.statistics.links_refused += 1
         self._notifier.link_refused(self, link, ErrorCondition(fault.condition, fault.description))
         if link.is_waiting:
             link.refuse(fault.condition, fault.description, fault.info)
@@ -446,23 +475,23 @@ class Transport(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _let_go(self, link: Link, ending: Ending, error: ErrorCondition | Described | None = None) -> None:
-        terminus = self._termini.pop(link, None)
+        end = self._ends.pop(link, None)
         self._by_number.pop(self._numbers.pop(link, 0), None)
         link.context = None
-        self.container.detached(self, link)
+        self.shared.detached(self.key(link), link)
         self._notifier.link_ended(self, link, error)
-        if terminus is not None:
-            terminus.on_detached(ending)
+        if end is not None:
+            end.on_detached(ending)
 
     def _abandon(self) -> None:
-        for link in tuple(self._termini):
+        for link in tuple(self._ends):
             self._let_go(link, Ending.CONNECTION)
         lingering, self._lingering = self._lingering, []
         for _, on_ended in lingering:
             on_ended(Ending.CONNECTION)
 
     def _end_lingering(self, session: Session) -> None:
-        ended = [on_ended for its, on_ended in self._lingering if its is session]
+        ended = [on_ended for lingering, on_ended in self._lingering if lingering is session]
         self._lingering = [each for each in self._lingering if each[0] is not session]
         for on_ended in ended:
             on_ended(Ending.SESSION)
@@ -471,7 +500,7 @@ class Transport(asyncio.Protocol):
     def _on_closed(self, event: ConnectionClosed) -> None:
         self._abandon()
         if event.is_fault and event.error is not None:
-            self.container.statistics.faults += 1
+            self.shared.statistics.faults += 1
             if self.engine.ended_in is Stage.SASL:
                 self._login.malformed()
             self._notifier.refused("fault", event.error)

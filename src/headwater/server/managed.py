@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .. import cne
-from ..amqp import Container
+from ..amqp import ManagementNode
 from ..core.access import Right, User
 from ..core.limits import show
 from ..core.state import StateStore
@@ -27,11 +27,10 @@ from .accounts import (
 from .security import AccountGuard
 
 
-def serve_management(container: Container, guard: AccountGuard, state: StateStore, clouds: cne.Application) -> None:
+def serve_management(node: ManagementNode, guard: AccountGuard, state: StateStore, clouds: cne.Application) -> None:
     """Let management clients of AMQP see users and subscriptions too."""
-    management = container.management.management
-    management.serve(USER, Users(guard, state))
-    management.serve(SUBSCRIPTION, Subscriptions(guard, clouds))
+    node.management.serve(USER, Users(guard, state))
+    node.management.serve(SUBSCRIPTION, Subscriptions(guard, clouds))
 
 
 class Users(ReadOnly):

@@ -274,8 +274,8 @@ def test_an_undescribed_transformation_is_taken_under_its_name(served: Served, c
 
 def are_looked_at(served: Served) -> bool:
     """Whether the server has looked at all that waits for listeners."""
-    termini = [terminus for transport in served.container.connections for _, _, terminus in transport.links]
-    queues = [terminus._queue for terminus in termini if isinstance(terminus, Listener)]
+    ends = [end for transport in served.container.connections for _, _, end in transport.links]
+    queues = [end._queue for end in ends if isinstance(end, Listener)]
     return all(queue is not None and queue.is_looked_at for queue in queues)
 
 

@@ -402,7 +402,7 @@ def test_answers_that_wait_are_bounded_in_bytes(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "WAITING_BYTES_MAX", 100)
-    book = served.container.management.replies
+    book = served.management.replies
     _, receiver = pair(client, credit=0)
     senders = [client.sender("$management", name=f"sender-{number}") for number in range(2)]
     senders[0].send(request())
@@ -421,7 +421,7 @@ def test_answers_that_wait_are_bounded_in_bytes(
 def test_where_too_much_waits_in_all_it_is_who_lets_most_wait_that_loses_it(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    book = served.container.management.replies
+    book = served.management.replies
     with served.client() as greedy:
         _, modest = pair(client, credit=0)
         client.sender("$management", name="one").send(request())
@@ -444,7 +444,7 @@ def test_a_connection_that_is_gone_holds_no_requests(served: Served, client: Cli
     with served.client() as other:
         sender, _ = pair(other, credit=0)
         sender.send_all([request(), request()])
-    eventually(lambda: len(served.container.connections) == 1 and not served.container.management._requests)
+    eventually(lambda: len(served.container.connections) == 1 and not served.management.requests)
 
 
 def test_a_large_answer_comes_whole(served: Served, client: Client) -> None:

@@ -40,36 +40,36 @@ def write(positions: Positions, state: StateStore, log: str = LOG) -> None:
 
 def test_durable_terminus_goes_on_where_it_was_left_after_a_restart(state):
     positions = load(state, LOG, 0)
-    terminus = attached(positions)
+    remembered = attached(positions)
     for number in (11, 12, 13):
-        terminus.position.sent(number)
-    terminus.position.finish([11, 13])
+        remembered.position.sent(number)
+    remembered.position.finish([11, 13])
     write(positions, state)
     again = load(state, LOG, 1)
     known = attached(again, after=99)
     assert known.position.after == 11
-    assert load(state, "another incarnation", 1).terminus("c", "l") is None
+    assert load(state, "another incarnation", 1).remembered("c", "l") is None
 
 
 def test_terminus_that_is_not_durable_is_remembered_while_the_server_runs(state):
     positions = load(state, LOG, 0)
-    terminus = attached(positions, is_durable=False)
-    terminus.position.passed(15)
-    positions.ended(terminus, Expiry.CONNECTION_CLOSE, 5)
+    remembered = attached(positions, is_durable=False)
+    remembered.position.passed(15)
+    positions.ended(remembered, Expiry.CONNECTION_CLOSE, 5)
     assert attached(positions).position.after == 15
-    positions.closed(terminus)
+    positions.closed(remembered)
     attached(positions, is_durable=False)
     assert positions.changes() == []
 
 
 def test_receiver_that_closes_its_link_is_forgotten(state):
     positions = load(state, LOG, 0)
-    terminus = attached(positions)
+    remembered = attached(positions)
     write(positions, state)
-    positions.closed(terminus)
-    positions.closed(terminus)
+    positions.closed(remembered)
+    positions.closed(remembered)
     write(positions, state)
-    assert load(state, LOG, 1).terminus("c", "l") is None
+    assert load(state, LOG, 1).remembered("c", "l") is None
     assert positions.changes() == []
 
 
@@ -77,33 +77,33 @@ def test_receiver_that_closes_its_link_is_forgotten(state):
 @pytest.mark.parametrize("what", [Expiry.LINK_DETACH, Expiry.SESSION_END, Expiry.CONNECTION_CLOSE])
 def test_terminus_expires_after_what_its_policy_names(policy, what):
     positions = Positions()
-    terminus = attached(positions, expiry=policy, timeout_s=3)
-    positions.ended(terminus, what, 1000)
-    assert (terminus.expires_at == 4000) == (policy <= what)
+    remembered = attached(positions, expiry=policy, timeout_s=3)
+    positions.ended(remembered, what, 1000)
+    assert (remembered.expires_at == 4000) == (policy <= what)
     positions.expire(3999)
-    assert positions.terminus("c", "l") is terminus
+    assert positions.remembered("c", "l") is remembered
     assert positions.expires_next() == (4000 if policy <= what else None)
     positions.expire(4000)
-    assert (positions.terminus("c", "l") is None) == (policy <= what)
+    assert (positions.remembered("c", "l") is None) == (policy <= what)
 
 
 def test_time_runs_from_the_first_end_and_stops_at_the_next_attach():
     positions = Positions()
-    terminus = attached(positions, expiry=Expiry.LINK_DETACH, timeout_s=3)
-    positions.ended(terminus, Expiry.LINK_DETACH, 1000)
-    positions.ended(terminus, Expiry.SESSION_END, 2000)
-    assert terminus.expires_at == 4000
-    assert attached(positions, expiry=Expiry.LINK_DETACH, timeout_s=9) is terminus
-    assert (terminus.expires_at, terminus.timeout_s) == (None, 9)
+    remembered = attached(positions, expiry=Expiry.LINK_DETACH, timeout_s=3)
+    positions.ended(remembered, Expiry.LINK_DETACH, 1000)
+    positions.ended(remembered, Expiry.SESSION_END, 2000)
+    assert remembered.expires_at == 4000
+    assert attached(positions, expiry=Expiry.LINK_DETACH, timeout_s=9) is remembered
+    assert (remembered.expires_at, remembered.timeout_s) == (None, 9)
 
 
 def test_without_a_timeout_it_expires_at_once():
     positions = Positions()
-    terminus = attached(positions, expiry=Expiry.SESSION_END)
-    positions.ended(terminus, Expiry.LINK_DETACH, 1000)
-    assert positions.terminus("c", "l") is terminus
-    positions.ended(terminus, Expiry.SESSION_END, 1000)
-    assert positions.terminus("c", "l") is None
+    remembered = attached(positions, expiry=Expiry.SESSION_END)
+    positions.ended(remembered, Expiry.LINK_DETACH, 1000)
+    assert positions.remembered("c", "l") is remembered
+    positions.ended(remembered, Expiry.SESSION_END, 1000)
+    assert positions.remembered("c", "l") is None
 
 
 def test_restart_ends_all_connections(state):
@@ -113,21 +113,21 @@ def test_restart_ends_all_connections(state):
     attached(positions, "no time", expiry=Expiry.SESSION_END)
     write(positions, state)
     again = load(state, LOG, 5000)
-    assert again.terminus("c", "no time") is None
+    assert again.remembered("c", "no time") is None
     assert again.expires_next() == 8000
     write(again, state)
     late = load(state, LOG, 7000)
     assert late.expires_next() == 8000, "the time that ran before counts"
     assert load(state, LOG, 8000).expires_next() is None
-    assert load(state, LOG, 8000).terminus("c", "never") is not None
+    assert load(state, LOG, 8000).remembered("c", "never") is not None
 
 
 def test_detached_receiver_is_sent_again_what_it_did_not_settle():
     positions = Positions()
-    terminus = attached(positions)
-    terminus.position.sent(11)
-    positions.ended(terminus, Expiry.LINK_DETACH, 0)
-    assert terminus.position.next_again() == (11, 0)
+    remembered = attached(positions)
+    remembered.position.sent(11)
+    positions.ended(remembered, Expiry.LINK_DETACH, 0)
+    assert remembered.position.next_again() == (11, 0)
 
 
 @pytest.mark.parametrize(("container", "link", "said"), [
@@ -228,7 +228,7 @@ def test_only_what_changed_is_written():
         attached(positions, link)
     write(positions, state)
     assert positions.changes() == []
-    positions.terminus("c", "b").position.passed(11)
+    positions.remembered("c", "b").position.passed(11)
     assert [change.key for change in positions.changes()] == ["amqp-terminus\nc\nb"]
 
 
@@ -238,26 +238,26 @@ def test_what_could_not_be_stored_is_among_the_next_changes():
             raise EventLogError("no")
 
     positions, state = Positions(), MemoryState()
-    terminus = attached(positions)
+    remembered = attached(positions)
     with pytest.raises(EventLogError):
         store(Failing(), LOG, positions.changes())
     changes = positions.changes()
-    terminus.position.passed(12)
+    remembered.position.passed(12)
     store(state, LOG, changes)
     positions.stored(changes)
     assert len(changes) == len(positions.changes()) == 1
     write(positions, state)
-    assert load(state, LOG, 0).terminus("c", "l").position.after == 12
+    assert load(state, LOG, 0).remembered("c", "l").position.after == 12
 
 
 def test_terminus_forgotten_while_it_is_stored_is_deleted_next(state):
     positions = Positions()
-    terminus = attached(positions)
+    remembered = attached(positions)
     changes = positions.changes()
-    positions.closed(terminus)
+    positions.closed(remembered)
     store(state, LOG, changes)
     positions.stored(changes)
     [change] = positions.changes()
     assert change.value is None
     write(positions, state)
-    assert load(state, LOG, 0).terminus("c", "l") is None
+    assert load(state, LOG, 0).remembered("c", "l") is None

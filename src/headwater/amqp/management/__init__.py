@@ -1,4 +1,4 @@
 """The nodes `$management` and `$events` on the wire: AMQP Management, and Management Event Notification 0.2.
 
-What can be managed, and what happens, is known in `headwater.management`; here is how it is asked for and told.
+`headwater.management` knows what can be managed, and which notifications there are; here is how they go over the wire.
 """

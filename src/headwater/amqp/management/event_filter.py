@@ -1,4 +1,4 @@
-"""The filters of a link from `$events`: what a listener wants to hear of, and in which form."""
+"""The filters of a link from `$events`: which notifications a listener wants, and in which form."""
 
 from __future__ import annotations
 

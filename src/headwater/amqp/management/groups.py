@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...core.access import User
 from ...core.errors import LogNotFound, StorageCorrupted, StorageUnavailable
@@ -14,12 +13,10 @@ from ...management.logs import LogRights
 from ...management.names import joined, parted
 from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import Refusal, Status
+from ..container import Container
 from ..streams.consuming import GroupMember
 from ..streams.node import EventLogNode
 from ..streams.positions import Positions, load
-
-if TYPE_CHECKING:
-    from ..container import Container
 
 
 class ConsumerGroups(ReadOnly):
@@ -35,7 +32,7 @@ class ConsumerGroups(ReadOnly):
             try:
                 positions = await self._positions(log)
             except (LogNotFound, StorageCorrupted, StorageUnavailable):
-                continue  # deleted meanwhile; or told as the problem of the log itself
+                continue  # deleted meanwhile; or shown as the problem of the log itself
             found += [joined(log, group) for group in _groups(positions)]
         return found
 
@@ -52,8 +49,8 @@ class ConsumerGroups(ReadOnly):
         return {
             "log": log,
             "group": group,
-            "positions": {str(number): after for (its, number), after in positions.groups().items() if its == group},
-            "epochs": {str(number): epoch for (its, number), epoch in positions.epochs.items() if its == group},
+            "positions": {str(number): after for (each, number), after in positions.groups().items() if each == group},
+            "epochs": {str(number): epoch for (each, number), epoch in positions.epochs.items() if each == group},
             "owners": named,
             "members": len(named),
         }

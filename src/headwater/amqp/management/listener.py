@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.access import Right, Unauthenticated, User
 from ...core.bus import Notification
@@ -22,12 +22,10 @@ from ..protocol.conditions import LinkFault
 from ..protocol.link import SETTLED, Sender
 from ..protocol.performatives import DeliveryState, Source
 from ..protocol.types import Described, Symbol
+from ..transport import Transport
 from .event_filter import EventFilter, read_event_filter
+from .node import ManagementNode
 from .transformation import TRANSFORMATION, Transformation, read_transformation
-
-if TYPE_CHECKING:
-    from ..transport import Transport
-    from .node import ManagementNode
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -52,11 +50,11 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
         raise LinkFault(conditions.INVALID_FIELD, refusal_of(error).description) from None
     if not link.is_waiting:
         return  # the peer has changed its mind meanwhile, made a mistake, or gone
-    count = sum(isinstance(terminus, Listener) for _, _, terminus in transport.links)
+    count = sum(isinstance(end, Listener) for _, _, end in transport.links)
     if count >= LISTENERS_MAX:
         problem = f"this connection has {count} links from $events, and no more are allowed"
         raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
-    transport.container.steal(transport, link)
+    transport.steal(link)
     link.accept(
         source=Source(
             address=EVENTS,
@@ -90,13 +88,13 @@ class Listener(LinkEnd):
         self._node, self._transport, self._link, self._user = node, transport, link, user
         self._matches, self._transformation = wanted.matches, transformation
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
-        self._loop = transport.container.loop
+        self._loop, self._bus = transport.shared.loop, transport.shared.bus
+        self._unsettled_max = transport.shared.settings.unsettled_max
         self._is_turn_due = self._is_over = False
-        self._bus = transport.container.bus
         self._queue: NotificationQueue | None = None
 
     def start(self, wanted: EventFilter) -> None:
-        """Listen from now on: so a listener does not hear of its own attach."""
+        """Listen from now on: so a listener does not get the notification of its own attach."""
         types = wanted.types if self._user.may(Right.MANAGE, "*") else wanted.types & _OF_LOGS
         self._queue = NotificationQueue(self._bus, self._wake, types, accepts=self._accepts)
         self.on_ready()
@@ -123,7 +121,7 @@ class Listener(LinkEnd):
 
     def _wake(self) -> None:
         """Something waits; called in any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be told
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be woken
             self._loop.call_soon_threadsafe(self.on_ready)
 
     def _accepts(self, notification: Notification) -> bool:
@@ -173,13 +171,12 @@ class Listener(LinkEnd):
     @property
     def _is_full(self) -> bool:
         """Whether as many wait for their outcome as may."""
-        return self._link.unsettled >= self._transport.container.settings.unsettled_max
+        return self._link.unsettled >= self._unsettled_max
 
     def _room(self) -> int:
         if self._is_over or not self._transport.has_room:
             return 0
-        unsettled_max = self._transport.container.settings.unsettled_max
-        return min(self._link.sendable, unsettled_max - self._link.unsettled, TURN)
+        return min(self._link.sendable, self._unsettled_max - self._link.unsettled, TURN)
 
     def _send(self, notification: Notification) -> None:
         if self._is_over:

@@ -39,16 +39,16 @@ def read_request(message: bytes) -> RequestMessage:
 
 def answer_message(answer: Answer, request: RequestMessage) -> bytes:
     """The message that answers; the status has both spellings that clients look for."""
-    told: dict[str, object] = {
+    status: dict[str, object] = {
         "statusCode": Int(answer.status),
         "status-code": Int(answer.status),
         "statusDescription": answer.description,
         "status-description": answer.description,
     }
     if answer.count is not None:
-        told["count"] = Int(answer.count)
+        status["count"] = Int(answer.count)
     properties = Properties(to=request.reply_to, correlation_id=request.correlation_id)
-    return encode_message(Message(amqp_value(answer.body), VALUE, properties=properties, application_properties=told))
+    return encode_message(Message(amqp_value(answer.body), VALUE, properties=properties, application_properties=status))
 
 
 def amqp_value(value: object) -> object:

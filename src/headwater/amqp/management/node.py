@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from ...core.access import Unauthenticated, User
 from ...management.entities import CONNECTION, CONSUMER, CONSUMER_GROUP, LINK, LOG, PARTITION, SERVER, SESSION
 from ...management.logs import Consumers, LogRights, Logs, Partitions
 from ...management.operations import Management
+from ..container import Container
 from ..link_end import LinkEnd
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Receiver, Sender
 from ..protocol.performatives import Source, Target
+from ..transport import Transport
 from .groups import ConsumerGroups
 from .notifications import NotificationMessages
 from .peers import Connections, Links, Servers, Sessions
 from .replies import LIFETIME, ReplyBook
-from .requests import Requests
-
-if TYPE_CHECKING:
-    from ..container import Container
-    from ..transport import Transport
 
 TURNS = 4
 """Operations under way at the same time, of all peers: they take threads that others need too."""
-LINKS_MAX = 16
-"""Links to `$management` of one connection: each holds some requests, also when it is gone."""
 TEMPORARY = frozenset({"temporary-queue", "temporary-topic"})
 """Capabilities of the targets by which clients of JMS make temporary queues."""
 
@@ -36,14 +30,14 @@ class ManagementNode:
     """What all links to `$management`, and all from `$events`, share."""
 
     def __init__(self, container: Container) -> None:
-        self._container = container
+        self._guard, self.spawn = container.shared.guard, container.spawn
         self.management = Management()
         self.replies = ReplyBook()
         self.notifications = NotificationMessages()
         self.turns = asyncio.Semaphore(TURNS)
-        self._requests: dict[Transport, set[Requests]] = {}
+        self.requests: dict[Transport, set[LinkEnd]] = {}
         """Links to `$management` of each connection: attached, or gone with requests that are not answered yet."""
-        rights = LogRights(container.store, container.guard)
+        rights = LogRights(container.store, container.shared.guard)
         for type, entities in (
             (SERVER, Servers(container)),
             (LOG, Logs(rights)),
@@ -60,23 +54,14 @@ class ManagementNode:
         """Who asks, with the rights that they have now. Raises Unauthenticated: nobody that is known any more."""
         if transport.user is None:
             raise Unauthenticated("the connection has no user")
-        return self._container.guard.trusted(transport.user.name, transport.peer)
+        return self._guard.trusted(transport.user.name, transport.peer)
 
-    def attach_requests(self, transport: Transport, link: Receiver, target: Target) -> None:
-        """Answer the attach of a sender to `$management`. Raises LinkFault."""
-        count = len(self._requests.get(transport, ()))
-        if count >= LINKS_MAX:
-            problem = f"this connection has {count} links to $management with those whose answers wait, and no more"
-            raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, f"{problem} are allowed")
-        self._container.steal(transport, link)
-        self._requests.setdefault(transport, set()).add(Requests.attach(self, transport, link, target))
-
-    def forget_requests(self, transport: Transport, requests: Requests) -> None:
+    def forget_requests(self, transport: Transport, requests: LinkEnd) -> None:
         """The link is over, and so is the last request that came on it."""
-        its = self._requests.get(transport, set())
-        its.discard(requests)
-        if not its:
-            self._requests.pop(transport, None)
+        of_connection = self.requests.get(transport, set())
+        of_connection.discard(requests)
+        if not of_connection:
+            self.requests.pop(transport, None)
 
     def attach_replies(self, transport: Transport, link: Sender, source: Source, address: str | None) -> None:
         """Answer the attach of a receiver of answers. Raises LinkFault."""
@@ -85,7 +70,7 @@ class ManagementNode:
                 raise LinkFault(conditions.NOT_IMPLEMENTED, "a node that is made on demand is given its address")
             address = self.replies.new_address()
         assert address is not None
-        self._container.steal(transport, link)
+        transport.steal(link)
         self.replies.attach(transport, link, source, address)
 
     def attach_mailbox(self, transport: Transport, link: Receiver, target: Target) -> None:
@@ -103,6 +88,6 @@ class ManagementNode:
             dynamic_node_properties=LIFETIME,
             capabilities=target.capabilities,
         )
-        self._container.steal(transport, link)
+        transport.steal(link)
         link.accept(source=link.remote.source, target=made)
         transport.adopt(link, LinkEnd())

@@ -16,7 +16,7 @@ from ..protocol.types import Symbol, Timestamp, ULong
 from .transformation import Transformation
 
 LOST_ANNOTATION = Symbol("x-opt-headwater-lost")
-"""The delivery annotation that tells how many notifications the listener has lost before this one."""
+"""The delivery annotation that says how many notifications the listener has lost before this one."""
 ENCODED_MAX = 1024
 """Messages that are kept encoded, for listeners that get the same."""
 _NOTHING: Mapping[object, object] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import __version__
 from ...core.access import Right, User
@@ -14,15 +14,13 @@ from ...management.entities import SELF
 from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import Refusal, Status
 from ..addresses import shown_address
+from ..container import Container
 from ..link_end import LinkEnd
 from ..protocol import conditions
 from ..protocol.link import Link, Sender
 from ..protocol.performatives import Source, Target
 from ..protocol.session import Session
-
-if TYPE_CHECKING:
-    from ..container import Container
-    from ..transport import Transport
+from ..transport import Transport
 
 TEXT_CHARS_MAX = 256
 """Of a text that a peer has made up, as an attribute shows it."""
@@ -35,13 +33,13 @@ class _OfServer(ReadOnly):
     """Entities that whoever manages the server may see and close."""
 
     def __init__(self, container: Container) -> None:
-        self._container = container
+        self._container, self._guard, self._loop = container, container.shared.guard, container.shared.loop
 
     def _is_allowed(self, user: User) -> bool:
         return user.may(Right.MANAGE, "*")
 
     def _check(self, user: User) -> None:
-        self._container.guard.authorize(user, Right.MANAGE, "*")
+        self._guard.authorize(user, Right.MANAGE, "*")
 
     async def _connections(self) -> AsyncIterator[Transport]:
         """All of them, in order; the loop has other turns in between."""
@@ -77,7 +75,7 @@ class Servers(_OfServer):
         return {
             "product": "Headwater",
             "version": __version__,
-            "containerId": container.name,
+            "containerId": container.shared.name,
             "startedAt": self._started_at,
             "logs": len(await asyncio.to_thread(container.store.names)),
             "connections": len(container.connections),
@@ -128,7 +126,7 @@ class Connections(_OfServer):
         """See Entities: closes it, after the answer if it is the connection of who asks."""
         self._check(user)
         transport = self._connection(name)
-        self._container.loop.call_soon(transport.close, conditions.CONNECTION_FORCED, _closed_by(user))
+        self._loop.call_soon(transport.close, conditions.CONNECTION_FORCED, _closed_by(user))
 
 
 class Sessions(_OfServer):
@@ -155,7 +153,7 @@ class Sessions(_OfServer):
         """See Entities: ends it."""
         self._check(user)
         transport, session = self._found(name)
-        self._container.loop.call_soon(transport.end, session, conditions.RESOURCE_DELETED, _closed_by(user))
+        self._loop.call_soon(transport.end, session, conditions.RESOURCE_DELETED, _closed_by(user))
 
     def _found(self, name: str) -> tuple[Transport, Session]:
         connection, _, session = name.partition("/")
@@ -182,7 +180,7 @@ class Links(_OfServer):
     async def read(self, user: User, name: str) -> Attributes:
         """See Entities."""
         self._check(user)
-        transport, link, terminus = self._found(name)
+        transport, link, end = self._found(name)
         session, _, _ = name.rpartition("/")
         return {
             "connection": str(transport.number),
@@ -191,10 +189,10 @@ class Links(_OfServer):
             "containerId": _cut(transport.container_id),
             "role": "receiver" if link.is_sender else "sender",
             "address": _address(link),
-            "log": terminus.node.log.name if terminus.node is not None else None,
+            "log": end.log.name if end.log is not None else None,
             "handle": link.handle,
             "credit": link.credit,  # type: ignore[attr-defined]
-            "deliveries": terminus.deliveries,
+            "deliveries": end.deliveries,
             "unsettled": link.unsettled if isinstance(link, Sender) else None,
             "isAttached": link.is_attached,
         }
@@ -203,7 +201,7 @@ class Links(_OfServer):
         """See Entities: detaches it."""
         self._check(user)
         transport, link, _ = self._found(name)
-        self._container.loop.call_soon(transport.expel, link, conditions.LINK_DETACH_FORCED, _closed_by(user))
+        self._loop.call_soon(transport.expel, link, conditions.LINK_DETACH_FORCED, _closed_by(user))
 
     def _found(self, name: str) -> tuple[Transport, Link, LinkEnd]:
         connection, _, rest = name.partition("/")

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING
 
 from ..addresses import REPLY
 from ..link_end import Ending, LinkEnd
@@ -27,9 +26,7 @@ from ..protocol.performatives import Source, Target
 from ..protocol.session import Session
 from ..protocol.terminus import SESSION_END
 from ..protocol.types import Described, Symbol, ULong
-
-if TYPE_CHECKING:
-    from ..transport import Transport
+from ..transport import Transport
 
 PAIRED = "$me"
 DELETE_ON_CLOSE = Described(ULong(0x2B), [])
@@ -68,7 +65,7 @@ class Replies(LinkEnd):
         """Send an answer, and wait until it went out. It is dropped if the link goes away before."""
         if self._is_over:
             return
-        sent: asyncio.Future[None] = self._transport.container.loop.create_future()
+        sent: asyncio.Future[None] = self._transport.shared.loop.create_future()
         self._waiting.append((message, sent))
         self._count(len(message))
         self.on_ready()
@@ -83,7 +80,7 @@ class Replies(LinkEnd):
     def on_ready(self) -> None:
         """See LinkEnd."""
         link = self.link
-        unsettled_max = self._transport.container.settings.unsettled_max
+        unsettled_max = self._transport.shared.settings.unsettled_max
         while self._waiting and link.sendable > 0 and link.unsettled < unsettled_max and self._transport.has_room:
             message, sent = self._waiting.popleft()
             self._count(-len(message))

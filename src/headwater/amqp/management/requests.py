@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
 
 from ...core.access import Unauthenticated
 from ...core.limits import show
@@ -14,22 +13,43 @@ from ...management.statuses import Status, refusal_of
 from ..errors import MessageFault
 from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
+from ..protocol.conditions import LinkFault
 from ..protocol.link import Delivery, Receiver
 from ..protocol.performatives import Accepted, ErrorCondition, Rejected, Target
+from ..transport import Transport
 from .messages import RequestMessage, answer_message, read_request
+from .node import ManagementNode
 from .replies import Replies, paired_properties
-
-if TYPE_CHECKING:
-    from ..transport import Transport
-    from .node import ManagementNode
 
 _logger = logging.getLogger("headwater.amqp")
 
+LINKS_MAX = 16
+"""Links to `$management` of one connection: each holds some requests, also when it is gone."""
 CREDIT = 8
 """Requests that one link may have under way. The next is done when the answer to the last went out."""
 REQUEST_BYTES_MAX = 64 * 1024
 LARGE_ANSWER = 50
 """Results from which on an answer is encoded in a thread."""
+
+
+def attach_requests(node: ManagementNode, transport: Transport, link: Receiver, target: Target) -> None:
+    """Answer the attach of a sender to `$management`, with its first credit. Raises LinkFault."""
+    assert link.remote is not None
+    of_connection = node.requests.setdefault(transport, set())
+    if len(of_connection) >= LINKS_MAX:
+        problem = f"this connection has {len(of_connection)} links to $management with those whose answers wait"
+        raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, f"{problem}, and no more are allowed")
+    transport.steal(link)
+    link.accept(
+        source=link.remote.source,
+        target=Target(address=target.address, capabilities=target.capabilities),
+        max_message_size=REQUEST_BYTES_MAX,
+        properties=paired_properties(link),
+    )
+    requests = Requests(node, transport, link)
+    of_connection.add(requests)
+    transport.adopt(link, requests)
+    link.grant(CREDIT)
 
 
 class Requests(LinkEnd):
@@ -41,21 +61,6 @@ class Requests(LinkEnd):
         self._under_way = 0
         self._is_busy = False
         self._is_over = False
-
-    @staticmethod
-    def attach(node: ManagementNode, transport: Transport, link: Receiver, target: Target) -> Requests:
-        """Answer a sender's attach, with its first credit."""
-        assert link.remote is not None
-        link.accept(
-            source=link.remote.source,
-            target=Target(address=target.address, capabilities=target.capabilities),
-            max_message_size=REQUEST_BYTES_MAX,
-            properties=paired_properties(link),
-        )
-        requests = Requests(node, transport, link)
-        transport.adopt(link, requests)
-        link.grant(CREDIT)
-        return requests
 
     def on_messages(self) -> None:
         """See LinkEnd. What can be answered is accepted at once, and what cannot, rejected."""
@@ -73,7 +78,7 @@ class Requests(LinkEnd):
         self._grant()
         if self._waiting and not self._is_busy:
             self._is_busy = True
-            self._transport.container.spawn(self._serve())
+            self._node.spawn(self._serve())
 
     def on_detached(self, ending: Ending) -> None:
         """See LinkEnd. What was accepted is done all the same, unless nobody is left to be answered."""
@@ -126,8 +131,8 @@ class Requests(LinkEnd):
         try:
             user = self._node.user(self._transport)
         except Unauthenticated as error:
-            told = refusal_of(error)
-            return Answer(told.status, {}, told.description)
+            refusal = refusal_of(error)
+            return Answer(refusal.status, {}, refusal.description)
         return await self._node.management.perform(Request(user, request.properties, request.body))
 
     async def _message(self, answer: Answer, request: RequestMessage, replies: Replies) -> bytes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError, TooLarge
 from ...core.event import SequencedEvent
@@ -20,12 +19,10 @@ from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
 from ..protocol.types import Described, Symbol
+from ..transport import Transport
 from .fields import EventFields
 from .node import EventLogNode
 from .position import Position
-
-if TYPE_CHECKING:
-    from ..transport import Transport
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -36,8 +33,6 @@ TURN_BYTES = 256 * 1024
 
 class Consumer(LinkEnd):
     """One consumer's link to one log."""
-
-    node: EventLogNode
 
     def __init__(
         self,
@@ -52,8 +47,9 @@ class Consumer(LinkEnd):
         first_retained: int | None,
         on_ended: Callable[[Ending], None],
     ) -> None:
-        """`first_retained` is told with the first event: all below it is gone, though the consumer asked for it."""
-        self._transport, self._link, self.node = transport, link, node
+        """`first_retained` goes out with the first event: all below it is gone, though the consumer asked for it."""
+        self._transport, self._link, self._node, self.log = transport, link, node, node.log
+        self._statistics = transport.shared.statistics
         self._filter, self._partition, self.position = source_filter, partition, position
         self._default_outcome, self._on_ended = default_outcome, on_ended
         self._first_retained = first_retained
@@ -81,15 +77,15 @@ class Consumer(LinkEnd):
             self.position.finish(contexts)
         else:
             self.position.give_back(contexts, has_failed=isinstance(state, Modified) and state.delivery_failed)
-        self.node.is_changed = True
+        self._node.is_changed = True
         self._take_turn_soon()  # after all outcomes of this read: what is to be sent again goes first
 
     def on_detached(self, ending: Ending) -> None:
         """See LinkEnd."""
         self._is_over = True
-        self.node.waiting.discard(self)
-        self.node.consumers.discard(self)
-        self.node.is_changed = True
+        self._node.waiting.discard(self)
+        self._node.consumers.discard(self)
+        self._node.is_changed = True
         self._on_ended(ending)
 
     # What the node asks for
@@ -101,7 +97,7 @@ class Consumer(LinkEnd):
     def leave(self, on_drained: Callable[[], None]) -> None:
         """Send nothing more, and say when nothing waits for its outcome."""
         self._on_drained = on_drained
-        self.node.loop.call_soon(self._turn)
+        self._node.loop.call_soon(self._turn)
 
     # Sending
 
@@ -129,7 +125,7 @@ class Consumer(LinkEnd):
             return
         except Exception:  # others wait for their turn behind this one
             _logger.exception(
-                "a consumer failed", extra={"fields": {"log": self.node.log.name, "link": show(self._link.name)}}
+                "a consumer failed", extra={"fields": {"log": self._node.log.name, "link": show(self._link.name)}}
             )
             self.expel(conditions.INTERNAL_ERROR, "the server's log says more")
             return
@@ -138,42 +134,42 @@ class Consumer(LinkEnd):
         else:
             if self._link.is_draining:
                 self._link.drained()
-            self.node.waiting.add(self)
+            self._node.waiting.add(self)
         self._transport.flush_soon()
 
     def _take_turn_soon(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
-            self.node.loop.call_soon(self._turn)
+            self._node.loop.call_soon(self._turn)
 
     @property
     def _is_full(self) -> bool:
         """Whether nothing more may be sent before there are outcomes."""
-        return self.position.is_full or self._link.unsettled >= self.node.settings.unsettled_max
+        return self.position.is_full or self._link.unsettled >= self._node.settings.unsettled_max
 
     def _room(self) -> int:
         """How many events may go out now."""
         if self._is_over or not self._transport.has_room or self.position.is_full:
             return 0
-        return min(self._link.sendable, self.node.settings.unsettled_max - self._link.unsettled, TURN_EVENTS)
+        return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, TURN_EVENTS)
 
     def _send_again(self, room: int) -> int:
         """What the receiver gave back comes first; answers how much went out."""
         sent = 0
         while sent < room and self._link.sendable and (again := self.position.next_again()) is not None:
             number, failures = again
-            page = self.node.log.read_page(ALL, number - 1, upto=number, limit=1)
+            page = self._node.log.read_page(ALL, number - 1, upto=number, limit=1)
             if page.events:
                 self._send(page.events[0], failures)
                 sent += 1
-                self._transport.container.statistics.messages_sent_again += 1
+                self._statistics.messages_sent_again += 1
             else:
                 self.position.finish((number,))  # it was trimmed
         return sent
 
     def _send_next(self, room: int) -> bool:
         """Events after the cursor; answers whether there may be more now."""
-        node, wanted, position = self.node, self._filter, self.position
+        node, wanted, position = self._node, self._filter, self.position
         node.log.check_position(position.cursor + 1)
         limit = room if wanted.matches is None else TURN_EVENTS
         page = node.log.read_page(
@@ -200,11 +196,11 @@ class Consumer(LinkEnd):
         return not page.is_last
 
     def _send(self, event: SequencedEvent, failures: int) -> None:
-        message = self.node.outbound.message(event, failures, self._associated, self._first_retained)
+        message = self._node.outbound.message(event, failures, self._associated, self._first_retained)
         if self._bytes_max is not None and len(message) > self._bytes_max:
             raise TooLarge(len(message), self._bytes_max, "bytes", f"event {event.sequence_number} as a message")
         self._associated = self._first_retained = None
-        self._transport.container.statistics.messages_sent += 1
+        self._statistics.messages_sent += 1
         self.deliveries += 1
         number = event.sequence_number
         self._link.send(message, number, number, is_settled=self._is_presettled)

@@ -1,6 +1,6 @@
 """Links of consumers: where they begin, what they filter, and what their attach is answered (4.3, 4.5, 5).
 
-A plain link begins where its filter says, or now. One whose terminus is remembered goes on where it was left. A member
+A plain link begins where its filter says, or now. One whose source is remembered goes on where it was left. A member
 of a consumer group goes on where the group was left in its partition, which the group's rules decide on, perhaps later.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ...core.errors import PositionTrimmed
 from ...core.notification_types import NotificationType
@@ -20,14 +19,12 @@ from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.performatives import Attach, Source
 from ..protocol.types import Symbol
+from ..transport import Transport
 from .consumer import Consumer, is_final
 from .links import Binding, binding_of, bound_properties, partition_number
 from .node import EventLogNode
 from .position import Position
 from .positions import Expiry, Remembered
-
-if TYPE_CHECKING:
-    from ..transport import Transport
 
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 
@@ -43,7 +40,7 @@ class Attaching:
         head = node.log.head()
         self.filter = _filter(source, node, head)
         self.start = self.filter.after if self.filter.names_position else head
-        with suppress(PositionTrimmed):  # told to the consumer when it is attached
+        with suppress(PositionTrimmed):  # the first message that it gets says so
             node.log.check_position(self.start + 1)
 
     @property
@@ -111,7 +108,7 @@ async def attach_consumer(transport: Transport, link: Sender, source: Source, no
         )
         return
     positions = node.positions
-    remembered = positions.terminus(attaching.container, link.name)
+    remembered = positions.remembered(attaching.container, link.name)
     expiry = Expiry.of(source.expiry_policy)
     if source.durable or expiry > Expiry.SESSION_END or source.timeout or remembered is not None:
         remembered = positions.attached(
@@ -130,7 +127,7 @@ async def attach_consumer(transport: Transport, link: Sender, source: Source, no
 
 
 class PositionKeeper:
-    """Keeps the position of a plain link as long as its terminus says."""
+    """Keeps the position of a plain link as long as its source asks for."""
 
     def __init__(self, attaching: Attaching, remembered: Remembered | None, position: Position) -> None:
         self._attaching, self._remembered, self._position = attaching, remembered, position
@@ -164,7 +161,7 @@ class PositionKeeper:
     def on_more_ended(self, ending: Ending) -> None:
         """The session, or the connection, of a link that was over before."""
         node, remembered = self._attaching.node, self._remembered
-        if remembered is None or node.positions.terminus(remembered.container, remembered.link) is not remembered:
+        if remembered is None or node.positions.remembered(remembered.container, remembered.link) is not remembered:
             return
         if not node.is_attached(remembered):
             node.positions.ended(remembered, Expiry(ending - 1), node.now_ms())
@@ -173,12 +170,11 @@ class PositionKeeper:
 class GroupMember(LinkEnd):
     """A receiver that wants, or has, a partition for its consumer group: what `Groups` knows it by."""
 
-    node: EventLogNode
-
     def __init__(self, attaching: Attaching, binding: Binding) -> None:
         assert binding.group is not None
         self._attaching, self._group = attaching, binding.group
-        self.node = attaching.node
+        self._node = attaching.node
+        self.log = attaching.node.log
         self._consumer: Consumer | None = None
         self._position: Position | None = None
         self._owned: tuple[int, int] | None = None
@@ -194,9 +190,9 @@ class GroupMember(LinkEnd):
     def assigned(self, partition: int, epoch: int) -> None:
         """Attach to that partition."""
         attaching = self._attaching
-        link, node = attaching.link, self.node
+        link, node = attaching.link, self._node
         if not link.is_waiting:
-            return  # it went away meanwhile, which the group is about to hear
+            return  # it went away meanwhile, and its detach is about to come
         try:
             position = node.positions.group_position(
                 self._group, partition, after=attaching.start, is_asked_for=attaching.filter.names_position
@@ -221,7 +217,7 @@ class GroupMember(LinkEnd):
 
     def drain(self) -> None:
         """Give the partition up once nothing waits for its outcome."""
-        node = self.node
+        node = self._node
         if self._consumer is not None:
             self._consumer.leave(lambda: node.perform(node.groups.drained(self, node.now())))
 
@@ -234,18 +230,18 @@ class GroupMember(LinkEnd):
             self._position = None
         self._notify(NotificationType.PARTITION_RELEASED)
         self._owned = None
-        node = self.node
+        node = self._node
         is_closed = ending is Ending.CLOSED
         node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=is_closed))
 
     def _notify(self, type: NotificationType) -> None:
-        """Tell that about the partition that it has, if it has one."""
+        """Emit that about the partition that it has, if it has one."""
         if self._owned is None:
             return
         partition, epoch = self._owned
-        self.node.bus.emit(
+        self._node.bus.emit(
             type,
-            log=self.node.log.name,
+            log=self._node.log.name,
             group=self._group,
             partition=partition,
             epoch=epoch,
@@ -266,7 +262,7 @@ def bound_partition(binding: Binding, partitions: int) -> int | None:
 
 
 def _settle_recovered(position: Position, remote: Attach) -> None:
-    """What the receiver of a recovered link had settled already, and we did not hear of (2.6.13)."""
+    """What the receiver of a recovered link had settled, and whose outcome never came (2.6.13)."""
     for tag, state in (remote.unsettled or {}).items():
         if state is not None and is_final(state) and len(tag) == 8:
             position.finish((int.from_bytes(tag, "big"),))

@@ -8,9 +8,9 @@ at most one owner at every moment, because the action that ends the old one come
   was stolen from, and comes back late.
 - A link that names none gets the lowest partition that is free. If none is, its attach waits, for a bounded time, and
   among so many at most; then it is refused with `amqp:link:detach-forced` (4.5.1).
-- Where an attach waits and another container has at least two links more than the waiting one's, the newest of
-  those is asked to leave: it gets nothing more, may settle what it has, and is closed; so partitions are shared
-  evenly. A link that asked for its partition is never asked to leave.
+- A rebalance: where an attach waits and another container has at least two links more than the waiting one's, the
+  newest of those is asked to leave: it gets nothing more, may settle what it has, and is closed; so partitions are
+  shared evenly. A link that asked for its partition is never asked to leave.
 - Epochs are recorded before an owner is named. They go back to zero only where the receiver closes the link in order.
 """
 
@@ -44,7 +44,7 @@ class RecordEpoch(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """Complete the attach: the link is bound to the partition, and is told the epoch."""
+    """Complete the attach: the link is bound to the partition, and its answer names the epoch."""
 
     link: Link
     partition: int
@@ -100,7 +100,7 @@ class _Member:
     """When it is closed at the latest; None if it is not asked to leave."""
 
 
-class _Waiting(NamedTuple):
+class _Pending(NamedTuple):
     container: str
     until: float
     epoch: int | None
@@ -188,13 +188,13 @@ class Group:
         self.epochs: list[int] = [0] * partitions
         self._limits = limits
         self._members: dict[Link, _Member] = {}
-        self._waiting: dict[Link, _Waiting] = {}
+        self._pending: dict[Link, _Pending] = {}
         """In the order of their attaches."""
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to remember of it."""
-        return not self._members and not self._waiting and not any(self.epochs)
+        return not self._members and not self._pending and not any(self.epochs)
 
     def attach(self, link: Link, container: str, now: float, partition: int | None, epoch: int | None) -> list[Action]:
         """See Groups."""
@@ -204,17 +204,17 @@ class Group:
             return self._claim(link, container, now, partition, epoch)
         if None in self.owners:
             return list(self._bind(link, container, self.owners.index(None), epoch, is_asked_for=False))
-        if len(self._waiting) >= self._limits.pending_max:
+        if len(self._pending) >= self._limits.pending_max:
             problem = f"all {len(self.owners)} partitions have a receiver in the group {self.name!r}"
             if self._limits.pending_max:
-                problem += f", and {len(self._waiting)} more wait for one"
+                problem += f", and {len(self._pending)} more wait for one"
             return [Refuse(link, LINK_DETACH_FORCED, problem)]
-        self._waiting[link] = _Waiting(container, now + self._limits.pending_s_max, epoch)
+        self._pending[link] = _Pending(container, now + self._limits.pending_s_max, epoch)
         return self._rebalance(now)
 
     def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
         """See Groups."""
-        if self._waiting.pop(link, None) is not None:
+        if self._pending.pop(link, None) is not None:
             return []
         member = self._members.pop(link)
         self.owners[member.partition] = None
@@ -238,16 +238,16 @@ class Group:
             if member.drained_by is not None and member.drained_by <= now:
                 actions += self._dismiss(link)
         actions += self._hand_out()
-        for link, waiting in list(self._waiting.items()):
-            if waiting.until <= now:
-                del self._waiting[link]
+        for link, pending in list(self._pending.items()):
+            if pending.until <= now:
+                del self._pending[link]
                 problem = f"no partition became free for the group {self.name!r} in {self._limits.pending_s_max:g} s"
                 actions.append(Refuse(link, LINK_DETACH_FORCED, problem))
         return actions + self._rebalance(now)
 
     def due(self) -> float | None:
         """See Groups."""
-        times = [waiting.until for waiting in self._waiting.values()]
+        times = [pending.until for pending in self._pending.values()]
         times += [member.drained_by for member in self._members.values() if member.drained_by is not None]
         return min(times, default=None)
 
@@ -255,14 +255,14 @@ class Group:
         """A link names its partition (4.5.2)."""
         recorded = self.epochs[partition]
         owner = self.owners[partition]
-        told = "none" if epoch is None else str(epoch)
+        given = "none" if epoch is None else str(epoch)
         if owner is not None and (epoch is None or epoch <= recorded):
             problem = (
-                f"has a receiver in the group {self.name!r}; an epoch above {recorded} takes it over, {told} given"
+                f"has a receiver in the group {self.name!r}; an epoch above {recorded} takes it over, {given} given"
             )
             return [Refuse(link, RESOURCE_LOCKED, f"partition {partition} {problem}")]
         if epoch is not None and epoch < recorded:
-            problem = f"was taken over in the group {self.name!r} with epoch {recorded}, {told} given"
+            problem = f"was taken over in the group {self.name!r} with epoch {recorded}, {given} given"
             return [Refuse(link, RESOURCE_LOCKED, f"partition {partition} {problem}")]
         actions: list[Action] = []
         if owner is not None:
@@ -295,32 +295,32 @@ class Group:
     def _hand_out(self) -> list[Action]:
         """Free partitions to attaches that wait."""
         actions: list[Action] = []
-        while self._waiting and None in self.owners:
+        while self._pending and None in self.owners:
             held = Counter(member.container for member in self._members.values())
-            link = self._next_served(self._waiting, held)
-            waiting = self._waiting.pop(link)
+            link = self._next_served(self._pending, held)
+            pending = self._pending.pop(link)
             partition = self.owners.index(None)
-            actions += self._bind(link, waiting.container, partition, waiting.epoch, is_asked_for=False)
+            actions += self._bind(link, pending.container, partition, pending.epoch, is_asked_for=False)
         return actions
 
     def _rebalance(self, now: float) -> list[Action]:
         """Ask links of containers that have more than their share to leave, for those that wait."""
-        if not self._waiting:
+        if not self._pending:
             return []
         staying = {link: member for link, member in self._members.items() if member.drained_by is None}
         held = Counter(member.container for member in staying.values())
-        waiting = dict(self._waiting)
+        pending = dict(self._pending)
         for _ in range(len(self._members) - len(staying)):  # partitions on their way to somebody already
-            if waiting:
-                served = waiting.pop(self._next_served(waiting, held))
+            if pending:
+                served = pending.pop(self._next_served(pending, held))
                 held[served.container] += 1
         movable: dict[str, list[Link]] = {}
         for link, member in staying.items():
             if not member.is_asked_for:
                 movable.setdefault(member.container, []).append(link)
         actions: list[Action] = []
-        while waiting and movable:
-            served = waiting.pop(self._next_served(waiting, held))
+        while pending and movable:
+            served = pending.pop(self._next_served(pending, held))
             giver = max(movable, key=lambda container: held[container])
             if held[giver] - held[served.container] < 2:
                 break
@@ -334,6 +334,6 @@ class Group:
         return actions
 
     @staticmethod
-    def _next_served(waiting: Mapping[Link, _Waiting], held: Mapping[str, int]) -> Link:
+    def _next_served(pending: Mapping[Link, _Pending], held: Mapping[str, int]) -> Link:
         """Of the container that has the fewest links; of several such, the one that has waited longest."""
-        return min(waiting, key=lambda link: held.get(waiting[link].container, 0))
+        return min(pending, key=lambda link: held.get(pending[link].container, 0))

@@ -1,4 +1,4 @@
-"""The header section of a message (AMQP part 3, 3.2.1): what is kept of it, and how a redelivery is told."""
+"""The header section of a message (AMQP part 3, 3.2.1): what is kept of it, and how it counts redeliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log tells of itself at `LOG/$info` (event streams 6): its partitions, and between which offsets they lie."""
+"""What a log says of itself at `LOG/$info` (event streams 6): its partitions, and between which offsets they lie."""
 
 from __future__ import annotations
 

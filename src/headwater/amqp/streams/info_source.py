@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError
 from ..errors import refusal_of
 from ..link_end import Ending, LinkEnd
 from ..protocol.link import Sender
 from ..protocol.performatives import Source
+from ..transport import Transport
 from .node import EventLogNode
-
-if TYPE_CHECKING:
-    from ..transport import Transport
 
 
 class InfoSource(LinkEnd):
-    """Tells a receiver what is to be known of the log, each time anew."""
-
-    node: EventLogNode
+    """Sends a receiver what is to be known of the log, each time anew."""
 
     def __init__(self, transport: Transport, link: Sender, node: EventLogNode) -> None:
-        self._transport, self._link, self.node = transport, link, node
+        self._transport, self._link, self._node, self.log = transport, link, node, node.log
         self._pause: asyncio.TimerHandle | None = None
         self._is_busy = False
 
@@ -33,9 +28,9 @@ class InfoSource(LinkEnd):
         given = link.remote.source
         source = Source(address=given.address, outcomes=given.outcomes, capabilities=given.capabilities)
         link.accept(source=source, target=link.remote.target)
-        terminus = InfoSource(transport, link, node)
-        transport.adopt(link, terminus)
-        terminus.on_ready()
+        end = InfoSource(transport, link, node)
+        transport.adopt(link, end)
+        end.on_ready()
 
     def on_ready(self) -> None:
         """See LinkEnd."""
@@ -52,7 +47,7 @@ class InfoSource(LinkEnd):
 
     async def _send(self) -> None:
         try:
-            message = await self.node.information()
+            message = await self._node.information()
         except EventLogError as error:
             refusal = refusal_of(error)
             self._transport.expel(self._link, refusal.condition, refusal.description)
@@ -62,7 +57,7 @@ class InfoSource(LinkEnd):
         if self._link.sendable > 0:
             self.deliveries += 1
             self._link.send(message, self.deliveries, is_settled=self._link.sends_settled)
-            self._pause = self.node.loop.call_later(self.node.settings.info_pause_ms / 1000, self._resume)
+            self._pause = self._node.loop.call_later(self._node.settings.info_pause_ms / 1000, self._resume)
         if self._link.is_draining:
             self._link.drained()
         self._transport.flush_soon()

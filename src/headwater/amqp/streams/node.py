@@ -8,7 +8,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, runtime_checkable
 
 from ...core.bus import Bus
 from ...core.errors import EventLogError, Overloaded
@@ -18,24 +18,45 @@ from ...core.log import AppendRequest
 from ...core.notification_types import NotificationType
 from ...core.state import StateStore
 from ..protocol.conditions import INTERNAL_ERROR
+from ..protocol.types import Symbol
 from ..settings import AmqpSettings
-from .groups import Action, Assign, Close, Drain, GroupLimits, Groups, RecordEpoch, Refuse
+from .groups import Action, Assign, Close, Drain, GroupLimits, Groups, Link, RecordEpoch, Refuse
 from .info import information_message
 from .outbound import Outbound
+from .position import Position
 from .positions import PositionLimits, Positions, Remembered, load, store
-
-if TYPE_CHECKING:
-    from .consumer import Consumer
-    from .consuming import GroupMember
 
 _logger = logging.getLogger("headwater.amqp")
 
 
 class Appending(Protocol):
-    """Who is told what became of an append: the context of its request."""
+    """Who wants to know what became of an append: the context of its request."""
 
     def on_appended(self, request: AppendRequest) -> None:
         """The request has its `result`, or its `error`."""
+
+
+class Reading(Protocol):
+    """Who reads the log: a consumer."""
+
+    position: Position
+
+    def on_ready(self) -> None:
+        """There may be more to read."""
+
+
+@runtime_checkable
+class Member(Protocol):
+    """Who has, or wants, a partition for its consumer group: what its groups call a link."""
+
+    def assigned(self, partition: int, epoch: int) -> None:
+        """The partition is its own, under that epoch."""
+
+    def refused(self, condition: Symbol, description: str) -> None:
+        """It gets no partition, or must give up at once the one that it has."""
+
+    def drain(self) -> None:
+        """It is to give its partition up once nothing waits for its outcome, and then call `Groups.drained`."""
 
 
 class EventLogNode:
@@ -64,9 +85,9 @@ class EventLogNode:
         self.groups = Groups(self.partitions, _group_limits(settings), positions.epochs)
         self.is_changed = False
         """Whether positions may differ from what is stored."""
-        self.waiting: set[Consumer] = set()
+        self.waiting: set[Reading] = set()
         """Consumers that have read all there is, and could send more."""
-        self.consumers: set[Consumer] = set()
+        self.consumers: set[Reading] = set()
         self._overdue: deque[AppendRequest] = deque()
         """Appends that the log, which has too much to write, would not take yet."""
         self._actions: deque[Action] = deque()
@@ -114,7 +135,7 @@ class EventLogNode:
         return _now_ms()
 
     def is_attached(self, remembered: Remembered) -> bool:
-        """Whether a link has taken the terminus over."""
+        """Whether a link has taken over what is remembered."""
         return remembered.expires_at is None and any(
             consumer.position is remembered.position for consumer in self.consumers
         )
@@ -136,8 +157,8 @@ class EventLogNode:
         """Forget a consumer group that has no members: its positions, and its epochs."""
         self.groups.forget(group)
         self.positions.forget_group(group)
-        for its, partition in self.positions.epochs:
-            if its == group:
+        for name, partition in self.positions.epochs:
+            if name == group:
                 self.positions.record_epoch(group, partition, 0)
         self.is_changed = True
 
@@ -248,7 +269,7 @@ class EventLogNode:
             self._call_soon(self._wake)
 
     def _call_soon(self, callback: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be told
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be called
             self.loop.call_soon_threadsafe(callback, *arguments)
 
     # On the loop
@@ -258,7 +279,7 @@ class EventLogNode:
         for request in requests:
             try:
                 request.context.on_appended(request)  # type: ignore[attr-defined]
-            except Exception:  # the others are to hear of theirs
+            except Exception:  # the others are to be answered, too
                 _logger.exception("a producer failed")
 
     def _wake(self) -> None:
@@ -281,8 +302,9 @@ def _perform(action: Action) -> None:
         _member(action.link).drain()
 
 
-def _member(link: object) -> GroupMember:
-    return cast("GroupMember", link)
+def _member(link: Link) -> Member:
+    assert isinstance(link, Member)
+    return link
 
 
 def _group_limits(settings: AmqpSettings) -> GroupLimits:

@@ -68,7 +68,7 @@ class Outbound:
 
     @staticmethod
     def _unusual(annotations: bytes, stored: bytes, failures: int) -> bytes:
-        """With a header before the annotations: its own, or one that tells of redelivery."""
+        """With a header before the annotations: its own, or one that counts redeliveries."""
         stop = header_stop(stored)
         header, stored = stored[:stop], stored[stop:]
         if failures:

@@ -68,7 +68,7 @@ class Position:
             order.popleft()
 
     def give_back(self, numbers: Iterable[int], *, has_failed: bool) -> None:
-        """These are to be sent again; `has_failed` (`modified` with delivery-failed) is told in their headers."""
+        """These are to be sent again; `has_failed` (`modified` with delivery-failed) is counted in their headers."""
         for number in numbers:
             if number in self._failures and number not in self._again:
                 self._failures[number] += has_failed

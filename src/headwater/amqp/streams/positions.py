@@ -1,4 +1,4 @@
-"""What one log remembers of its receivers: termini that outlive their links, positions of consumer groups, epochs.
+"""What one log remembers of its receivers: sources that outlive their links, positions of consumer groups, epochs.
 
 It is kept in memory, loaded once from the `StateStore`, and written behind. Nothing here blocks but `load` and `store`,
 which are for a thread: the node takes `changes()` on its event loop, has a thread `store` them, one such call at a
@@ -27,7 +27,7 @@ _TERMINUS, _GROUP, _EPOCH = "amqp-terminus", "amqp-group", "amqp-epoch"
 
 
 class Expiry(IntEnum):
-    """When a terminus that has no link begins to expire (AMQP part 3, 3.5.6), in the order in which things end."""
+    """When a source that has no link begins to expire (AMQP part 3, 3.5.6), in the order in which things end."""
 
     LINK_DETACH = 0
     SESSION_END = 1
@@ -85,64 +85,64 @@ class Positions:
 
     def __init__(self, limits: PositionLimits | None = None) -> None:
         self._limits = limits or PositionLimits()
-        self._termini: dict[tuple[str, str], Remembered] = {}
+        self._remembered: dict[tuple[str, str], Remembered] = {}
         self._groups: dict[tuple[str, int], Position] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._stored: dict[str, dict[str, object]] = {}
         """By key, what the store has, as far as it is known."""
 
-    # Termini
+    # Sources
 
-    def terminus(self, container: str, link: str) -> Remembered | None:
-        """The terminus of that receiver, if it is remembered."""
-        return self._termini.get((container, link))
+    def remembered(self, container: str, link: str) -> Remembered | None:
+        """The source of that receiver, if it is remembered."""
+        return self._remembered.get((container, link))
 
     def attached(
         self, container: str, link: str, *, after: int, expiry: Expiry, timeout_s: int, is_durable: bool
     ) -> Remembered:
-        """The terminus of a receiver that attaches: the one that is remembered, or one that begins after that number.
+        """The source of a receiver that attaches: the one that is remembered, or one that begins after that number.
 
         What it asks for (expiry, timeout, durability) is taken anew. Raises LinkFault: names that cannot be kept, too
-        many termini.
+        many sources.
         """
-        terminus = self._termini.get((container, link))
-        if terminus is None:
+        remembered = self._remembered.get((container, link))
+        if remembered is None:
             _check_name("container-id", container)
             _check_name("link name", link)
-            if len(self._termini) >= self._limits.termini_max:
-                problem = f"this log remembers {len(self._termini)} receivers, and no more are allowed"
+            if len(self._remembered) >= self._limits.termini_max:
+                problem = f"this log remembers {len(self._remembered)} receivers, and no more are allowed"
                 raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
-            terminus = Remembered(container, link, Position(after), expiry, timeout_s, is_durable)
-            self._termini[container, link] = terminus
-        terminus.expiry, terminus.timeout_s, terminus.is_durable = expiry, timeout_s, is_durable
-        terminus.expires_at = None
-        return terminus
+            remembered = Remembered(container, link, Position(after), expiry, timeout_s, is_durable)
+            self._remembered[container, link] = remembered
+        remembered.expiry, remembered.timeout_s, remembered.is_durable = expiry, timeout_s, is_durable
+        remembered.expires_at = None
+        return remembered
 
-    def ended(self, terminus: Remembered, what: Expiry, now_ms: int) -> None:
-        """The link, the session or the connection of a terminus has ended, and the link was not closed.
+    def ended(self, remembered: Remembered, what: Expiry, now_ms: int) -> None:
+        """The link, the session or the connection of a source has ended, and the link was not closed.
 
-        To be called for each of the three as it ends, but not after another link has taken the terminus over. The
-        terminus is forgotten when its time comes; if that is now, at once.
+        To be called for each of the three as it ends, but not after another link has taken the source over. It is
+        forgotten when its time comes; if that is now, at once.
         """
-        terminus.position.detached()
-        if terminus.expires_at is None and terminus.expiry <= what:
-            terminus.expires_at = now_ms + 1000 * terminus.timeout_s
-            if not terminus.timeout_s:
-                self.closed(terminus)
+        remembered.position.detached()
+        if remembered.expires_at is None and remembered.expiry <= what:
+            remembered.expires_at = now_ms + 1000 * remembered.timeout_s
+            if not remembered.timeout_s:
+                self.closed(remembered)
 
-    def closed(self, terminus: Remembered) -> None:
-        """The receiver has closed the link: the terminus is forgotten."""
-        self._termini.pop((terminus.container, terminus.link), None)
+    def closed(self, remembered: Remembered) -> None:
+        """The receiver has closed the link: its source is forgotten."""
+        self._remembered.pop((remembered.container, remembered.link), None)
 
     def expire(self, now_ms: int) -> None:
-        """Forget the termini whose time has come."""
-        for key, terminus in list(self._termini.items()):
-            if terminus.expires_at is not None and terminus.expires_at <= now_ms:
-                del self._termini[key]
+        """Forget the sources whose time has come."""
+        for key, remembered in list(self._remembered.items()):
+            if remembered.expires_at is not None and remembered.expires_at <= now_ms:
+                del self._remembered[key]
 
     def expires_next(self) -> int | None:
         """When `expire` has something to do next, in ms since 1970."""
-        times = [each.expires_at for each in self._termini.values() if each.expires_at is not None]
+        times = [each.expires_at for each in self._remembered.values() if each.expires_at is not None]
         return min(times, default=None)
 
     # Groups
@@ -186,7 +186,7 @@ class Positions:
     # The store
 
     def changes(self) -> list[Change]:
-        """What differs from the store; each time all of it, until `stored` was told."""
+        """What differs from the store; each time all of it, until `stored` is called."""
         present = dict(self._entries())
         stored = self._stored
         changes = [Change(key, value) for key, value in present.items() if stored.get(key) != value]
@@ -203,13 +203,13 @@ class Positions:
                 self._stored[key] = value
 
     def _entries(self) -> Iterator[tuple[str, dict[str, object]]]:
-        for (container, link), terminus in self._termini.items():
-            if terminus.is_durable:
+        for (container, link), remembered in self._remembered.items():
+            if remembered.is_durable:
                 value: dict[str, object] = {
-                    "after": terminus.position.after,
-                    "expiry": terminus.expiry.symbol,
-                    "timeout_s": terminus.timeout_s,
-                    "expires_at": terminus.expires_at,
+                    "after": remembered.position.after,
+                    "expiry": remembered.expiry.symbol,
+                    "timeout_s": remembered.timeout_s,
+                    "expires_at": remembered.expires_at,
                 }
                 yield f"{_TERMINUS}\n{container}\n{link}", value
         for (group, partition), position in self._groups.items():
@@ -238,10 +238,10 @@ def load(state: StateStore, incarnation: str, now_ms: int, limits: PositionLimit
         positions._stored[key] = value
         if sort == _TERMINUS:
             expiry = Expiry.of(value["expiry"])
-            terminus = Remembered(first, second, Position(value["after"]), expiry, value["timeout_s"], True)
-            terminus.expires_at = value["expires_at"]
-            positions._termini[first, second] = terminus
-            positions.ended(terminus, Expiry.CONNECTION_CLOSE, now_ms)
+            remembered = Remembered(first, second, Position(value["after"]), expiry, value["timeout_s"], True)
+            remembered.expires_at = value["expires_at"]
+            positions._remembered[first, second] = remembered
+            positions.ended(remembered, Expiry.CONNECTION_CLOSE, now_ms)
         elif sort == _GROUP:
             positions._groups[first, int(second)] = Position(value["after"])
         elif sort == _EPOCH:

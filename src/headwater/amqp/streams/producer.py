@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.errors import EventLogError, InvalidInput
 from ...core.event import Event
 from ...core.limits import show
 from ...core.log import AppendRequest
-from ..errors import MessageFault, refusal_of
+from ..container import Container
+from ..errors import MessageFault, link_fault
 from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.codec import DecodeError
@@ -23,13 +23,10 @@ from ..protocol.conditions import AmqpError
 from ..protocol.link import Delivery, Receiver
 from ..protocol.message import decode_message
 from ..protocol.performatives import Accepted, ErrorCondition, Rejected
+from ..transport import Transport
 from .inbound import read_message
 from .links import partition_number
 from .node import EventLogNode
-
-if TYPE_CHECKING:
-    from ..container import Container
-    from ..transport import Transport
 
 _logger = logging.getLogger("headwater.amqp")
 _ACCEPTED = Accepted()
@@ -37,15 +34,8 @@ DELIVERY_BYTES = 512
 """What a delivery that has no outcome yet takes besides its message, roughly."""
 
 
-class SuspendedDeliveries(NamedTuple):
-    """What a detached link had accepted and its sender not settled: tags, kept until that time of the loop (2.6.13)."""
-
-    accepted: dict[bytes, None]
-    until: float
-
-
 class _Append:
-    """Deliveries whose events are appended together; the log tells it what became of them."""
+    """Deliveries whose events are appended together: the context of their request."""
 
     __slots__ = ("_producer", "bytes", "deliveries", "events", "node", "partition")
 
@@ -74,14 +64,17 @@ class Producer(LinkEnd):
         link: Receiver,
         node: EventLogNode | None,
         partition: int | None,
-        suspended: SuspendedDeliveries,
+        accepted: dict[bytes, None],
     ) -> None:
+        """`accepted` are tags of an earlier attach of the link, which their sender has not settled (2.6.13)."""
         self._container, self._transport, self._link = container, transport, link
-        self.node, self._partition = node, partition
-        self._window = container.settings.credit
+        self._node, self._partition = node, partition
+        self.log = None if node is None else node.log
+        self._statistics = transport.shared.statistics
+        self._window = transport.shared.settings.credit
         self._outstanding = 0
         """Deliveries that have come and have no outcome yet."""
-        self._unsettled = dict(suspended.accepted)
+        self._unsettled = dict(accepted)
         """Tags of deliveries that were accepted, and that their sender has yet to settle (rcv-settle-mode second)."""
         self._is_over = self._has_warned = False
         self._anonymous: asyncio.Queue[Delivery | None] | None = None
@@ -99,14 +92,14 @@ class Producer(LinkEnd):
         if not deliveries:
             self.grant()  # the sender aborted one, which used up credit
             return
-        self._container.statistics.messages_received += len(deliveries)
+        self._statistics.messages_received += len(deliveries)
         self.deliveries += len(deliveries)
         self._outstanding += len(deliveries)
         self._transport.hold(sum([delivery.bytes for delivery in deliveries]) + DELIVERY_BYTES * len(deliveries))
-        if self.node is None:
+        if self._node is None:
             self._forward(deliveries)
         else:
-            self._append(deliveries, self.node, self._partition)
+            self._append(deliveries, self._node, self._partition)
 
     def on_settled(self, tags: Sequence[bytes]) -> None:
         """See LinkEnd."""
@@ -114,12 +107,13 @@ class Producer(LinkEnd):
             self._unsettled.pop(tag, None)
 
     def on_detached(self, ending: Ending) -> None:
-        """See LinkEnd. Events under way are stored all the same; nobody is left to be told."""
+        """See LinkEnd. Events under way are stored all the same; there is nobody left to be answered."""
         self._is_over = True
         if self._anonymous is not None:
             self._anonymous.put_nowait(None)
         if self._unsettled and ending is not Ending.CLOSED:
-            self._container.suspend(self._transport, self._link, self._unsettled)
+            shared, key = self._transport.shared, self._transport.key(self._link)
+            self._container.suspended.put(key, self._unsettled, shared.loop.time())
 
     def on_appended(self, append: _Append, error: EventLogError | None) -> None:
         """What became of an append: its deliveries get their outcome."""
@@ -129,9 +123,9 @@ class Producer(LinkEnd):
         if error is None:
             self._accept(append.deliveries)
         else:
-            refusal = refusal_of(error)
+            fault = link_fault(error)
             for delivery in append.deliveries:
-                self._reject(delivery, AmqpError(refusal.condition, refusal.description, refusal.info or None))
+                self._reject(delivery, fault)
         self._done(len(append.deliveries), append.bytes)
 
     # How messages become events
@@ -223,8 +217,7 @@ class Producer(LinkEnd):
                 self._reject(delivery, fault)
                 self._done(1, delivery.bytes)
             except EventLogError as error:
-                refusal = refusal_of(error)
-                self._reject(delivery, AmqpError(refusal.condition, refusal.description, refusal.info or None))
+                self._reject(delivery, link_fault(error))
                 self._done(1, delivery.bytes)
             else:
                 self._append([delivery], node, None)
@@ -252,7 +245,7 @@ class Producer(LinkEnd):
             link.settle(first, last, _ACCEPTED)
 
     def _reject(self, delivery: Delivery, fault: AmqpError | MessageFault) -> None:
-        self._container.statistics.messages_rejected += 1
+        self._statistics.messages_rejected += 1
         if self._is_over:
             return
         if delivery.is_settled:
@@ -266,8 +259,8 @@ class Producer(LinkEnd):
         """Once for each link: a peer could fill the log with these, and `messages_rejected` counts them."""
         if not self._has_warned:
             self._has_warned = True
-            told = {"peer": self._transport.peer, "link": show(self._link.name), "problem": str(fault)}
-            _logger.warning("a settled message was refused, and its sender cannot be told", extra={"fields": told})
+            fields = {"peer": self._transport.peer, "link": show(self._link.name), "problem": str(fault)}
+            _logger.warning("a settled message was refused, and its sender cannot be told", extra={"fields": fields})
 
     def _done(self, count: int, size: int) -> None:
         self._outstanding -= count

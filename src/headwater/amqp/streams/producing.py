@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...core.limits import APPEND_BYTES_MAX
+from ..container import Container
 from ..protocol.link import Receiver
 from ..protocol.performatives import Accepted, Target
+from ..transport import Transport
 from .consuming import bound_partition
 from .links import binding_of, bound_properties
-from .producer import Producer, SuspendedDeliveries
-
-if TYPE_CHECKING:
-    from ..container import Container
-    from ..transport import Transport
+from .producer import Producer
 
 
 async def attach_producer(container: Container, transport: Transport, link: Receiver, target: Target) -> None:
@@ -27,14 +23,13 @@ async def attach_producer(container: Container, transport: Transport, link: Rece
         bytes_max = node.log.settings.event_bytes_max
     if not link.is_waiting:
         return  # the peer has changed its mind meanwhile, made a mistake, or gone
-    container.steal(transport, link)
-    key = container.key(transport, link)
-    suspended = container.suspended.pop(key, None) or SuspendedDeliveries({}, 0.0)
-    producer = Producer(container, transport, link, node, partition, suspended)
+    transport.steal(link)
+    accepted = container.suspended.take(transport.key(link))
+    producer = Producer(container, transport, link, node, partition, accepted)
     link.accept(
         source=link.remote.source,
         target=Target(address=target.address, capabilities=target.capabilities),  # nothing of it outlives the server
-        unsettled={tag: Accepted() for tag in suspended.accepted} or None,
+        unsettled={tag: Accepted() for tag in accepted} or None,
         max_message_size=bytes_max,
         properties=bound_properties(partition) or None,
     )

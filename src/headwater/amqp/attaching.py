@@ -1,0 +1,76 @@
+"""What an attach leads to: a log, what is known of it (`LOG/$info`), or a node of the server."""
+
+from __future__ import annotations
+
+from ..core.access import Right
+from ..core.limits import show
+from .addresses import EVENTS, MANAGEMENT, parse_address, server_node
+from .container import Container
+from .management.listener import attach_listener
+from .management.node import ManagementNode
+from .management.requests import attach_requests
+from .protocol import conditions
+from .protocol.conditions import LinkFault
+from .protocol.link import Link, Receiver, Sender
+from .protocol.performatives import Source, Target
+from .streams.consuming import attach_consumer
+from .streams.info_source import InfoSource
+from .streams.producing import attach_producer
+from .transport import Transport
+
+
+async def attach(container: Container, management: ManagementNode, transport: Transport, link: Link) -> None:
+    """Answer a peer's attach. Raises AmqpError or EventLogError where it is refused."""
+    assert link.remote is not None
+    if container.is_stopping:
+        raise LinkFault(conditions.LINK_DETACH_FORCED, "the server is stopping")
+    if isinstance(link, Receiver):
+        if not isinstance(link.remote.target, Target):
+            raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not served here")
+        await _attach_sender(container, management, transport, link, link.remote.target)
+    else:
+        assert isinstance(link, Sender)
+        if not isinstance(link.remote.source, Source):
+            raise LinkFault(conditions.INVALID_FIELD, "a source is needed")
+        await _attach_receiver(container, management, transport, link, link.remote.source)
+
+
+async def _attach_sender(
+    container: Container, management: ManagementNode, transport: Transport, link: Receiver, target: Target
+) -> None:
+    """The peer wants to send."""
+    address = server_node(target.address)
+    if target.dynamic:
+        management.attach_mailbox(transport, link, target)
+    elif address == MANAGEMENT:
+        attach_requests(management, transport, link, target)
+    elif address is not None:
+        raise LinkFault(conditions.NOT_ALLOWED, f"{show(address)} can only be read")
+    else:
+        await attach_producer(container, transport, link, target)
+
+
+async def _attach_receiver(
+    container: Container, management: ManagementNode, transport: Transport, link: Sender, source: Source
+) -> None:
+    """The peer wants to receive."""
+    address = server_node(source.address)
+    if address == EVENTS:
+        await attach_listener(management, transport, link, source)
+    elif source.dynamic or address is not None:
+        management.attach_replies(transport, link, source, address)
+    else:
+        await _attach_reader(container, transport, link, source)
+
+
+async def _attach_reader(container: Container, transport: Transport, link: Sender, source: Source) -> None:
+    """The peer wants to receive from a log, or what is known of it."""
+    address = parse_address(source.address or "")
+    node = await container.node(transport, address.log, Right.READ)
+    if not link.is_waiting:
+        return  # the peer has changed its mind meanwhile, made a mistake, or gone
+    transport.steal(link)
+    if address.is_info:
+        InfoSource.attach(transport, link, node)
+    else:
+        await attach_consumer(transport, link, source, node)

@@ -1,0 +1,80 @@
+"""What all connections of one container share: limits, counters, guard, loop, notifications, and links by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from .. import __version__
+from ..core.access import Guard
+from ..core.bus import Bus
+from .login import Login
+from .protocol import conditions
+from .protocol.connection import Connection
+from .protocol.link import Link
+from .protocol.settings import ConnectionSettings
+from .protocol.types import Symbol
+from .settings import AmqpSettings
+from .statistics import AmqpStatistics
+
+CAPABILITIES = tuple(
+    Symbol(name)
+    for name in (
+        "AMQP_EVENT_STREAMS_V1_0",
+        "AMQP_FILTEX_SQL_V1_0",
+        "AMQP_FILTEX_PROP_V1_0",
+        "AMQP_FILTEX_GROUP_V1_0",
+        "APACHE.ORG:SELECTOR",
+        "APACHE.ORG:LEGACY_AMQP_EXCHANGE_FILTERS",
+        "ANONYMOUS-RELAY",
+    )
+)
+"""What is offered in the open: event streams (3.1), the filters that are there, and links without target address."""
+PROPERTIES = {Symbol("product"): "Headwater", Symbol("version"): __version__}
+TICK_S = 0.5
+"""How often `tick` is called for connections and nodes."""
+LinkKey = tuple[str, str, str, bool]
+"""What identifies a link beyond its connection: user, container, name and direction (2.6.1)."""
+Expel = Callable[[Link, Symbol, str], None]
+"""Detaches a link from this side, with a condition and a description."""
+
+
+class Shared:
+    """What all connections of one container share, on its event loop."""
+
+    def __init__(self, guard: Guard, settings: AmqpSettings, bus: Bus, name: str) -> None:
+        """`name` is the container's own."""
+        self.guard, self.settings, self.bus, self.name = guard, settings, bus, name
+        self.loop = asyncio.get_running_loop()
+        self.statistics = AmqpStatistics()
+        self._links: dict[LinkKey, tuple[Link, Expel]] = {}
+        """Attached links, each with what detaches it."""
+
+    def engine(self, login: Login, now: float) -> Connection:
+        """The engine of a new connection."""
+        settings = self.settings
+        limits = ConnectionSettings(
+            frame_bytes_max=settings.frame_bytes_max,
+            channel_max=settings.sessions_max - 1,
+            handle_max=settings.links_max - 1,
+            idle_ms=settings.idle_ms,
+            sasl_mechanisms=login.mechanisms,
+            needs_sasl=not self.guard.is_open,
+            open_fields={"offered_capabilities": CAPABILITIES, "properties": PROPERTIES},
+        )
+        return Connection(limits, self.name, is_server=True, now=now)
+
+    def steal(self, key: LinkKey, link: Link, expel: Expel) -> None:
+        """One link of a key: an older one, on another connection, is detached (2.6.1).
+
+        From now on `detached` must be called when this link is over, also if it is refused.
+        """
+        old = self._links.get(key)
+        self._links[key] = link, expel
+        if old is not None and old[0] is not link:
+            old[1](old[0], conditions.LINK_STOLEN, f"link {link.name!r} was attached anew on another connection")
+
+    def detached(self, key: LinkKey, link: Link) -> None:
+        """A link is over."""
+        if self._links.get(key, (None, None))[0] is link:
+            del self._links[key]
