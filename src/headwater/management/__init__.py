@@ -1,7 +1,7 @@
-"""Notifications of what happens in the server, and its entities as a management client sees them. No I/O.
+"""What happens in the server itself, as events, and its entities as a management client sees them. No I/O.
 
-Notifications are emitted on a `core.Bus`; here is what there is to know of them (`catalog`), and how one listener gets
-them (`queue`). Types and attributes follow the event notification that was proposed for AMQP Management.
+What happens is told on a `core.Bus`; here is what there is to know of it (`catalog`), and how one listener gets it
+(`queue`). Types and attributes follow the event notification that was proposed for AMQP Management.
 """
 
 from .attributes import Kind

@@ -14,7 +14,7 @@ from .statuses import Refusal, Status
 
 
 class Time(int):
-    """ms since 1970 UTC, where an answer must keep times and numbers apart."""
+    """ms since 1970 UTC, where an answer is to tell a time from a number."""
 
     __slots__ = ()
 
