@@ -9,6 +9,8 @@ import pytest
 from headwater.core import Bus, Notification, NotificationType
 from headwater.core.bus import TEXT_CHARS_MAX
 
+from .listened import is_listened_to
+
 CREATED, DELETED, SEALED = NotificationType.LOG_CREATED, NotificationType.LOG_DELETED, NotificationType.SEGMENT_SEALED
 
 
@@ -75,16 +77,16 @@ def test_a_listener_hears_only_of_its_types(bus: Bus) -> None:
     assert [its.type for its in every] == [CREATED, DELETED, SEALED]
 
 
-def test_a_type_is_wanted_while_somebody_listens_to_it(bus: Bus) -> None:
-    assert not any(bus.is_wanted(type) for type in NotificationType)
+def test_attributes_are_asked_for_while_somebody_listens_to_their_type(bus: Bus) -> None:
+    assert not any(is_listened_to(bus, type) for type in NotificationType)
     stop_one = bus.subscribe(lambda _: None, [CREATED])
     stop_other = bus.subscribe(lambda _: None, [CREATED, DELETED])
-    assert bus.is_wanted(CREATED) and bus.is_wanted(DELETED) and not bus.is_wanted(SEALED)
+    assert is_listened_to(bus, CREATED) and is_listened_to(bus, DELETED) and not is_listened_to(bus, SEALED)
     stop_other()
-    assert bus.is_wanted(CREATED) and not bus.is_wanted(DELETED)
+    assert is_listened_to(bus, CREATED) and not is_listened_to(bus, DELETED)
     stop_one()
     stop_one()
-    assert not any(bus.is_wanted(type) for type in NotificationType)
+    assert not any(is_listened_to(bus, type) for type in NotificationType)
 
 
 def test_who_has_stopped_hears_nothing_more_and_others_go_on(bus: Bus) -> None:

@@ -7,6 +7,8 @@ import threading
 from headwater.core import Bus, Notification, NotificationType
 from headwater.management import LOST, NotificationQueue
 
+from ..core.listened import is_listened_to
+
 CREATED, DELETED = NotificationType.LOG_CREATED, NotificationType.LOG_DELETED
 
 
@@ -123,7 +125,7 @@ def test_what_is_closed_listens_no_more() -> None:
     emit(bus, 1)
     queue.close()
     emit(bus, 2)
-    assert queue.take(9) == [] and not bus.is_wanted(CREATED)
+    assert queue.take(9) == [] and not is_listened_to(bus, CREATED)
 
 
 def test_between_threads_nothing_is_lost_uncounted_and_nobody_sleeps_on_what_waits() -> None:

@@ -54,10 +54,6 @@ class Bus:
         with self._counting:
             return dict(self._counts)
 
-    def is_wanted(self, type: NotificationType) -> bool:
-        """Whether somebody listens to that type."""
-        return type in self._listeners
-
     def emit(self, type: NotificationType, /, **attributes: Value | None) -> None:
         """Tell that something happened, to those who listen to that type, in the order in which they came.
 
