@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headwater.amqp import AmqpSettings, Container
+from headwater.amqp.container import Container
 from headwater.amqp.protocol.connection import Connection
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, TLS_HEADER, frame
 from headwater.amqp.protocol.message import DATA, DATAS, Message, Properties, encode_message
@@ -44,6 +44,7 @@ from headwater.amqp.protocol.performatives import (
 from headwater.amqp.protocol.sasl import SaslInit, SaslResponse, encode_sasl, plain
 from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol, ULong
+from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.transport import Transport
 from headwater.core.access import OpenGuard
 from headwater.core.event import Event

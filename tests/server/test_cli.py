@@ -17,7 +17,8 @@ from headwater.client import ServerUnreachable
 from headwater.core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from headwater.server.accounts import Account
 from headwater.server.cli import COMMANDS, exit_code, headwater, run
-from headwater.server.config import LOG_READERS, SETTINGS, InvalidConfiguration
+from headwater.server.config import LOG_READERS, SETTINGS
+from headwater.server.errors import InvalidConfiguration
 
 from .running import environment
 

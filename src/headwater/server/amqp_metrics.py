@@ -8,7 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ..amqp import AmqpStatistics, Container
+from ..amqp.container import Container
+from ..amqp.statistics import AmqpStatistics
 
 Value = Callable[[AmqpStatistics], int]
 COUNTERS: tuple[tuple[str, str, Value], ...] = (

@@ -17,7 +17,7 @@ import click
 from .. import __version__
 from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnavailable
 from ..formats.unreachable import ServerUnreachable
-from .config import InvalidConfiguration
+from .errors import InvalidConfiguration
 
 DONE, REFUSED, USAGE, UNREACHABLE, UNAVAILABLE, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..formats.values import show_bytes, show_duration, toml
 from .config import LOG_READERS, SETTINGS, Config
-from .values import show_bytes, show_duration, toml
 
 SECRET = "(not shown)"
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..core.errors import EventLogError
-from .config import InvalidConfiguration, Tls
+from .config import Tls
+from .errors import InvalidConfiguration
 
 BACKLOG = 2048
 

@@ -19,7 +19,7 @@ from ...core.notification_types import NotificationType
 from ...core.state import StateStore
 from ..protocol.conditions import INTERNAL_ERROR
 from ..settings import AmqpSettings
-from .groups import Action, Assign, Close, Drain, GroupLimits, Groups, RecordEpoch, Refuse
+from .groups import Action, Assign, Close, Drain, Groups, RecordEpoch, Refuse
 from .info import information_message
 from .outbound import Outbound
 from .positions import PositionLimits, Positions, Remembered, load, store
@@ -61,7 +61,7 @@ class EventLogNode:
         """The CloudEvents source of events that have none."""
         self.outbound = Outbound(self.partitions, self.source)
         self.positions = positions
-        self.groups = Groups(self.partitions, _group_limits(settings), positions.epochs)
+        self.groups = Groups(self.partitions, settings, positions.epochs)
         self.is_changed = False
         """Whether positions may differ from what is stored."""
         self.waiting: set[Consumer] = set()
@@ -283,14 +283,6 @@ def _perform(action: Action) -> None:
 
 def _member(link: object) -> GroupMember:
     return cast("GroupMember", link)
-
-
-def _group_limits(settings: AmqpSettings) -> GroupLimits:
-    return GroupLimits(
-        pending_max=settings.group_pending_max,
-        pending_s_max=settings.group_pending_ms / 1000,
-        draining_s_max=settings.group_drain_ms / 1000,
-    )
 
 
 def _now_ms() -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..values import BYTE_UNITS
+from ...formats.values import BYTE_UNITS
 from .examples import examples
 from .options import config_option, load_config, setting_options
 

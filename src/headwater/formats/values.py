@@ -1,4 +1,8 @@
-"""How the values of settings are read from TOML, the environment and flags, and written back as TOML.
+"""How a setting is declared, and its value read from TOML, the environment and flags, and written back as TOML.
+
+Each room declares its settings as the fields of a dataclass, with their defaults; a field that is annotated with
+`Described` is one that the configuration reads. What is longer than one line stands in the docstring below the field:
+that is what the reference page of the configuration says.
 
 A reader takes what TOML gives (a number, a string, a list) or the string of a variable or flag, and raises ValueError
 with a message that says what was given and what is allowed. It knows nothing of where the value stands.
@@ -11,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..core.errors import InvalidLogName
 from ..core.limits import show
@@ -19,6 +23,8 @@ from ..core.settings import check_log_name
 
 T = TypeVar("T")
 Reader = Callable[[object], T]
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 BYTE_UNITS = {
     "B": 1,
@@ -34,6 +40,13 @@ BYTE_UNITS = {
 DURATION_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _QUANTITY = re.compile(r"([0-9]+)\s*([A-Za-z]*)", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
+
+
+class Described(NamedTuple):
+    """What a field of a room's settings is annotated with: its reader and one line of documentation."""
+
+    read: Reader[Any]
+    summary: str
 
 
 def whole_number(low: int, high: int) -> Reader[int]:
