@@ -1,8 +1,8 @@
 """How a setting is declared, and its value read from TOML, the environment and flags, and written back as TOML.
 
-Each room declares its settings as the fields of a dataclass, with their defaults; a field that is annotated with
-`Described` is one that the configuration reads. What is longer than one line stands in the docstring below the field:
-that is what the reference page of the configuration says.
+A room declares its settings as the fields of a dataclass; those made by `setting` are read from the configuration, by
+their names. Where one line does not say enough of one, the docstring below the field does: that is what the reference
+page of the configuration says of it.
 
 A reader takes what TOML gives (a number, a string, a list) or the string of a variable or flag, and raises ValueError
 with a message that says what was given and what is allowed. It knows nothing of where the value stands.
@@ -14,8 +14,9 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ..core.errors import InvalidLogName
 from ..core.limits import show
@@ -42,11 +43,10 @@ _QUANTITY = re.compile(r"([0-9]+)\s*([A-Za-z]*)", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
 
 
-class Described(NamedTuple):
-    """What a field of a room's settings is annotated with: its reader and one line of documentation."""
-
-    read: Reader[Any]
-    summary: str
+def setting(default: T, read: Reader[T], summary: str) -> T:
+    """A field of a dataclass that the configuration reads, with one line of documentation; `metadata` keeps both."""
+    made: T = field(default=default, metadata={"read": read, "summary": summary})
+    return made
 
 
 def whole_number(low: int, high: int) -> Reader[int]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 from ..core.errors import InvalidInput
-from ..formats.values import Described, texts
+from ..formats.values import setting, texts
 from .naming import Alias, read_alias
 
 
@@ -23,16 +22,14 @@ def _aliases(value: object) -> tuple[Alias, ...]:
 class Settings:
     """What FutoIn clients see of event types that are none of theirs. The times are there to be shortened by tests."""
 
-    aliases: Annotated[
-        Sequence[Alias],
-        Described(_aliases, "event types by another name, as LOGS:TYPE=ALIAS; LOGS is a pattern of log names"),
-    ] = ()
+    aliases: Sequence[Alias] = setting(
+        (), _aliases, "event types by another name, as LOGS:TYPE=ALIAS; LOGS is a pattern of log names"
+    )
     """Event types by another name for FutoIn clients, as `LOGS:TYPE=ALIAS` (`orders:OrderPlaced=ORDER_PLACED`); `LOGS`
     is a pattern of log names. A list; in the environment and in flags, separated by commas."""
-    without_other: Annotated[
-        Sequence[str],
-        Described(texts, "patterns of logs whose events are left out where their type neither fits nor has an alias"),
-    ] = ()
+    without_other: Sequence[str] = setting(
+        (), texts, "patterns of logs whose events are left out where their type neither fits nor has an alias"
+    )
     """Patterns of logs from which FutoIn clients do not get the events whose type neither fits nor has an alias;
     elsewhere those come as `OTHER`."""
     answer_s: float = 30.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 from ..amqp.settings import AmqpSettings
 from ..cne.settings import Settings as CneSettings
@@ -20,13 +20,13 @@ from ..formats.values import (
     GIB,
     KIB,
     MIB,
-    Described,
     Reader,
     boolean,
     byte_count,
     duration_ms,
     one_of,
     path,
+    setting,
     text,
     texts,
     whole_number,
@@ -42,25 +42,24 @@ DEFAULT_LOG = "default"
 class Http:
     """What all front ends over HTTP share."""
 
-    port: Annotated[int, Described(whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")] = 8080
-    connections_max: Annotated[
-        int, Described(whole_number(1, 1_000_000), "connections at the same time, WebSockets included; more get 503")
-    ] = 10_000
+    port: int = setting(8080, whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")
+    connections_max: int = setting(
+        10_000, whole_number(1, 1_000_000), "connections at the same time, WebSockets included; more get 503"
+    )
     """Connections at the same time, WebSockets and subscriptions included; a request on one more is answered 503, and
     when there are too many of those as well, they are dropped. Questions about the server's health are answered even
     then."""
-    body_bytes_max: Annotated[
-        int, Described(byte_count(KIB, GIB), "largest request body; a larger one is answered 413")
-    ] = APPEND_BYTES_MAX + 32 * MIB
-    bodies_bytes_max: Annotated[
-        int, Described(byte_count(MIB, 2**50), "bodies that have come in part, together; the largest is given up (503)")
-    ] = GIB
+    body_bytes_max: int = setting(
+        APPEND_BYTES_MAX + 32 * MIB, byte_count(KIB, GIB), "largest request body; a larger one is answered 413"
+    )
+    bodies_bytes_max: int = setting(
+        GIB, byte_count(MIB, 2**50), "bodies that have come in part, together; the largest is given up (503)"
+    )
     """Bodies of which a part has come, of all requests together. Where there is more, the largest is given up, and
     answered 503; there is always room for one."""
-    trusted_proxies: Annotated[
-        tuple[str, ...],
-        Described(texts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"),
-    ] = ()
+    trusted_proxies: tuple[str, ...] = setting(
+        (), texts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"
+    )
     """Addresses or networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count. A list; in the
     environment and in flags, separated by commas."""
 
@@ -69,35 +68,29 @@ class Http:
 class Flight:
     """Arrow Flight: bulk reads and writes, in a process of its own."""
 
-    enabled: Annotated[bool, Described(boolean, "serve Arrow Flight; with storage in memory it is not served")] = True
-    port: Annotated[int, Described(whole_number(0, 65535), "TCP port of Arrow Flight; 0 takes any free one")] = 8815
-    streams_max: Annotated[
-        int, Described(whole_number(1, 10_000), "reads and writes at the same time; more are told to try again")
-    ] = 64
-    staged_bytes_max: Annotated[
-        int, Described(byte_count(MIB, 2**50), "bytes that exactly-once writers may have staged, per log")
-    ] = 16 * GIB
+    enabled: bool = setting(True, boolean, "serve Arrow Flight; with storage in memory it is not served")
+    port: int = setting(8815, whole_number(0, 65535), "TCP port of Arrow Flight; 0 takes any free one")
+    streams_max: int = setting(
+        64, whole_number(1, 10_000), "reads and writes at the same time; more are told to try again"
+    )
+    staged_bytes_max: int = setting(
+        16 * GIB, byte_count(MIB, 2**50), "bytes that exactly-once writers may have staged, per log"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
     """TLS of every listening port; both or none."""
 
-    certificate: Annotated[
-        Path | None, Described(path, "file with the certificate chain (PEM); with the key, turns TLS on")
-    ] = None
+    certificate: Path | None = setting(None, path, "file with the certificate chain (PEM); with the key, turns TLS on")
     """File with the certificate chain (PEM). With `tls.key`, it turns TLS on (1.2 and newer)."""
-    key: Annotated[Path | None, Described(path, "file with the private key (PEM)")] = None
-    hosts: Annotated[
-        tuple[str, ...],
-        Described(texts, "other certificates by the host name that a client asks for (SNI): NAME=CERTIFICATE:KEY"),
-    ] = ()
-    client_ca: Annotated[
-        Path | None,
-        Described(
-            path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
-        ),
-    ] = None
+    key: Path | None = setting(None, path, "file with the private key (PEM)")
+    hosts: tuple[str, ...] = setting(
+        (), texts, "other certificates by the host name that a client asks for (SNI): NAME=CERTIFICATE:KEY"
+    )
+    client_ca: Path | None = setting(
+        None, path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
+    )
     """File with the authorities (PEM) that vouch for client certificates. Clients are then asked for one, and need none
     but where a setting says so; over AMQP (SASL EXTERNAL) its common name is the user."""
 
@@ -106,41 +99,41 @@ class Tls:
 class Limits:
     """What the server takes on at once, and when it stops taking."""
 
-    waiting_bytes_max: Annotated[
-        int, Described(byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503")
-    ] = 64 * MIB
+    waiting_bytes_max: int = setting(
+        64 * MIB, byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503"
+    )
     """Bytes of appends that may wait to be written, per log; what comes above is answered 503."""
-    disk_reserve_bytes: Annotated[
-        int, Described(byte_count(0, 2**60), "free disk space below which appends are refused")
-    ] = 256 * MIB
+    disk_reserve_bytes: int = setting(
+        256 * MIB, byte_count(0, 2**60), "free disk space below which appends are refused"
+    )
     """Free disk space below which appends are refused. Reads, trims and acknowledgements go on."""
-    stop_ms: Annotated[
-        int, Described(duration_ms(0, 600_000), "how long running requests may take to finish when the server stops")
-    ] = 10_000
+    stop_ms: int = setting(
+        10_000, duration_ms(0, 600_000), "how long running requests may take to finish when the server stops"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Management:
     """What happens in the server, told as events."""
 
-    keep: Annotated[bool, Described(boolean, "keep what happens in the log $system")] = False
+    keep: bool = setting(False, boolean, "keep what happens in the log $system")
     """Keep [what happens in the server](events.md) in the log `$system`."""
-    keep_retention_ms: Annotated[
-        int, Described(duration_ms(1000, 10**15), "what is older than that is dropped from $system")
-    ] = 30 * 86_400_000
+    keep_retention_ms: int = setting(
+        30 * 86_400_000, duration_ms(1000, 10**15), "what is older than that is dropped from $system"
+    )
     """What is older than that is dropped from `$system`."""
-    keep_retention_bytes: Annotated[
-        int, Described(byte_count(MIB, 2**60), "over that size, the oldest segments of $system are dropped")
-    ] = GIB
+    keep_retention_bytes: int = setting(
+        GIB, byte_count(MIB, 2**60), "over that size, the oldest segments of $system are dropped"
+    )
     """Over that size, the oldest segments of `$system` are dropped."""
-    lag_events: Annotated[
-        int, Described(whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does")
-    ] = 100_000
+    lag_events: int = setting(
+        100_000, whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does"
+    )
     """A registered consumer that is further behind than so many sequence numbers lags, which is told. 0: however
     many."""
-    lag_ms: Annotated[
-        int, Described(duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does")
-    ] = 0
+    lag_ms: int = setting(
+        0, duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does"
+    )
     """A registered consumer whose next event is older than that lags, which is told. 0: however old."""
 
 
@@ -148,18 +141,14 @@ class Management:
 class Config:
     """The effective configuration. `server.sources.load` makes it."""
 
-    data: Annotated[Path, Described(path, "data directory; made where it is missing")] = Path("headwater-data")
+    data: Path = setting(Path("headwater-data"), path, "data directory; made where it is missing")
     """Data directory; made where it is missing. One process may serve it at a time."""
-    storage: Annotated[
-        str, Described(one_of("disk", "memory"), "where logs are kept; memory keeps nothing over a restart")
-    ] = "disk"
+    storage: str = setting("disk", one_of("disk", "memory"), "where logs are kept; memory keeps nothing over a restart")
     """`disk`, or `memory` for trying things out: nothing is kept over a restart."""
-    host: Annotated[str, Described(text, "name or address to listen on, for every port")] = "127.0.0.1"
-    insecure: Annotated[
-        bool, Described(boolean, "allow everything to everybody on an address that is not loopback")
-    ] = False
+    host: str = setting("127.0.0.1", text, "name or address to listen on, for every port")
+    insecure: bool = setting(False, boolean, "allow everything to everybody on an address that is not loopback")
     """Allow everything to everybody on an address that is not loopback, where no user is configured."""
-    log_level: Annotated[str, Described(one_of("debug", "info", "warning", "error"), "what is told on stderr")] = "info"
+    log_level: str = setting("info", one_of("debug", "info", "warning", "error"), "what is told on stderr")
     """What is told on stderr: `debug`, `info`, `warning` or `error`."""
     http: Http = field(default_factory=Http)
     amqp: AmqpSettings = field(default_factory=AmqpSettings)
@@ -196,23 +185,25 @@ class Setting(NamedTuple):
         return f"--{self.key.replace('.', '-').replace('_', '-')}"
 
 
+_DEFAULTS = Config()
 SECTIONS: Mapping[str, type] = {
-    name: hint for name, hint in get_type_hints(Config).items() if isinstance(hint, type) and is_dataclass(hint)
+    declared.name: type(section)
+    for declared in fields(Config)
+    if is_dataclass(section := getattr(_DEFAULTS, declared.name))
 }
-"""The sections in their order: the name of each, and the class that declares it."""
+"""The sections in their order: the name of each, and the class that declares its settings."""
 
 
 def _settings(section: type, prefix: str = "") -> Iterator[Setting]:
-    types = get_type_hints(section, include_extras=True)
     for declared in fields(section):
-        for described in getattr(types[declared.name], "__metadata__", ()):
-            yield Setting(f"{prefix}{declared.name}", described.read, declared.default, described.summary)
+        if declared.metadata:
+            yield Setting(key=f"{prefix}{declared.name}", default=declared.default, **declared.metadata)
 
 
 SETTINGS: Mapping[str, Setting] = {
-    setting.key: setting
+    found.key: found
     for prefix, section in (("", Config), *((f"{name}.", section) for name, section in SECTIONS.items()))
-    for setting in _settings(section, prefix)
+    for found in _settings(section, prefix)
 }
 """Every setting but logs and users, by key."""
 
