@@ -110,7 +110,7 @@ class ConsumerWatch:
         return max(0, self._wall_clock() - seen.next_recorded_at)
 
     def _consumers(self) -> list[tuple[LocalLog, Consumer]]:
-        return [(log, its) for log in self._opened() if not is_own(log.name) for its in log.consumers()]
+        return [(log, consumer) for log in self._opened() if not is_own(log.name) for consumer in log.consumers()]
 
 
 def _wall_clock_ms() -> int:

@@ -206,7 +206,7 @@ class Consumers(ReadOnly):
     async def names(self, user: User) -> Sequence[str]:
         """See Entities."""
         return await self._rights.of_all(
-            user, lambda log: [joined(log.name, its.owner, its.component) for its in log.consumers()]
+            user, lambda log: [joined(log.name, consumer.owner, consumer.component) for consumer in log.consumers()]
         )
 
     async def read(self, user: User, name: str) -> Attributes:

@@ -65,5 +65,5 @@ class Summaries:
 
 
 def _counts(log: LocalLog) -> _Counts:
-    its = log.statistics
-    return _Counts(its.refused, its.duplicates, its.conditions_failed)
+    statistics = log.statistics
+    return _Counts(statistics.refused, statistics.duplicates, statistics.conditions_failed)

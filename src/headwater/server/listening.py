@@ -52,8 +52,8 @@ def listen(host: str, port: int, flag: str) -> list[socket.socket]:
 
 def close_all(sockets: Iterable[socket.socket]) -> None:
     """Close them."""
-    for its in sockets:
-        its.close()
+    for listening in sockets:
+        listening.close()
 
 
 def url(scheme: str, bound: socket.socket) -> str:

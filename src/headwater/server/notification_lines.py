@@ -59,8 +59,8 @@ def write_line(notification: Notification) -> None:
     if "condition" in notification.attributes:
         level = max(level, _INFO)
     if logger.isEnabledFor(level):
-        its = {name: value for name, value in notification.attributes.items() if name not in _HEAD}
-        logger.log(level, message, extra=fields(**its))
+        others = {name: value for name, value in notification.attributes.items() if name not in _HEAD}
+        logger.log(level, message, extra=fields(**others))
 
 
 def _highest_level(type: NotificationType) -> int:

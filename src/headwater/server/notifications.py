@@ -44,16 +44,16 @@ class Notifications:
 
     async def start(self, store: LogStore) -> None:
         """Keep what happens, if it is to be kept, and begin to look."""
-        its = self._settings
-        if its.keep:
+        settings = self._settings
+        if settings.keep:
             try:
-                log = await asyncio.to_thread(system_log, store, its)
+                log = await asyncio.to_thread(system_log, store, settings)
             except EventLogError as error:  # damaged, or a full disk: told, and no reason to serve nothing
                 logger.error("nothing is kept of what happens", extra=fields(log=SYSTEM_LOG, problem=error))
             else:
                 self._history = History(self.bus, log)
                 self._history.start()
-        watch = ConsumerWatch(self.bus, store.opened, lag_events=its.lag_events, lag_ms=its.lag_ms)
+        watch = ConsumerWatch(self.bus, store.opened, lag_events=settings.lag_events, lag_ms=settings.lag_ms)
         looks = (Summaries(self.bus, store.opened).look, watch.look)
         self._looking = asyncio.create_task(_look_again_and_again(looks, self._is_stopping))
 

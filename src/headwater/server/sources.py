@@ -75,13 +75,13 @@ class _Given:
     users: dict[str, Account] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
 
-    def take(self, its: Setting, value: object, origin: str, where: str = "", base: Path | None = None) -> None:
+    def take(self, setting: Setting, value: object, origin: str, where: str = "", base: Path | None = None) -> None:
         try:
-            read = its.read(value)
+            read = setting.read(value)
         except ValueError as error:
             raise InvalidConfiguration(str(error), where or origin) from None
-        self.values[its.key] = base / read if base is not None and isinstance(read, Path) else read
-        self.origins[its.key] = origin
+        self.values[setting.key] = base / read if base is not None and isinstance(read, Path) else read
+        self.origins[setting.key] = origin
 
     def take_log_setting(self, log: str, name: str, value: object, origin: str, where: str) -> None:
         try:
@@ -124,9 +124,9 @@ def _take_file(given: _Given, path: Path) -> None:
 
 
 def _take_key(given: _Given, key: str, value: object, path: Path) -> None:
-    if (its := SETTINGS.get(key)) is None:
+    if (setting := SETTINGS.get(key)) is None:
         raise _unknown("key", key, [*SETTINGS, "logs", "users"], f"{path}: {key}")
-    given.take(its, value, str(path), f"{path}: {key}", base=path.parent)
+    given.take(setting, value, str(path), f"{path}: {key}", base=path.parent)
 
 
 def _take_logs(given: _Given, tables: object, path: Path) -> None:
@@ -152,11 +152,11 @@ def _take_users(given: _Given, tables: object, path: Path) -> None:
 
 
 def _take_environment(given: _Given, environment: Mapping[str, str]) -> None:
-    variables = {its.variable: its for its in SETTINGS.values()}
+    variables = {setting.variable: setting for setting in SETTINGS.values()}
     others = {CONFIG_VARIABLE, LOGS_VARIABLE, *CLIENT_VARIABLES}
     for name, value in sorted(environment.items()):
-        if its := variables.get(name):
-            given.take(its, value, name)
+        if setting := variables.get(name):
+            given.take(setting, value, name)
         elif name.startswith("HEADWATER_") and name not in others:
             raise _unknown("variable", name, [*variables, *others], "environment")
     for text in environment.get(LOGS_VARIABLE, "").split(","):

@@ -76,7 +76,7 @@ def import_(
     """
     from ...client import append_all
 
-    its = server.create(log) if create and log not in server.logs() else server.log(log)
+    target = server.create(log) if create and log not in server.logs() else server.log(log)
     started = time.perf_counter()
     with _reading(file) as opened:
         format = format or guess_format(file.name, opened.peek(BEGINNING_BYTES)[:BEGINNING_BYTES])
@@ -86,7 +86,7 @@ def import_(
             events = iter(sorted(events, key=_moment))
         try:
             with _progress_bar(f"{file.name} ({format})", opened) as show:
-                done = append_all(its, events, partition=partition, batch_events=batch, on_progress=show)
+                done = append_all(target, events, partition=partition, batch_events=batch, on_progress=show)
         except (InvalidInput, DuplicateEventId) as error:
             raise _in_the_file(error, file) from None
     _tell_import(done, time.perf_counter() - started, as_json)
