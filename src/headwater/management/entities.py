@@ -42,7 +42,7 @@ class Attribute:
     is_removable: bool = False
     """Whether it may be null: none."""
     is_secret: bool = False
-    """Whether it is given, and never told."""
+    """Whether it is given, and never answered."""
 
 
 @dataclass(frozen=True, slots=True)

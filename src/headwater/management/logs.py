@@ -99,7 +99,7 @@ class LogRights:
             try:
                 return listed(self.opened(name))
             except (LogNotFound, StorageCorrupted, StorageUnavailable):
-                return ()  # deleted meanwhile; or told as the problem of the log itself
+                return ()  # deleted meanwhile; or reported as the problem of the log itself
 
         return [found for name in await self.visible(user) for found in await asyncio.to_thread(of_one, name)]
 

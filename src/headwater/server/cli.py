@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; answers its exit code, and tells what went wrong in one line on stderr."""
+    """Run one command; answers its exit code, and says what went wrong in one line on stderr."""
     try:
         code = headwater.main(list(arguments), prog_name="headwater", standalone_mode=False)
         return code if isinstance(code, int) else DONE

@@ -114,7 +114,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Management:
-    """What happens in the server, told as events."""
+    """Which notifications are kept, and when a consumer lags."""
 
     keep: bool = setting(False, boolean, "keep what happens in the log $system")
     """Keep [what happens in the server](events.md) in the log `$system`."""

@@ -89,7 +89,7 @@ def import_(
                 done = append_all(target, events, partition=partition, batch_events=batch, on_progress=show)
         except (InvalidInput, DuplicateEventId) as error:
             raise _in_the_file(error, file) from None
-    _tell_import(done, time.perf_counter() - started, as_json)
+    _show_import(done, time.perf_counter() - started, as_json)
 
 
 class _Opened:
@@ -187,7 +187,7 @@ def _in_the_file(error: InvalidInput | DuplicateEventId, file: Path) -> InvalidI
     return InvalidInput(problem, f"{file}: events[{error.index}]")
 
 
-def _tell_import(done: BulkProgress, seconds: float, as_json: bool) -> None:
+def _show_import(done: BulkProgress, seconds: float, as_json: bool) -> None:
     if as_json:
         show_json({"events": done.events, "appended": done.appended, "stored": done.stored, "last": done.last})
         return

@@ -1,4 +1,4 @@
-"""`headwater events`: what happens in a server, as it happens."""
+"""`headwater events`: the notifications of a server, as they come."""
 
 from __future__ import annotations
 
