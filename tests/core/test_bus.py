@@ -73,8 +73,8 @@ def test_a_listener_hears_only_of_its_types(bus: Bus) -> None:
     bus.subscribe(every.append)
     for type in (CREATED, DELETED, SEALED):
         bus.emit(type, log="orders")
-    assert [its.type for its in some] == [CREATED, SEALED]
-    assert [its.type for its in every] == [CREATED, DELETED, SEALED]
+    assert [notification.type for notification in some] == [CREATED, SEALED]
+    assert [notification.type for notification in every] == [CREATED, DELETED, SEALED]
 
 
 def test_attributes_are_asked_for_while_somebody_listens_to_their_type(bus: Bus) -> None:
@@ -134,7 +134,7 @@ def test_attributes_that_take_work_are_built_once_and_only_for_somebody(bus: Bus
         bus.subscribe(told.append, [CREATED])
     bus.emit_built(CREATED, build)
     bus.emit_built(DELETED, build)
-    assert built == [1] and [its.attributes["log"] for its in told] == ["orders", "orders"]
+    assert built == [1] and [notification.attributes["log"] for notification in told] == ["orders", "orders"]
 
 
 def test_what_a_listener_raises_reaches_neither_the_emitter_nor_the_others(
