@@ -67,7 +67,7 @@ def _stage_table(workload: Workload) -> Table:
     table = Table("stage", *(f"groups of {size}" for size in GROUPS), title="CPU us per event, stage by stage")
     index = Index(0, has_partitions=False)
     for first in range(0, workload.total, BATCH):
-        _apply(index, check_append(workload.stored(first, BATCH), LogSettings()), first + 1)
+        _apply(index, check_append(workload.stored(first, BATCH), LogSettings().event_bytes_max), first + 1)
     rows: dict[str, list[float]] = {}
     for size in GROUPS:
         for stage, cost in _stages(index, workload, size).items():
@@ -84,7 +84,9 @@ def _stages(index: Index, workload: Workload, size: int) -> dict[str, float]:
     groups = [workload.fresh(size) for _ in range(max(EVENTS_PER_STAGE // size // (10 if size == 1 else 1), 1))]
     settings, chain = LogSettings(), Chain(0, 1, 0, 0, 0)
     costs, columns = {}, list[EventColumns]()
-    costs["check (limits, into columns)"] = _cost(groups, size, lambda g: columns.append(check_append(g, settings)))
+    costs["check (limits, into columns)"] = _cost(
+        groups, size, lambda g: columns.append(check_append(g, settings.event_bytes_max))
+    )
     hashes = [hash_ids(each.sources, each.ids, SEED) for each in columns]
     costs["hash ids"] = _cost(columns, size, lambda each: hash_ids(each.sources, each.ids, SEED))
     costs["look ids up"] = _cost(hashes, size, index.ids.has_any)

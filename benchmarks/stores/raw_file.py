@@ -48,5 +48,5 @@ class RawFile:
 
 def frame_bytes(events: Sequence[Event]) -> bytes:
     """What Headwater writes for a group of events."""
-    columns = check_append(events, LogSettings())
+    columns = check_append(events, LogSettings().event_bytes_max)
     return b"".join(encode(columns, [0] * len(events), 1, 0, Chain(0, 1, 0, 0, 0)).buffers)

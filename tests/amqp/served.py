@@ -8,8 +8,11 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headwater.amqp import AmqpServer, AmqpSettings, Container, ManagementNode
 from headwater.amqp.client import Client
+from headwater.amqp.container import Container
+from headwater.amqp.management.node import ManagementNode
+from headwater.amqp.server import AmqpServer
+from headwater.amqp.settings import AmqpSettings
 from headwater.core.access import Guard, OpenGuard
 from headwater.core.bus import Bus
 from headwater.core.local import LocalLog

@@ -13,7 +13,7 @@ from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.types import Symbol
 from headwater.core import access
 from headwater.core import errors as core
-from headwater.core.condition import ConditionFailure
+from headwater.core.errors import ConditionFailure
 
 EXAMPLES: list[core.EventLogError] = [
     core.EventLogError("secret"), core.InvalidInput("p", "w"), core.InvalidEvent("p"), core.InvalidQuery("p"),

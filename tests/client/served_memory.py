@@ -7,7 +7,8 @@ import threading
 
 import uvicorn
 
-from headwater import cne, dcb
+from headwater import dcb
+from headwater.cne import server as cne
 from headwater.core import OpenGuard
 from headwater.server.app import by_room
 from headwater.storage.memory import MemoryStore

@@ -7,7 +7,9 @@ from headwater.core.settings import LogSettings
 
 
 def body(condition: AppendCondition | None = None, partition: int | None = None) -> dict:
-    return msgspec.msgpack.decode(wire.append_body(check_append([Event("A")], LogSettings()), condition, partition))
+    return msgspec.msgpack.decode(
+        wire.append_body(check_append([Event("A")], LogSettings().event_bytes_max), condition, partition)
+    )
 
 
 def test_without_condition_none_is_said() -> None:

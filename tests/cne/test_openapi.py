@@ -17,7 +17,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from headwater.cne import Settings, application, documents, server
+from headwater.cne import documents, server
+from headwater.cne.server import application
+from headwater.cne.settings import Settings
 from headwater.core import Event, OpenGuard
 from headwater.dcb import authenticate
 from headwater.storage.memory import MemoryStore

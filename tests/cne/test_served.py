@@ -8,15 +8,12 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headwater.cne import Settings
-from headwater.server.config import Cne
 from tests.interop.install import unavailable
 from tests.server.running import SILENCE_S_MAX, RunningServer, headwater
 
@@ -82,11 +79,6 @@ def publish(server: RunningServer, id: str, value: str) -> None:
     data = {"version": "1.0", "values": [{**content, "value": value}]}
     event = {"id": id, "type": "event.sync", "source": "/s", "data": data}
     assert server.ask(f"{V2}/create/event", json.dumps(event).encode())[0] == 202
-
-
-def test_settings_of_the_server_are_those_of_the_room():
-    assert asdict(Cne()) == asdict(Settings())
-    assert [its.name for its in fields(Cne)] == [its.name for its in fields(Settings)]
 
 
 def test_acknowledged_events_and_subscriptions_survive_sigkill(tmp_path: Path, sink: Sink) -> None:

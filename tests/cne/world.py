@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from headwater.cne import Application, Settings, application
+from headwater.cne.server import Application, application
+from headwater.cne.settings import Settings
 from headwater.core import Bus, Guard, OpenGuard
 from headwater.core.store import LogStore
 from headwater.dcb import authenticate

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.on(local=True)
 def columns(count: int, *ids: str) -> EventColumns:
     """So many events, or one of each id."""
     events = [event("E", id=id) for id in ids] if ids else [event("E") for _ in range(count)]
-    return check_append(events, LogSettings())
+    return check_append(events, LogSettings().event_bytes_max)
 
 
 def test_the_newest_batch_of_a_writer_is_known(log: LocalLog) -> None:

@@ -9,6 +9,8 @@ import pytest
 from headwater.core import Bus, Notification, NotificationType
 from headwater.core.bus import TEXT_CHARS_MAX
 
+from .listened import is_listened_to
+
 CREATED, DELETED, SEALED = NotificationType.LOG_CREATED, NotificationType.LOG_DELETED, NotificationType.SEGMENT_SEALED
 
 
@@ -71,20 +73,20 @@ def test_a_listener_hears_only_of_its_types(bus: Bus) -> None:
     bus.subscribe(every.append)
     for type in (CREATED, DELETED, SEALED):
         bus.emit(type, log="orders")
-    assert [its.type for its in some] == [CREATED, SEALED]
-    assert [its.type for its in every] == [CREATED, DELETED, SEALED]
+    assert [notification.type for notification in some] == [CREATED, SEALED]
+    assert [notification.type for notification in every] == [CREATED, DELETED, SEALED]
 
 
-def test_a_type_is_wanted_while_somebody_listens_to_it(bus: Bus) -> None:
-    assert not any(bus.is_wanted(type) for type in NotificationType)
+def test_attributes_are_asked_for_while_somebody_listens_to_their_type(bus: Bus) -> None:
+    assert not any(is_listened_to(bus, type) for type in NotificationType)
     stop_one = bus.subscribe(lambda _: None, [CREATED])
     stop_other = bus.subscribe(lambda _: None, [CREATED, DELETED])
-    assert bus.is_wanted(CREATED) and bus.is_wanted(DELETED) and not bus.is_wanted(SEALED)
+    assert is_listened_to(bus, CREATED) and is_listened_to(bus, DELETED) and not is_listened_to(bus, SEALED)
     stop_other()
-    assert bus.is_wanted(CREATED) and not bus.is_wanted(DELETED)
+    assert is_listened_to(bus, CREATED) and not is_listened_to(bus, DELETED)
     stop_one()
     stop_one()
-    assert not any(bus.is_wanted(type) for type in NotificationType)
+    assert not any(is_listened_to(bus, type) for type in NotificationType)
 
 
 def test_who_has_stopped_hears_nothing_more_and_others_go_on(bus: Bus) -> None:
@@ -132,7 +134,7 @@ def test_attributes_that_take_work_are_built_once_and_only_for_somebody(bus: Bus
         bus.subscribe(told.append, [CREATED])
     bus.emit_built(CREATED, build)
     bus.emit_built(DELETED, build)
-    assert built == [1] and [its.attributes["log"] for its in told] == ["orders", "orders"]
+    assert built == [1] and [notification.attributes["log"] for notification in told] == ["orders", "orders"]
 
 
 def test_what_a_listener_raises_reaches_neither_the_emitter_nor_the_others(

@@ -29,7 +29,7 @@ SETTINGS = LogSettings()
 
 
 def columns_of(*events: Event) -> EventColumns:
-    return check_append(events, SETTINGS)
+    return check_append(events, SETTINGS.event_bytes_max)
 
 
 def test_columns_hold_the_events() -> None:
@@ -49,9 +49,9 @@ def test_bytes_count_texts_and_payloads() -> None:
 def test_an_append_has_a_largest_size() -> None:
     settings = LogSettings(event_bytes_max=APPEND_BYTES_MAX)
     half = bytes(APPEND_BYTES_MAX // 2 - 200)
-    assert check_append([event("A", data=half), event("A", data=half)], settings).count == 2
+    assert check_append([event("A", data=half), event("A", data=half)], settings.event_bytes_max).count == 2
     with pytest.raises(TooLarge) as caught:
-        check_append([event("A", data=half), event("A", data=half + bytes(300))], settings)
+        check_append([event("A", data=half), event("A", data=half + bytes(300))], settings.event_bytes_max)
     assert (caught.value.allowed, caught.value.unit, caught.value.where) == (APPEND_BYTES_MAX, "bytes", "events")
 
 
@@ -98,7 +98,7 @@ def test_labels_are_strings(name: str, value: Any) -> None:
 @pytest.mark.parametrize("given", ["text", [1], [("A", b"")], [None], [event("A"), "B"]])
 def test_what_is_no_event_is_refused(given: Any) -> None:
     with refusal(InvalidEvent("every element must be a headwater.core.Event", "events")):
-        check_append(given, SETTINGS)
+        check_append(given, SETTINGS.event_bytes_max)
 
 
 def test_tags_in_an_iterator_are_refused() -> None:

@@ -152,7 +152,7 @@ def test_a_full_disk_in_the_middle_of_a_commit_leaves_nothing_half_known(tmp_pat
 
 
 def columns(count: int) -> EventColumns:
-    return check_append([event("M", data=bytes(500)) for _ in range(count)], LogSettings())
+    return check_append([event("M", data=bytes(500)) for _ in range(count)], LogSettings().event_bytes_max)
 
 
 def with_marks(log: LocalLog) -> list[WriterState]:

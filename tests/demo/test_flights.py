@@ -52,7 +52,7 @@ def test_flights_and_weather_become_events_in_order_of_time(tables: Path) -> Non
 
 def test_a_log_takes_them_as_they_are(tables: Path) -> None:
     events = list(load_year(tables))
-    columns = check_append(events, LogSettings())
+    columns = check_append(events, LogSettings().event_bytes_max)
     assert list(columns.tags) == [event.tags for event in events]
     assert len({event.id for event in events}) == len(events)
 

@@ -5,7 +5,7 @@ import pytest
 
 from headwater.core import access
 from headwater.core import errors as core
-from headwater.core.condition import ConditionFailure
+from headwater.core.errors import ConditionFailure
 from headwater.flight.errors import TABLE, Busy, ServerFault, core_error_of, flight_error_of
 from headwater.formats.jsontext import MalformedJson
 from tests.builders import answer_of

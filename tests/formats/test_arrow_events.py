@@ -124,7 +124,9 @@ def attempt(make: Any) -> EventColumns | InvalidInput:
 @settings(max_examples=400)
 @given(batches, layouts)
 def test_a_batch_is_taken_and_refused_as_its_events_are(rows: list[dict[str, Any]], layout: dict[str, Any]) -> None:
-    expected = attempt(lambda: check_append([event_of(row, layout["without"]) for row in rows], SETTINGS))
+    expected = attempt(
+        lambda: check_append([event_of(row, layout["without"]) for row in rows], SETTINGS.event_bytes_max)
+    )
     found = attempt(lambda: columns_of(in_arrow(rows, layout), SETTINGS))
     assert verdict(found) == verdict(expected)
     if isinstance(found, EventColumns) and isinstance(expected, EventColumns):
@@ -145,7 +147,7 @@ def test_plain_events_are_not_looked_at_one_by_one(rows: list[dict[str, Any]], l
 @given(st.lists(stored_events, min_size=1, max_size=4))
 def test_a_batch_that_was_read_can_be_appended_as_it_is(events: list[Any]) -> None:
     columns = columns_of(record_batch(events), LogSettings())
-    given = check_append([each.event for each in events], LogSettings())
+    given = check_append([each.event for each in events], LogSettings().event_bytes_max)
     assert list(contents(columns)) == list(contents(given))
     assert list(columns.ids) == list(given.ids)
 

@@ -47,15 +47,18 @@ def test_what_is_no_page_is_refused(content: bytes, problem: str) -> None:
 @given(st.lists(stored_events, min_size=1, max_size=3, unique_by=lambda event: event.id))
 def test_events_to_append_survive(stored: list[SequencedEvent]) -> None:
     events = [event.event for event in stored]
-    rows = packed.event_rows(check_append(events, LogSettings()))
+    rows = packed.event_rows(check_append(events, LogSettings().event_bytes_max))
     assert packed.decode(_appended, packed.encode(rows)) == events
 
 
 def test_fields_without_content_are_left_out_of_an_append() -> None:
     events = [Event("A", b"x", ("a:1",), "1"), Event("B", id="2")]
-    assert packed.event_rows(check_append(events, LogSettings())) == [("A", b"x", ("a:1",), "1"), ("B", b"", (), "2")]
+    assert packed.event_rows(check_append(events, LogSettings().event_bytes_max)) == [
+        ("A", b"x", ("a:1",), "1"),
+        ("B", b"", (), "2"),
+    ]
     with_key = [events[0], events[1]._replace(group_key="k", encoding=Encoding.AMQP)]
-    assert [len(row) for row in packed.event_rows(check_append(with_key, LogSettings()))] == [9, 9]
+    assert [len(row) for row in packed.event_rows(check_append(with_key, LogSettings().event_bytes_max))] == [9, 9]
 
 
 @pytest.mark.parametrize(

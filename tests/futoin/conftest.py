@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from headwater.core import OpenGuard
-from headwater.futoin import Application, Settings, application
+from headwater.futoin.server import Application, application
+from headwater.futoin.settings import Settings
 from headwater.storage.memory import MemoryLog, MemoryStore
 
 LOG = "orders"

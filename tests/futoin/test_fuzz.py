@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.core import Event, OpenGuard
-from headwater.futoin import Settings
 from headwater.futoin.interface import _functions
+from headwater.futoin.settings import Settings
 from headwater.storage.memory import MemoryStore
 
 from .conftest import LOG, Peer

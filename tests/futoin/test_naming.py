@@ -10,8 +10,8 @@ import pytest
 
 from headwater.core import Encoding, Event
 from headwater.core.errors import InvalidInput
-from headwater.futoin import Settings, read_alias
-from headwater.futoin.naming import Naming
+from headwater.futoin.naming import Alias, Naming, read_alias
+from headwater.futoin.settings import Settings
 
 ALIASES = (read_alias("ord*:OrderPlaced=ORDER_PLACED"), read_alias("other:OrderPaid=ORDER_PAID"))
 
@@ -96,7 +96,9 @@ def test_a_malformed_alias_is_refused(text: str) -> None:
 
 
 def test_an_alias_may_be_of_any_type() -> None:
-    assert read_alias("*:a:b=c=A_B") == ("*", "a:b=c", "A_B")
+    alias = read_alias("*:a:b=c=A_B")
+    assert alias == Alias("*", "a:b=c", "A_B")
+    assert str(alias) == "*:a:b=c=A_B"
 
 
 def test_endless_new_types_are_not_remembered_for_ever() -> None:

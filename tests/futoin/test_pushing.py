@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headwater.core import Event
-from headwater.futoin import Settings
+from headwater.futoin.settings import Settings
 from headwater.futoin.websocket import Connection
 
 PUSH = "futoin.evt.push:1.1"

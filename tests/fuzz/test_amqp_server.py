@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from headwater.amqp import AmqpSettings, Container, ManagementNode
 from headwater.amqp.attaching import attach
+from headwater.amqp.container import Container
+from headwater.amqp.management.node import ManagementNode
 from headwater.amqp.protocol.connection import Connection
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, TLS_HEADER, frame
 from headwater.amqp.protocol.message import DATA, DATAS, Message, Properties, encode_message
@@ -46,6 +47,7 @@ from headwater.amqp.protocol.performatives import (
 from headwater.amqp.protocol.sasl import SaslInit, SaslResponse, encode_sasl, plain
 from headwater.amqp.protocol.settings import ConnectionSettings
 from headwater.amqp.protocol.types import Described, Symbol, ULong
+from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.transport import Transport
 from headwater.core.access import OpenGuard
 from headwater.core.event import Event

@@ -52,13 +52,15 @@ events = st.one_of(
 @given(st.one_of(st.lists(events, max_size=3), st.lists(events, max_size=3).map(tuple)))
 def test_events_of_any_kind_are_taken_or_refused_with_their_place(given: Any) -> None:
     try:
-        columns = check_append(given, LogSettings())
+        columns = check_append(given, LogSettings().event_bytes_max)
     except InvalidInput as refused:
         assert refused.where.startswith("events")
         assert refused.problem
     else:
         assert columns.count == len(given)
-        assert check_append(list(map(Event, *(getattr(columns, name) for name in COLUMNS))), LogSettings())
+        assert check_append(
+            list(map(Event, *(getattr(columns, name) for name in COLUMNS))), LogSettings().event_bytes_max
+        )
 
 
 COLUMNS = ("types", "data", "tags", "ids", "sources", "attributes", "group_keys", "envelopes", "encodings")

@@ -25,7 +25,7 @@ def test_every_type_begins_with_its_name_and_time_and_may_tell_of_a_loss(type: N
     assert entry.type is type
     assert entry.names[:2] == ("eventType", "time") and entry.names[-1] == LOST
     assert len(set(entry.names)) == len(entry.names)
-    assert all(its.is_required for its in entry.attributes[:2]) and not entry.attributes[-1].is_required
+    assert all(each.is_required for each in entry.attributes[:2]) and not entry.attributes[-1].is_required
     assert entry.attributes[1].kind is Kind.TIMESTAMP
 
 
@@ -38,8 +38,8 @@ def test_a_type_that_is_about_a_log_names_it(type: NotificationType) -> None:
 def test_an_attribute_of_one_name_means_values_of_one_kind() -> None:
     kinds: dict[str, Kind] = {}
     for entry in CATALOG.values():
-        for its in entry.attributes:
-            assert kinds.setdefault(its.name, its.kind) is its.kind, (entry.type, its)
+        for each in entry.attributes:
+            assert kinds.setdefault(each.name, each.kind) is each.kind, (entry.type, each)
 
 
 def user(pattern: str, *rights: Right) -> User:
@@ -67,7 +67,7 @@ OF_NO_LOG = Notification(NotificationType.LINK_REFUSED, 0, {"address": "?"})
 def test_a_listener_sees_what_happens_to_logs_that_it_may_read_and_manages_the_server_to_see_more(
     who: User, seen: list[Notification]
 ) -> None:
-    assert [its for its in (OF_LOG, OF_SERVER, OF_WEBHOOK, OF_NO_LOG) if may_see(who, its)] == seen
+    assert [each for each in (OF_LOG, OF_SERVER, OF_WEBHOOK, OF_NO_LOG) if may_see(who, each)] == seen
 
 
 def sections() -> dict[str, str]:
@@ -86,8 +86,8 @@ def test_the_documentation_says_what_the_catalog_says(type: NotificationType) ->
     assert f"{entry.when} Seen by {SEEN_BY[entry.scope]}." in text
     rows = [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("| `")]
     expected = [
-        [f"`{its.name}`", its.kind.value + ("" if its.is_required else ", optional"), f"{its.meaning}"]
-        for its in entry.attributes
-        if its.name not in COMMON
+        [f"`{each.name}`", each.kind.value + ("" if each.is_required else ", optional"), f"{each.meaning}"]
+        for each in entry.attributes
+        if each.name not in COMMON
     ]
     assert rows == expected

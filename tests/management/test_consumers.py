@@ -45,8 +45,8 @@ class World:
     def look(self) -> list[tuple[NotificationType, dict[str, object]]]:
         self.clock.ms += 1000
         self.watch.look()
-        told = [(its.type, {k: v for k, v in its.attributes.items() if k not in ("eventType", "time")})
-                for its in self.told]  # fmt: skip
+        told = [(each.type, {k: v for k, v in each.attributes.items() if k not in ("eventType", "time")})
+                for each in self.told]  # fmt: skip
         self.told.clear()
         return told
 
@@ -59,9 +59,9 @@ def test_a_consumer_that_is_further_behind_than_allowed_lags_and_is_told_once() 
     world.log.append([Event("Placed")] * 10)
     assert world.look() == []
     world.log.append([Event("Placed")])
-    ((type, its),) = world.look()
+    ((type, found),) = world.look()
     assert type is LAGGING
-    assert its == {
+    assert found == {
         "log": "orders", "owner": "alice", "component": "Billing", "acknowledged": 0, "head": 11,
         "lagEvents": 11, "lagMs": 2000,
     }  # fmt: skip
@@ -75,8 +75,8 @@ def test_it_has_caught_up_when_it_is_within_the_bound_again() -> None:
     world.acknowledge(9)
     assert world.look() == []
     world.acknowledge(20)
-    ((type, its),) = world.look()
-    assert type is CAUGHT_UP and its["lagEvents"] == 0 and its["lagMs"] == 0 and its["acknowledged"] == 20
+    ((type, found),) = world.look()
+    assert type is CAUGHT_UP and found["lagEvents"] == 0 and found["lagMs"] == 0 and found["acknowledged"] == 20
 
 
 def test_a_consumer_whose_next_event_is_too_old_lags() -> None:
@@ -84,11 +84,11 @@ def test_a_consumer_whose_next_event_is_too_old_lags() -> None:
     world.log.append([Event("Placed")])
     assert [world.look() for _ in range(3)] == [[], [], []]
     world.log.append([Event("Placed")])
-    ((type, its),) = world.look()
-    assert type is LAGGING and its["lagMs"] == 4000 and its["lagEvents"] == 2
+    ((type, found),) = world.look()
+    assert type is LAGGING and found["lagMs"] == 4000 and found["lagEvents"] == 2
     world.acknowledge(1)  # the next one is younger
-    ((type, its),) = world.look()
-    assert type is CAUGHT_UP and its["lagMs"] == 2000
+    ((type, found),) = world.look()
+    assert type is CAUGHT_UP and found["lagMs"] == 2000
 
 
 def test_without_a_bound_nobody_lags() -> None:
@@ -120,14 +120,14 @@ def test_what_an_archiver_acknowledges_is_told_once_a_second_with_the_count(comp
     if component == "Billing":
         assert told == []
         return
-    ((type, its),) = told
+    ((type, found),) = told
     assert type is PROGRESSED
-    assert its == {
+    assert found == {
         "log": "orders", "owner": "alice", "component": component, "acknowledged": 7, "count": 7, "intervalMs": 1000,
     }  # fmt: skip
     assert world.look() == []
     world.acknowledge(8)
-    assert [its["count"] for _, its in world.look()] == [1]
+    assert [found["count"] for _, found in world.look()] == [1]
     world.log.reset_consumer("alice", component, 1)
     assert world.look() == []
 
@@ -136,5 +136,5 @@ def test_a_log_that_closes_under_the_look_is_passed_over() -> None:
     world = World(lag_events=1, lag_ms=1)
     world.log.append([Event("Placed")] * 5)
     world.log.close()
-    ((type, its),) = world.look()
-    assert type is LAGGING and its["lagMs"] in (0, 1000)
+    ((type, found),) = world.look()
+    assert type is LAGGING and found["lagMs"] in (0, 1000)

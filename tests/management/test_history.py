@@ -133,8 +133,8 @@ def test_while_the_disk_is_full_it_waits_and_then_tells_what_was_lost(store: Any
     stubborn.is_full = False
     eventually(lambda: log.head() >= 6)
     history.close()
-    assert [its["log"] for _, its in kept(log)] == ["first", "log15", "log16", "log17", "log18", "log19"]
-    assert [its.get("lost") for _, its in kept(log)] == [None, 15, None, None, None, None]
+    assert [attributes["log"] for _, attributes in kept(log)] == ["first", "log15", "log16", "log17", "log18", "log19"]
+    assert [attributes.get("lost") for _, attributes in kept(log)] == [None, 15, None, None, None, None]
 
 
 def test_what_the_log_does_not_take_costs_nothing_else(store: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -145,7 +145,7 @@ def test_what_the_log_does_not_take_costs_nothing_else(store: Any, caplog: pytes
     store.bus.emit(CREATED, log="other", incarnation="", partitions=1)
     history.start()
     history.close()
-    assert [its["log"] for _, its in kept(log)] == ["small", "other"]
+    assert [attributes["log"] for _, attributes in kept(log)] == ["small", "other"]
     assert "cannot be kept" in caplog.text
 
 
@@ -160,7 +160,7 @@ def test_whatever_a_peer_calls_itself_can_be_kept(store: Any) -> None:
         )
     history.close()
     assert log.head() == len(names)
-    assert [len(str(its["link"])) for _, its in kept(log)] == [0, 3, 8, 1, 1024, 3, 5, 4, 1]
+    assert [len(str(attributes["link"])) for _, attributes in kept(log)] == [0, 3, 8, 1, 1024, 3, 5, 4, 1]
 
 
 def test_a_log_that_was_closed_ends_it(store: LogStore) -> None:

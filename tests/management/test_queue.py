@@ -7,6 +7,8 @@ import threading
 from headwater.core import Bus, Notification, NotificationType
 from headwater.management import LOST, NotificationQueue
 
+from ..core.listened import is_listened_to
+
 CREATED, DELETED = NotificationType.LOG_CREATED, NotificationType.LOG_DELETED
 
 
@@ -21,7 +23,7 @@ class Wakes:
 
 
 def numbers(taken: list[Notification]) -> list[object]:
-    return [its.attributes["partitions"] for its in taken]
+    return [each.attributes["partitions"] for each in taken]
 
 
 def emit(bus: Bus, *partitions: int) -> None:
@@ -57,7 +59,7 @@ def test_a_listener_that_does_not_keep_up_loses_the_oldest_and_is_told_how_many(
     emit(bus, *range(10))
     taken = queue.take(9)
     assert numbers(taken) == [7, 8, 9]
-    assert [its.attributes.get(LOST) for its in taken] == [7, None, None]
+    assert [each.attributes.get(LOST) for each in taken] == [7, None, None]
     assert queue.lost_total == 7
     emit(bus, 10)
     assert LOST not in queue.take(1)[0].attributes
@@ -68,12 +70,12 @@ def test_what_one_listener_lost_is_no_business_of_another() -> None:
     slow, quick = (NotificationQueue(bus, Wakes(), waiting_max=bound) for bound in (1, 9))
     emit(bus, 1, 2)
     assert slow.take(9)[0].attributes[LOST] == 1
-    assert all(LOST not in its.attributes for its in quick.take(9))
+    assert all(LOST not in each.attributes for each in quick.take(9))
 
 
 def test_a_loss_is_told_with_the_next_one_that_is_accepted() -> None:
     bus = Bus()
-    queue = NotificationQueue(bus, Wakes(), accepts=lambda its: its.attributes["partitions"] == 9, waiting_max=2)
+    queue = NotificationQueue(bus, Wakes(), accepts=lambda each: each.attributes["partitions"] == 9, waiting_max=2)
     emit(bus, *range(5))
     assert queue.take(9) == [] and queue.is_empty
     emit(bus, 9)
@@ -83,7 +85,9 @@ def test_a_loss_is_told_with_the_next_one_that_is_accepted() -> None:
 
 def test_what_is_not_accepted_takes_no_room_from_what_is_where_nothing_can_be_taken() -> None:
     bus, wakes = Bus(), Wakes()
-    queue = NotificationQueue(bus, wakes, accepts=lambda its: int(str(its.attributes["partitions"])) > 9, waiting_max=2)
+    queue = NotificationQueue(
+        bus, wakes, accepts=lambda each: int(str(each.attributes["partitions"])) > 9, waiting_max=2
+    )
     for noise in range(5):
         emit(bus, 10 + noise, *[noise] * 1)
         queue.look()
@@ -92,7 +96,7 @@ def test_what_is_not_accepted_takes_no_room_from_what_is_where_nothing_can_be_ta
     queue.look()
     taken = queue.take(9)
     assert numbers(taken) == [16, 17] and queue.is_empty
-    assert [its.attributes.get(LOST) for its in taken] == [6, None]
+    assert [each.attributes.get(LOST) for each in taken] == [6, None]
     assert queue.lost_total == 6
 
 
@@ -108,8 +112,8 @@ def test_types_that_are_not_asked_for_take_no_room() -> None:
 def test_only_so_many_are_looked_at_in_one_go() -> None:
     bus, looked = Bus(), []
 
-    def accepts(its: Notification) -> bool:
-        looked.append(its)
+    def accepts(each: Notification) -> bool:
+        looked.append(each)
         return False
 
     queue = NotificationQueue(bus, Wakes(), accepts=accepts)
@@ -123,7 +127,7 @@ def test_what_is_closed_listens_no_more() -> None:
     emit(bus, 1)
     queue.close()
     emit(bus, 2)
-    assert queue.take(9) == [] and not bus.is_wanted(CREATED)
+    assert queue.take(9) == [] and not is_listened_to(bus, CREATED)
 
 
 def test_between_threads_nothing_is_lost_uncounted_and_nobody_sleeps_on_what_waits() -> None:
@@ -133,7 +137,7 @@ def test_between_threads_nothing_is_lost_uncounted_and_nobody_sleeps_on_what_wai
     total = 4 * 3000
 
     def consume() -> None:
-        while sum(1 + int(its.attributes.get(LOST, 0)) for its in seen) < total:
+        while sum(1 + int(each.attributes.get(LOST, 0)) for each in seen) < total:
             assert awake.wait(30)
             awake.clear()
             while taken := queue.take(7):
@@ -146,5 +150,5 @@ def test_between_threads_nothing_is_lost_uncounted_and_nobody_sleeps_on_what_wai
     for thread in (*emitters, consumer):
         thread.join(60)
         assert not thread.is_alive()
-    assert sum(1 + int(its.attributes.get(LOST, 0)) for its in seen) == total
+    assert sum(1 + int(each.attributes.get(LOST, 0)) for each in seen) == total
     assert len(seen) + queue.lost_total == total

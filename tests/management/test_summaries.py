@@ -45,10 +45,10 @@ class World:
     def look(self) -> list[dict[str, object]]:
         self.clock.now += 1.0
         self.summaries.look()
-        told = [dict(its.attributes) for its in self.told]
+        told = [dict(notification.attributes) for notification in self.told]
         self.told.clear()
-        for its in told:
-            del its["time"]
+        for attributes in told:
+            del attributes["time"]
         return told
 
 
@@ -75,14 +75,14 @@ def test_failed_conditions_are_told_with_their_count(world: World) -> None:
     assert world.look() == [expected]
     assert world.look() == []
     fail(world.log, 1)
-    assert [its["count"] for its in world.look()] == [1]
+    assert [attributes["count"] for attributes in world.look()] == [1]
 
 
 def test_refused_appends_are_told_with_their_count(world: World) -> None:
     repeat(world.log, 2)
     world.log.statistics.refused += 5
-    (its,) = world.look()
-    assert its == {
+    (attributes,) = world.look()
+    assert attributes == {
         "eventType": "io.headwater.append.rejected",
         "log": "orders",
         "count": 7,
@@ -100,20 +100,20 @@ def test_what_was_counted_before_is_not_told(world: World) -> None:
     fail(world.log, 2)
     again = Summaries(Bus(), world.store.opened, world.clock)
     again.look()
-    assert [its["count"] for its in world.look()] == [2]
+    assert [attributes["count"] for attributes in world.look()] == [2]
 
 
 def test_a_log_that_was_opened_meanwhile_is_counted_from_its_first_append(world: World) -> None:
     other = world.store.create("other", LogSettings())
     other.append([Event("Placed", id="1")])
     fail(other, 4)
-    assert [(its["log"], its["count"]) for its in world.look()] == [("other", 4)]
+    assert [(attributes["log"], attributes["count"]) for attributes in world.look()] == [("other", 4)]
 
 
 def test_a_deleted_log_has_its_last_word_and_is_forgotten(world: World) -> None:
     fail(world.log, 2)
     world.store.delete("orders")
-    assert [its["count"] for its in world.look()] == [2]
+    assert [attributes["count"] for attributes in world.look()] == [2]
     assert world.look() == [] and not world.summaries._seen
 
 
@@ -121,7 +121,7 @@ def test_the_counts_of_all_notifications_are_the_counter(world: World) -> None:
     total = 0
     for times in (5, 0, 7, 1):
         fail(world.log, times)
-        total += sum(int(str(its["count"])) for its in world.look())
+        total += sum(int(str(attributes["count"])) for attributes in world.look())
     assert total == world.log.statistics.conditions_failed == 13
 
 

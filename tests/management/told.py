@@ -21,16 +21,16 @@ class Told:
 
     def of(self, *types: NotificationType) -> list[dict[str, object]]:
         """The attributes of all that were told of these types, but for type and time; each fits the catalog."""
-        found = [its for its in list(self.notifications) if its.type in types]
-        for its in found:
-            check(its)
-        return [{name: value for name, value in its.attributes.items() if name not in ("eventType", "time")}
-                for its in found]  # fmt: skip
+        found = [notification for notification in list(self.notifications) if notification.type in types]
+        for notification in found:
+            check(notification)
+        return [{name: value for name, value in notification.attributes.items() if name not in ("eventType", "time")}
+                for notification in found]  # fmt: skip
 
     def types(self, among: Iterable[NotificationType]) -> list[NotificationType]:
         """Which were told, in their order."""
         wanted = set(among)
-        return [its.type for its in list(self.notifications) if its.type in wanted]
+        return [notification.type for notification in list(self.notifications) if notification.type in wanted]
 
     def wait_for(self, type: NotificationType, count: int = 1) -> dict[str, object]:
         """The attributes of the last, once there are so many of that type."""
@@ -45,12 +45,12 @@ def check(notification: Notification) -> None:
     entry = CATALOG[notification.type]
     given = list(notification.attributes)
     assert given == [name for name in entry.names if name in notification.attributes], (given, entry.names)
-    missing = {its.name for its in entry.attributes if its.is_required} - set(given)
+    missing = {attribute.name for attribute in entry.attributes if attribute.is_required} - set(given)
     assert not missing, (notification, missing)
-    for its in entry.attributes:
-        if its.name in notification.attributes:
-            value = notification.attributes[its.name]
-            assert type(value) is PYTHON[its.kind], (its, value)
+    for attribute in entry.attributes:
+        if attribute.name in notification.attributes:
+            value = notification.attributes[attribute.name]
+            assert type(value) is PYTHON[attribute.kind], (attribute, value)
     assert notification.attributes["eventType"] == notification.type.value
     assert notification.attributes["time"] == notification.time
 

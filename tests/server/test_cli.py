@@ -17,7 +17,8 @@ from headwater.client import ServerUnreachable
 from headwater.core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from headwater.server.accounts import Account
 from headwater.server.cli import COMMANDS, exit_code, headwater, run
-from headwater.server.config import LOG_READERS, SETTINGS, InvalidConfiguration
+from headwater.server.config import LOG_READERS, SETTINGS
+from headwater.server.errors import InvalidConfiguration
 
 from .running import environment
 
@@ -53,7 +54,7 @@ def test_every_command_has_the_summary_of_the_list_and_an_example(name: str) -> 
     summary = (command.help or "").partition("\n")[0]
     assert summary == entry.summary
     commands = command.commands.values() if isinstance(command, click.Group) else [command]
-    assert all("Example" in (its.epilog or "") for its in commands)
+    assert all("Example" in (each.epilog or "") for each in commands)
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +144,7 @@ def test_a_printed_user_fits_the_configuration_file(capsys: pytest.CaptureFixtur
 
 def test_every_setting_is_in_the_configuration_reference() -> None:
     text = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
-    missing = {its.key for its in SETTINGS.values() if f"`{its.key}`" not in text}
+    missing = {setting.key for setting in SETTINGS.values() if f"`{setting.key}`" not in text}
     missing |= {name for name in LOG_READERS if f"`{name}`" not in text}
     assert missing == set()
 
@@ -154,9 +155,9 @@ def test_every_command_and_option_is_in_the_command_reference() -> None:
     for name in NAMES:
         command = headwater.get_command(click.Context(headwater), name)
         group = command.commands if isinstance(command, click.Group) else {}
-        for its in {name: command, **{f"{name} {inner}": its for inner, its in group.items()}}.items():
-            assert its[1] is not None
-            missing |= {its[0]} if f"`headwater {its[0]}" not in text else set()
-            flags = {flag for parameter in its[1].params for flag in parameter.opts if flag.startswith("--")}
+        for entry in {name: command, **{f"{name} {inner}": entry for inner, entry in group.items()}}.items():
+            assert entry[1] is not None
+            missing |= {entry[0]} if f"`headwater {entry[0]}" not in text else set()
+            flags = {flag for parameter in entry[1].params for flag in parameter.opts if flag.startswith("--")}
             missing |= {flag for flag in flags - {known.flag for known in SETTINGS.values()} if f"`{flag}" not in text}
     assert missing == set()

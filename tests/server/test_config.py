@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from headwater.amqp.settings import AmqpSettings
+from headwater.cne.settings import Settings as CneSettings
+from headwater.futoin.settings import Settings as FutoinSettings
 from headwater.server.accounts import hash_token
-from headwater.server.config import SETTINGS, Config, InvalidConfiguration
+from headwater.server.config import SETTINGS, Config
 from headwater.server.effective import render
+from headwater.server.errors import InvalidConfiguration
 from headwater.server.sources import load
 
 
@@ -56,8 +60,8 @@ def test_environment_wins_over_file_and_flags_win_over_both() -> None:
 
 
 def test_every_setting_has_its_three_names() -> None:
-    its = SETTINGS["limits.disk_reserve_bytes"]
-    assert (its.variable, its.flag) == ("HEADWATER_LIMITS_DISK_RESERVE_BYTES", "--limits-disk-reserve-bytes")
+    setting = SETTINGS["limits.disk_reserve_bytes"]
+    assert (setting.variable, setting.flag) == ("HEADWATER_LIMITS_DISK_RESERVE_BYTES", "--limits-disk-reserve-bytes")
 
 
 def test_a_named_file_is_read_and_its_relative_paths_start_beside_it(tmp_path: Path) -> None:
@@ -153,3 +157,18 @@ def test_the_effective_configuration_is_toml_with_origins_and_without_secrets() 
     assert any(line.split("#") == [line.split("#")[0], " HEADWATER_HTTP_PORT"] for line in lines)
     assert any("# key is not set" in line for line in lines)
     assert any(line.startswith("host = ") and line.endswith("# default") for line in lines)
+
+
+def test_aliases_are_shown_as_they_are_given() -> None:
+    config = configured("[futoin]\naliases = [' orders:a:b=c=A_B', '*:x=X_']\n")
+    assert tomllib.loads("\n".join(render(config)))["futoin"]["aliases"] == ["orders:a:b=c=A_B", "*:x=X_"]
+    assert "headwater.toml: futoin.aliases: 'x' given, LOGS:TYPE=ALIAS is allowed" in complaint(
+        "[futoin]\naliases = ['x']"
+    )
+
+
+def test_every_section_is_declared_by_the_class_that_the_server_hands_to_its_room() -> None:
+    config = configured("[amqp]\ncredit = 7\n[cne]\nhosts = ['*']\n")
+    assert config.amqp == AmqpSettings(credit=7)
+    assert config.cne == CneSettings(hosts=("*",))
+    assert config.futoin == FutoinSettings()

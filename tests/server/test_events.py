@@ -45,7 +45,7 @@ def history(server: RunningServer, **headers: str) -> list[dict[str, Any]]:
 
 
 def types(told: list[dict[str, Any]]) -> list[str]:
-    return [its["eventType"].removeprefix("io.headwater.") for its in told]
+    return [event["eventType"].removeprefix("io.headwater.") for event in told]
 
 
 def wait_for(server: RunningServer, type: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def wait_for(server: RunningServer, type: str) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
 
     def is_there() -> bool:
-        found[:] = [its for its in history(server) if its["eventType"] == f"io.headwater.{type}"]
+        found[:] = [event for event in history(server) if event["eventType"] == f"io.headwater.{type}"]
         return bool(found)
 
     eventually(is_there, lambda: f"{type}: {history(server)}")
@@ -66,14 +66,14 @@ def test_what_happens_is_kept_and_can_be_read_like_any_log(tmp_path: Path, stora
     with RunningServer(*arguments, cwd=tmp_path) as server:
         told = wait_for(server, "server.started")
         assert told["version"] and told["logs"] == 2
-        assert [its["log"] for its in history(server) if types([its]) == ["log.created"]] == ["orders"]
+        assert [event["log"] for event in history(server) if types([event]) == ["log.created"]] == ["orders"]
         for data in (b"", b"QQ==", b"Qg=="):
             server.ask("/logs/orders/append", DUPLICATES % data)
         for _ in range(3):
             assert server.ask("/logs/orders/append", FAILING)[0] == 409
         rejected, failed = wait_for(server, "append.rejected"), wait_for(server, "condition.failed")
         assert rejected["log"] == failed["log"] == "orders"
-        assert sum(its["count"] for its in history(server) if types([its]) == ["condition.failed"]) == 3
+        assert sum(event["count"] for event in history(server) if types([event]) == ["condition.failed"]) == 3
         with connect(server.url) as client:
             client.log("orders").register_consumer("spark", "archiver", after=0)
         assert wait_for(server, "consumer.registered")["component"] == "archiver"
@@ -138,8 +138,8 @@ def test_what_happens_until_the_end_is_told_and_kept(tmp_path: Path) -> None:
         assert types(told)[-1] == "server.stopping"
         assert server.process.wait(SILENCE_S_MAX) == 0
     with RunningServer(*arguments, cwd=tmp_path) as server:
-        kept = [its for its in history(server) if types([its]) == ["condition.failed"]]
-        assert sum(its["count"] for its in kept) == 5
+        kept = [event for event in history(server) if types([event]) == ["condition.failed"]]
+        assert sum(event["count"] for event in kept) == 5
 
 
 def test_nobody_but_the_server_writes_its_log_and_only_who_manages_it_reads_it(tmp_path: Path) -> None:
@@ -153,13 +153,13 @@ def test_nobody_but_the_server_writes_its_log_and_only_who_manages_it_reads_it(t
         assert types(history(server, **root))[0] == "log.created"
         event = b'{"events": [{"type": "Placed", "tags": ["a:b"], "data": ""}]}'
         assert server.ask("/logs/$system/append", event, root)[0] == 403
-        for its in (reader, writer):
-            assert server.ask("/logs/$system/read", b'{"query": "all"}', its)[0] == 403
+        for headers in (reader, writer):
+            assert server.ask("/logs/$system/read", b'{"query": "all"}', headers)[0] == 403
         assert "$system" in server.ask("/logs", None, root)[1]
         assert "$system" not in server.ask("/logs", None, reader)[1]
         assert server.ask("/logs/orders/read", b'{"query": "all"}', {"authorization": "Basic eDp5"})[0] == 401
         eventually(lambda: "authentication.failed" in types(history(server, **root)))
-        (failed,) = [its for its in history(server, **root) if types([its]) == ["authentication.failed"]]
+        (failed,) = [event for event in history(server, **root) if types([event]) == ["authentication.failed"]]
         assert (failed["reason"], failed["user"], failed["peer"]) == ("wrong", "x", "127.0.0.1")
         assert 'message="login refused" reason=wrong user=x peer=127.0.0.1' in server.errors
 
@@ -207,13 +207,13 @@ def test_what_ends_with_an_error_is_told_at_info_and_without_one_at_debug(caplog
 
 def run_within(work: Callable[[Notifications, MemoryStore], Any], settings: Management) -> Any:
     async def scenario() -> Any:
-        its = Notifications(settings)
-        store = MemoryStore(bus=its.bus)
-        await its.start(store)
+        notifications = Notifications(settings)
+        store = MemoryStore(bus=notifications.bus)
+        await notifications.start(store)
         try:
-            return await asyncio.to_thread(work, its, store)
+            return await asyncio.to_thread(work, notifications, store)
         finally:
-            await its.stop()
+            await notifications.stop()
 
     return asyncio.run(scenario())
 
@@ -229,7 +229,7 @@ def test_a_look_that_fails_does_not_end_looking(
         raise RuntimeError("broken look")
 
     monkeypatch.setattr("headwater.management.summaries.Summaries.look", look)
-    run_within(lambda its, store: eventually(lambda: len(looks) > 2), Management())
+    run_within(lambda notifications, store: eventually(lambda: len(looks) > 2), Management())
     assert "broken look" in caplog.text
 
 
@@ -241,13 +241,13 @@ def test_a_log_of_what_happens_that_cannot_be_opened_keeps_nothing_and_nobody_fr
         raise error
 
     monkeypatch.setattr(MemoryStore, "create", failing)
-    names = run_within(lambda its, store: store.names(), Management(keep=True))
+    names = run_within(lambda notifications, store: store.names(), Management(keep=True))
     assert names == [] and "nothing is kept of what happens" in caplog.text
 
 
 def test_the_log_of_what_happens_gets_the_retention_that_is_configured() -> None:
     settings = Management(keep=True, keep_retention_ms=5000, keep_retention_bytes=2**20)
-    found = run_within(lambda its, store: store.open("$system").settings, settings)
+    found = run_within(lambda notifications, store: store.open("$system").settings, settings)
     assert found == LogSettings(retention_ms=5000, retention_bytes=2**20)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.server.config import InvalidConfiguration, Tls
+from headwater.server.config import Tls
+from headwater.server.errors import InvalidConfiguration
 from headwater.server.listening import CannotListen, close_all, is_loopback, listen, tls_context, url
 from tests.amqp.certificates import Authority
 

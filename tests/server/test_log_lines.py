@@ -30,7 +30,7 @@ def test_a_name_cannot_forge_a_field_or_a_line(name: str) -> None:
 
 def test_libraries_tell_only_warnings_and_uvicorn_only_errors() -> None:
     loggers = root, _, http = [logging.getLogger(name) for name in ("", "headwater", "uvicorn.error")]
-    handlers, levels = root.handlers[:], [its.level for its in loggers]
+    handlers, levels = root.handlers[:], [each.level for each in loggers]
     try:
         configure_logging("debug")
         assert logging.getLogger("asyncio").getEffectiveLevel() == logging.WARNING
@@ -38,5 +38,5 @@ def test_libraries_tell_only_warnings_and_uvicorn_only_errors() -> None:
         assert logging.getLogger("headwater.server").getEffectiveLevel() == logging.DEBUG
     finally:
         root.handlers[:] = handlers
-        for its, level in zip(loggers, levels, strict=True):
-            its.setLevel(level)
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)

@@ -129,9 +129,9 @@ def test_a_hash_that_would_cost_too_much_or_is_cut_is_refused(hashed: str) -> No
 
 
 async def _no_user_means_anybody() -> None:
-    its = Setting(configured=())
-    assert its.guard.is_open
-    assert await its.guard.authenticate(None, "127.0.0.1") is ANYBODY
+    setting = Setting(configured=())
+    assert setting.guard.is_open
+    assert await setting.guard.authenticate(None, "127.0.0.1") is ANYBODY
     closed = Setting(configured=(), allows_anybody=False)
     assert not closed.guard.is_open
     assert not await closed.is_in(None) and not await closed.is_in(RIGHT)
@@ -143,11 +143,11 @@ def test_no_user_means_anybody_but_only_where_that_is_allowed() -> None:
 
 def test_right_credentials_let_in_and_others_do_not() -> None:
     async def scenario() -> None:
-        its = Setting()
-        assert (await its.guard.authenticate(RIGHT, "10.0.0.1")).name == "alice"
+        setting = Setting()
+        assert (await setting.guard.authenticate(RIGHT, "10.0.0.1")).name == "alice"
         others = (WRONG, Credentials("nobody", PASSWORD), None, Credentials("", PASSWORD), Credentials("alice", ""))
-        assert [await its.is_in(other, f"10.0.1.{n}") for n, other in enumerate(others)] == [False] * 5
-        assert its.guard.refusals == {"missing": 1, "wrong": 4, "hasty": 0, "forbidden": 0}
+        assert [await setting.is_in(other, f"10.0.1.{n}") for n, other in enumerate(others)] == [False] * 5
+        assert setting.guard.refusals == {"missing": 1, "wrong": 4, "hasty": 0, "forbidden": 0}
 
     asyncio.run(scenario())
 
@@ -155,18 +155,18 @@ def test_right_credentials_let_in_and_others_do_not() -> None:
 def test_a_token_lets_in_without_name() -> None:
     async def scenario() -> None:
         token = new_token()
-        its = Setting([Account("robot", ALL, tokens=(hash_token(token),))])
-        assert (await its.guard.authenticate(Credentials("", token), "10.0.0.1")).name == "robot"
-        assert not await its.is_in(Credentials("robot", token))
+        setting = Setting([Account("robot", ALL, tokens=(hash_token(token),))])
+        assert (await setting.guard.authenticate(Credentials("", token), "10.0.0.1")).name == "robot"
+        assert not await setting.is_in(Credentials("robot", token))
 
     asyncio.run(scenario())
 
 
 def test_an_unknown_user_costs_what_a_known_one_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        its, checks = Setting([ALICE, Account("robot", ALL)]), Checks(monkeypatch)
+        setting, checks = Setting([ALICE, Account("robot", ALL)]), Checks(monkeypatch)
         for name in ("alice", "robot", "nobody"):
-            assert not await its.is_in(Credentials(name, "wrong password"))
+            assert not await setting.is_in(Credentials(name, "wrong password"))
         assert checks.encoded == [HASH, NOBODY_PASSWORD, NOBODY_PASSWORD]
 
     asyncio.run(scenario())
@@ -186,12 +186,12 @@ def test_digests_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_login_is_remembered_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        its, checks = Setting(), Checks(monkeypatch)
+        setting, checks = Setting(), Checks(monkeypatch)
         for _ in range(3):
-            assert await its.is_in(RIGHT)
+            assert await setting.is_in(RIGHT)
         assert len(checks.encoded) == 1
-        its.clock.pass_(61)
-        assert await its.is_in(RIGHT)
+        setting.clock.pass_(61)
+        assert await setting.is_in(RIGHT)
         assert len(checks.encoded) == 2
 
     asyncio.run(scenario())
@@ -199,17 +199,17 @@ def test_a_login_is_remembered_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_many_connections_at_once_cost_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        its, checks = Setting(), Checks(monkeypatch)
-        assert await asyncio.gather(*(its.is_in(RIGHT) for _ in range(20))) == [True] * 20
-        assert len(checks.encoded) == 1 and its.clock.slept == []
+        setting, checks = Setting(), Checks(monkeypatch)
+        assert await asyncio.gather(*(setting.is_in(RIGHT) for _ in range(20))) == [True] * 20
+        assert len(checks.encoded) == 1 and setting.clock.slept == []
 
     asyncio.run(scenario())
 
 
 def test_one_caller_that_goes_away_does_not_end_the_check_of_the_others() -> None:
     async def scenario() -> None:
-        its = Setting()
-        first, second = (asyncio.create_task(its.is_in(RIGHT)) for _ in range(2))
+        setting = Setting()
+        first, second = (asyncio.create_task(setting.is_in(RIGHT)) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
         assert await second
@@ -219,25 +219,25 @@ def test_one_caller_that_goes_away_does_not_end_the_check_of_the_others() -> Non
 
 def test_a_removed_user_is_out_within_a_second_in_spite_of_remembered_logins() -> None:
     async def scenario() -> None:
-        its = Setting(configured=(), allows_anybody=False)
-        its.state.put(KIND, "alice", encode_account(ALICE))
-        assert await its.is_in(RIGHT)
-        its.state.delete(KIND, "alice")
-        its.clock.pass_(1)
-        assert not await its.is_in(RIGHT)
+        setting = Setting(configured=(), allows_anybody=False)
+        setting.state.put(KIND, "alice", encode_account(ALICE))
+        assert await setting.is_in(RIGHT)
+        setting.state.delete(KIND, "alice")
+        setting.clock.pass_(1)
+        assert not await setting.is_in(RIGHT)
 
     asyncio.run(scenario())
 
 
 def test_changed_rights_count_within_a_second() -> None:
     async def scenario() -> None:
-        its = Setting(configured=())
-        its.state.put(KIND, "alice", encode_account(ALICE))
-        its.clock.pass_(1)
-        assert (await its.guard.authenticate(RIGHT, "10.0.0.1")).may(Right.MANAGE, "x")
-        its.state.put(KIND, "alice", encode_account(Account("alice", (), password=HASH)))
-        its.clock.pass_(1)
-        assert not (await its.guard.authenticate(RIGHT, "10.0.0.1")).may(Right.READ, "x")
+        setting = Setting(configured=())
+        setting.state.put(KIND, "alice", encode_account(ALICE))
+        setting.clock.pass_(1)
+        assert (await setting.guard.authenticate(RIGHT, "10.0.0.1")).may(Right.MANAGE, "x")
+        setting.state.put(KIND, "alice", encode_account(Account("alice", (), password=HASH)))
+        setting.clock.pass_(1)
+        assert not (await setting.guard.authenticate(RIGHT, "10.0.0.1")).may(Right.READ, "x")
 
     asyncio.run(scenario())
 
@@ -251,16 +251,16 @@ def test_the_configured_user_counts_where_the_data_directory_has_one_of_that_nam
 
 def test_failures_make_the_next_attempt_of_that_peer_at_that_user_wait() -> None:
     async def scenario() -> None:
-        its = Setting()
+        setting = Setting()
         for _ in range(4):
-            assert not await its.is_in(WRONG)
-        assert its.clock.slept == [0.25, 0.5, 1.0]
-        assert not await its.is_in(WRONG, "10.0.0.2")  # another peer does not wait
-        assert await its.is_in(RIGHT)  # the right password waits its turn
-        assert its.clock.slept == [0.25, 0.5, 1.0, 2.0]
-        its.clock.pass_(61)
-        assert await its.is_in(RIGHT)  # and cleared the brake
-        assert len(its.clock.slept) == 4
+            assert not await setting.is_in(WRONG)
+        assert setting.clock.slept == [0.25, 0.5, 1.0]
+        assert not await setting.is_in(WRONG, "10.0.0.2")  # another peer does not wait
+        assert await setting.is_in(RIGHT)  # the right password waits setting turn
+        assert setting.clock.slept == [0.25, 0.5, 1.0, 2.0]
+        setting.clock.pass_(61)
+        assert await setting.is_in(RIGHT)  # and cleared the brake
+        assert len(setting.clock.slept) == 4
 
     asyncio.run(scenario())
 
@@ -268,10 +268,10 @@ def test_failures_make_the_next_attempt_of_that_peer_at_that_user_wait() -> None
 def test_attempts_at_once_are_braked_too_and_in_the_end_refused_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         checks = Checks(monkeypatch)
-        its = Setting()
+        setting = Setting()
         guesses = [Credentials("alice", f"guess number {n}") for n in range(30)]
-        assert not any(await asyncio.gather(*map(its.is_in, guesses)))
-        assert its.guard.refusals["hasty"] > 20 and len(checks.encoded) < 10
+        assert not any(await asyncio.gather(*map(setting.is_in, guesses)))
+        assert setting.guard.refusals["hasty"] > 20 and len(checks.encoded) < 10
 
     asyncio.run(scenario())
 
@@ -292,24 +292,24 @@ def test_the_brake_forgets_and_stays_bounded(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_flood_of_passwords_is_refused_beyond_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         monkeypatch.setattr(security, "CHECKS_WAITING_MAX", 2)
-        its = Setting()
-        await asyncio.gather(*(its.is_in(Credentials(f"user{n}", "wrong password")) for n in range(6)))
-        assert its.guard.refusals["hasty"] == 4 and its.guard.refusals["wrong"] == 2
+        setting = Setting()
+        await asyncio.gather(*(setting.is_in(Credentials(f"user{n}", "wrong password")) for n in range(6)))
+        assert setting.guard.refusals["hasty"] == 4 and setting.guard.refusals["wrong"] == 2
 
     asyncio.run(scenario())
 
 
 def test_a_missing_right_is_refused_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    its = Setting()
+    setting = Setting()
     user = Account("bob", (Grant("orders-*", frozenset({Right.READ})),)).user
-    its.guard.authorize(user, Right.READ, "orders-1")
+    setting.guard.authorize(user, Right.READ, "orders-1")
     with pytest.raises(Forbidden, match="user 'bob' has no right to append log 'orders-1'"):
-        its.guard.authorize(user, Right.APPEND, "orders-1")
+        setting.guard.authorize(user, Right.APPEND, "orders-1")
     with pytest.raises(Forbidden):
-        its.guard.authorize(user, Right.READ, "audit")
-    assert its.guard.refusals["forbidden"] == 2
+        setting.guard.authorize(user, Right.READ, "audit")
+    assert setting.guard.refusals["forbidden"] == 2
     with pytest.raises(Forbidden):
-        its.guard.authorize(user, Right.READ, "x" * 1_000_000)
+        setting.guard.authorize(user, Right.READ, "x" * 1_000_000)
     assert [record.getMessage() for record in caplog.records] == ["access refused"] * 3
     assert "x" * 1000 not in repr([vars(record) for record in caplog.records])
 
@@ -318,9 +318,9 @@ def test_a_refused_login_is_told_without_its_secret() -> None:
     told: list[Notification] = []
 
     async def scenario() -> None:
-        its = Setting()
-        its.bus.subscribe(told.append)
-        await its.is_in(WRONG)
+        setting = Setting()
+        setting.bus.subscribe(told.append)
+        await setting.is_in(WRONG)
 
     asyncio.run(scenario())
     (notification,) = told
@@ -331,9 +331,9 @@ def test_a_refused_login_is_told_without_its_secret() -> None:
 
 
 def test_keys_are_given_for_signing_protocols() -> None:
-    its = Setting([Account("bob", (), key=b"k" * 32)])
-    assert its.guard.key("bob") == b"k" * 32
-    assert its.guard.key("nobody") is None
+    setting = Setting([Account("bob", (), key=b"k" * 32)])
+    assert setting.guard.key("bob") == b"k" * 32
+    assert setting.guard.key("nobody") is None
 
 
 def test_a_signature_is_judged_by_the_users_key_and_refusals_are_counted() -> None:
@@ -341,18 +341,18 @@ def test_a_signature_is_judged_by_the_users_key_and_refusals_are_counted() -> No
     setting = Setting([ALICE, Account("robot", ALL, key=key)])
     judged: list[bytes] = []
 
-    def judge(its: bytes) -> bool:
-        judged.append(its)
-        return its == key
+    def judge(given: bytes) -> bool:
+        judged.append(given)
+        return given == key
 
     async def test() -> None:
         guard = setting.guard
         assert (await guard.authenticate_signature("robot", judge, "10.0.0.1")).name == "robot"
         for name in ("alice", "nobody"):
             with pytest.raises(Unauthenticated):
-                await guard.authenticate_signature(name, lambda its: judge(its) or True, "10.0.0.1")
+                await guard.authenticate_signature(name, lambda given: judge(given) or True, "10.0.0.1")
         with pytest.raises(Unauthenticated):
-            await guard.authenticate_signature("robot", lambda its: False, "10.0.0.1")
+            await guard.authenticate_signature("robot", lambda given: False, "10.0.0.1")
 
     asyncio.run(test())
     assert judged[0] == key

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.core import Event, OpenGuard
-from headwater.futoin import application
+from headwater.futoin.server import application
 from headwater.server import bounded_requests, http_server
 from headwater.server.config import Http
 from headwater.server.http_server import HttpServer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headwater.core import AppendCondition, Event, LogSettings, Query, SequencedEvent
+from headwater.core import AppendCondition, Event, Query, SequencedEvent
 from headwater.core.limits import EventColumns, check_append
 from headwater.storage import Engine, StoredLog
 from headwater.storage.frame import Chain, EncodedFrame, Frame, encode
@@ -24,7 +24,7 @@ def event(type: str = "E", *tags: str, data: bytes = b"", **fields: Any) -> Even
 
 def columns(events: Sequence[Event]) -> EventColumns:
     """Checked events, as the sequencer gets them."""
-    return check_append(events, LogSettings(event_bytes_max=64 * 1024 * 1024))
+    return check_append(events, 64 * 1024 * 1024)
 
 
 def encoded(

@@ -51,7 +51,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 def both(given: list[Event]) -> tuple[EventColumns, ArrowColumns]:
-    plain = check_append(given, LogSettings())
+    plain = check_append(given, LogSettings().event_bytes_max)
     arrow = columns_of(batch_of(plain), LogSettings())
     assert isinstance(arrow, ArrowColumns)
     return plain, arrow

@@ -3,11 +3,3 @@
 `protocol` is the engine, without I/O; `filters` what receivers ask for; `streams` the node; the rest joins them to
 connections, users and the server.
 """
-
-from .container import Container
-from .management.node import ManagementNode
-from .server import AmqpServer
-from .settings import AmqpSettings
-from .statistics import AmqpStatistics
-
-__all__ = ["AmqpServer", "AmqpSettings", "AmqpStatistics", "Container", "ManagementNode"]

@@ -1,37 +1,50 @@
-"""What the AMQP server allows and how it paces: every limit of what a peer controls."""
+"""The settings of AMQP: every limit of what a peer controls, and how the server paces."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..formats.values import KIB, MIB, byte_count, duration_ms, setting, whole_number
+
 
 @dataclass(frozen=True, slots=True)
 class AmqpSettings:
-    """Times are in milliseconds, sizes in bytes."""
+    """AMQP 1.0. Times are in ms, sizes in bytes."""
 
-    connections_max: int = 10_000
-    sessions_max: int = 256
-    """Per connection."""
-    links_max: int = 256
-    """Per session."""
-    frame_bytes_max: int = 65_536
-    idle_ms: int = 120_000
-    """A connection from which nothing comes for so long is closed; peers are asked to speak twice as often."""
-    login_ms: int = 10_000
-    """How long a peer may take from connecting to its open."""
-    credit: int = 1000
-    """Deliveries of one producer that may be under way, on the wire or on their way to the disk."""
-    unsettled_max: int = 5000
-    """Deliveries to one consumer that may wait for their outcome; no more are sent meanwhile."""
-    held_bytes_max: int = 8 * 2**20
+    port: int = setting(5672, whole_number(0, 65535), "TCP port of AMQP; 0 takes any free one")
+    connections_max: int = setting(10_000, whole_number(1, 1_000_000), "connections at the same time; more are refused")
+    sessions_max: int = setting(256, whole_number(1, 65_536), "sessions of one connection")
+    links_max: int = setting(256, whole_number(1, 65_536), "links of one session")
+    frame_bytes_max: int = setting(
+        64 * KIB, byte_count(512, 16 * MIB), "largest frame; a larger message comes in several"
+    )
+    # Peers are asked to speak twice as often.
+    idle_ms: int = setting(
+        120_000, duration_ms(2000, 86_400_000), "a connection from which nothing comes for so long is closed"
+    )
+    login_ms: int = setting(10_000, duration_ms(100, 600_000), "how long a peer may take from connecting to its open")
+    # On the wire, or on their way to the disk.
+    credit: int = setting(1000, whole_number(1, 100_000), "messages that one producer may have under way")
+    unsettled_max: int = setting(
+        5000, whole_number(1, 1_000_000), "messages to one consumer that may wait for their outcome"
+    )
+    held_bytes_max: int = 8 * MIB
     """What one connection's producers may have under way; no more is read from it meanwhile."""
-    group_pending_max: int = 256
-    """Attaches that may wait for a partition, per consumer group."""
-    group_pending_ms: int = 300_000
-    """How long an attach may wait for a partition."""
-    group_drain_ms: int = 2000
-    """How long a member that must give up its partition may take to settle what it has."""
-    termini_max: int = 10_000
-    """Durable subscriptions that one log remembers."""
+    groups_max: int = 1000
+    """Consumer groups of one log with a link or a recorded epoch."""
+    group_pending_max: int = setting(
+        256, whole_number(0, 100_000), "receivers that may wait for a partition, per consumer group"
+    )
+    group_pending_ms: int = setting(300_000, duration_ms(0, 86_400_000), "how long a receiver may wait for a partition")
+    group_drain_ms: int = setting(
+        2000, duration_ms(0, 600_000), "how long a receiver that loses its partition may take to settle"
+    )
+    termini_max: int = setting(
+        10_000,
+        whole_number(0, 10_000_000),
+        "durable subscriptions that one log remembers, and as many positions of consumer groups",
+    )
+    """Durable subscriptions that one log remembers, and as many positions of consumer groups (one for each
+    partition)."""
     info_pause_ms: int = 1000
     """Between two messages of `$info` to one receiver."""

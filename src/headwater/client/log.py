@@ -12,15 +12,12 @@ from ..core.event import Event
 from ..core.limits import APPEND_BYTES_MAX, check_append
 from ..core.log import AppendResult, LogInfo
 from ..core.query import ALL, Query
-from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
+from ..core.settings import SYSTEM_LOG, check_log_name
 from ..formats import packed
 from . import wire
 from .reading import RemoteReading
 from .subscription import RemoteSubscription
 from .transport import JSON, Transport
-
-_WIDEST = LogSettings(event_bytes_max=APPEND_BYTES_MAX)
-"""The log's own limit for an event is checked by the server, which knows it."""
 
 
 class RemoteLog:
@@ -51,7 +48,8 @@ class RemoteLog:
         """
         if condition is not None:
             check_condition(condition)
-        body = wire.append_body(check_append(events, _WIDEST), condition, partition)
+        # the log's own limit for one event is checked by the server, which knows it
+        body = wire.append_body(check_append(events, APPEND_BYTES_MAX), condition, partition)
         return wire.append_result(self._call("POST", "/append", body, packed.MEDIA_TYPE))
 
     def read(

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from ..core.access import Forbidden, Right, Unauthenticated
-from ..core.condition import ConditionFailure
 from ..core.errors import (
     AppendConditionFailed,
     Closed,
+    ConditionFailure,
     ConditionNeedsTrimmedEvents,
     ConsumerFenced,
     ConsumerNotFound,

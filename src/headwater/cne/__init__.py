@@ -3,8 +3,3 @@
 Speaks the Cloud Native Events specification 0.1.0 and O-RAN's O-Cloud Notification API for Event Consumers (WG6,
 v03.00), as the consumers and producers in the field speak them; `docs/conformance/cne.md` says what is kept of each.
 """
-
-from .server import ROOMS, Application, application
-from .settings import Settings
-
-__all__ = ["ROOMS", "Application", "Settings", "application"]

@@ -1,9 +1,21 @@
-"""What this room can be told; the server's configuration fills it from its section `cne`."""
+"""The settings of the notification API: where events are, where webhooks may be, and how long they are tried."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..formats.values import (
+    KIB,
+    MIB,
+    boolean,
+    byte_count,
+    duration_ms,
+    hosts,
+    log_name,
+    name,
+    setting,
+    whole_number,
+)
 from .addresses import Place
 
 LOOPBACK = "loopback"
@@ -12,43 +24,53 @@ LOOPBACK = "loopback"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of one front end."""
+    """The O-Cloud notification API. Times are in ms, sizes in bytes."""
 
-    log: str = "cne"
-    """The log that the events are in; it is created with the first publisher, subscription or event."""
-    cluster: str = ""
-    site: str = ""
-    node: str = ""
-    """Names of this server's own place, for which `.` stands in a resource address."""
-    strict: bool = False
-    """Whether an event must keep the specification to the letter."""
-    event_bytes_max: int = 64 * 1024
-    """The largest event, measured as it is delivered: in its CloudEvent."""
-    hosts: tuple[str, ...] = (LOOPBACK,)
-    """Where webhooks may be: `loopback`, an address or network, a name (with `*`), or `*` for everywhere."""
-    v1_wraps: bool = False
-    """Whether subscribers of v1 get CloudEvents, as is specified, and not bare events, as they are used to."""
-    v1_unique_ids: bool = False
-    """Whether bare events carry their own id, and not that of the subscription."""
-    webhook_handshake: bool = False
-    """Whether a webhook must allow itself to be called by CloudEvents' OPTIONS handshake as well."""
-    public_reads: bool = False
-    """Whether reading needs no credentials where there are users."""
-    client_certificates: bool = False
-    """Whether calls that change something must come with a client certificate that TLS has verified."""
-    timeout_ms: int = 2000
-    """How long a webhook may take to answer."""
-    queue_events_max: int = 1000
-    """How many events wait in memory for one endpoint; those beyond it are read from the log again."""
-    retry_ms_min: int = 200
-    retry_ms_max: int = 30_000
-    """The pause after the first failure, and the longest one."""
-    suspend_after_ms: int = 3_600_000
-    """How long an endpoint may fail before nothing is sent to it until it is resumed."""
-    subscriptions_max: int = 10_000
-    """How many subscriptions, and how many publishers, there may be."""
-    owner_subscriptions_max: int = 1000
-    """How many of each one user may have, or one client certificate."""
+    log: str = setting("cne", log_name, "log that holds the events; made when it is first needed")
+    """Log that holds the events of the [notification API](notifications.md); made when it is first needed."""
+    cluster: str = setting("", name, "this server's own cluster, for `.` in a resource address")
+    """Name of the server's own cluster, for `.` in a resource address. Where it is not set, `.` stands for every
+    name."""
+    site: str = setting("", name, "this server's own site")
+    """Name of the server's own site, likewise."""
+    node: str = setting("", name, "this server's own node")
+    """Name of the server's own node, likewise."""
+    strict: bool = setting(False, boolean, "refuse events that break the specification in anything")
+    event_bytes_max: int = setting(
+        64 * KIB, byte_count(KIB, 16 * MIB), "largest event, as it is delivered; a larger one is answered 413"
+    )
+    hosts: tuple[str, ...] = setting(
+        (LOOPBACK,), hosts, "where webhooks may be: loopback, addresses, networks, names with *, or * for everywhere"
+    )
+    """Where webhooks may be: `loopback`, addresses, networks (`10.0.0.0/8`), names with `*`, or `*` for everywhere. A
+    list."""
+    v1_wraps: bool = setting(False, boolean, "send CloudEvents to subscribers of v1, and not bare events")
+    v1_unique_ids: bool = setting(False, boolean, "bare events carry their own id, and not the subscription's")
+    webhook_handshake: bool = setting(False, boolean, "ask a new webhook by CloudEvents' OPTIONS handshake, too")
+    public_reads: bool = setting(False, boolean, "where there are users, let everybody read all the same")
+    """Where there are users, let everybody read subscriptions, publishers and current states all the same."""
+    client_certificates: bool = setting(
+        False, boolean, "take calls that change something only with a verified client certificate"
+    )
+    """Take calls that change something only with a certificate that `tls.client_ca` vouches for."""
+    timeout_ms: int = setting(2000, duration_ms(10, 60_000), "how long a webhook may take to answer")
+    queue_events_max: int = setting(
+        1000, whole_number(1, 100_000), "events that wait in memory for one endpoint; more wait in the log"
+    )
+    retry_ms_min: int = setting(200, duration_ms(1, 60_000), "pause after a webhook's first failure")
+    retry_ms_max: int = setting(30_000, duration_ms(1, 3_600_000), "longest pause between two tries")
+    suspend_after_ms: int = setting(
+        3_600_000, duration_ms(0, 10**12), "how long a webhook may fail before it is suspended until resumed"
+    )
+    """How long a webhook may fail before it is suspended until it is resumed."""
+    subscriptions_max: int = setting(
+        10_000, whole_number(1, 1_000_000), "how many subscriptions, and how many publishers, there may be"
+    )
+    owner_subscriptions_max: int = setting(
+        1000, whole_number(1, 1_000_000), "how many of each one user, or client certificate, may have"
+    )
+    """How many of each one user may have, or one client certificate; where there are neither, nobody is known to be
+    one."""
 
     @property
     def place(self) -> Place:

@@ -6,8 +6,9 @@ Terms follow the DCB specification (dcb.events and its first draft) and CloudEve
 from .access import ANYBODY, Credentials, Forbidden, Grant, Guard, OpenGuard, Right, Unauthenticated, User
 from .asynchronous import AsyncLog
 from .bus import Bus, Notification
-from .condition import AppendCondition, ConditionFailure
+from .condition import AppendCondition
 from .consumer import Consumer
+from .errors import ConditionFailure
 from .event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent, tag_key
 from .local import LocalLog
 from .log import (

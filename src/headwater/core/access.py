@@ -52,7 +52,7 @@ class User:
     def may(self, right: Right, log: str) -> bool:
         """Whether the user has the right on that log; `*` is the server itself, which no pattern but `*` matches.
 
-        A log of the server's own tells of the whole server: who may manage that may read and manage it. Nobody may
+        A log of the server's own is about the whole server: who may manage that may read and manage it. Nobody may
         append to it.
         """
         if is_own(log):
@@ -99,11 +99,11 @@ class Guard(Protocol):
     def seal(self, name: str) -> str:
         """Something that is another when a user of that name has another password, or other tokens, or is no more.
 
-        Whoever remembers a login keeps it from before the login, and compares. It tells nothing of the password.
+        Whoever remembers a login keeps it from before the login, and compares. It says nothing of the password.
         """
 
     def refused(self, name: str, peer: str) -> Unauthenticated:
-        """Count and tell a login in which there is nothing to be checked: it was not even well-formed, say.
+        """Count and report a login in which there is nothing to be checked: it was not even well-formed, say.
 
         Answers the error to be raised. `name` is who it was to be, empty if that is not known.
         """
@@ -142,7 +142,7 @@ class OpenGuard:
         return ""
 
     def refused(self, name: str, peer: str) -> Unauthenticated:
-        """See Guard. Nobody is told."""
+        """See Guard. Nothing is reported."""
         return Unauthenticated("the login is not well-formed")
 
     def recall(self, credentials: Credentials) -> User | None:

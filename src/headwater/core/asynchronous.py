@@ -71,7 +71,7 @@ class AsyncLog:
     ) -> AsyncGenerator[Page, None]:
         """Pages from `after` on, for ever; ends when the log, or this face of it, closes.
 
-        A page without events tells that the cursor moved over what does not match, or that `idle_s` went by.
+        A page without events says that the cursor moved over what does not match, or that `idle_s` went by.
         Whoever leaves off before the end closes it (`contextlib.aclosing`).
         """
         cursor = after
@@ -113,7 +113,7 @@ class AsyncLog:
             advance.set_result(None)
 
     def _call_soon(self, callback: object, *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be told
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits for it
             self._loop.call_soon_threadsafe(callback, *arguments)  # type: ignore[arg-type]
 
 

@@ -1,7 +1,7 @@
-"""The bus: where whatever happens in the server is told to those who listen, while it happens, and kept nowhere.
+"""The bus: how notifications come from where they are emitted to those who listen, at once; nothing is kept here.
 
-Whoever has something to tell gets a bus by its constructor; with nobody listening, telling costs a count. There is no
-other way from an emitter to a listener, and no bus is shared by accident: there is no global one.
+Whoever emits gets a bus by its constructor; with nobody listening, a notification costs a count. There is no other way
+from an emitter to a listener, and no bus is shared by accident: there is no global one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .notification_types import EVERY_TYPE, NotificationType
 _logger = logging.getLogger("headwater.bus")
 
 TEXT_CHARS_MAX = 1024
-"""Longer texts are cut: much of what is told is what a peer has said."""
+"""Longer texts are cut: much of what is notified is what a peer has said."""
 Value = str | int | float | bool
 """What an attribute may be. `NotificationType` says which it is."""
 
 
 class Notification(NamedTuple):
-    """Something that happened. Listeners share it: nobody may change the attributes."""
+    """What listeners get. They share it: nobody may change the attributes."""
 
     type: NotificationType
     time: int
@@ -33,14 +33,14 @@ class Notification(NamedTuple):
 
 
 Listener = Callable[[Notification], None]
-"""Called in the thread in which it happened, perhaps under its locks: hands the notification over, and returns."""
+"""Called in the thread that emits, perhaps under its locks: hands the notification over, and returns."""
 
 
 class Bus:
-    """Tells what happens. Every method may be called from any thread."""
+    """Hands each notification to all who listen to its type. Every method may be called from any thread."""
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
-        """`clock` tells ms since 1970 UTC."""
+        """`clock` answers ms since 1970 UTC."""
         self._clock = clock or _wall_clock_ms
         self._changing = threading.Lock()
         self._listeners: dict[NotificationType, tuple[Listener, ...]] = {}
@@ -54,15 +54,11 @@ class Bus:
         with self._counting:
             return dict(self._counts)
 
-    def is_wanted(self, type: NotificationType) -> bool:
-        """Whether somebody listens to that type."""
-        return type in self._listeners
-
     def emit(self, type: NotificationType, /, **attributes: Value | None) -> None:
-        """Tell that something happened, to those who listen to that type, in the order in which they came.
+        """Notify those who listen to that type, in the order in which they came.
 
         Attributes come in the catalog's order; one that is None is left out. Raises nothing: what a listener raises is
-        logged, and is no business of what happens.
+        logged, and is no business of the emitter.
         """
         self.emit_built(type, lambda: attributes)
 
@@ -73,11 +69,11 @@ class Bus:
         if (listeners := self._listeners.get(type)) is None:
             return
         now, attributes = self._clock(), build()
-        told: dict[str, Value] = {"eventType": type.value, "time": now}
+        notified: dict[str, Value] = {"eventType": type.value, "time": now}
         for name, value in attributes.items():
             if value is not None:
-                told[name] = _tellable(value) if isinstance(value, str) else value
-        notification = Notification(type, now, told)
+                notified[name] = _bounded(value) if isinstance(value, str) else value
+        notification = Notification(type, now, notified)
         for listener in listeners:
             try:
                 listener(notification)
@@ -91,7 +87,7 @@ class Bus:
         """
         wanted = frozenset(types)
 
-        def listening(notification: Notification) -> None:  # one of its own, so that it can be told from others
+        def listening(notification: Notification) -> None:  # one of its own, so that it is known from others
             listener(notification)
 
         with self._changing:
@@ -110,7 +106,7 @@ class Bus:
             self._listeners = {type: listeners for type, listeners in staying.items() if listeners}
 
 
-def _tellable(text: str) -> str:
+def _bounded(text: str) -> str:
     """Of bounded length, and what every listener can write: half a surrogate pair is replaced by a question mark."""
     cut = text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
     return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from .errors import InvalidPosition
 from .limits import SEQUENCE_NUMBER_MAX, show
@@ -29,14 +28,3 @@ def check_condition(condition: AppendCondition) -> None:
     if not isinstance(after, int) or isinstance(after, bool) or not lowest <= after <= SEQUENCE_NUMBER_MAX:
         problem = f"{show(after)} given, {lowest} to {SEQUENCE_NUMBER_MAX} is allowed"
         raise InvalidPosition(problem, "condition.after")
-
-
-class ConditionFailure(StrEnum):
-    """Why a condition failed."""
-
-    NO_MATCH_EXPECTED = "no_match_expected"
-    """`after` is 0 and an event matches."""
-    NEWER_MATCH = "newer_match"
-    """An event above `after` matches."""
-    NO_MATCH_FOUND = "no_match_found"
-    """`requires_match` is set and nothing up to `after` matches."""

@@ -54,7 +54,7 @@ class ConsumerRegistry:
         log: str = "",
         bus: Bus | None = None,
     ) -> None:
-        """`bus` is told who is registered and unregistered, of the log of that name."""
+        """`bus` is notified of who is registered and unregistered, with the log's name."""
         self._state, self._head, self._clock = state, head, clock
         self._log, self._bus = log, bus or Bus()
         self._kind = f"consumer/{incarnation}"
@@ -74,7 +74,7 @@ class ConsumerRegistry:
                 head = self._head()
                 start = head if after is None else self._checked(after, head, "after")
                 consumer = self._store(Consumer(owner, component, start, 1, now, now))
-            self._tell(NotificationType.CONSUMER_REGISTERED, consumer, epoch=consumer.epoch)
+            self._notify(NotificationType.CONSUMER_REGISTERED, consumer, epoch=consumer.epoch)
             return consumer
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
@@ -99,7 +99,7 @@ class ConsumerRegistry:
             known = self._known(owner, component)
             self._state.delete(self._kind, _key(owner, component))
             del self._consumers[owner, component]
-            self._tell(NotificationType.CONSUMER_UNREGISTERED, known, silentMs=silent_ms)
+            self._notify(NotificationType.CONSUMER_UNREGISTERED, known, silentMs=silent_ms)
 
     def get(self, owner: str, component: str) -> Consumer | None:
         """That consumer, or None. Takes no lock, which somebody may hold who waits for the disk."""
@@ -128,7 +128,7 @@ class ConsumerRegistry:
         self._consumers[consumer.owner, consumer.component] = consumer
         return consumer
 
-    def _tell(self, type: NotificationType, consumer: Consumer, **more: int | None) -> None:
+    def _notify(self, type: NotificationType, consumer: Consumer, **more: int | None) -> None:
         self._bus.emit(
             type,
             log=self._log,

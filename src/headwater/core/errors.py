@@ -30,10 +30,7 @@ Exceptions carry data; the message is built from it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .condition import ConditionFailure
+from enum import StrEnum
 
 
 class EventLogError(Exception):
@@ -75,6 +72,17 @@ class TooLarge(InvalidInput):
     def __init__(self, given: int, allowed: int, unit: str, where: str) -> None:
         self.given, self.allowed, self.unit = given, allowed, unit
         super().__init__(f"{given} {unit} given, at most {allowed} are allowed", where)
+
+
+class ConditionFailure(StrEnum):
+    """Why a condition failed."""
+
+    NO_MATCH_EXPECTED = "no_match_expected"
+    """`after` is 0 and an event matches."""
+    NEWER_MATCH = "newer_match"
+    """An event above `after` matches."""
+    NO_MATCH_FOUND = "no_match_found"
+    """`requires_match` is set and nothing up to `after` matches."""
 
 
 class AppendConditionFailed(EventLogError):

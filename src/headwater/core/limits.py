@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from .errors import InvalidEvent, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
-
-if TYPE_CHECKING:
-    from .settings import LogSettings
 
 SEQUENCE_NUMBER_MAX = 10**18 - 1
 """FutoIn event ids have 18 digits."""
@@ -120,14 +117,16 @@ class EventColumns:
         )
 
 
-def check_append(events: Sequence[Event], settings: LogSettings) -> EventColumns:
+def check_append(events: Sequence[Event], event_bytes_max: int) -> EventColumns:
     """The events as columns: each checked, tags sorted and distinct, missing ids filled with UUIDv7.
+
+    `event_bytes_max` is the setting of the log: what the data and the envelope of one event may take together.
 
     Raises InvalidEvent or TooLarge with the path of the first culprit.
     """
     if not events:
         raise InvalidEvent("an append needs at least one event", "events")
-    if len(events) <= _FEW and (plain := _plain_columns(events, settings.event_bytes_max)) is not None:
+    if len(events) <= _FEW and (plain := _plain_columns(events, event_bytes_max)) is not None:
         return plain
     if len(events) > APPEND_EVENTS_MAX:
         raise TooLarge(len(events), APPEND_EVENTS_MAX, "events", "events")
@@ -135,7 +134,7 @@ def check_append(events: Sequence[Event], settings: LogSettings) -> EventColumns
         types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings = zip(*events, strict=True)
     except (TypeError, ValueError):
         raise InvalidEvent("every element must be a headwater.core.Event", "events") from None
-    size = METADATA_BYTES * len(events) + _check_sizes(data, envelopes, settings.event_bytes_max)
+    size = METADATA_BYTES * len(events) + _check_sizes(data, envelopes, event_bytes_max)
     size += _check_types(types)
     tags, tag_chars = _check_tags(tags)
     size += tag_chars

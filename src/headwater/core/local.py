@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
@@ -13,19 +13,16 @@ from .errors import DuplicateEventId, InvalidEvent, InvalidPosition, Overloaded,
 from .event import Event
 from .limits import SEQUENCE_NUMBER_MAX, EventColumns, check_append, show
 from .log import (
-    PAGE_BYTES,
-    PAGE_EVENTS,
     AppendRequest,
     AppendResult,
     LogInfo,
     LogStatistics,
-    Page,
     Reading,
     Selection,
 )
 from .mark import Mark, WriterState, check_mark
 from .query import ALL, Query
-from .reading import LocalSubscription, PagedReading
+from .reading import LocalSubscription, PagedLog, PagedReading
 from .settings import LogSettings
 from .subscription import Subscription
 
@@ -33,7 +30,7 @@ APPEND_NEW_ATTEMPTS = 8
 """So often `append_new` looks again which ids are stored, when another append of one of them came between."""
 
 
-class LocalLog(ABC):
+class LocalLog(PagedLog):
     """A log in this process: an `EventLog` whose subclasses keep three primitives and the consumers.
 
     All methods may be called from any thread; `submit`, `read_page` and `watch` do not block, so that an event loop
@@ -50,32 +47,6 @@ class LocalLog(ABC):
         """Take an append; it is answered through `request.deliver`, once it is durable or refused.
 
         Raises Overloaded and Closed at once, and InvalidPosition for a partition that is not there.
-        """
-
-    @abstractmethod
-    def read_page(
-        self,
-        query: Query,
-        after: int,
-        *,
-        upto: int | None = None,
-        backwards: bool = False,
-        partition: int | None = None,
-        limit: int = PAGE_EVENTS,
-        bytes_max: int = PAGE_BYTES,
-    ) -> Page:
-        """At most `limit` matching events and about `bytes_max` payload bytes after `after`, up to `upto`.
-
-        `upto` (inclusive) defaults to the durable head. Backwards, events numbered below `after` come in descending
-        order, down to `upto` (default: the first retained). A position below the first retained event is moved up to
-        it silently: `check_position` is for a position that a caller gave. The query must be checked.
-        """
-
-    @abstractmethod
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` after each commit and at the close, from the log's thread; it must not block.
-
-        Answers a callable that stops it.
         """
 
     @abstractmethod
@@ -103,11 +74,6 @@ class LocalLog(ABC):
     def statistics(self) -> LogStatistics:
         """The counters of this log; live, not to be changed by the caller."""
         return self._statistics
-
-    @property
-    @abstractmethod
-    def is_closed(self) -> bool:
-        """Whether the log takes and serves nothing any more."""
 
     def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
         """See EventLog."""
@@ -166,7 +132,9 @@ class LocalLog(ABC):
         decision taken on what a log of this name had before must not pass on this one).
         """
         self._check_bounds(condition, partition)
-        return AppendRequest(check_append(events, self.settings), condition, partition, deliver, context)
+        return AppendRequest(
+            check_append(events, self.settings.event_bytes_max), condition, partition, deliver, context
+        )
 
     def request_columns(
         self,

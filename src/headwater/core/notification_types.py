@@ -1,4 +1,4 @@
-"""The names of what happens in the server. What each carries, and who may see it, is in `management.catalog`."""
+"""The types of notification, by name. What each carries, and who may see it, is in `management.catalog`."""
 
 from __future__ import annotations
 

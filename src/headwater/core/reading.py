@@ -1,26 +1,58 @@
-"""Reads and subscriptions of a local log: loops over `read_page`, and `watch` where they wait."""
+"""How a log in this process is read: pages, and the loops over them; `watch` is where they wait."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from .event import SequencedEvent
-from .log import PAGE_EVENTS, Page, Selection
+from .log import PAGE_BYTES, PAGE_EVENTS, Page, Selection
 from .query import Query
 from .subscription import Subscription
 
-if TYPE_CHECKING:
-    from .local import LocalLog
+
+class PagedLog(ABC):
+    """What of a log in this process is needed to read it. All of it may be called from any thread; nothing blocks."""
+
+    @abstractmethod
+    def read_page(
+        self,
+        query: Query,
+        after: int,
+        *,
+        upto: int | None = None,
+        backwards: bool = False,
+        partition: int | None = None,
+        limit: int = PAGE_EVENTS,
+        bytes_max: int = PAGE_BYTES,
+    ) -> Page:
+        """At most `limit` matching events and about `bytes_max` payload bytes after `after`, up to `upto`.
+
+        `upto` (inclusive) defaults to the durable head. Backwards, events numbered below `after` come in descending
+        order, down to `upto` (default: the first retained). A position below the first retained event is moved up to
+        it silently: `check_position` is for a position that a caller gave. The query must be checked.
+        """
+
+    @abstractmethod
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` after each commit and at the close, from the log's thread; it must not block.
+
+        Answers a callable that stops it.
+        """
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Whether the log takes and serves nothing any more."""
 
 
 class PagedReading:
     """A read of a local log, page by page, so that a slow consumer holds one page at most."""
 
-    def __init__(self, log: LocalLog, query: Query, selection: Selection) -> None:
+    def __init__(self, log: PagedLog, query: Query, selection: Selection) -> None:
         self.head = selection.head
         self._events = chain.from_iterable(page.events for page in read_pages(log, query, selection))
 
@@ -31,7 +63,7 @@ class PagedReading:
         return next(self._events)
 
 
-def read_pages(log: LocalLog, query: Query, selection: Selection) -> Iterator[Page]:
+def read_pages(log: PagedLog, query: Query, selection: Selection) -> Iterator[Page]:
     """The pages of a read, bounded by the head at its begin and by its limit."""
     cursor, left = selection.after, selection.limit
     upto = None if selection.backwards else selection.head
@@ -54,7 +86,7 @@ def read_pages(log: LocalLog, query: Query, selection: Selection) -> Iterator[Pa
 class LocalSubscription(Subscription):
     """One loop of bounded reads at a cursor, up to the durable head; between them it sleeps until a commit."""
 
-    def __init__(self, log: LocalLog, query: Query, selection: Selection) -> None:
+    def __init__(self, log: PagedLog, query: Query, selection: Selection) -> None:
         super().__init__(selection.after)
         self._log, self._query, self._partition = log, query, selection.partition
         self._woken = threading.Event()

@@ -12,7 +12,7 @@ LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
 SYSTEM_LOG = "$system"
-"""The log in which the server keeps what happens in it (management.history). Only the server makes it and appends."""
+"""The log in which the server keeps its notifications (management.history). Only the server makes it and appends."""
 
 
 def is_own(name: str) -> bool:

@@ -16,7 +16,7 @@ class LogStore(Protocol):
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> LocalLog:
         """Create a log, or answer the one of that name if its settings are the same (None: whatever they are).
 
-        `is_own`: the server itself makes a log of its own, whose name begins with `$`, and which tells nobody anything.
+        `is_own`: the server itself makes a log of its own, whose name begins with `$`, and of which nobody is notified.
         Raises InvalidLogName, LogExists.
         """
 

@@ -19,7 +19,7 @@ import pyarrow.flight as flight
 
 from ..core import access
 from ..core import errors as core
-from ..core.condition import ConditionFailure
+from ..core.errors import ConditionFailure
 from ..formats.jsontext import MalformedJson
 
 _logger = logging.getLogger("headwater.flight")

@@ -78,7 +78,7 @@ def columns_of(batch: pa.RecordBatch, settings: LogSettings) -> EventColumns:
     try:
         return _checked(batch, settings.event_bytes_max)
     except (Unclear, pa.ArrowInvalid):
-        return check_append(_events(batch), settings)
+        return check_append(_events(batch), settings.event_bytes_max)
 
 
 # Whole columns.

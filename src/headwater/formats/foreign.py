@@ -54,8 +54,8 @@ def derived_id(source: str, position: int, content: str) -> str:
     """
     # What uuid.uuid5 does, in a fifth of its time.
     name = f"{source}#{position}\n{content}".encode()
-    its = hashlib.sha1(_NAMESPACE + name, usedforsecurity=False).hexdigest()
-    return f"{its[:8]}-{its[8:12]}-5{its[13:16]}-{_VARIANT[its[16]]}{its[17:20]}-{its[20:32]}"
+    digest = hashlib.sha1(_NAMESPACE + name, usedforsecurity=False).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{_VARIANT[digest[16]]}{digest[17:20]}-{digest[20:32]}"
 
 
 def rfc3339(text: str, time_format: str | None = None) -> str:

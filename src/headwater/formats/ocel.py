@@ -117,7 +117,7 @@ _Found = Iterable[tuple[msgspec.Raw, Callable[[], Event]]]
 
 
 def _events_1(log: _Log1, source: str) -> _Found:
-    types = {id: its.type for id, its in log.objects.items()}
+    types = {id: each.type for id, each in log.objects.items()}
 
     def made(id: str, raw: msgspec.Raw) -> Event:
         event = _event1.decode(raw)
@@ -128,7 +128,7 @@ def _events_1(log: _Log1, source: str) -> _Found:
 
 
 def _events_2(log: _Log2, source: str) -> _Found:
-    types = {its.id: its.type for its in log.objects}
+    types = {each.id: each.type for each in log.objects}
 
     def made(raw: msgspec.Raw) -> Event:
         event = _event2.decode(raw)

@@ -3,9 +3,3 @@
 Existing FutoIn clients add, poll and receive the events of a log at `/futoin/{log}`; `docs/conformance/futoin.md` says
 what is kept of each standard.
 """
-
-from .host import Settings
-from .naming import Alias, read_alias
-from .server import Application, application
-
-__all__ = ["Alias", "Application", "Settings", "application", "read_alias"]

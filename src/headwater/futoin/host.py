@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..core.access import Guard, Right
@@ -14,27 +12,11 @@ from ..core.local import LocalLog
 from ..core.settings import LOG_NAME
 from ..core.store import LogStore
 from .identity import Caller
-from .naming import Alias, Naming
+from .naming import Naming
+from .settings import Settings
 
 if TYPE_CHECKING:
     from .pushing import Push
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How the room behaves; the times are there to be shortened by tests."""
-
-    aliases: Sequence[Alias] = ()
-    without_other: Sequence[str] = ()
-    """Patterns of the logs from which events of type OTHER are left out."""
-    answer_s: float = 30.0
-    """How long a consumer may take to answer a push before it is sent again."""
-    retry_s: float = 1.0
-    """The pause before a failed push is sent again; it doubles with each failure in a row, up to `answer_s`."""
-    seen_interval_s: float = 15.0
-    """How often a consumer that waits for events is noted as seen, and looked at for what others did to it."""
-    live_behind_max: int = 10_000
-    """How many events a live consumer may lag behind before the oldest are left out."""
 
 
 class HostedLog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -17,12 +18,17 @@ OTHER = "OTHER"
 _KNOWN_MAX = 65_536
 
 
-class Alias(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Alias:
     """What an event type is called in the logs whose names match a shell pattern."""
 
     logs: str
     type: str
     alias: str
+
+    def __str__(self) -> str:
+        """As `read_alias` reads it."""
+        return f"{self.logs}:{self.type}={self.alias}"
 
 
 def read_alias(text: str) -> Alias:

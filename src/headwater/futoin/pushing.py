@@ -16,10 +16,11 @@ from .calls import ENVELOPE_BYTES, Call
 from .coders import JSON
 from .errors import DEFENSE_REJECTED, FutoInError
 from .events import PAGE_EVENTS, Group, group_of, read
-from .host import HostedLog, Settings
+from .host import HostedLog
 from .interface import MESSAGE_BYTES_MAX
 from .naming import Selected
 from .polling import LIVE
+from .settings import Settings
 
 if TYPE_CHECKING:
     from .websocket import Connection

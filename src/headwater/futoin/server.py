@@ -12,7 +12,8 @@ from ..core.access import Guard
 from ..core.store import LogStore
 from . import generating, http, interface, polling, pushing
 from .calls import Handler
-from .host import Host, Settings
+from .host import Host
+from .settings import Settings
 from .websocket import Connection
 
 Scope = MutableMapping[str, Any]

@@ -1,6 +1,6 @@
-"""What happens in the server itself, as events, and its entities as a management client sees them. No I/O.
+"""The notifications of the server, and its entities as a management client sees them. No I/O.
 
-What happens is told on a `core.Bus`; here is what there is to know of it (`catalog`), and how one listener gets it
+Notifications come on a `core.Bus`; here is what there is to know of them (`catalog`), and how one listener gets them
 (`queue`). Types and attributes follow the event notification that was proposed for AMQP Management.
 """
 

@@ -52,7 +52,7 @@ class ConsumerWatch:
             self._seen[log, consumer.owner, consumer.component] = _Seen(consumer.acknowledged)
 
     def look(self) -> None:
-        """Tell what has changed since the last look."""
+        """Notify of what has changed since the last look."""
         now = self._clock()
         interval_ms = max(1, round((now - self._looked_at) * 1000))
         self._looked_at = now
@@ -62,12 +62,12 @@ class ConsumerWatch:
             seen = self._seen[key] = before.get(key) or _Seen(consumer.acknowledged)
             if consumer.acknowledged != seen.acknowledged:
                 if consumer.component.upper() == ARCHIVER and consumer.acknowledged > seen.acknowledged:
-                    self._tell_progress(log, consumer, consumer.acknowledged - seen.acknowledged, interval_ms)
+                    self._notify_progress(log, consumer, consumer.acknowledged - seen.acknowledged, interval_ms)
                 seen.acknowledged, seen.next_recorded_at = consumer.acknowledged, None
             if self._lag_events or self._lag_ms:
                 self._judge(log, consumer, seen)
 
-    def _tell_progress(self, log: LocalLog, consumer: Consumer, count: int, interval_ms: int) -> None:
+    def _notify_progress(self, log: LocalLog, consumer: Consumer, count: int, interval_ms: int) -> None:
         self._bus.emit(
             NotificationType.ARCHIVE_PROGRESSED,
             log=log.name,
@@ -110,7 +110,7 @@ class ConsumerWatch:
         return max(0, self._wall_clock() - seen.next_recorded_at)
 
     def _consumers(self) -> list[tuple[LocalLog, Consumer]]:
-        return [(log, its) for log in self._opened() if not is_own(log.name) for its in log.consumers()]
+        return [(log, consumer) for log in self._opened() if not is_own(log.name) for consumer in log.consumers()]
 
 
 def _wall_clock_ms() -> int:

@@ -1,7 +1,7 @@
-"""The log in which the server keeps what happens in it, so that its history can be read and queried like any other.
+"""Keeps notifications in a log, so that the history of the server can be read and queried like any other.
 
 Each notification is one event: its type is the notification's, its data all attributes as JSON, its tags what one asks
-for (`log:orders`, `consumer:spark/archiver`, `user:alice`). What is appended to this log is told to nobody.
+for (`log:orders`, `consumer:spark/archiver`, `user:alice`). Nobody is notified of what is appended to this log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .queue import NotificationQueue
 _logger = logging.getLogger("headwater.management")
 
 SOURCE = "/server"
-"""The CloudEvents source of what the server tells."""
+"""The CloudEvents source of the server's notifications."""
 WAITING_MAX = 10_000
 BATCH_MAX = 500
 RETRY_S = 1.0
@@ -31,7 +31,7 @@ _TAGGED = ("log", "user", "group", "owner", "component", "endpoint", "link")
 
 
 class History:
-    """Appends all that happens, from `start` to `close`, on a thread of its own: a slow disk slows nobody else."""
+    """Appends every notification, from `start` to `close`, on a thread of its own: a slow disk slows nobody else."""
 
     def __init__(self, bus: Bus, log: LocalLog, *, waiting_max: int = WAITING_MAX, retry_s: float = RETRY_S) -> None:
         self._log, self._retry_s = log, retry_s
@@ -41,11 +41,11 @@ class History:
         self._thread = threading.Thread(target=self._run, name="headwater-history", daemon=True)
 
     def start(self) -> None:
-        """Begin to append what has happened since this was made."""
+        """Begin to append; with what was emitted since this was made."""
         self._thread.start()
 
     def close(self) -> None:
-        """Append what has happened until now, and end; after some seconds without that."""
+        """Append what was emitted until now, and end; after some seconds without that."""
         self._is_stopping.set()
         self._awake.set()
         self._thread.join(CLOSE_S)
@@ -63,7 +63,7 @@ class History:
 
     def _is_kept(self, events: Sequence[Event]) -> bool:
         """Append; try again while the disk is full. False if the log is closed, or the server stops meanwhile."""
-        is_told = False
+        is_reported = False
         while True:
             try:
                 self._log.append(events)
@@ -74,8 +74,8 @@ class History:
                 _logger.error("a notification cannot be kept: %s", error)
                 return len(events) == 1 or all([self._is_kept([event]) for event in events])
             except EventLogError as error:
-                if not is_told:
-                    is_told = True
+                if not is_reported:
+                    is_reported = True
                     _logger.error("what happens cannot be kept at present: %s", error)
                 if self._is_stopping.wait(self._retry_s):
                     return False

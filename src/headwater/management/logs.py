@@ -99,7 +99,7 @@ class LogRights:
             try:
                 return listed(self.opened(name))
             except (LogNotFound, StorageCorrupted, StorageUnavailable):
-                return ()  # deleted meanwhile; or told as the problem of the log itself
+                return ()  # deleted meanwhile; or reported as the problem of the log itself
 
         return [found for name in await self.visible(user) for found in await asyncio.to_thread(of_one, name)]
 
@@ -206,7 +206,7 @@ class Consumers(ReadOnly):
     async def names(self, user: User) -> Sequence[str]:
         """See Entities."""
         return await self._rights.of_all(
-            user, lambda log: [joined(log.name, its.owner, its.component) for its in log.consumers()]
+            user, lambda log: [joined(log.name, consumer.owner, consumer.component) for consumer in log.consumers()]
         )
 
     async def read(self, user: User, name: str) -> Attributes:

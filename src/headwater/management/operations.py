@@ -56,7 +56,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of it. `count` is told beside the body (QUERY)."""
+    """What became of it. `count` is answered beside the body (QUERY)."""
 
     status: Status
     body: object
@@ -95,10 +95,10 @@ class Management:
         except Refusal as refusal:
             return Answer(refusal.status, {}, refusal.description)
         except EventLogError as error:
-            told = refusal_of(error)
-            if told.status is Status.INTERNAL_ERROR:
+            answered = refusal_of(error)
+            if answered.status is Status.INTERNAL_ERROR:
                 _logger.error("a management operation failed: %s", error)
-            return Answer(told.status, {}, told.description)
+            return Answer(answered.status, {}, answered.description)
         except Exception:
             _logger.exception("a management operation failed")
             return Answer(Status.INTERNAL_ERROR, {}, "the server has a fault; its log says more")
@@ -267,10 +267,10 @@ def _shown(type: EntityType, name: str, found: Attributes) -> dict[str, Any]:
     """All attributes of an entity, in the order of its type."""
     common = {"name": name, "identity": identity_of(type.name, name), "type": type.name}
     known = {**found, **common}
-    return {each.name: _told(each, known.get(each.name)) for each in type.attributes if not each.is_secret}
+    return {each.name: _timed(each, known.get(each.name)) for each in type.attributes if not each.is_secret}
 
 
-def _told(attribute: Attribute, value: Any) -> Any:
+def _timed(attribute: Attribute, value: Any) -> Any:
     return Time(value) if attribute.kind is Kind.TIMESTAMP and value is not None else value
 
 

@@ -14,7 +14,7 @@ from .statuses import Refusal, Status
 
 
 class Time(int):
-    """ms since 1970 UTC, where an answer is to tell a time from a number."""
+    """ms since 1970 UTC, where an answer keeps times apart from numbers."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What waits for one listener: bounded, the oldest is lost first, and the next one tells how many were."""
+"""The notifications that wait for one listener: bounded; the oldest is lost first, and the next says how many were."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOKS_MAX = 32
 
 
 class NotificationQueue:
-    """Notifications on their way from the threads in which they happen to one listener.
+    """Notifications on their way from the threads that emit them to one listener.
 
     `wake` is called, in any thread, when there is something to take after there was nothing; it must only hand over
     (`loop.call_soon_threadsafe`). After that it is not called again until `take` has found the queue empty.
@@ -32,7 +32,7 @@ class NotificationQueue:
         accepts: Callable[[Notification], bool] | None = None,
         waiting_max: int = WAITING_MAX,
     ) -> None:
-        """Listen from now on to those types. `accepts` is asked in the thread that takes, never where it happened."""
+        """Listen from now on to those types. `accepts` is asked in the thread that takes, never in one that emits."""
         self._wake, self._accepts = wake, accepts
         self._waiting_max = waiting_max
         self._lock = threading.Lock()
@@ -59,8 +59,8 @@ class NotificationQueue:
     def take(self, count: int, *, looks_max: int = LOOKS_MAX) -> list[Notification]:
         """The next ones, at most so many, that are accepted, of the next `looks_max`. They do not wait any more.
 
-        If the queue `is_empty` afterwards, `wake` tells of the next; else come again. What was lost before one is told
-        in its attribute `lost`, also if what was lost would not have been accepted: nobody has looked at it.
+        If the queue `is_empty` afterwards, `wake` is called for the next; else come again. What was lost before one
+        is in its attribute `lost`, also if what was lost would not have been accepted: nobody has looked at it.
         """
         for _ in range(looks_max):
             if len(self._accepted) >= count or not self._look_at_next():
@@ -70,7 +70,7 @@ class NotificationQueue:
     def look(self) -> None:
         """To be called where nothing can be taken: so that what is not accepted takes no room from what is.
 
-        If the queue `is_looked_at` afterwards, `wake` tells of the next; else come again.
+        If the queue `is_looked_at` afterwards, `wake` is called for the next; else come again.
         """
         for _ in range(LOOKS_MAX):
             if not self._look_at_next():

@@ -1,4 +1,4 @@
-"""What happens at a high rate, told once a second with its count: appends that a log refuses, conditions that fail.
+"""Notifications of what is too frequent for one each: refused appends, failed conditions, once a second with a count.
 
 Logs count these things anyway. Here the counters are looked at, so that the path of an append knows nothing of it, and
 nothing is sampled: the counts of all notifications together are the counters.
@@ -37,7 +37,7 @@ class Summaries:
         self._looked_at = clock()
 
     def look(self) -> None:
-        """Tell what has been counted since the last look. A log that was deleted since has its last word."""
+        """Notify of what was counted since the last look; for the last time, of a log that was deleted since."""
         now = self._clock()
         interval_ms = max(1, round((now - self._looked_at) * 1000))
         self._looked_at = now
@@ -46,11 +46,11 @@ class Summaries:
         for log in {**before, **dict.fromkeys(logs)}:
             self._seen[log] = counts = _counts(log)
             if counts != (seen := before.get(log, _NOTHING)):
-                self._tell(log.name, counts, seen, interval_ms)
+                self._notify(log.name, counts, seen, interval_ms)
         for gone in before.keys() - set(logs):
             del self._seen[gone]
 
-    def _tell(self, log: str, counts: _Counts, seen: _Counts, interval_ms: int) -> None:
+    def _notify(self, log: str, counts: _Counts, seen: _Counts, interval_ms: int) -> None:
         duplicates = counts.duplicates - seen.duplicates
         rejected = counts.refused - seen.refused + duplicates
         if rejected:
@@ -65,5 +65,5 @@ class Summaries:
 
 
 def _counts(log: LocalLog) -> _Counts:
-    its = log.statistics
-    return _Counts(its.refused, its.duplicates, its.conditions_failed)
+    statistics = log.statistics
+    return _Counts(statistics.refused, statistics.duplicates, statistics.conditions_failed)

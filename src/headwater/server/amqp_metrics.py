@@ -8,22 +8,23 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ..amqp import AmqpStatistics, Container
+from ..amqp.container import Container
+from ..amqp.statistics import AmqpStatistics
 
 Value = Callable[[AmqpStatistics], int]
 COUNTERS: tuple[tuple[str, str, Value], ...] = (
-    ("connections", "Connections that were taken.", lambda its: its.connections),
-    ("connections_refused", "Connections refused: too many.", lambda its: its.connections_refused),
-    ("faults", "Connections that ended because the peer broke the protocol.", lambda its: its.faults),
-    ("links", "Links that were attached.", lambda its: its.links),
-    ("links_refused", "Attaches that were refused.", lambda its: its.links_refused),
-    ("messages_received", "Messages received.", lambda its: its.messages_received),
-    ("messages_rejected", "Messages rejected, each with a reason.", lambda its: its.messages_rejected),
-    ("messages_sent", "Messages sent.", lambda its: its.messages_sent),
+    ("connections", "Connections that were taken.", lambda statistics: statistics.connections),
+    ("connections_refused", "Connections refused: too many.", lambda statistics: statistics.connections_refused),
+    ("faults", "Connections that ended because the peer broke the protocol.", lambda statistics: statistics.faults),
+    ("links", "Links that were attached.", lambda statistics: statistics.links),
+    ("links_refused", "Attaches that were refused.", lambda statistics: statistics.links_refused),
+    ("messages_received", "Messages received.", lambda statistics: statistics.messages_received),
+    ("messages_rejected", "Messages rejected, each with a reason.", lambda statistics: statistics.messages_rejected),
+    ("messages_sent", "Messages sent.", lambda statistics: statistics.messages_sent),
     (
         "messages_sent_again",
         "Messages sent again because their receiver gave them back.",
-        lambda its: its.messages_sent_again,
+        lambda statistics: statistics.messages_sent_again,
     ),
 )
 

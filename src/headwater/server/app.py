@@ -16,21 +16,27 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Protocol
 
-from .. import __version__, amqp, cne, dcb, futoin
+from .. import __version__, dcb
+from ..amqp.container import Container
+from ..amqp.management.node import ManagementNode
+from ..amqp.server import AmqpServer
+from ..cne import server as cne
 from ..core.bus import Bus
 from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
+from ..futoin import server as futoin
 from .accounts import AccountDirectory
 from .admission import Admission
 from .amqp_metrics import AmqpCollector
 from .bulk.serving import BulkPlane
 from .bulk_metrics import BulkCollector
-from .config import Config, Futoin, InvalidConfiguration
+from .config import Config
+from .errors import InvalidConfiguration
 from .gate import Application, Gate, Receive, Scope, Send, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_metrics import HttpCollector
@@ -160,10 +166,10 @@ class Server:
             await self._notifications.start(store)
             create_logs(store, config.logs)
             guard = self._guard(store, has_tls=tls is not None)
-            container = self._container(store, guard)
-            management = amqp.ManagementNode(container)
-            messages = amqp.AmqpServer(container, management, amqp_sockets, tls)
-            clouds = cne.application(store, guard, dcb.authenticate, cne.Settings(**asdict(config.cne)), bus=self._bus)
+            container = Container(store, guard, config.amqp, bus=self._bus)
+            management = ManagementNode(container)
+            messages = AmqpServer(container, management, amqp_sockets, tls)
+            clouds = cne.application(store, guard, dcb.authenticate, config.cne, bus=self._bus)
             ending.push_async_callback(clouds.close)
             await clouds.start()
             serve_management(management, guard, store.state, clouds)
@@ -203,7 +209,7 @@ class Server:
         store: LogStore,
         guard: AccountGuard,
         http: HttpServer,
-        container: amqp.Container,
+        container: Container,
         clouds: cne.Application,
         bulk: BulkPlane | None,
     ) -> Sequence[FrontEnd]:
@@ -217,15 +223,10 @@ class Server:
         ]
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, others=others)
         data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
-        events = futoin.application(store, guard, _futoin_settings(self._config.futoin))
+        events = futoin.application(store, guard, self._config.futoin)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
         self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), "futoin": events, **rooms}, data))
         return data, events
-
-    def _container(self, store: LogStore, guard: AccountGuard) -> amqp.Container:
-        given = asdict(self._config.amqp)
-        del given["port"]
-        return amqp.Container(store, guard, amqp.AmqpSettings(**given), bus=self._bus)
 
     async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:
         """Refuse what is new, end subscriptions, and let what runs finish."""
@@ -274,10 +275,6 @@ def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Applica
             await rooms.get(room, otherwise)(scope, receive, send)
 
     return dispatch
-
-
-def _futoin_settings(given: Futoin) -> futoin.Settings:
-    return futoin.Settings(tuple(map(futoin.read_alias, given.aliases)), given.without_other)
 
 
 def _on_signals() -> asyncio.Event:

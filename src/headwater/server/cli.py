@@ -17,7 +17,7 @@ import click
 from .. import __version__
 from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnavailable
 from ..formats.unreachable import ServerUnreachable
-from .config import InvalidConfiguration
+from .errors import InvalidConfiguration
 
 DONE, REFUSED, USAGE, UNREACHABLE, UNAVAILABLE, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; answers its exit code, and tells what went wrong in one line on stderr."""
+    """Run one command; answers its exit code, and says what went wrong in one line on stderr."""
     try:
         code = headwater.main(list(arguments), prog_name="headwater", standalone_mode=False)
         return code if isinstance(code, int) else DONE

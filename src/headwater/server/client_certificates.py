@@ -19,7 +19,7 @@ _ESCAPED = ',+"\\<>;'
 
 
 def extension_of(certificate: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The extension for a connection, from what `ssl` tells of the peer's certificate; None without a verified one."""
+    """The extension for a connection, from what `ssl` says of the peer's certificate; None without a verified one."""
     if not certificate:
         return None
     return {"tls": {"client_cert_name": subject_of(certificate)}}

@@ -1,8 +1,8 @@
 """Every setting of the server: its name, default, how it is read, and what it is for. Nothing here is read or opened.
 
 One rule gives each setting its three names: `http.port` in `headwater.toml` is `HEADWATER_HTTP_PORT` in the
-environment and `--http-port` on the command line; `server.sources` reads all three. A room that needs settings
-declares a section of its own, as `Http` is, and adds it to `Config`.
+environment and `--http-port` on the command line; `server.sources` reads all three. A room declares its own settings,
+as `amqp.settings` does, and they are a section of `Config`; what is below is of the server itself.
 """
 
 from __future__ import annotations
@@ -10,262 +10,153 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
-from ..core.errors import InvalidInput
+from ..amqp.settings import AmqpSettings
+from ..cne.settings import Settings as CneSettings
 from ..core.limits import APPEND_BYTES_MAX
 from ..core.settings import LogSettings
-from ..futoin import read_alias
-from .accounts import Account
-from .values import (
+from ..formats.values import (
+    GIB,
+    KIB,
+    MIB,
     Reader,
     boolean,
     byte_count,
     duration_ms,
-    hosts,
-    log_name,
-    name,
     one_of,
     path,
+    setting,
     text,
     texts,
     whole_number,
 )
+from ..futoin.settings import Settings as FutoinSettings
+from .accounts import Account
 
-KIB, MIB, GIB = 2**10, 2**20, 2**30
 DEFAULT_LOG = "default"
 """The log that is there where none is configured."""
-
-
-class InvalidConfiguration(InvalidInput):
-    """A setting is unknown, malformed or out of its range; `where` is the file and key, the variable, or the flag."""
-
-
-class Described(NamedTuple):
-    """What a field of a section is annotated with: its reader and one line of documentation."""
-
-    read: Reader[Any]
-    summary: str
 
 
 @dataclass(frozen=True, slots=True)
 class Http:
     """What all front ends over HTTP share."""
 
-    port: Annotated[int, Described(whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")] = 8080
-    connections_max: Annotated[
-        int, Described(whole_number(1, 1_000_000), "connections at the same time, WebSockets included; more get 503")
-    ] = 10_000
-    body_bytes_max: Annotated[
-        int, Described(byte_count(KIB, GIB), "largest request body; a larger one is answered 413")
-    ] = APPEND_BYTES_MAX + 32 * MIB
-    bodies_bytes_max: Annotated[
-        int, Described(byte_count(MIB, 2**50), "bodies that have come in part, together; the largest is given up (503)")
-    ] = GIB
-    trusted_proxies: Annotated[
-        tuple[str, ...],
-        Described(texts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"),
-    ] = ()
-
-
-def _type_aliases(value: object) -> tuple[str, ...]:
-    """Reads a list of LOGS:TYPE=ALIAS."""
-    given = texts(value)
-    for its in given:
-        try:
-            read_alias(its)
-        except InvalidInput as error:
-            raise ValueError(error.problem) from None
-    return given
-
-
-@dataclass(frozen=True, slots=True)
-class Futoin:
-    """What FutoIn clients see of event types that are none of theirs."""
-
-    aliases: Annotated[
-        tuple[str, ...],
-        Described(_type_aliases, "event types by another name, as LOGS:TYPE=ALIAS; LOGS is a pattern of log names"),
-    ] = ()
-    without_other: Annotated[
-        tuple[str, ...],
-        Described(texts, "patterns of logs whose events are left out where their type neither fits nor has an alias"),
-    ] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Amqp:
-    """AMQP 1.0. Times are in ms."""
-
-    port: Annotated[int, Described(whole_number(0, 65535), "TCP port of AMQP; 0 takes any free one")] = 5672
-    connections_max: Annotated[
-        int, Described(whole_number(1, 1_000_000), "connections at the same time; more are refused")
-    ] = 10_000
-    sessions_max: Annotated[int, Described(whole_number(1, 65_536), "sessions of one connection")] = 256
-    links_max: Annotated[int, Described(whole_number(1, 65_536), "links of one session")] = 256
-    frame_bytes_max: Annotated[
-        int, Described(byte_count(512, 16 * MIB), "largest frame; a larger message comes in several")
-    ] = 64 * KIB
-    idle_ms: Annotated[
-        int, Described(duration_ms(2000, 86_400_000), "a connection from which nothing comes for so long is closed")
-    ] = 120_000
-    login_ms: Annotated[
-        int, Described(duration_ms(100, 600_000), "how long a peer may take from connecting to its open")
-    ] = 10_000
-    credit: Annotated[int, Described(whole_number(1, 100_000), "messages that one producer may have under way")] = 1000
-    unsettled_max: Annotated[
-        int, Described(whole_number(1, 1_000_000), "messages to one consumer that may wait for their outcome")
-    ] = 5000
-    group_pending_max: Annotated[
-        int, Described(whole_number(0, 100_000), "receivers that may wait for a partition, per consumer group")
-    ] = 256
-    group_pending_ms: Annotated[
-        int, Described(duration_ms(0, 86_400_000), "how long a receiver may wait for a partition")
-    ] = 300_000
-    group_drain_ms: Annotated[
-        int, Described(duration_ms(0, 600_000), "how long a receiver that loses its partition may take to settle")
-    ] = 2000
-    termini_max: Annotated[
-        int,
-        Described(
-            whole_number(0, 10_000_000),
-            "durable subscriptions that one log remembers, and as many positions of consumer groups",
-        ),
-    ] = 10_000
+    port: int = setting(8080, whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")
+    connections_max: int = setting(
+        10_000, whole_number(1, 1_000_000), "connections at the same time, WebSockets included; more get 503"
+    )
+    """Connections at the same time, WebSockets and subscriptions included; a request on one more is answered 503, and
+    when there are too many of those as well, they are dropped. Questions about the server's health are answered even
+    then."""
+    body_bytes_max: int = setting(
+        APPEND_BYTES_MAX + 32 * MIB, byte_count(KIB, GIB), "largest request body; a larger one is answered 413"
+    )
+    bodies_bytes_max: int = setting(
+        GIB, byte_count(MIB, 2**50), "bodies that have come in part, together; the largest is given up (503)"
+    )
+    """Bodies of which a part has come, of all requests together. Where there is more, the largest is given up, and
+    answered 503; there is always room for one."""
+    trusted_proxies: tuple[str, ...] = setting(
+        (), texts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"
+    )
+    """Addresses or networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count. A list; in the
+    environment and in flags, separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flight:
     """Arrow Flight: bulk reads and writes, in a process of its own."""
 
-    enabled: Annotated[bool, Described(boolean, "serve Arrow Flight; with storage in memory it is not served")] = True
-    port: Annotated[int, Described(whole_number(0, 65535), "TCP port of Arrow Flight; 0 takes any free one")] = 8815
-    streams_max: Annotated[
-        int, Described(whole_number(1, 10_000), "reads and writes at the same time; more are told to try again")
-    ] = 64
-    staged_bytes_max: Annotated[
-        int, Described(byte_count(MIB, 2**50), "bytes that exactly-once writers may have staged, per log")
-    ] = 16 * GIB
+    enabled: bool = setting(True, boolean, "serve Arrow Flight; with storage in memory it is not served")
+    port: int = setting(8815, whole_number(0, 65535), "TCP port of Arrow Flight; 0 takes any free one")
+    streams_max: int = setting(
+        64, whole_number(1, 10_000), "reads and writes at the same time; more are told to try again"
+    )
+    staged_bytes_max: int = setting(
+        16 * GIB, byte_count(MIB, 2**50), "bytes that exactly-once writers may have staged, per log"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
     """TLS of every listening port; both or none."""
 
-    certificate: Annotated[
-        Path | None, Described(path, "file with the certificate chain (PEM); with the key, turns TLS on")
-    ] = None
-    key: Annotated[Path | None, Described(path, "file with the private key (PEM)")] = None
-    hosts: Annotated[
-        tuple[str, ...],
-        Described(texts, "other certificates by the host name that a client asks for (SNI): NAME=CERTIFICATE:KEY"),
-    ] = ()
-    client_ca: Annotated[
-        Path | None,
-        Described(
-            path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
-        ),
-    ] = None
+    certificate: Path | None = setting(None, path, "file with the certificate chain (PEM); with the key, turns TLS on")
+    """File with the certificate chain (PEM). With `tls.key`, it turns TLS on (1.2 and newer)."""
+    key: Path | None = setting(None, path, "file with the private key (PEM)")
+    hosts: tuple[str, ...] = setting(
+        (), texts, "other certificates by the host name that a client asks for (SNI): NAME=CERTIFICATE:KEY"
+    )
+    client_ca: Path | None = setting(
+        None, path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
+    )
+    """File with the authorities (PEM) that vouch for client certificates. Clients are then asked for one, and need none
+    but where a setting says so; over AMQP (SASL EXTERNAL) its common name is the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What the server takes on at once, and when it stops taking."""
 
-    waiting_bytes_max: Annotated[
-        int, Described(byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503")
-    ] = 64 * MIB
-    disk_reserve_bytes: Annotated[
-        int, Described(byte_count(0, 2**60), "free disk space below which appends are refused")
-    ] = 256 * MIB
-    stop_ms: Annotated[
-        int, Described(duration_ms(0, 600_000), "how long running requests may take to finish when the server stops")
-    ] = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Cne:
-    """The O-Cloud notification API."""
-
-    log: Annotated[str, Described(log_name, "log that holds the events; made when it is first needed")] = "cne"
-    cluster: Annotated[str, Described(name, "this server's own cluster, for `.` in a resource address")] = ""
-    site: Annotated[str, Described(name, "this server's own site")] = ""
-    node: Annotated[str, Described(name, "this server's own node")] = ""
-    strict: Annotated[bool, Described(boolean, "refuse events that break the specification in anything")] = False
-    event_bytes_max: Annotated[
-        int, Described(byte_count(KIB, 16 * MIB), "largest event, as it is delivered; a larger one is answered 413")
-    ] = 64 * KIB
-    hosts: Annotated[
-        tuple[str, ...],
-        Described(hosts, "where webhooks may be: loopback, addresses, networks, names with *, or * for everywhere"),
-    ] = ("loopback",)
-    v1_wraps: Annotated[bool, Described(boolean, "send CloudEvents to subscribers of v1, and not bare events")] = False
-    v1_unique_ids: Annotated[bool, Described(boolean, "bare events carry their own id, and not the subscription's")] = (
-        False
+    waiting_bytes_max: int = setting(
+        64 * MIB, byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503"
     )
-    webhook_handshake: Annotated[
-        bool, Described(boolean, "ask a new webhook by CloudEvents' OPTIONS handshake, too")
-    ] = False
-    public_reads: Annotated[bool, Described(boolean, "where there are users, let everybody read all the same")] = False
-    client_certificates: Annotated[
-        bool, Described(boolean, "take calls that change something only with a verified client certificate")
-    ] = False
-    timeout_ms: Annotated[int, Described(duration_ms(10, 60_000), "how long a webhook may take to answer")] = 2000
-    queue_events_max: Annotated[
-        int, Described(whole_number(1, 100_000), "events that wait in memory for one endpoint; more wait in the log")
-    ] = 1000
-    retry_ms_min: Annotated[int, Described(duration_ms(1, 60_000), "pause after a webhook's first failure")] = 200
-    retry_ms_max: Annotated[int, Described(duration_ms(1, 3_600_000), "longest pause between two tries")] = 30_000
-    suspend_after_ms: Annotated[
-        int, Described(duration_ms(0, 10**12), "how long a webhook may fail before it is suspended until resumed")
-    ] = 3_600_000
-    subscriptions_max: Annotated[
-        int, Described(whole_number(1, 1_000_000), "how many subscriptions, and how many publishers, there may be")
-    ] = 10_000
-    owner_subscriptions_max: Annotated[
-        int, Described(whole_number(1, 1_000_000), "how many of each one user, or client certificate, may have")
-    ] = 1000
+    """Bytes of appends that may wait to be written, per log; what comes above is answered 503."""
+    disk_reserve_bytes: int = setting(
+        256 * MIB, byte_count(0, 2**60), "free disk space below which appends are refused"
+    )
+    """Free disk space below which appends are refused. Reads, trims and acknowledgements go on."""
+    stop_ms: int = setting(
+        10_000, duration_ms(0, 600_000), "how long running requests may take to finish when the server stops"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Management:
-    """What happens in the server, told as events."""
+    """Which notifications are kept, and when a consumer lags."""
 
-    keep: Annotated[bool, Described(boolean, "keep what happens in the log $system")] = False
-    keep_retention_ms: Annotated[
-        int, Described(duration_ms(1000, 10**15), "what is older than that is dropped from $system")
-    ] = 30 * 86_400_000
-    keep_retention_bytes: Annotated[
-        int, Described(byte_count(MIB, 2**60), "over that size, the oldest segments of $system are dropped")
-    ] = GIB
-    lag_events: Annotated[
-        int, Described(whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does")
-    ] = 100_000
-    lag_ms: Annotated[
-        int, Described(duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does")
-    ] = 0
+    keep: bool = setting(False, boolean, "keep what happens in the log $system")
+    """Keep [what happens in the server](events.md) in the log `$system`."""
+    keep_retention_ms: int = setting(
+        30 * 86_400_000, duration_ms(1000, 10**15), "what is older than that is dropped from $system"
+    )
+    """What is older than that is dropped from `$system`."""
+    keep_retention_bytes: int = setting(
+        GIB, byte_count(MIB, 2**60), "over that size, the oldest segments of $system are dropped"
+    )
+    """Over that size, the oldest segments of `$system` are dropped."""
+    lag_events: int = setting(
+        100_000, whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does"
+    )
+    """A registered consumer that is further behind than so many sequence numbers lags, which is told. 0: however
+    many."""
+    lag_ms: int = setting(
+        0, duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does"
+    )
+    """A registered consumer whose next event is older than that lags, which is told. 0: however old."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """The effective configuration. `server.sources.load` makes it."""
 
-    data: Annotated[Path, Described(path, "data directory; made where it is missing")] = Path("headwater-data")
-    storage: Annotated[
-        str, Described(one_of("disk", "memory"), "where logs are kept; memory keeps nothing over a restart")
-    ] = "disk"
-    host: Annotated[str, Described(text, "name or address to listen on, for every port")] = "127.0.0.1"
-    insecure: Annotated[
-        bool, Described(boolean, "allow everything to everybody on an address that is not loopback")
-    ] = False
-    log_level: Annotated[str, Described(one_of("debug", "info", "warning", "error"), "what is told on stderr")] = "info"
+    data: Path = setting(Path("headwater-data"), path, "data directory; made where it is missing")
+    """Data directory; made where it is missing. One process may serve it at a time."""
+    storage: str = setting("disk", one_of("disk", "memory"), "where logs are kept; memory keeps nothing over a restart")
+    """`disk`, or `memory` for trying things out: nothing is kept over a restart."""
+    host: str = setting("127.0.0.1", text, "name or address to listen on, for every port")
+    insecure: bool = setting(False, boolean, "allow everything to everybody on an address that is not loopback")
+    """Allow everything to everybody on an address that is not loopback, where no user is configured."""
+    log_level: str = setting("info", one_of("debug", "info", "warning", "error"), "what is told on stderr")
+    """What is told on stderr: `debug`, `info`, `warning` or `error`."""
     http: Http = field(default_factory=Http)
-    amqp: Amqp = field(default_factory=Amqp)
-    futoin: Futoin = field(default_factory=Futoin)
+    amqp: AmqpSettings = field(default_factory=AmqpSettings)
+    futoin: FutoinSettings = field(default_factory=FutoinSettings)
     flight: Flight = field(default_factory=Flight)
     tls: Tls = field(default_factory=Tls)
     limits: Limits = field(default_factory=Limits)
-    cne: Cne = field(default_factory=Cne)
+    cne: CneSettings = field(default_factory=CneSettings)
     management: Management = field(default_factory=Management)
     logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})
     """Logs to create at start: fields of LogSettings, only those that were given."""
@@ -294,17 +185,26 @@ class Setting(NamedTuple):
         return f"--{self.key.replace('.', '-').replace('_', '-')}"
 
 
+_DEFAULTS = Config()
+SECTIONS: Mapping[str, type] = {
+    declared.name: type(section)
+    for declared in fields(Config)
+    if is_dataclass(section := getattr(_DEFAULTS, declared.name))
+}
+"""The sections in their order: the name of each, and the class that declares its settings."""
+
+
 def _settings(section: type, prefix: str = "") -> Iterator[Setting]:
-    types = get_type_hints(section, include_extras=True)
-    for its in fields(section):
-        if is_dataclass(inner := types[its.name]):
-            assert isinstance(inner, type)
-            yield from _settings(inner, f"{prefix}{its.name}.")
-        for described in getattr(inner, "__metadata__", ()):
-            yield Setting(f"{prefix}{its.name}", described.read, its.default, described.summary)
+    for declared in fields(section):
+        if declared.metadata:
+            yield Setting(key=f"{prefix}{declared.name}", default=declared.default, **declared.metadata)
 
 
-SETTINGS: Mapping[str, Setting] = {its.key: its for its in _settings(Config)}
+SETTINGS: Mapping[str, Setting] = {
+    found.key: found
+    for prefix, section in (("", Config), *((f"{name}.", section) for name, section in SECTIONS.items()))
+    for found in _settings(section, prefix)
+}
 """Every setting but logs and users, by key."""
 
 _EVER = 10**18
@@ -320,4 +220,4 @@ LOG_READERS: Mapping[str, Reader[object]] = {
     "consumer_age_ms_max": duration_ms(1, _EVER),
 }
 """How the settings of one log are read; `LogSettings` itself checks their ranges."""
-assert LOG_READERS.keys() == {its.name for its in fields(LogSettings)}
+assert LOG_READERS.keys() == {declared.name for declared in fields(LogSettings)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..formats.values import show_bytes, show_duration, toml
 from .config import LOG_READERS, SETTINGS, Config
-from .values import show_bytes, show_duration, toml
 
 SECRET = "(not shown)"
 
@@ -38,7 +38,7 @@ def _value(config: Config, key: str) -> object:
 
 
 def show_value(name: str, value: object) -> str:
-    """A setting's value as TOML, with the unit that its name tells."""
+    """A setting's value as TOML, with the unit that its name says."""
     if isinstance(value, int) and "_bytes" in name:
         value = show_bytes(value)
     elif isinstance(value, int) and "_ms" in name:

@@ -19,13 +19,13 @@ class HttpCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """See Collector."""
-        its = self._http.admission
+        admission = self._http.admission
         yield GaugeMetricFamily(
             "headwater_http_connections_open", "HTTP connections, WebSockets included.", self._http.connections
         )
         for name, summary, value in (
-            ("connections", "HTTP connections that were taken.", its.served),
-            ("connections_refused", "HTTP connections refused: too many.", its.refused),
+            ("connections", "HTTP connections that were taken.", admission.served),
+            ("connections_refused", "HTTP connections refused: too many.", admission.refused),
         ):
             counter = CounterMetricFamily(f"headwater_http_{name}", summary)
             counter.add_metric([], value)

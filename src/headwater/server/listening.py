@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..core.errors import EventLogError
-from .config import InvalidConfiguration, Tls
+from .config import Tls
+from .errors import InvalidConfiguration
 
 BACKLOG = 2048
 
@@ -51,8 +52,8 @@ def listen(host: str, port: int, flag: str) -> list[socket.socket]:
 
 def close_all(sockets: Iterable[socket.socket]) -> None:
     """Close them."""
-    for its in sockets:
-        its.close()
+    for listening in sockets:
+        listening.close()
 
 
 def url(scheme: str, bound: socket.socket) -> str:

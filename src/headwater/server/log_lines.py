@@ -1,4 +1,4 @@
-"""What the server tells on stderr: one line per entry, as `key=value` pairs that people and programs can read.
+"""The server's log on stderr: one line per entry, as `key=value` pairs that people and programs can read.
 
 A caller logs a constant message and gives the rest as fields: `logger.warning("login refused", extra=fields(user=u))`.
 """
@@ -42,7 +42,7 @@ class LineFormatter(logging.Formatter):
 def configure_logging(level: str, stream: TextIO | None = None) -> None:
     """Send everything from that level on to `stream` (stderr), and from libraries only warnings.
 
-    uvicorn warns of requests that it cannot read: any peer could fill the log with those, so only its errors are told.
+    uvicorn warns of requests that it cannot read: any peer could fill the log with those; so only errors are logged.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter())

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .. import cne
-from ..amqp import ManagementNode
+from ..amqp.management.node import ManagementNode
+from ..cne import server as cne
 from ..core.access import Right, User
 from ..core.limits import show
 from ..core.state import StateStore

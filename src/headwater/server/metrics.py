@@ -39,26 +39,26 @@ class _LogSample:
 
 LogValue = Callable[[_LogSample], float]
 LOG_COUNTERS: tuple[tuple[str, str, LogValue], ...] = (
-    ("appends", "Appends that were answered with success.", lambda its: its.statistics.appends),
-    ("events_appended", "Events that were appended.", lambda its: its.statistics.events_appended),
-    ("bytes_appended", "Bytes of the events that were appended.", lambda its: its.statistics.bytes_appended),
-    ("commits", "Group commits, each under one fsync.", lambda its: its.statistics.commits),
-    ("fsync_seconds", "Time spent in write and fsync.", lambda its: its.statistics.fsync_seconds),
-    ("conditions_failed", "Appends whose condition failed.", lambda its: its.statistics.conditions_failed),
-    ("duplicates", "Appends refused because of an id that exists.", lambda its: its.statistics.duplicates),
-    ("appends_refused", "Appends refused: overload, full disk.", lambda its: its.statistics.refused),
-    ("events_read", "Events that were read.", lambda its: its.statistics.events_read),
-    ("clock_steps", "How often the wall clock went back.", lambda its: its.statistics.clock_steps),
+    ("appends", "Appends that were answered with success.", lambda sample: sample.statistics.appends),
+    ("events_appended", "Events that were appended.", lambda sample: sample.statistics.events_appended),
+    ("bytes_appended", "Bytes of the events that were appended.", lambda sample: sample.statistics.bytes_appended),
+    ("commits", "Group commits, each under one fsync.", lambda sample: sample.statistics.commits),
+    ("fsync_seconds", "Time spent in write and fsync.", lambda sample: sample.statistics.fsync_seconds),
+    ("conditions_failed", "Appends whose condition failed.", lambda sample: sample.statistics.conditions_failed),
+    ("duplicates", "Appends refused because of an id that exists.", lambda sample: sample.statistics.duplicates),
+    ("appends_refused", "Appends refused: overload, full disk.", lambda sample: sample.statistics.refused),
+    ("events_read", "Events that were read.", lambda sample: sample.statistics.events_read),
+    ("clock_steps", "How often the wall clock went back.", lambda sample: sample.statistics.clock_steps),
 )
 LOG_GAUGES: tuple[tuple[str, str, LogValue], ...] = (
-    ("head", "Number of the last durable event.", lambda its: its.info.head),
-    ("first_retained", "Number from which events can be read.", lambda its: its.info.first_retained),
-    ("events", "Retained events.", lambda its: its.info.events),
-    ("bytes", "Bytes that the log takes on its storage.", lambda its: its.info.bytes),
-    ("segments", "Segments of the log.", lambda its: its.statistics.segments),
-    ("fsync_seconds_max", "Longest write and fsync so far.", lambda its: its.statistics.fsync_seconds_max),
-    ("queued_requests", "Appends that wait to be written.", lambda its: its.statistics.queued_requests),
-    ("queued_bytes", "Bytes of the appends that wait.", lambda its: its.statistics.queued_bytes),
+    ("head", "Number of the last durable event.", lambda sample: sample.info.head),
+    ("first_retained", "Number from which events can be read.", lambda sample: sample.info.first_retained),
+    ("events", "Retained events.", lambda sample: sample.info.events),
+    ("bytes", "Bytes that the log takes on its storage.", lambda sample: sample.info.bytes),
+    ("segments", "Segments of the log.", lambda sample: sample.statistics.segments),
+    ("fsync_seconds_max", "Longest write and fsync so far.", lambda sample: sample.statistics.fsync_seconds_max),
+    ("queued_requests", "Appends that wait to be written.", lambda sample: sample.statistics.queued_requests),
+    ("queued_bytes", "Bytes of the appends that wait.", lambda sample: sample.statistics.queued_bytes),
 )
 
 
@@ -149,7 +149,9 @@ def _logs(samples: list[_LogSample]) -> Iterator[Metric]:
             counter.add_metric([sample.info.name], value(sample))
         yield counter
     for name, summary, value in LOG_GAUGES:
-        yield _gauge(f"headwater_log_{name}", summary, ["log"], [([its.info.name], value(its)) for its in samples])
+        yield _gauge(
+            f"headwater_log_{name}", summary, ["log"], [([sample.info.name], value(sample)) for sample in samples]
+        )
 
 
 def _consumers(samples: list[_LogSample]) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""What happens, told on stderr: one line for each notification, of the level that its type has."""
+"""Logs notifications: one line on stderr for each, of the level that its type has."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.WEBHOOK_RECOVERED: (_INFO, "webhook recovered"),
     NotificationType.AUTHENTICATION_FAILED: (_WARNING, "login refused"),
 }
-"""The level and the message of each type. What ends with an error is told at `info` at least."""
+"""The level and the message of each type. What ends with an error is logged at `info` at least."""
 _HEAD = ("eventType", "time")
 _WITH_ERROR = frozenset({NotificationType.CONNECTION_CLOSED, NotificationType.LINK_DETACHED})
 
@@ -59,8 +59,8 @@ def write_line(notification: Notification) -> None:
     if "condition" in notification.attributes:
         level = max(level, _INFO)
     if logger.isEnabledFor(level):
-        its = {name: value for name, value in notification.attributes.items() if name not in _HEAD}
-        logger.log(level, message, extra=fields(**its))
+        others = {name: value for name, value in notification.attributes.items() if name not in _HEAD}
+        logger.log(level, message, extra=fields(**others))
 
 
 def _highest_level(type: NotificationType) -> int:

@@ -1,4 +1,4 @@
-"""What happens in the server, put together: the bus, what is told of it on stderr and in `/metrics`, what is kept."""
+"""The notifications of one server, put together: the bus, what is logged and counted of them, what is kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOOK_S = 1.0
 
 
 class Notifications:
-    """From before the first thing happens: `start` it on the store, and `stop` it before that closes."""
+    """Made before anything is emitted: `start` it on the store, and `stop` it before that closes."""
 
     def __init__(self, settings: Management) -> None:
         self._settings = settings
@@ -43,22 +43,22 @@ class Notifications:
             self.bus.subscribe(write_line, types)
 
     async def start(self, store: LogStore) -> None:
-        """Keep what happens, if it is to be kept, and begin to look."""
-        its = self._settings
-        if its.keep:
+        """Keep notifications, if they are to be kept, and begin to look."""
+        settings = self._settings
+        if settings.keep:
             try:
-                log = await asyncio.to_thread(system_log, store, its)
-            except EventLogError as error:  # damaged, or a full disk: told, and no reason to serve nothing
+                log = await asyncio.to_thread(system_log, store, settings)
+            except EventLogError as error:  # damaged, or a full disk: logged, and no reason to serve nothing
                 logger.error("nothing is kept of what happens", extra=fields(log=SYSTEM_LOG, problem=error))
             else:
                 self._history = History(self.bus, log)
                 self._history.start()
-        watch = ConsumerWatch(self.bus, store.opened, lag_events=its.lag_events, lag_ms=its.lag_ms)
+        watch = ConsumerWatch(self.bus, store.opened, lag_events=settings.lag_events, lag_ms=settings.lag_ms)
         looks = (Summaries(self.bus, store.opened).look, watch.look)
         self._looking = asyncio.create_task(_look_again_and_again(looks, self._is_stopping))
 
     async def stop(self) -> None:
-        """Look for the last time; what has happened until now is kept."""
+        """Look for the last time; what was emitted until now is kept."""
         self._is_stopping.set()
         if self._looking is not None:
             await self._looking
@@ -67,7 +67,7 @@ class Notifications:
 
 
 def system_log(store: LogStore, settings: Management) -> LocalLog:
-    """The log of what happens, made if need be, with the retention that is configured."""
+    """The log of notifications, made if need be, with the retention that is configured."""
     wanted = LogSettings(retention_ms=settings.keep_retention_ms, retention_bytes=settings.keep_retention_bytes)
     log = store.create(SYSTEM_LOG, is_own=True)
     return log if log.settings == wanted else store.change(SYSTEM_LOG, wanted)
@@ -86,7 +86,7 @@ async def _look_again_and_again(looks: Sequence[Callable[[], None]], is_stopping
 
 
 class NotificationsCollector(Collector):
-    """How often each type was told, to whomever."""
+    """How often each type was emitted."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

@@ -35,7 +35,7 @@ WAIT_S_MAX = 15.0
 FAILURES_FORGOTTEN_S = 600.0
 FAILURES_MAX = 10_000
 LOG_NAME_SHOWN = 100
-"""Characters of a name in the line that tells of a refusal: who has no right to it may have made it up."""
+"""Characters of a name in the line that logs a refusal: who has no right to it may have made it up."""
 
 
 class AccountGuard:
@@ -52,7 +52,7 @@ class AccountGuard:
     ) -> None:
         """`allows_anybody`: whether everything is allowed while there is no account at all.
 
-        `bus` is told of refused logins.
+        `bus` is notified of refused logins.
         """
         self._bus = bus or Bus()
         self._directory, self._allows_anybody, self._sleep = directory, allows_anybody, sleep
@@ -125,8 +125,8 @@ class AccountGuard:
         """See Guard."""
         if not user.may(right, log):
             self.refusals["forbidden"] += 1
-            told = fields(user=user.name, right=right.value, log=log[:LOG_NAME_SHOWN])
-            logger.warning("access refused", extra=told)
+            refused = fields(user=user.name, right=right.value, log=log[:LOG_NAME_SHOWN])
+            logger.warning("access refused", extra=refused)
             raise Forbidden(user.name, right, log)
 
     async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
@@ -153,7 +153,7 @@ class AccountGuard:
         if credentials.name:
             user = await self._user_of_password(accounts, credentials, peer)
         else:
-            # Looked up by its hash: what the time of that could tell is the hash of a random token.
+            # Looked up by its hash: what the time of that could give away is the hash of a random token.
             account = accounts.by_token.get(hash_token(credentials.secret))
             user = account.user if account else None
         if user is not None:
@@ -191,7 +191,7 @@ class Logins:
         self._accounts: Accounts | None = None
 
     def digest(self, credentials: Credentials) -> bytes:
-        """What stands for the credentials here; it tells nothing outside this process."""
+        """What stands for the credentials here; it means nothing outside this process."""
         name = credentials.name.encode("utf-8", "surrogatepass")
         secret = credentials.secret.encode("utf-8", "surrogatepass")
         return hmac.digest(self._secret, len(name).to_bytes(4, "big") + name + secret, "sha256")

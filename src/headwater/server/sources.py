@@ -15,22 +15,8 @@ from typing import Any
 from ..core.errors import InvalidInput
 from ..core.settings import LogSettings, check_log_name
 from .accounts import Account
-from .config import (
-    DEFAULT_LOG,
-    LOG_READERS,
-    SETTINGS,
-    Amqp,
-    Cne,
-    Config,
-    Flight,
-    Futoin,
-    Http,
-    InvalidConfiguration,
-    Limits,
-    Management,
-    Setting,
-    Tls,
-)
+from .config import DEFAULT_LOG, LOG_READERS, SECTIONS, SETTINGS, Config, Setting
+from .errors import InvalidConfiguration
 
 FILE_NAME = "headwater.toml"
 CONFIG_VARIABLE, LOGS_VARIABLE = "HEADWATER_CONFIG", "HEADWATER_LOGS"
@@ -89,13 +75,13 @@ class _Given:
     users: dict[str, Account] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
 
-    def take(self, its: Setting, value: object, origin: str, where: str = "", base: Path | None = None) -> None:
+    def take(self, setting: Setting, value: object, origin: str, where: str = "", base: Path | None = None) -> None:
         try:
-            read = its.read(value)
+            read = setting.read(value)
         except ValueError as error:
             raise InvalidConfiguration(str(error), where or origin) from None
-        self.values[its.key] = base / read if base is not None and isinstance(read, Path) else read
-        self.origins[its.key] = origin
+        self.values[setting.key] = base / read if base is not None and isinstance(read, Path) else read
+        self.origins[setting.key] = origin
 
     def take_log_setting(self, log: str, name: str, value: object, origin: str, where: str) -> None:
         try:
@@ -125,13 +111,12 @@ def _take_file(given: _Given, path: Path) -> None:
         raise InvalidConfiguration(f"is not UTF-8: {error.reason} at byte {error.start}", str(path)) from None
     except tomllib.TOMLDecodeError as error:
         raise InvalidConfiguration(f"is not TOML: {error}", str(path)) from None
-    sections = {key.rpartition(".")[0] for key in SETTINGS} - {""}
     for name, value in tables.items():
         if name == "logs":
             _take_logs(given, value, path)
         elif name == "users":
             _take_users(given, value, path)
-        elif name in sections:
+        elif name in SECTIONS:
             for key, inner in _table(value, f"{path}: {name}").items():
                 _take_key(given, f"{name}.{key}", inner, path)
         else:
@@ -139,9 +124,9 @@ def _take_file(given: _Given, path: Path) -> None:
 
 
 def _take_key(given: _Given, key: str, value: object, path: Path) -> None:
-    if (its := SETTINGS.get(key)) is None:
+    if (setting := SETTINGS.get(key)) is None:
         raise _unknown("key", key, [*SETTINGS, "logs", "users"], f"{path}: {key}")
-    given.take(its, value, str(path), f"{path}: {key}", base=path.parent)
+    given.take(setting, value, str(path), f"{path}: {key}", base=path.parent)
 
 
 def _take_logs(given: _Given, tables: object, path: Path) -> None:
@@ -167,11 +152,11 @@ def _take_users(given: _Given, tables: object, path: Path) -> None:
 
 
 def _take_environment(given: _Given, environment: Mapping[str, str]) -> None:
-    variables = {its.variable: its for its in SETTINGS.values()}
+    variables = {setting.variable: setting for setting in SETTINGS.values()}
     others = {CONFIG_VARIABLE, LOGS_VARIABLE, *CLIENT_VARIABLES}
     for name, value in sorted(environment.items()):
-        if its := variables.get(name):
-            given.take(its, value, name)
+        if setting := variables.get(name):
+            given.take(setting, value, name)
         elif name.startswith("HEADWATER_") and name not in others:
             raise _unknown("variable", name, [*variables, *others], "environment")
     for text in environment.get(LOGS_VARIABLE, "").split(","):
@@ -197,20 +182,13 @@ def _add_log(given: _Given, log: str, origin: str, where: str) -> None:
 
 
 def _build(given: _Given) -> Config:
-    def section(prefix: str) -> dict[str, Any]:
-        its = {key.rpartition("."): value for key, value in given.values.items()}
-        return {name: value for (head, _, name), value in its.items() if head == prefix}
-
+    tables: dict[str, dict[str, Any]] = {name: {} for name in ("", *SECTIONS)}
+    for key, value in given.values.items():
+        section, _, name = key.rpartition(".")
+        tables[section][name] = value
     return Config(
-        **section(""),
-        http=Http(**section("http")),
-        amqp=Amqp(**section("amqp")),
-        flight=Flight(**section("flight")),
-        futoin=Futoin(**section("futoin")),
-        tls=Tls(**section("tls")),
-        limits=Limits(**section("limits")),
-        cne=Cne(**section("cne")),
-        management=Management(**section("management")),
+        **tables.pop(""),
+        **{name: SECTIONS[name](**table) for name, table in tables.items()},
         logs=given.logs or {DEFAULT_LOG: {}},
         users=given.users,
         origins=given.origins,

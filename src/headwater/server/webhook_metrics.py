@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ..cne import Application
+from ..cne.server import Application
 
 STANDINGS = ("delivering", "retrying", "suspended")
 

@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from ..core.condition import AppendCondition, ConditionFailure
+from ..core.condition import AppendCondition
 from ..core.errors import (
     AppendConditionFailed,
+    ConditionFailure,
     ConditionNeedsTrimmedEvents,
     DuplicateEventId,
     EventLogError,

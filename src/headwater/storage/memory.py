@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
 
 from ..core.bus import Bus
-from ..core.condition import AppendCondition, ConditionFailure
+from ..core.condition import AppendCondition
 from ..core.consumer import ConsumerRegistry
 from ..core.errors import (
     AppendConditionFailed,
     Closed,
+    ConditionFailure,
     ConditionNeedsTrimmedEvents,
     DuplicateEventId,
     EventLogError,

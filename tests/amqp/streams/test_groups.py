@@ -16,15 +16,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headwater.amqp.streams.groups import Assign, Close, Drain, GroupLimits, Groups, RecordEpoch, Refuse
+from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.streams.groups import Assign, Close, Drain, Groups, RecordEpoch, Refuse
 
-LIMITS = GroupLimits(groups_max=3, pending_max=2, pending_s_max=60, draining_s_max=10)
+SETTINGS = AmqpSettings(groups_max=3, group_pending_max=2, group_pending_ms=60_000, group_drain_ms=10_000)
 
 
 def groups(
-    partitions: int = 2, epochs: dict[tuple[str, int], int] | None = None, limits: GroupLimits = LIMITS
+    partitions: int = 2, epochs: dict[tuple[str, int], int] | None = None, settings: AmqpSettings = SETTINGS
 ) -> Groups:
-    return Groups(partitions, limits, epochs or {})
+    return Groups(partitions, settings, epochs or {})
 
 
 # Assigned by the node (4.5.1)
@@ -76,7 +77,7 @@ def test_only_so_many_attaches_wait():
 
 
 def test_attach_may_be_refused_at_once():
-    node = groups(1, limits=GroupLimits(pending_max=0))
+    node = groups(1, settings=AmqpSettings(group_pending_max=0))
     node.attach("g", "a", "A", 0)
     [refusal] = node.attach("g", "b", "A", 0)
     assert refusal[:2] == ("b", "amqp:link:detach-forced")
@@ -234,8 +235,8 @@ class GroupMachine(RuleBasedStateMachine):
 
     @initialize(partitions=st.integers(1, 5))
     def start(self, partitions):
-        self.limits = GroupLimits(groups_max=5, pending_max=3, pending_s_max=20, draining_s_max=5)
-        self.node = Groups(partitions, self.limits, {})
+        self.settings = AmqpSettings(groups_max=5, group_pending_max=3, group_pending_ms=20_000, group_drain_ms=5_000)
+        self.node = Groups(partitions, self.settings, {})
         self.partitions = partitions
         self.now = 0.0
         self.count = 0
@@ -332,7 +333,7 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_for_a_free_partition(self):
         assert not self.waiting or len(self.owners) == self.partitions
-        assert len(self.waiting) <= self.limits.pending_max
+        assert len(self.waiting) <= self.settings.group_pending_max
 
     @invariant()
     def node_and_peers_agree(self):

@@ -292,7 +292,7 @@ def test_whatever_is_read_is_taken_by_a_log(message):
         event = event_of(message)
     except MessageFault:
         return
-    check_append([event], LogSettings())
+    check_append([event], LogSettings().event_bytes_max)
 
 
 @given(messages, st.data())
@@ -307,7 +307,7 @@ def test_garbled_message_is_read_or_rejected(message, draw):
     except MessageFault as fault:
         assert fault.description
         return
-    check_append([event], LogSettings())
+    check_append([event], LogSettings().event_bytes_max)
 
 
 @given(st.binary(max_size=60))
@@ -317,4 +317,4 @@ def test_any_bytes_are_read_or_rejected(noise):
     except MessageFault as fault:
         assert fault.description
         return
-    check_append([event], LogSettings())
+    check_append([event], LogSettings().event_bytes_max)

@@ -117,10 +117,10 @@ def test_it_follows_what_happens(tmp_path: Path) -> None:
             process = listening("--type", "log.*", "--log", "orders", "--json", "--count", "2", url=url, cwd=tmp_path)
             try:
                 wait_for_listener(witness)
-                with connect(server.url) as its:
-                    its.create("other")
-                    its.create("orders")
-                    its.delete("orders")
+                with connect(server.url) as remote:
+                    remote.create("other")
+                    remote.create("orders")
+                    remote.delete("orders")
                 out, err = process.communicate(timeout=60)
             finally:
                 process.kill()

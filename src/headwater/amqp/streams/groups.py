@@ -29,6 +29,7 @@ from ..protocol.conditions import (
     RESOURCE_LOCKED,
 )
 from ..protocol.types import Symbol
+from ..settings import AmqpSettings
 
 EPOCH_MAX = 2**64 - 1
 Link = Hashable
@@ -76,20 +77,6 @@ class Close(NamedTuple):
 Action = RecordEpoch | Assign | Refuse | Drain | Close
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLimits:
-    """What the groups of one log may take."""
-
-    groups_max: int = 1000
-    """Groups with a link or a recorded epoch."""
-    pending_max: int = 100
-    """Attaches that wait, in each group; 0 = they are refused at once."""
-    pending_s_max: float = 60.0
-    """How long an attach waits."""
-    draining_s_max: float = 10.0
-    """How long a link that is asked to leave may take to settle."""
-
-
 @dataclass(slots=True)
 class _Member:
     container: str
@@ -109,14 +96,14 @@ class _Pending(NamedTuple):
 class Groups:
     """The consumer groups of one log."""
 
-    def __init__(self, partitions: int, limits: GroupLimits, epochs: Mapping[tuple[str, int], int]) -> None:
+    def __init__(self, partitions: int, settings: AmqpSettings, epochs: Mapping[tuple[str, int], int]) -> None:
         """`epochs` are those recorded so far, by group and partition."""
-        self._partitions, self._limits = partitions, limits
+        self._partitions, self._settings = partitions, settings
         self._groups: dict[str, Group] = {}
         self._of: dict[Link, Group] = {}
         for (name, partition), epoch in epochs.items():
             if partition < partitions and epoch:
-                self._groups.setdefault(name, Group(name, partitions, limits)).epochs[partition] = epoch
+                self._groups.setdefault(name, Group(name, partitions, settings)).epochs[partition] = epoch
 
     def attach(
         self, name: str, link: Link, container: str, now: float, partition: int | None = None, epoch: int | None = None
@@ -124,10 +111,10 @@ class Groups:
         """A receiver wants to join the group, for that partition, or for any."""
         group = self._groups.get(name)
         if group is None:
-            if len(self._groups) >= self._limits.groups_max:
+            if len(self._groups) >= self._settings.groups_max:
                 problem = f"there are {len(self._groups)} consumer groups, and no more are allowed"
                 return [Refuse(link, RESOURCE_LIMIT_EXCEEDED, problem)]
-            group = self._groups[name] = Group(name, self._partitions, self._limits)
+            group = self._groups[name] = Group(name, self._partitions, self._settings)
         actions = group.attach(link, container, now, partition, epoch)
         return self._after(group, actions, link)
 
@@ -182,11 +169,11 @@ class Groups:
 class Group:
     """One consumer group: see the module. `Groups` is what others use."""
 
-    def __init__(self, name: str, partitions: int, limits: GroupLimits) -> None:
+    def __init__(self, name: str, partitions: int, settings: AmqpSettings) -> None:
         self.name = name
         self.owners: list[Link | None] = [None] * partitions
         self.epochs: list[int] = [0] * partitions
-        self._limits = limits
+        self._settings = settings
         self._members: dict[Link, _Member] = {}
         self._pending: dict[Link, _Pending] = {}
         """In the order of their attaches."""
@@ -204,12 +191,12 @@ class Group:
             return self._claim(link, container, now, partition, epoch)
         if None in self.owners:
             return list(self._bind(link, container, self.owners.index(None), epoch, is_asked_for=False))
-        if len(self._pending) >= self._limits.pending_max:
+        if len(self._pending) >= self._settings.group_pending_max:
             problem = f"all {len(self.owners)} partitions have a receiver in the group {self.name!r}"
-            if self._limits.pending_max:
+            if self._settings.group_pending_max:
                 problem += f", and {len(self._pending)} more wait for one"
             return [Refuse(link, LINK_DETACH_FORCED, problem)]
-        self._pending[link] = _Pending(container, now + self._limits.pending_s_max, epoch)
+        self._pending[link] = _Pending(container, now + self._settings.group_pending_ms / 1000, epoch)
         return self._rebalance(now)
 
     def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
@@ -241,7 +228,8 @@ class Group:
         for link, pending in list(self._pending.items()):
             if pending.until <= now:
                 del self._pending[link]
-                problem = f"no partition became free for the group {self.name!r} in {self._limits.pending_s_max:g} s"
+                pending_s = self._settings.group_pending_ms / 1000
+                problem = f"no partition became free for the group {self.name!r} in {pending_s:g} s"
                 actions.append(Refuse(link, LINK_DETACH_FORCED, problem))
         return actions + self._rebalance(now)
 
@@ -327,7 +315,7 @@ class Group:
             link = movable[giver].pop()
             if not movable[giver]:
                 del movable[giver]
-            staying[link].drained_by = now + self._limits.draining_s_max
+            staying[link].drained_by = now + self._settings.group_drain_ms / 1000
             held[giver] -= 1
             held[served.container] += 1
             actions.append(Drain(link))

@@ -279,7 +279,7 @@ def _checked(event: Event, settings: LogSettings) -> Event:
     """The event, if the log takes it: one that it does not would take others of the same append down with it."""
     if not _is_plainly_fit(event):
         try:
-            check_append((event,), settings)
+            check_append((event,), settings.event_bytes_max)
         except InvalidInput as error:
             raise MessageFault(INVALID_FIELD, str(error).removeprefix("events[0].")) from None
     return event

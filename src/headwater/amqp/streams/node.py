@@ -20,7 +20,7 @@ from ...core.state import StateStore
 from ..protocol.conditions import INTERNAL_ERROR
 from ..protocol.types import Symbol
 from ..settings import AmqpSettings
-from .groups import Action, Assign, Close, Drain, GroupLimits, Groups, Link, RecordEpoch, Refuse
+from .groups import Action, Assign, Close, Drain, Groups, Link, RecordEpoch, Refuse
 from .info import information_message
 from .outbound import Outbound
 from .position import Position
@@ -82,7 +82,7 @@ class EventLogNode:
         """The CloudEvents source of events that have none."""
         self.outbound = Outbound(self.partitions, self.source)
         self.positions = positions
-        self.groups = Groups(self.partitions, _group_limits(settings), positions.epochs)
+        self.groups = Groups(self.partitions, settings, positions.epochs)
         self.is_changed = False
         """Whether positions may differ from what is stored."""
         self.waiting: set[Reading] = set()
@@ -305,14 +305,6 @@ def _perform(action: Action) -> None:
 def _member(link: Link) -> Member:
     assert isinstance(link, Member)
     return link
-
-
-def _group_limits(settings: AmqpSettings) -> GroupLimits:
-    return GroupLimits(
-        pending_max=settings.group_pending_max,
-        pending_s_max=settings.group_pending_ms / 1000,
-        draining_s_max=settings.group_drain_ms / 1000,
-    )
 
 
 def _now_ms() -> int:

@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...core.access import Right
-from ...core.condition import ConditionFailure
-from ...core.errors import Closed, EventLogError, StorageUnavailable, TooLarge
+from ...core.errors import Closed, ConditionFailure, EventLogError, StorageUnavailable, TooLarge
 
 logger = logging.getLogger("headwater.server")
 

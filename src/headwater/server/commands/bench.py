@@ -53,33 +53,33 @@ def bench(server: Server, log: str, seconds: float, clients: int, batch: int, si
     BenchEvent, in the log: use one that you can delete. The clients are threads of one Python process, which becomes
     the limit before the server does.
     """
-    its = server.log(log)
-    its.head()
+    target = server.log(log)
+    target.head()
     data = b"x" * size
 
     def append(client: int, turn: int) -> int:
-        its.append([Event(BENCH_TYPE, data, (f"bench:{client}",)) for _ in range(batch)])
+        target.append([Event(BENCH_TYPE, data, (f"bench:{client}",)) for _ in range(batch)])
         return batch
 
     def decide(client: int, turn: int) -> int:
         tags = (f"bench:{client}-{turn % 100}", "bench")
         query = Query.where(types=[BENCH_TYPE], tags=tags[:1])
-        head = its.read(query, backwards=True, limit=1).head
-        its.append([Event(BENCH_TYPE, data, tags)], AppendCondition(query, head))
+        head = target.read(query, backwards=True, limit=1).head
+        target.append([Event(BENCH_TYPE, data, tags)], AppendCondition(query, head))
         return 1
 
     def read(client: int, turn: int) -> int:
-        return sum(1 for _ in its.read(Query.where(tags=[f"bench:{client}-{turn % 100}"]), limit=10))
+        return sum(1 for _ in target.read(Query.where(tags=[f"bench:{client}-{turn % 100}"]), limit=10))
 
     kinds: dict[str, Callable[[int, int], int]] = {"append": append, "decide": decide, "read": read}
     measured = [_measure(what, act, clients, seconds) for what, act in kinds.items()]
     if as_json:
-        show_json([its._asdict() for its in measured])
+        show_json([run._asdict() for run in measured])
         return
     columns = ["", "clients", "requests", "requests/s", "events/s", "p50 ms", "p99 ms"]
     rows = [
-        (*its[:3], round(its.requests_per_s), round(its.events_per_s), f"{its.p50_ms:.2f}", f"{its.p99_ms:.2f}")
-        for its in measured
+        (*run[:3], round(run.requests_per_s), round(run.events_per_s), f"{run.p50_ms:.2f}", f"{run.p99_ms:.2f}")
+        for run in measured
     ]
     show_table(columns, rows)
 

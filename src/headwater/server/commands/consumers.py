@@ -44,8 +44,8 @@ def consumers() -> None:
 @server_options
 def list_consumers(server: Server, log: str, as_json: bool) -> None:
     """List the consumers of LOG: how many numbers they are behind, and how old the next event is for them."""
-    its = server.log(log)
-    lags = [_Lag.of(its, consumer, its.head()) for consumer in its.consumers()]
+    target = server.log(log)
+    lags = [_Lag.of(target, consumer, target.head()) for consumer in target.consumers()]
     if as_json:
         show_json([asdict(lag.consumer) | {"behind": lag.behind, "age_ms": lag.age_ms} for lag in lags])
     else:
@@ -79,14 +79,14 @@ def reset(server: Server, log: str, owner: str, component: str, after: int) -> N
 @server_options
 def skip(server: Server, log: str, owner: str, component: str, events: int | None) -> None:
     """Let a consumer pass over its next events: one that it cannot digest, or all that it lags behind."""
-    its = server.log(log)
-    head = its.head()
+    target = server.log(log)
+    head = target.head()
     if events is None:
         after = head
     else:
-        position = _known(its, owner, component).acknowledged
-        after = max((event.sequence_number for event in _next_events(its, position, events)), default=head)
-    its.reset_consumer(owner, component, after)
+        position = _known(target, owner, component).acknowledged
+        after = max((event.sequence_number for event in _next_events(target, position, events)), default=head)
+    target.reset_consumer(owner, component, after)
     click.echo(f"{owner} {component} goes on after {after:,}")
 
 

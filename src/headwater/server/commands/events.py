@@ -150,11 +150,11 @@ def tail(
 
     The newest that match, the oldest of them first; with -f, also those that come.
     """
-    its = server.log(log)
-    reading = its.read(query, backwards=True, limit=number, partition=partition)
+    target = server.log(log)
+    reading = target.read(query, backwards=True, limit=number, partition=partition)
     _show_all(list(reading)[::-1], as_json)
     if follow:
-        with its.subscribe(query, after=reading.head, partition=partition) as subscription:
+        with target.subscribe(query, after=reading.head, partition=partition) as subscription:
             _show_all(subscription, as_json, follows=True)
 
 

@@ -76,7 +76,7 @@ def import_(
     """
     from ...client import append_all
 
-    its = server.create(log) if create and log not in server.logs() else server.log(log)
+    target = server.create(log) if create and log not in server.logs() else server.log(log)
     started = time.perf_counter()
     with _reading(file) as opened:
         format = format or guess_format(file.name, opened.peek(BEGINNING_BYTES)[:BEGINNING_BYTES])
@@ -86,10 +86,10 @@ def import_(
             events = iter(sorted(events, key=_moment))
         try:
             with _progress_bar(f"{file.name} ({format})", opened) as show:
-                done = append_all(its, events, partition=partition, batch_events=batch, on_progress=show)
+                done = append_all(target, events, partition=partition, batch_events=batch, on_progress=show)
         except (InvalidInput, DuplicateEventId) as error:
             raise _in_the_file(error, file) from None
-    _tell_import(done, time.perf_counter() - started, as_json)
+    _show_import(done, time.perf_counter() - started, as_json)
 
 
 class _Opened:
@@ -187,7 +187,7 @@ def _in_the_file(error: InvalidInput | DuplicateEventId, file: Path) -> InvalidI
     return InvalidInput(problem, f"{file}: events[{error.index}]")
 
 
-def _tell_import(done: BulkProgress, seconds: float, as_json: bool) -> None:
+def _show_import(done: BulkProgress, seconds: float, as_json: bool) -> None:
     if as_json:
         show_json({"events": done.events, "appended": done.appended, "stored": done.stored, "last": done.last})
         return

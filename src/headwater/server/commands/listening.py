@@ -1,4 +1,4 @@
-"""`headwater events`: what happens in a server, as it happens."""
+"""`headwater events`: the notifications of a server, as they come."""
 
 from __future__ import annotations
 
@@ -155,10 +155,10 @@ def follow(
 
 def show_notification(attributes: Mapping[str, object]) -> None:
     """A notification on one line: time, type, and the rest as `name=value`."""
-    its = dict(attributes)
-    type, time = str(its.pop("eventType", "")), its.pop("time", None)
+    rest = dict(attributes)
+    type, time = str(rest.pop("eventType", "")), rest.pop("time", None)
     when = show_time(time) if isinstance(time, int) else ""
-    pairs = " ".join(f"{click.style(name, fg='green')}={_shown(value)}" for name, value in its.items())
+    pairs = " ".join(f"{click.style(name, fg='green')}={_shown(value)}" for name, value in rest.items())
     click.echo(f"{when}  {click.style(type.removeprefix(DOMAIN), bold=True)}  {pairs}".rstrip())
 
 

@@ -61,7 +61,9 @@ def list_logs(server: Server, as_json: bool) -> None:
     if as_json:
         show_json([asdict(info) for info in infos])
         return
-    rows = [(its.name, its.events, its.first_retained, its.head, its.settings.partitions, its.bytes) for its in infos]
+    rows = [
+        (info.name, info.events, info.first_retained, info.head, info.settings.partitions, info.bytes) for info in infos
+    ]
     show_table(["log", "events", "first", "head", "partitions", "bytes"], rows)
 
 

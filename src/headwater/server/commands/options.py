@@ -43,12 +43,12 @@ def load_config(file: Path | None, flags: dict[str, object], logs: Sequence[str]
     return load(given, logs=logs, file=file, environment=os.environ)
 
 
-def _option(its: Setting) -> Callable[[F], F]:
-    if its.default is False:
-        return click.option(its.flag, _parameter(its.key), is_flag=True, help=_sentence(its.summary))
-    shown = "none" if its.default in (None, ()) else show_value(its.key, its.default).strip('"')
-    help_text = f"{_sentence(its.summary)}  [default: {shown}]"
-    return click.option(its.flag, _parameter(its.key), metavar="VALUE", help=help_text)
+def _option(setting: Setting) -> Callable[[F], F]:
+    if setting.default is False:
+        return click.option(setting.flag, _parameter(setting.key), is_flag=True, help=_sentence(setting.summary))
+    shown = "none" if setting.default in (None, ()) else show_value(setting.key, setting.default).strip('"')
+    help_text = f"{_sentence(setting.summary)}  [default: {shown}]"
+    return click.option(setting.flag, _parameter(setting.key), metavar="VALUE", help=help_text)
 
 
 def _parameter(key: str) -> str:

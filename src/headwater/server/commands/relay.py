@@ -49,12 +49,12 @@ def relay(server: Server, database: str, log: str, table: str, once: bool, inter
         try:
             create_table(connection, table)
             connection.commit()
-            its = Relay(connection, server.log(log), table)
+            running = Relay(connection, server.log(log), table)
             if once:
-                while its.run_once():
+                while running.run_once():
                     pass
             else:
-                its.run(stopped, interval_s)
+                running.run(stopped, interval_s)
         except Exception as error:
             if isinstance(error, sqlite3.Error) or type(error).__module__.startswith("psycopg"):
                 raise OutboxFailed(f"{database}: {error}") from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..values import BYTE_UNITS
+from ...formats.values import BYTE_UNITS
 from .examples import examples
 from .options import config_option, load_config, setting_options
 
@@ -77,7 +77,7 @@ def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> N
     config = load_config(file, flags)
     with _progress("copying") as progress:
         report = copy(config.data, target, progress)
-    _tell(as_json, f"{config.data} is backed up in {target}", report)
+    _show(as_json, f"{config.data} is backed up in {target}", report)
 
 
 @click.command(epilog=examples("headwater restore /mnt/backup/2026-01-31 /var/lib/headwater"))
@@ -94,10 +94,10 @@ def restore(source: Path, target: Path, as_json: bool) -> None:
 
     with _progress("copying") as progress:
         report = copy(source, target, progress)
-    _tell(as_json, f"{target} is restored from {source}", report)
+    _show(as_json, f"{target} is restored from {source}", report)
 
 
-def _tell(as_json: bool, sentence: str, report: BackupReport) -> None:
+def _show(as_json: bool, sentence: str, report: BackupReport) -> None:
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:

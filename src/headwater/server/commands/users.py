@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ...core.errors import EventLogError, InvalidInput, StateConflict
+from ...formats.values import toml
 from ..accounts import (
     KIND,
     Account,
@@ -27,7 +28,6 @@ from ..accounts import (
     show_grant,
 )
 from ..config import Config
-from ..values import toml
 from .examples import examples
 from .options import config_option, load_config, setting_options
 

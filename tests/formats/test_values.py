@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.server.values import (
+from headwater.formats.values import (
     boolean,
     byte_count,
     duration_ms,

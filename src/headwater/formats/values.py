@@ -1,4 +1,8 @@
-"""How the values of settings are read from TOML, the environment and flags, and written back as TOML.
+"""How a setting is declared, and its value read from TOML, the environment and flags, and written back as TOML.
+
+A room declares its settings as the fields of a dataclass; those made by `setting` are read from the configuration, by
+their names. Where one line does not say enough of one, the docstring below the field does: that is what the reference
+page of the configuration says of it.
 
 A reader takes what TOML gives (a number, a string, a list) or the string of a variable or flag, and raises ValueError
 with a message that says what was given and what is allowed. It knows nothing of where the value stands.
@@ -10,6 +14,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +24,8 @@ from ..core.settings import check_log_name
 
 T = TypeVar("T")
 Reader = Callable[[object], T]
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 BYTE_UNITS = {
     "B": 1,
@@ -34,6 +41,12 @@ BYTE_UNITS = {
 DURATION_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _QUANTITY = re.compile(r"([0-9]+)\s*([A-Za-z]*)", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
+
+
+def setting(default: T, read: Reader[T], summary: str) -> T:
+    """A field of a dataclass that the configuration reads, with one line of documentation; `metadata` keeps both."""
+    made: T = field(default=default, metadata={"read": read, "summary": summary})
+    return made
 
 
 def whole_number(low: int, high: int) -> Reader[int]:

@@ -1,0 +1,9 @@
+"""What is wrong with how the server was started: known without reading, or importing, any setting."""
+
+from __future__ import annotations
+
+from ..core.errors import InvalidInput
+
+
+class InvalidConfiguration(InvalidInput):
+    """A setting is unknown, malformed or out of its range; `where` is the file and key, the variable, or the flag."""
