@@ -5,10 +5,11 @@ from __future__ import annotations
 from headwater.cne import errors as table
 from headwater.core import access
 from headwater.core import errors as core
+from headwater.http.errors import Stopping
 
 SERVERS_OWN = {
     core.EventLogError, core.StorageCorrupted, core.StorageUnavailable, core.Overloaded, core.Closed, core.DiskFull,
-    core.SequenceExhausted,
+    core.SequenceExhausted, Stopping,
 }  # fmt: skip
 
 

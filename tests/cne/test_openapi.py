@@ -19,7 +19,6 @@ from schemathesis.specs.openapi.checks import (
 
 from headwater.cne import Settings, application, documents, server
 from headwater.core import Event, OpenGuard
-from headwater.dcb import authenticate
 from headwater.storage.memory import MemoryStore
 
 from .builders import NODE_SYNC_STATE, bare, redfish, text, v1_value, v2_value, wrapped
@@ -34,7 +33,7 @@ async def _served(scope: Any, receive: Any, send: Any) -> None:
     """Every case may come on a loop of its own, and gets an application of that loop."""
     if scope["type"] != "http":
         raise NotImplementedError
-    app = application(_store, OpenGuard(), authenticate, Settings(timeout_ms=50))
+    app = application(_store, OpenGuard(), Settings(timeout_ms=50))
     await app.start()
     try:
         await app(scope, receive, send)

@@ -166,7 +166,7 @@ class Client:
         return answer.lines
 
     def close(self) -> None:
-        self.app.close()
+        self.run(self.app.close())
         self._runner.close()
 
 

@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
 
 from headwater.core import Event, OpenGuard
 from headwater.dcb import application
-from headwater.dcb import errors as problems
+from headwater.http import problems
 from headwater.storage.memory import MemoryStore
 
 DOCUMENT = files("headwater.dcb").joinpath("openapi.yaml").read_text()

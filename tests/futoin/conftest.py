@@ -189,7 +189,7 @@ class Peer:
             self.app.stop()
             current = asyncio.current_task()
             await asyncio.gather(*(task for task in asyncio.all_tasks() if task is not current), return_exceptions=True)
-            self.app.close()
+            await self.app.close()
 
         self.run(end())
         self._runner.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headwater.server.gate import Application, Message
+from headwater.http import Application, Message
 
 
 class Answer(NamedTuple):

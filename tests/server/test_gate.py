@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from headwater.server.gate import Gate, Message, Receive, Scope, Send, State
+from headwater.http import Message, Receive, Scope, Send
+from headwater.server.gate import Gate, State
 from headwater.server.request_meter import BOUNDS_S, RequestMeter
 
 from .asgi import ask, scope

@@ -44,7 +44,7 @@ async def served(scenario: Callable[[int, MemoryStore], Any]) -> None:
     finally:
         app.stop()
         await server.stop()
-        app.close()
+        await app.close()
 
 
 async def upgraded(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -62,7 +62,7 @@ class Application:
         """Close the connections in order, and refuse new requests."""
         self._host.stop()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of the logs, which stay open."""
         self._host.close()
 

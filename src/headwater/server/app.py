@@ -25,13 +25,14 @@ from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
+from ..http import Application, Receive, Scope, Send, refuse_websocket
 from .accounts import AccountDirectory
 from .admission import Admission
 from .amqp_metrics import AmqpCollector
 from .bulk.serving import BulkPlane
 from .bulk_metrics import BulkCollector
 from .config import Config, Futoin, InvalidConfiguration
-from .gate import Application, Gate, Receive, Scope, Send, State
+from .gate import Gate, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_metrics import HttpCollector
 from .http_server import HttpServer
@@ -116,7 +117,7 @@ class FrontEnd(Protocol):
     def stop(self) -> None:
         """End its streams, and refuse what is new."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of the logs."""
 
 
@@ -162,13 +163,13 @@ class Server:
             guard = self._guard(store, has_tls=tls is not None)
             container = self._container(store, guard)
             messages = amqp.AmqpServer(container, amqp_sockets, tls)
-            clouds = cne.application(store, guard, dcb.authenticate, cne.Settings(**asdict(config.cne)), bus=self._bus)
+            clouds = cne.application(store, guard, cne.Settings(**asdict(config.cne)), bus=self._bus)
             ending.push_async_callback(clouds.close)
             await clouds.start()
             serve_management(container, guard, store.state, clouds)
             front_ends = self._open(store, guard, http, container, clouds, bulk)
             for front_end in front_ends:
-                ending.callback(front_end.close)
+                ending.push_async_callback(front_end.close)
             await messages.start()
             ending.push_async_callback(messages.stop)
             if bulk is not None:
@@ -268,7 +269,7 @@ def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Applica
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         room = scope["path"][1:].partition("/")[0]
         if room not in rooms and scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": "no WebSocket is served here"})
+            await refuse_websocket(send)
         else:
             await rooms.get(room, otherwise)(scope, receive, send)
 
