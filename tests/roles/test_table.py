@@ -10,7 +10,8 @@ from headwater.dcb.server import application
 from headwater.flight.server import BulkServer
 from headwater.flight.wire import ACTIONS
 from headwater.futoin import interface
-from headwater.futoin.server import HANDLERS
+from headwater.futoin.pushing import Pushing
+from headwater.futoin.server import handlers
 from headwater.management.entities import TYPES
 from headwater.server.health import HEALTH_PATHS, METRICS
 from headwater.storage.memory import MemoryStore
@@ -41,7 +42,7 @@ def test_every_route_of_notifications_is_in_the_table() -> None:
 
 
 def test_every_function_of_futoin_is_in_the_table() -> None:
-    handled = {" ".join(key) for key in HANDLERS}
+    handled = {" ".join(key) for key in handlers(Pushing())}
     assert calls(table.FUTOIN) == handled | {calls_futoin.DEFINITION}
     assert {calls_futoin.row_of(name) for name in interface._functions()} == handled
 
