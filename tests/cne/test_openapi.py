@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from headwater.cne import Settings, application, documents, server
+from headwater.cne import Application, Settings, documents, server
 from headwater.core import Event, OpenGuard
 from headwater.storage.memory import MemoryStore
 
@@ -33,7 +33,7 @@ async def _served(scope: Any, receive: Any, send: Any) -> None:
     """Every case may come on a loop of its own, and gets an application of that loop."""
     if scope["type"] != "http":
         raise NotImplementedError
-    app = application(_store, OpenGuard(), Settings(timeout_ms=50))
+    app = Application(_store, OpenGuard(), Settings(timeout_ms=50))
     await app.start()
     try:
         await app(scope, receive, send)

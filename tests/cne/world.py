@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from headwater.cne import Application, Settings, application
+from headwater.cne import Application, Settings
 from headwater.core import Bus, Guard, OpenGuard
 from headwater.core.store import LogStore
 
@@ -140,7 +140,7 @@ class World:
         self.store = store
         self.bus = Bus()
         its = Settings(**QUICK | settings)
-        self.app: Application = application(store, guard or OpenGuard(), its, bus=self.bus)
+        self.app: Application = Application(store, guard or OpenGuard(), its, bus=self.bus)
         self._subscribers: list[Subscriber] = []
 
     async def __aenter__(self) -> World:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.core import OpenGuard
-from headwater.futoin import Application, Settings, application
+from headwater.futoin import Application, Settings
 from headwater.storage.memory import MemoryLog, MemoryStore
 
 LOG = "orders"
@@ -196,7 +196,7 @@ class Peer:
 
 
 async def _application(store: MemoryStore, guard: Any, settings: Settings) -> Application:
-    return application(store, guard, settings)
+    return Application(store, guard, settings)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pyarrow.flight as flight
 
 from headwater.cne import server as cne
 from headwater.core.access import OpenGuard, Right
-from headwater.dcb.server import application
+from headwater.dcb.server import Application
 from headwater.flight.server import BulkServer
 from headwater.flight.wire import ACTIONS
 from headwater.futoin import interface
@@ -29,7 +29,7 @@ def calls(protocol: table.Protocol) -> set[str]:
 
 
 def test_every_http_route_is_in_the_table() -> None:
-    routes = application(MemoryStore(), OpenGuard()).routes.patterns
+    routes = Application(MemoryStore(), OpenGuard()).routes.patterns
     of_server = {f"GET {path}" for path in (*HEALTH_PATHS, METRICS)}
     assert calls(table.HTTP) == {f"{method} {path}" for method, path in routes} | of_server
 

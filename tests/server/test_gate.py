@@ -8,8 +8,7 @@ import json
 from headwater.http import Message, Receive, Scope, Send
 from headwater.server.gate import Gate, State
 from headwater.server.request_meter import BOUNDS_S, RequestMeter
-
-from .asgi import ask, scope
+from tests.http.asgi import ask, scope
 
 
 async def health(scope: Scope, receive: Receive, send: Send) -> None:

@@ -4,7 +4,7 @@ Speaks the Cloud Native Events specification 0.1.0 and O-RAN's O-Cloud Notificat
 v03.00), as the consumers and producers in the field speak them; `docs/conformance/cne.md` says what is kept of each.
 """
 
-from .server import ROOMS, Application, application
+from .server import ROOMS, Application
 from .settings import Settings
 
-__all__ = ["ROOMS", "Application", "Settings", "application"]
+__all__ = ["ROOMS", "Application", "Settings"]

@@ -1,4 +1,4 @@
-"""Which answer each error becomes: the one table, and how v1, v2 and the routes for publishers say it.
+"""Which answer each error becomes, and how v1, v2 and the routes for publishers say it.
 
 EventLogError        what the core says
 HttpError            what keeps a request from its handler
@@ -17,6 +17,7 @@ from ..core import errors as core
 from ..http import Header
 from ..http import errors as http
 from ..http.authentication import BASIC, BEARER
+from ..http.problems import problem_of
 from .service import AlreadyThere, HandshakeFailed, ResourceUnknown, TooMany
 
 
@@ -43,9 +44,10 @@ def refusal_of(error: Exception) -> Refused | None:
     """The answer to an error, or None where it is a fault of ours."""
     if isinstance(error, Refused):
         return error
-    for kind in type(error).__mro__:
-        if (status := _STATUS.get(kind)) is not None:
-            return Refused(status, _detail(error), _path(error), _headers(error))
+    if (status := _STATUS.get(type(error))) is not None:
+        return Refused(status, str(error))
+    if (problem := problem_of(error)) is not None:
+        return Refused(problem.status, _detail(error), _path(error), _headers(error))
     return None
 
 
@@ -54,41 +56,8 @@ def too_large(given: int, allowed: int, what: str) -> Refused:
     return Refused(413, f"{what} of {given} bytes given, at most {allowed} are allowed")
 
 
-_STATUS: dict[type, int] = {
-    http.RouteNotFound: 404,
-    http.MethodNotAllowed: 405,
-    http.InvalidParameter: 400,
-    http.UnsupportedMediaType: 415,
-    http.CodedBody: 415,
-    http.BodyTooLarge: 413,
-    http.Stopping: 503,
-    HandshakeFailed: 400,
-    ResourceUnknown: 404,
-    AlreadyThere: 409,
-    TooMany: 429,
-    core.InvalidInput: 400,
-    core.TooLarge: 413,
-    access.Unauthenticated: 401,
-    access.Forbidden: 403,
-    core.LogNotFound: 404,
-    core.ConsumerNotFound: 404,
-    core.LogExists: 409,
-    core.AppendConditionFailed: 409,
-    core.DuplicateEventId: 409,
-    core.ConditionNeedsTrimmedEvents: 409,
-    core.ConsumerFenced: 409,
-    core.StateConflict: 409,
-    core.PositionTrimmed: 410,
-    core.PositionOfOtherIncarnation: 410,
-    core.Overloaded: 503,
-    core.Closed: 503,
-    core.StorageUnavailable: 503,
-    core.DiskFull: 507,
-    core.SequenceExhausted: 507,
-    core.StorageCorrupted: 500,
-    core.EventLogError: 500,
-}
-"""Only what the server itself lacks is above 499: no input leads there."""
+_STATUS: dict[type, int] = {HandshakeFailed: 400, ResourceUnknown: 404, AlreadyThere: 409, TooMany: 429}
+"""Of what the service raises; all other errors have the status that they have in every front end."""
 _HIDDEN = (core.StorageCorrupted, core.StorageUnavailable, core.DiskFull)
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from urllib.parse import parse_qs
 
-import msgspec
-
 from .. import http
-from ..http import JSON, Header, Receive, Scope, Send
+from ..http import Receive, Scope, Send
 from .notification import Dialect
 
 TEXT = b"text/plain; charset=utf-8"
@@ -40,7 +37,3 @@ class Exchange(http.Exchange):
         server = self.scope.get("server") or ("localhost", 80)
         name = host.decode("latin-1") if host else f"{server[0]}:{server[1]}"
         return f"{self.scope.get('scheme', 'http')}://{name}{self.base}{rest}"
-
-    async def answer_json(self, status: int, value: object, headers: Iterable[Header] = ()) -> None:
-        """A body of JSON."""
-        await self.answer(status, msgspec.json.encode(value), JSON, headers)

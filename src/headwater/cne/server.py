@@ -47,8 +47,12 @@ class Application(FrontEnd[Host, Exchange]):
     `stop` leaves delivery as it is; call `close` before the store closes.
     """
 
-    def __init__(self, store: LogStore, guard: Guard, settings: Settings, bus: Bus) -> None:
-        self.service = Service(store, settings, bus)
+    def __init__(
+        self, store: LogStore, guard: Guard, settings: Settings | None = None, *, bus: Bus | None = None
+    ) -> None:
+        """`guard` says who may do what. `bus` is told of webhooks that fail and recover."""
+        settings = settings or Settings()
+        self.service = Service(store, settings, bus or Bus())
         self._body_bytes_max = max(BODY_BYTES_MIN, 2 * settings.event_bytes_max)
         super().__init__(Host(self.service, guard), self._handler, _logger, Exchange)
 
@@ -201,10 +205,3 @@ _ROUTES = (
     Route("schemas", {"GET": documents.schema_names}),
     Route("schemas/{id}", {"GET": documents.schema}),
 )
-
-
-def application(
-    store: LogStore, guard: Guard, settings: Settings | None = None, *, bus: Bus | None = None
-) -> Application:
-    """The ASGI application; `guard` says who may do what. `bus` is told of webhooks that fail and recover."""
-    return Application(store, guard, settings or Settings(), bus or Bus())

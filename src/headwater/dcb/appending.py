@@ -25,7 +25,6 @@ from .wire import AppendIn, AppendOut, PackedAppendIn
 _append_decoder = msgspec.json.Decoder(AppendIn)
 _packed_decoder = msgspec.msgpack.Decoder(PackedAppendIn)
 _PACKED = packed.MEDIA_TYPE.encode()
-_encoder = msgspec.json.Encoder()
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -87,7 +86,7 @@ async def _answer(
     partition: int | None = None,
 ) -> None:
     result: AppendResult = await opened.asynchronous.append(events, condition, partition=partition)
-    await exchange.answer(200, _encoder.encode(AppendOut(result.last, result.first, result.was_stored)))
+    await exchange.answer_json(200, AppendOut(result.last, result.first, result.was_stored))
 
 
 def _is_strict(exchange: Exchange, given: AppendIn | PackedAppendIn) -> bool:

@@ -19,14 +19,13 @@ from .wire import AcknowledgeIn, RegisterIn, ResetIn
 _register_decoder = msgspec.json.Decoder(RegisterIn)
 _acknowledge_decoder = msgspec.json.Decoder(AcknowledgeIn)
 _reset_decoder = msgspec.json.Decoder(ResetIn)
-_encoder = msgspec.json.Encoder()
 
 
 async def list_consumers(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}/consumers"""
     opened = await host.log(exchange, Right.READ)
     found = await asyncio.to_thread(opened.log.consumers)
-    await exchange.answer(200, _encoder.encode({"consumers": found}))
+    await exchange.answer_json(200, {"consumers": found})
 
 
 async def register(host: Host, exchange: Exchange) -> None:
@@ -36,7 +35,7 @@ async def register(host: Host, exchange: Exchange) -> None:
     given = jsontext.decode(_register_decoder, await exchange.json_body() or b"{}")
     register_consumer = opened.log.register_consumer
     consumer = await _moved("after", lambda: register_consumer(owner, component, after=given.after))
-    await exchange.answer(201 if consumer.epoch == 1 else 200, _encoder.encode(consumer))
+    await exchange.answer_json(201 if consumer.epoch == 1 else 200, consumer)
 
 
 async def acknowledge(host: Host, exchange: Exchange) -> None:
@@ -46,7 +45,7 @@ async def acknowledge(host: Host, exchange: Exchange) -> None:
     given = jsontext.decode(_acknowledge_decoder, await exchange.json_body())
     move = opened.log.acknowledge
     consumer = await _moved("sequence_number", lambda: move(owner, component, given.sequence_number, epoch=given.epoch))
-    await exchange.answer(200, _encoder.encode(consumer))
+    await exchange.answer_json(200, consumer)
 
 
 async def reset(host: Host, exchange: Exchange) -> None:
@@ -55,7 +54,7 @@ async def reset(host: Host, exchange: Exchange) -> None:
     _, owner, component = exchange.arguments
     given = jsontext.decode(_reset_decoder, await exchange.json_body())
     consumer = await _moved("after", lambda: opened.log.reset_consumer(owner, component, given.after))
-    await exchange.answer(200, _encoder.encode(consumer))
+    await exchange.answer_json(200, consumer)
 
 
 async def unregister(host: Host, exchange: Exchange) -> None:

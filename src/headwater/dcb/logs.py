@@ -22,7 +22,6 @@ from .wire import TrimIn
 
 _settings_decoder = msgspec.json.Decoder(SettingsJson)
 _trim_decoder = msgspec.json.Decoder(TrimIn)
-_encoder = msgspec.json.Encoder()
 _DEFAULTS = LogSettings()
 
 
@@ -30,13 +29,13 @@ async def list_logs(host: Host, exchange: Exchange) -> None:
     """GET /logs"""
     user = await host.user(exchange)
     names = await asyncio.to_thread(host.logs.store.names)
-    await exchange.answer(200, _encoder.encode({"logs": [name for name in names if user.may(Right.READ, name)]}))
+    await exchange.answer_json(200, {"logs": [name for name in names if user.may(Right.READ, name)]})
 
 
 async def get(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}"""
     opened = await host.log(exchange, Right.READ)
-    await exchange.answer(200, _encoder.encode(await asyncio.to_thread(opened.log.info)))
+    await exchange.answer_json(200, await asyncio.to_thread(opened.log.info))
 
 
 async def create(host: Host, exchange: Exchange) -> None:
@@ -48,7 +47,7 @@ async def create(host: Host, exchange: Exchange) -> None:
         info, is_new = await host.logs.change(name, lambda: _create(host.logs.store, name, settings))
     except InvalidLogName as error:
         raise InvalidParameter("log", error.problem) from None
-    await exchange.answer(201 if is_new else 200, _encoder.encode(info))
+    await exchange.answer_json(201 if is_new else 200, info)
 
 
 async def change(host: Host, exchange: Exchange) -> None:
@@ -56,7 +55,7 @@ async def change(host: Host, exchange: Exchange) -> None:
     name = await host.authorize(exchange, Right.MANAGE)
     given = _given_settings(await exchange.json_body())
     info = await host.logs.change(name, lambda: _change(host.logs.store, name, given))
-    await exchange.answer(200, _encoder.encode(info))
+    await exchange.answer_json(200, info)
 
 
 async def delete(host: Host, exchange: Exchange) -> None:
@@ -71,7 +70,7 @@ async def trim(host: Host, exchange: Exchange) -> None:
     opened = await host.log(exchange, Right.MANAGE)
     given = jsontext.decode(_trim_decoder, await exchange.json_body())
     first_retained = await asyncio.to_thread(opened.log.trim, given.below)
-    await exchange.answer(200, _encoder.encode({"first_retained": first_retained}))
+    await exchange.answer_json(200, {"first_retained": first_retained})
 
 
 def _given_settings(body: bytes) -> dict[str, Any]:

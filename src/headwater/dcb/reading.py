@@ -20,7 +20,6 @@ from .queries import is_in_seed_form, query_of
 from .wire import HeadOut, ReadIn
 
 _read_decoder = msgspec.json.Decoder(ReadIn)
-_encoder = msgspec.json.Encoder()
 
 _ARROW = "application/vnd.apache.arrow.stream"
 _NDJSON, _JSON, _CLOUDEVENTS = "application/x-ndjson", "application/json", cloudevents.BATCH
@@ -50,7 +49,7 @@ async def read(host: Host, exchange: Exchange) -> None:
 async def head(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}/head"""
     opened = await host.log(exchange, Right.READ)
-    await exchange.answer(200, _encoder.encode(HeadOut(opened.log.head(), opened.view.incarnation)))
+    await exchange.answer_json(200, HeadOut(opened.log.head(), opened.view.incarnation))
 
 
 async def answer_events(

@@ -20,9 +20,10 @@ _OPENAPI = files(__package__).joinpath("openapi.yaml").read_bytes()
 
 
 class Application(FrontEnd[Host, Exchange]):
-    """DCB over HTTP for the logs of one store, on one event loop."""
+    """DCB over HTTP for the logs of one store, on one event loop. See FrontEnd."""
 
     def __init__(self, store: LogStore, guard: Guard, *, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+        """`guard` says who may do what. A request body over `body_bytes_max` is refused with 413 and not read on."""
         self.routes: Routes[Handler[Host, Exchange]] = Routes()
         for method, path, handler in _TABLE:
             has_parameters = handler in _WITH_PARAMETERS
@@ -59,11 +60,3 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
 
 _WITH_PARAMETERS = frozenset({appending.append, subscribing.subscribe, suite.read})
 """The handlers that look at query parameters themselves."""
-
-
-def application(store: LogStore, guard: Guard, *, body_bytes_max: int = BODY_BYTES_MAX) -> Application:
-    """The ASGI application for the logs of a store; `guard` says who may do what.
-
-    A request body over `body_bytes_max` is refused with 413 and not read on.
-    """
-    return Application(store, guard, body_bytes_max=body_bytes_max)

@@ -24,7 +24,6 @@ from .wire import SuiteAppendIn, SuiteAppendOut, SuiteOptionsIn
 
 _append_decoder = msgspec.json.Decoder(SuiteAppendIn)
 _options_decoder = msgspec.json.Decoder(SuiteOptionsIn)
-_encoder = msgspec.json.Encoder()
 
 
 async def read(host: Host, exchange: Exchange) -> None:
@@ -55,7 +54,7 @@ async def append(host: Host, exchange: Exchange) -> None:
         outcome = SuiteAppendOut(_microseconds_since(started), False, result.last)
     except AppendConditionFailed:
         outcome = SuiteAppendOut(_microseconds_since(started), True)
-    await exchange.answer(200, _encoder.encode(outcome))
+    await exchange.answer_json(200, outcome)
 
 
 def _microseconds_since(started: int) -> int:

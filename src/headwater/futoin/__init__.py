@@ -6,6 +6,6 @@ what is kept of each standard.
 
 from .host import Settings
 from .naming import Alias, read_alias
-from .server import Application, application
+from .server import Application
 
-__all__ = ["Alias", "Application", "Settings", "application", "read_alias"]
+__all__ = ["Alias", "Application", "Settings", "read_alias"]

@@ -30,11 +30,15 @@ class Stoppable(Protocol):
         """End, wherever it is."""
 
 
+Pushes = dict[tuple[object, ...], Stoppable]
+"""Of each key there is one at a time."""
+
+
 class Connection(Protocol):
     """A connection on which the peer can be called back (FTN3, BiDirectChannel)."""
 
     @property
-    def pushes(self) -> dict[tuple[str, str], Stoppable]:
+    def pushes(self) -> Pushes:
         """What goes out on it, by owner and component; it is stopped when the connection ends."""
 
     async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:

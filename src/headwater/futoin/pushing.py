@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from ..core.access import Right
 from ..core.consumer import Consumer
 from ..core.errors import ConsumerNotFound
-from .calls import ENVELOPE_BYTES, Call, Connection
+from .calls import ENVELOPE_BYTES, Call, Connection, Pushes
 from .coders import JSON
 from .errors import DEFENSE_REJECTED, FutoInError
 from .events import PAGE_EVENTS, Group, group_of, read
@@ -33,8 +33,8 @@ class Pushing:
     """Begins pushes, and knows those of reliable consumers, of which there is one each at a time."""
 
     def __init__(self) -> None:
-        self.reliable: dict[tuple[Opened, tuple[str, str]], Push] = {}
-        """By log, and owner and component."""
+        self.reliable: Pushes = {}
+        """By log, owner and component."""
 
     async def ready_to_receive(self, call: Call) -> bytes:
         """readyToReceive: from its reply on, events are pushed. A newer call of the same consumer takes over."""
@@ -46,10 +46,10 @@ class Pushing:
             raise ConsumerNotFound(*key)
         if key not in connection.pushes and len(connection.pushes) >= PUSHES_MAX:
             raise FutoInError(DEFENSE_REJECTED, f"{PUSHES_MAX} consumers are pushed to on this connection already")
-        if component == LIVE:
-            push: Push = LivePush(call, connection, opened, key)
-        else:
-            push = ReliablePush(call, connection, opened, key, self.reliable)
+        push = (LivePush if component == LIVE else ReliablePush)(call, connection, opened, key)
+        push.places.append((connection.pushes, key))
+        if component != LIVE:
+            push.places.append((self.reliable, (opened, *key)))
         call.afterwards = push.start
         return call.coder.value(True)
 
@@ -67,20 +67,24 @@ class Push(ABC):
         self._begin = opened.log.head()
         """Where a live push begins."""
         self._task: asyncio.Task[None] | None = None
+        self.places: list[tuple[Pushes, tuple[object, ...]]] = []
+        """Where it is the only one of its key: on its connection, and a reliable one among all of its log."""
 
     def start(self) -> None:
-        """Begin, in place of an older push of the same consumer on this connection."""
-        if (older := self.connection.pushes.get(self.key)) is not None:
-            older.stop()
-        self.connection.pushes[self.key] = self
+        """Begin, in place of older pushes of the same consumer."""
+        for pushes, key in self.places:
+            if (older := pushes.get(key)) is not None:
+                older.stop()
+            pushes[key] = self
         self._task = asyncio.create_task(self._run())
 
     def stop(self) -> None:
         """End, wherever it is; what was not acknowledged will be pushed again."""
         if self._task is not None:
             self._task.cancel()
-        if self.connection.pushes.get(self.key) is self:
-            del self.connection.pushes[self.key]
+        for pushes, key in self.places:
+            if pushes.get(key) is self:
+                del pushes[key]
 
     async def _run(self) -> None:
         """Push, until it cannot go on; then the connection is closed, so that the consumer comes to know of it."""
@@ -115,31 +119,6 @@ class Push(ABC):
 
 class ReliablePush(Push):
     """One group at a time, until it is acknowledged; a failed one again, under the same `seq`."""
-
-    def __init__(
-        self,
-        call: Call,
-        connection: Connection,
-        opened: Opened,
-        key: tuple[str, str],
-        pushes: dict[tuple[Opened, tuple[str, str]], Push],
-    ) -> None:
-        """`pushes` are all of this kind: see Pushing."""
-        super().__init__(call, connection, opened, key)
-        self._pushes, self._place = pushes, (opened, key)
-
-    def start(self) -> None:
-        """See Push. It also ends a push of the consumer on another connection."""
-        if (older := self._pushes.get(self._place)) is not None:
-            older.stop()
-        self._pushes[self._place] = self
-        super().start()
-
-    def stop(self) -> None:
-        """See Push."""
-        super().stop()
-        if self._pushes.get(self._place) is self:
-            del self._pushes[self._place]
 
     async def _push(self) -> None:
         seq = 0

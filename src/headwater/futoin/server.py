@@ -38,8 +38,9 @@ class Application:
     Call `stop` before the HTTP server waits for its connections to end, and `close` after that.
     """
 
-    def __init__(self, store: LogStore, guard: Guard, settings: Settings) -> None:
-        self._host = Host(store, guard, settings)
+    def __init__(self, store: LogStore, guard: Guard, settings: Settings | None = None) -> None:
+        """`guard` says who may do what. To be made on its event loop."""
+        self._host = Host(store, guard, settings or Settings())
         self.pushing = Pushing()
         self._handlers = handlers(self.pushing)
 
@@ -80,21 +81,6 @@ class Application:
         if len(path) != 1:
             await refuse_websocket(send)
             return
-        request = http.Request(exchange)
-        connection = Connection(
-            self._host,
-            self._handlers,
-            path[0],
-            receive,
-            send,
-            peer=request.peer,
-            is_secure=request.is_secure,
-            authorization=request.authorization,
-        )
+        connection = Connection(self._host, self._handlers, path[0], http.Request(exchange), receive, send)
         with suppress(OSError):  # the peer has left
             await connection.serve()
-
-
-def application(store: LogStore, guard: Guard, settings: Settings | None = None) -> Application:
-    """The ASGI application for the logs of a store; `guard` says who may do what. To be made on its event loop."""
-    return Application(store, guard, settings or Settings())

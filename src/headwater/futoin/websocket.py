@@ -15,11 +15,12 @@ from typing import Any
 
 from ..core.log import AppendResult
 from ..http import Receive, Send
-from .calls import Handler, Reply, Stoppable, answer, failed, refusal
+from .calls import Handler, Pushes, Reply, answer, failed, refusal
 from .coders import JSON, coder_of
 from .errors import FutoInError, invalid
 from .generating import begin_add_event
 from .host import Host
+from .http import Request
 from .message import Message
 
 _logger = logging.getLogger("headwater.futoin")
@@ -41,17 +42,14 @@ class Connection:
         host: Host,
         handlers: Mapping[tuple[str, str], Handler],
         log_name: str,
+        request: Request,
         receive: Receive,
         send: Send,
-        *,
-        peer: str,
-        is_secure: bool,
-        authorization: bytes | None,
     ) -> None:
         self._host, self._handlers, self._log_name = host, handlers, log_name
         self._receive, self._send = receive, send
-        self.peer, self.is_secure, self.authorization = peer, is_secure, authorization
-        self.pushes: dict[tuple[str, str], Stoppable] = {}
+        self.peer, self.is_secure, self.authorization = request.peer, request.is_secure, request.authorization
+        self.pushes: Pushes = {}
         """See calls.Connection."""
         self._slots = asyncio.Semaphore(REQUESTS_MAX)
         one_at_a_time = asyncio.Semaphore(1)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
+import msgspec
+
 from ..formats.problem import MEDIA_TYPE, Problem
 from .asgi import Header, Receive, Scope, Send
 from .errors import BodyTooLarge, CodedBody, Disconnected, InvalidParameter, UnsupportedMediaType
@@ -14,6 +16,9 @@ JSON = b"application/json"
 PROBLEM = MEDIA_TYPE.encode()
 BODY_BYTES_MAX = 1024 * 1024
 """Where a route names no other limit."""
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Exchange:
@@ -116,6 +121,10 @@ class Exchange:
         fields = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *headers]
         await self._send({"type": "http.response.start", "status": status, "headers": fields})
         await self._send({"type": "http.response.body", "body": body})
+
+    async def answer_json(self, status: int, value: object, headers: Iterable[Header] = ()) -> None:
+        """Give the whole answer: the value as JSON, by msgspec."""
+        await self.answer(status, _encode(value), JSON, headers)
 
     async def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> None:
         """Give an answer without a body: it has no media type, nor, as 204, a length (RFC 9110, 8.6)."""

@@ -31,7 +31,7 @@ class _Row(NamedTuple):
     status: int
     code: str
     title: str
-    members: Callable[[Any], dict[str, object]]
+    members: Callable[[Any], dict[str, object]] = lambda error: {}
     detail: Callable[[Any], str] = str
 
 
@@ -40,17 +40,17 @@ def _fields(*names: str) -> Callable[[Any], dict[str, object]]:
 
 
 _TABLE: dict[type, _Row] = {
-    errors.RouteNotFound: _Row(404, "route_not_found", "Nothing is here", _fields()),
-    errors.MethodNotAllowed: _Row(405, "method_not_allowed", "Method not allowed", _fields()),
+    errors.RouteNotFound: _Row(404, "route_not_found", "Nothing is here"),
+    errors.MethodNotAllowed: _Row(405, "method_not_allowed", "Method not allowed"),
     errors.InvalidParameter: _Row(
         400, "invalid_request", "Invalid request", lambda e: {"parameter": e.name, "path": e.path}
     ),
-    errors.UnsupportedMediaType: _Row(415, "unsupported_media_type", "Unsupported media type", _fields()),
-    errors.CodedBody: _Row(415, "unsupported_media_type", "Unsupported media type", _fields()),
+    errors.UnsupportedMediaType: _Row(415, "unsupported_media_type", "Unsupported media type"),
+    errors.CodedBody: _Row(415, "unsupported_media_type", "Unsupported media type"),
     errors.BodyTooLarge: _Row(
         413, "too_large", "Too large", lambda e: {"allowed": e.allowed, "unit": "bytes", "path": "$"}
     ),
-    errors.Stopping: _Row(503, "stopping", "Stopping", _fields()),
+    errors.Stopping: _Row(503, "stopping", "Stopping"),
     core.InvalidInput: _Row(400, "invalid_request", "Invalid request", lambda e: {"path": json_path(e.where)}),
     MalformedJson: _Row(400, "malformed_json", "Malformed JSON", _fields("line", "column")),
     core.TooLarge: _Row(
@@ -59,7 +59,7 @@ _TABLE: dict[type, _Row] = {
         "Too large",
         lambda e: {"path": json_path(e.where), "given": e.given, "allowed": e.allowed, "unit": e.unit},
     ),
-    access.Unauthenticated: _Row(401, "unauthenticated", "Credentials are missing or wrong", _fields()),
+    access.Unauthenticated: _Row(401, "unauthenticated", "Credentials are missing or wrong"),
     access.Forbidden: _Row(403, "forbidden", "Not allowed", lambda e: {"right": e.right.value, "log": e.log}),
     core.LogNotFound: _Row(404, "log_not_found", "No such log", lambda e: {"log": e.name}),
     core.ConsumerNotFound: _Row(404, "consumer_not_found", "No such consumer", _fields("owner", "component")),
@@ -102,9 +102,9 @@ _TABLE: dict[type, _Row] = {
         _fields("position", "incarnation", "first"),
     ),
     core.Overloaded: _Row(503, "overloaded", "Overloaded", _fields("waiting_bytes", "allowed_bytes")),
-    core.Closed: _Row(503, "stopping", "Stopping", _fields()),
+    core.Closed: _Row(503, "stopping", "Stopping"),
     core.StorageUnavailable: _Row(
-        503, "storage_unavailable", "Storage unavailable", _fields(), lambda e: "the log cannot be opened at present"
+        503, "storage_unavailable", "Storage unavailable", detail=lambda e: "the log cannot be opened at present"
     ),
     core.DiskFull: _Row(
         507,
@@ -118,10 +118,9 @@ _TABLE: dict[type, _Row] = {
         500,
         "storage_corrupted",
         "The stored log is hurt",
-        _fields(),
-        lambda e: "the stored log is hurt; the server's operator must look at it",
+        detail=lambda e: "the stored log is hurt; the server's operator must look at it",
     ),
-    core.EventLogError: _Row(500, "internal", "Internal error", _fields()),
+    core.EventLogError: _Row(500, "internal", "Internal error"),
 }
 
 

@@ -25,7 +25,7 @@ from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
-from ..http import Application, Receive, Scope, Send, refuse_websocket
+from ..http import Application, Receive, Scope, Send
 from .accounts import AccountDirectory
 from .admission import Admission
 from .amqp_metrics import AmqpCollector
@@ -163,7 +163,7 @@ class Server:
             guard = self._guard(store, has_tls=tls is not None)
             container = self._container(store, guard)
             messages = amqp.AmqpServer(container, amqp_sockets, tls)
-            clouds = cne.application(store, guard, cne.Settings(**asdict(config.cne)), bus=self._bus)
+            clouds = cne.Application(store, guard, cne.Settings(**asdict(config.cne)), bus=self._bus)
             ending.push_async_callback(clouds.close)
             await clouds.start()
             serve_management(container, guard, store.state, clouds)
@@ -216,8 +216,8 @@ class Server:
             BulkCollector(bulk),
         ]
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, others=others)
-        data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
-        events = futoin.application(store, guard, _futoin_settings(self._config.futoin))
+        data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
+        events = futoin.Application(store, guard, _futoin_settings(self._config.futoin))
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
         self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), "futoin": events, **rooms}, data))
         return data, events
@@ -261,17 +261,11 @@ class Server:
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:
-    """An ASGI application that sends a request to the room of the first segment of its path.
-
-    What belongs to no room goes to `otherwise`, but for WebSockets, which are refused.
-    """
+    """An ASGI application that sends a request to the room of the first segment of its path, or else to `otherwise`."""
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         room = scope["path"][1:].partition("/")[0]
-        if room not in rooms and scope["type"] == "websocket":
-            await refuse_websocket(send)
-        else:
-            await rooms.get(room, otherwise)(scope, receive, send)
+        await rooms.get(room, otherwise)(scope, receive, send)
 
     return dispatch
 
