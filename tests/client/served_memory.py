@@ -44,8 +44,8 @@ class ServedMemory:
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        application = dcb.application(self.store, OpenGuard())
-        clouds = cne.application(self.store, OpenGuard(), dcb.authenticate)
+        application = dcb.Application(self.store, OpenGuard())
+        clouds = cne.Application(self.store, OpenGuard())
         await clouds.start()
         rooms = by_room(dict.fromkeys(cne.ROOMS, clouds), application)
         config = uvicorn.Config(rooms, log_level="warning", timeout_graceful_shutdown=1, ws="none", lifespan="off")

@@ -6,25 +6,6 @@ from headwater.cne import errors as table
 from headwater.core import access
 from headwater.core import errors as core
 
-SERVERS_OWN = {
-    core.EventLogError, core.StorageCorrupted, core.StorageUnavailable, core.Overloaded, core.Closed, core.DiskFull,
-    core.SequenceExhausted,
-}  # fmt: skip
-
-
-def kinds(kind: type[Exception]) -> set[type[Exception]]:
-    return {kind}.union(*map(kinds, kind.__subclasses__()))
-
-
-def test_every_error_of_the_core_is_in_the_table():
-    for kind in kinds(core.EventLogError):
-        if kind.__module__.startswith("headwater.core") and not issubclass(kind, core.InvalidInput):
-            assert kind in table._STATUS, kind
-
-
-def test_only_what_the_server_lacks_is_a_server_error():
-    assert {kind for kind, status in table._STATUS.items() if status > 499} == SERVERS_OWN
-
 
 def test_refusal_says_what_and_where():
     refused = table.refusal_of(core.InvalidEvent("a value is needed", "data.values[0].value"))

@@ -18,10 +18,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from headwater.cne import documents, server
-from headwater.cne.server import application
+from headwater.cne.server import Application
 from headwater.cne.settings import Settings
 from headwater.core import Event, OpenGuard
-from headwater.dcb import authenticate
 from headwater.storage.memory import MemoryStore
 
 from .builders import NODE_SYNC_STATE, bare, redfish, text, v1_value, v2_value, wrapped
@@ -36,7 +35,7 @@ async def _served(scope: Any, receive: Any, send: Any) -> None:
     """Every case may come on a loop of its own, and gets an application of that loop."""
     if scope["type"] != "http":
         raise NotImplementedError
-    app = application(_store, OpenGuard(), authenticate, Settings(timeout_ms=50))
+    app = Application(_store, OpenGuard(), Settings(timeout_ms=50))
     await app.start()
     try:
         await app(scope, receive, send)

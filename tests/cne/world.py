@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from headwater.cne.server import Application, application
+from headwater.cne.server import Application
 from headwater.cne.settings import Settings
 from headwater.core import Bus, Guard, OpenGuard
 from headwater.core.store import LogStore
-from headwater.dcb import authenticate
 
 V1, V2 = "/api/ocloudNotifications/v1", "/api/ocloudNotifications/v2"
 PATIENCE_S = 20
@@ -142,7 +141,7 @@ class World:
         self.store = store
         self.bus = Bus()
         its = Settings(**QUICK | settings)
-        self.app: Application = application(store, guard or OpenGuard(), authenticate, its, bus=self.bus)
+        self.app: Application = Application(store, guard or OpenGuard(), its, bus=self.bus)
         self._subscribers: list[Subscriber] = []
 
     async def __aenter__(self) -> World:

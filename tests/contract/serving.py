@@ -18,7 +18,7 @@ class Serving:
     def __init__(self, store: LogStore) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        application = dcb.application(store, OpenGuard())
+        application = dcb.Application(store, OpenGuard())
         self._server = uvicorn.Server(uvicorn.Config(application, log_config=None, ws="none"))
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="serving")
         self._thread.start()

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from headwater.core import OpenGuard
-from headwater.dcb import Application, application
+from headwater.dcb import Application
 from headwater.storage.memory import MemoryStore
 
 
@@ -166,7 +166,7 @@ class Client:
         return answer.lines
 
     def close(self) -> None:
-        self.app.close()
+        self.run(self.app.close())
         self._runner.close()
 
 
@@ -183,7 +183,7 @@ def store() -> MemoryStore:
 def client(store: MemoryStore) -> Iterator[Client]:
     """A client of an application with the empty log `courses`."""
     store.create("courses")
-    made = Client(application(store, OpenGuard()))
+    made = Client(Application(store, OpenGuard()))
     yield made
     made.close()
 
@@ -194,7 +194,7 @@ def client_of(store: MemoryStore) -> Iterator[Any]:
     made: list[Client] = []
 
     def make(guard: Any = None, **settings: Any) -> Client:
-        made.append(Client(application(store, guard or OpenGuard(), **settings)))
+        made.append(Client(Application(store, guard or OpenGuard(), **settings)))
         return made[-1]
 
     yield make

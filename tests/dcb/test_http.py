@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from headwater.core import Event, OpenGuard
-from headwater.dcb import application
+from headwater.dcb import Application
 from headwater.storage.memory import MemoryStore
 
 
@@ -21,7 +21,7 @@ class Served:
     """An application served by uvicorn in a thread, on a free port."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self.app = application(store, OpenGuard(), body_bytes_max=1000)
+        self.app = Application(store, OpenGuard(), body_bytes_max=1000)
         config = uvicorn.Config(self.app, port=0, log_level="critical", http="httptools", loop="uvloop", lifespan="off")
         self.server = uvicorn.Server(config)
         self.listener = socket.create_server(("127.0.0.1", 0))

@@ -17,8 +17,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from headwater.core import Event, OpenGuard
-from headwater.dcb import application
-from headwater.dcb import errors as problems
+from headwater.dcb import Application
+from headwater.http import problems
 from headwater.storage.memory import MemoryStore
 
 DOCUMENT = files("headwater.dcb").joinpath("openapi.yaml").read_text()
@@ -28,7 +28,7 @@ def _application():
     store = MemoryStore()
     for name in ("a", "b"):
         store.create(name).append([Event("T", b"{}", ("t:1",)), Event("U", b"\xff")])
-    return application(store, OpenGuard())
+    return Application(store, OpenGuard())
 
 
 _served = _application()

@@ -13,3 +13,11 @@ def test_document_has_the_standard_members_and_its_own():
         "type": "urn:headwater:problem:log_exists", "title": "The log exists", "status": 409,
         "detail": "log 'a' exists", "log": "a",
     }  # fmt: skip
+
+
+def test_problem_that_is_no_more_than_its_status_is_about_nothing_else():
+    problem = Problem.of_status(503, "the server is starting", (b"retry-after", b"5"))
+    assert problem.headers == ((b"retry-after", b"5"),)
+    assert problem.to_json() == (
+        b'{"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": "the server is starting"}'
+    )

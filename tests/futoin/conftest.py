@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.core import OpenGuard
-from headwater.futoin.server import Application, application
+from headwater.futoin.server import Application
 from headwater.futoin.settings import Settings
 from headwater.storage.memory import MemoryLog, MemoryStore
 
@@ -190,14 +190,14 @@ class Peer:
             self.app.stop()
             current = asyncio.current_task()
             await asyncio.gather(*(task for task in asyncio.all_tasks() if task is not current), return_exceptions=True)
-            self.app.close()
+            await self.app.close()
 
         self.run(end())
         self._runner.close()
 
 
 async def _application(store: MemoryStore, guard: Any, settings: Settings) -> Application:
-    return application(store, guard, settings)
+    return Application(store, guard, settings)
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ from headwater.core import access, errors
 from headwater.futoin import errors as wire
 from headwater.futoin import interface
 from headwater.futoin.checks import TypeTable
-from headwater.futoin.server import HANDLERS
+from headwater.futoin.pushing import Pushing
+from headwater.futoin.server import handlers
 
 
 def test_every_function_that_may_be_called_has_an_implementation_and_no_other() -> None:
     functions = {function.key for function in interface._functions().values()}
-    assert functions == HANDLERS.keys()
+    assert functions == handlers(Pushing()).keys()
 
 
 def test_push_inherits_poll_1_0_and_with_it_its_sizes() -> None:

@@ -455,7 +455,7 @@ def test_a_peer_that_leaves_while_a_group_is_on_its_way_ends_only_its_own_push(p
         staying.say({"r": True, "rid": "S1"})
         append(peer, "B")
         assert await pushed(staying) == (1, [2], "S2")
-        assert set(peer.app._host._hosted["orders"].pushes) == {("anybody", "Two")}
+        assert {key[1:] for key in peer.app.pushing.reliable} == {("anybody", "Two")}
 
     peer.run(scenario())
 

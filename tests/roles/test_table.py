@@ -6,11 +6,12 @@ import pyarrow.flight as flight
 
 from headwater.cne import server as cne
 from headwater.core.access import OpenGuard, Right
-from headwater.dcb.server import application
+from headwater.dcb.server import Application
 from headwater.flight.server import BulkServer
 from headwater.flight.wire import ACTIONS
 from headwater.futoin import interface
-from headwater.futoin.server import HANDLERS
+from headwater.futoin.pushing import Pushing
+from headwater.futoin.server import handlers
 from headwater.management.entities import TYPES
 from headwater.server.health import HEALTH_PATHS, METRICS
 from headwater.storage.memory import MemoryStore
@@ -28,7 +29,7 @@ def calls(protocol: table.Protocol) -> set[str]:
 
 
 def test_every_http_route_is_in_the_table() -> None:
-    routes = application(MemoryStore(), OpenGuard()).routes.patterns
+    routes = Application(MemoryStore(), OpenGuard()).routes.patterns
     of_server = {f"GET {path}" for path in (*HEALTH_PATHS, METRICS)}
     assert calls(table.HTTP) == {f"{method} {path}" for method, path in routes} | of_server
 
@@ -41,7 +42,7 @@ def test_every_route_of_notifications_is_in_the_table() -> None:
 
 
 def test_every_function_of_futoin_is_in_the_table() -> None:
-    handled = {" ".join(key) for key in HANDLERS}
+    handled = {" ".join(key) for key in handlers(Pushing())}
     assert calls(table.FUTOIN) == handled | {calls_futoin.DEFINITION}
     assert {calls_futoin.row_of(name) for name in interface._functions()} == handled
 

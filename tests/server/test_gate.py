@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-from headwater.server.gate import Gate, Message, Receive, Scope, Send, State
+from headwater.http import Message, Receive, Scope, Send
+from headwater.server.gate import Gate, State
 from headwater.server.request_meter import BOUNDS_S, RequestMeter
-
-from .asgi import ask, scope
+from tests.http.asgi import ask, scope
 
 
 async def health(scope: Scope, receive: Receive, send: Send) -> None:

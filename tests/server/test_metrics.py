@@ -18,8 +18,7 @@ from headwater.server.metrics import ServerCollector, scrape
 from headwater.server.request_meter import RequestMeter
 from headwater.server.security import AccountGuard
 from headwater.storage.memory import MemoryState, MemoryStore
-
-from .asgi import ask
+from tests.http.asgi import ask
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.core import Event, OpenGuard
-from headwater.futoin.server import application
+from headwater.futoin.server import Application
 from headwater.server import bounded_requests, http_server
 from headwater.server.config import Http
 from headwater.server.http_server import HttpServer
@@ -35,7 +35,7 @@ async def served(scenario: Callable[[int, MemoryStore], Any]) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     store = MemoryStore()
     store.create("orders")
-    app = application(store, OpenGuard())
+    app = Application(store, OpenGuard())
     server = HttpServer(app, [listener], Http(), None)
     await server.start()
     try:
@@ -44,7 +44,7 @@ async def served(scenario: Callable[[int, MemoryStore], Any]) -> None:
     finally:
         app.stop()
         await server.stop()
-        app.close()
+        await app.close()
 
 
 async def upgraded(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -16,7 +16,7 @@ SCHEMA_TYPE = b"application/schema+json"
 
 def _schemas() -> Mapping[str, bytes]:
     found = files(__package__).joinpath("schemas").iterdir()
-    return {each.name.removesuffix(".json"): each.read_bytes() for each in sorted(found, key=lambda its: its.name)}
+    return {file.name.removesuffix(".json"): file.read_bytes() for file in sorted(found, key=lambda file: file.name)}
 
 
 def _document(schemas: Mapping[str, bytes]) -> bytes:

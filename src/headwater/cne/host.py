@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
+from .. import http
 from ..core.access import ANYBODY, Forbidden, Guard, Right, Unauthenticated, User
 from .exchange import Exchange
 from .records import Record
 from .service import Service
 from .settings import Settings
 
-Authenticate = Callable[[Guard, bytes | None, str], Awaitable[User]]
-"""Finds the user behind an Authorization header. Raises Unauthenticated."""
 
-
-class Host:
+class Host(http.Host):
     """The service of one front end, and its guard."""
 
-    def __init__(self, service: Service, guard: Guard, authenticate: Authenticate) -> None:
-        self.service, self._guard, self._authenticate = service, guard, authenticate
-        self.stopping = asyncio.Event()
+    def __init__(self, service: Service, guard: Guard) -> None:
+        super().__init__(guard)
+        self.service = service
 
     @property
     def settings(self) -> Settings:
@@ -29,7 +24,7 @@ class Host:
 
     async def reader(self, exchange: Exchange) -> User:
         """Who reads. Raises Unauthenticated, Forbidden."""
-        if self.settings.public_reads or self._guard.is_open:
+        if self.settings.public_reads or self.guard.is_open:
             return ANYBODY
         return await self._user(exchange, Right.READ)
 
@@ -40,7 +35,7 @@ class Host:
         """
         if self.settings.client_certificates and not exchange.certificate:
             raise Unauthenticated("a client certificate is needed")
-        if not self._guard.is_open:
+        if not self.guard.is_open:
             return f"user:{(await self._user(exchange, right)).name}"
         return f"certificate:{exchange.certificate}" if exchange.certificate else f"address:{exchange.peer}"
 
@@ -51,11 +46,11 @@ class Host:
         """
         if record.owner == owner or owner.startswith("address:"):
             return
-        user = await self._authenticate(self._guard, exchange.header(b"authorization"), exchange.peer)
-        if self._guard.is_open or not user.may(Right.MANAGE, self.settings.log):
+        user = await self.user(exchange)
+        if self.guard.is_open or not user.may(Right.MANAGE, self.settings.log):
             raise Forbidden(owner, Right.MANAGE, self.settings.log)
 
     async def _user(self, exchange: Exchange, right: Right) -> User:
-        user = await self._authenticate(self._guard, exchange.header(b"authorization"), exchange.peer)
-        self._guard.authorize(user, right, self.settings.log)
+        user = await self.user(exchange)
+        self.guard.authorize(user, right, self.settings.log)
         return user

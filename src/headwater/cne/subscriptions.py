@@ -121,7 +121,7 @@ def _found(host: Host, exchange: Exchange) -> Subscription:
 
 async def _deleted(exchange: Exchange, status: str) -> None:
     if exchange.dialect is Dialect.V2:
-        await exchange.answer(204)
+        await exchange.answer_empty(204)
     else:
         await exchange.answer_json(200, {"status": status})
 

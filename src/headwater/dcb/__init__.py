@@ -4,7 +4,6 @@ Speaks the first draft of the DCB specification ("the seed", Specification.md of
 dcb.events of today; `docs/conformance/dcb.md` says what is kept of each.
 """
 
-from .host import authenticate
-from .server import Application, application
+from .server import Application
 
-__all__ = ["Application", "application", "authenticate"]
+__all__ = ["Application"]

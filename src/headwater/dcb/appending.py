@@ -14,23 +14,23 @@ from ..core.event import Event
 from ..core.limits import show
 from ..core.log import AppendResult
 from ..formats import cloudevents, jsontext, packed
-from . import errors, seed
+from ..http import Exchange
+from ..http.errors import InvalidParameter, UnsupportedMediaType
+from . import seed
 from .events import events_of
-from .exchange import Exchange
-from .host import Host, HostedLog
+from .host import Host, Opened
 from .queries import condition_is_in_seed_form, condition_of
 from .wire import AppendIn, AppendOut, PackedAppendIn
 
 _append_decoder = msgspec.json.Decoder(AppendIn)
 _packed_decoder = msgspec.msgpack.Decoder(PackedAppendIn)
 _PACKED = packed.MEDIA_TYPE.encode()
-_encoder = msgspec.json.Encoder()
 _BOOLEANS = {"true": True, "false": False}
 
 
 async def append(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/append"""
-    hosted = await host.log(exchange, Right.APPEND)
+    opened = await host.log(exchange, Right.APPEND)
     given: AppendIn | PackedAppendIn
     if exchange.header(b"content-type") == _PACKED:
         given = packed.decode(_packed_decoder, await exchange.body())
@@ -42,12 +42,12 @@ async def append(host: Host, exchange: Exchange) -> None:
     condition = condition_of(given.condition, is_strict=is_strict)
     if is_strict:
         seed.check_events(events)
-    await _answer(exchange, hosted, events, condition, given.partition)
+    await _answer(exchange, opened, events, condition, given.partition)
 
 
 async def append_cloudevents(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/events"""
-    hosted = await host.log(exchange, Right.APPEND)
+    opened = await host.log(exchange, Right.APPEND)
     media_type = exchange.media_type()
     try:
         if media_type == cloudevents.STRUCTURED:
@@ -55,38 +55,38 @@ async def append_cloudevents(host: Host, exchange: Exchange) -> None:
         elif media_type == cloudevents.BATCH:
             events = cloudevents.events_from_json_batch(await exchange.body())
         elif exchange.header(b"ce-specversion") is not None:
-            await _append_binary(exchange, hosted)
+            await _append_binary(exchange, opened)
             return
         else:
             allowed = [cloudevents.STRUCTURED, cloudevents.BATCH, "any media type with ce- header fields"]
-            raise errors.unsupported_media_type(media_type, allowed)
-        await _answer(exchange, hosted, events)
+            raise UnsupportedMediaType(media_type, allowed)
+        await _answer(exchange, opened, events)
     except InvalidInput as error:
         error.where = _in_cloudevent(error.where, is_batch=media_type == cloudevents.BATCH)
         raise
 
 
-async def _append_binary(exchange: Exchange, hosted: HostedLog) -> None:
+async def _append_binary(exchange: Exchange, opened: Opened) -> None:
     """The attributes are header fields, so that a header field is what an error names."""
     body = await exchange.body()
     try:
-        await _answer(exchange, hosted, [cloudevents.event_from_headers(exchange.scope["headers"], body)])
+        await _answer(exchange, opened, [cloudevents.event_from_headers(exchange.scope["headers"], body)])
     except TooLarge:
         raise
     except InvalidInput as error:
         attribute = _in_cloudevent(error.where, is_batch=False)
-        raise errors.invalid_parameter(f"ce-{attribute}" if attribute else "body", error.problem) from None
+        raise InvalidParameter(f"ce-{attribute}" if attribute else "body", error.problem) from None
 
 
 async def _answer(
     exchange: Exchange,
-    hosted: HostedLog,
+    opened: Opened,
     events: Sequence[Event],
     condition: AppendCondition | None = None,
     partition: int | None = None,
 ) -> None:
-    result: AppendResult = await hosted.asynchronous.append(events, condition, partition=partition)
-    await exchange.answer(200, _encoder.encode(AppendOut(result.last, result.first, result.was_stored)))
+    result: AppendResult = await opened.asynchronous.append(events, condition, partition=partition)
+    await exchange.answer_json(200, AppendOut(result.last, result.first, result.was_stored))
 
 
 def _is_strict(exchange: Exchange, given: AppendIn | PackedAppendIn) -> bool:
@@ -94,7 +94,7 @@ def _is_strict(exchange: Exchange, given: AppendIn | PackedAppendIn) -> bool:
     parameter = exchange.parameters("strict").get("strict")
     if parameter is not None:
         if parameter not in _BOOLEANS:
-            raise errors.invalid_parameter("strict", f"{show(parameter)} given, true or false is allowed")
+            raise InvalidParameter("strict", f"{show(parameter)} given, true or false is allowed")
         return _BOOLEANS[parameter]
     return condition_is_in_seed_form(given.condition) if given.strict is None else given.strict
 

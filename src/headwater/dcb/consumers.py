@@ -11,59 +11,58 @@ from ..core.access import Right
 from ..core.consumer import Consumer
 from ..core.errors import InvalidInput, InvalidPosition
 from ..formats import jsontext
-from . import errors
-from .exchange import Exchange
+from ..http import Exchange
+from ..http.errors import InvalidParameter
 from .host import Host
 from .wire import AcknowledgeIn, RegisterIn, ResetIn
 
 _register_decoder = msgspec.json.Decoder(RegisterIn)
 _acknowledge_decoder = msgspec.json.Decoder(AcknowledgeIn)
 _reset_decoder = msgspec.json.Decoder(ResetIn)
-_encoder = msgspec.json.Encoder()
 
 
 async def list_consumers(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}/consumers"""
-    hosted = await host.log(exchange, Right.READ)
-    found = await asyncio.to_thread(hosted.log.consumers)
-    await exchange.answer(200, _encoder.encode({"consumers": found}))
+    opened = await host.log(exchange, Right.READ)
+    found = await asyncio.to_thread(opened.log.consumers)
+    await exchange.answer_json(200, {"consumers": found})
 
 
 async def register(host: Host, exchange: Exchange) -> None:
     """PUT /logs/{log}/consumers/{owner}/{component}"""
-    hosted = await host.log(exchange, Right.MANAGE)
+    opened = await host.log(exchange, Right.MANAGE)
     _, owner, component = exchange.arguments
     given = jsontext.decode(_register_decoder, await exchange.json_body() or b"{}")
-    register_consumer = hosted.log.register_consumer
+    register_consumer = opened.log.register_consumer
     consumer = await _moved("after", lambda: register_consumer(owner, component, after=given.after))
-    await exchange.answer(201 if consumer.epoch == 1 else 200, _encoder.encode(consumer))
+    await exchange.answer_json(201 if consumer.epoch == 1 else 200, consumer)
 
 
 async def acknowledge(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/consumers/{owner}/{component}/acknowledge"""
-    hosted = await host.log(exchange, Right.MANAGE)
+    opened = await host.log(exchange, Right.MANAGE)
     _, owner, component = exchange.arguments
     given = jsontext.decode(_acknowledge_decoder, await exchange.json_body())
-    move = hosted.log.acknowledge
+    move = opened.log.acknowledge
     consumer = await _moved("sequence_number", lambda: move(owner, component, given.sequence_number, epoch=given.epoch))
-    await exchange.answer(200, _encoder.encode(consumer))
+    await exchange.answer_json(200, consumer)
 
 
 async def reset(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/consumers/{owner}/{component}/reset"""
-    hosted = await host.log(exchange, Right.MANAGE)
+    opened = await host.log(exchange, Right.MANAGE)
     _, owner, component = exchange.arguments
     given = jsontext.decode(_reset_decoder, await exchange.json_body())
-    consumer = await _moved("after", lambda: hosted.log.reset_consumer(owner, component, given.after))
-    await exchange.answer(200, _encoder.encode(consumer))
+    consumer = await _moved("after", lambda: opened.log.reset_consumer(owner, component, given.after))
+    await exchange.answer_json(200, consumer)
 
 
 async def unregister(host: Host, exchange: Exchange) -> None:
     """DELETE /logs/{log}/consumers/{owner}/{component}"""
-    hosted = await host.log(exchange, Right.MANAGE)
+    opened = await host.log(exchange, Right.MANAGE)
     _, owner, component = exchange.arguments
-    await asyncio.to_thread(hosted.log.unregister_consumer, owner, component)
-    await exchange.answer_nothing()
+    await asyncio.to_thread(opened.log.unregister_consumer, owner, component)
+    await exchange.answer_empty(204)
 
 
 async def _moved(field: str, move: Callable[[], Consumer]) -> Consumer:
@@ -76,4 +75,4 @@ async def _moved(field: str, move: Callable[[], Consumer]) -> Consumer:
     except InvalidPosition as error:
         raise InvalidPosition(error.problem, field) from None
     except InvalidInput as error:
-        raise errors.invalid_parameter(error.where, error.problem) from None
+        raise InvalidParameter(error.where, error.problem) from None

@@ -15,28 +15,27 @@ from ..core.settings import LogSettings
 from ..core.store import LogStore
 from ..formats import jsontext
 from ..formats.logsettings import SettingsJson, named_settings
-from . import errors
-from .exchange import Exchange
+from ..http import Exchange
+from ..http.errors import InvalidParameter
 from .host import Host
 from .wire import TrimIn
 
 _settings_decoder = msgspec.json.Decoder(SettingsJson)
 _trim_decoder = msgspec.json.Decoder(TrimIn)
-_encoder = msgspec.json.Encoder()
 _DEFAULTS = LogSettings()
 
 
 async def list_logs(host: Host, exchange: Exchange) -> None:
     """GET /logs"""
     user = await host.user(exchange)
-    names = await asyncio.to_thread(host.store.names)
-    await exchange.answer(200, _encoder.encode({"logs": [name for name in names if user.may(Right.READ, name)]}))
+    names = await asyncio.to_thread(host.logs.store.names)
+    await exchange.answer_json(200, {"logs": [name for name in names if user.may(Right.READ, name)]})
 
 
 async def get(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}"""
-    hosted = await host.log(exchange, Right.READ)
-    await exchange.answer(200, _encoder.encode(await asyncio.to_thread(hosted.log.info)))
+    opened = await host.log(exchange, Right.READ)
+    await exchange.answer_json(200, await asyncio.to_thread(opened.log.info))
 
 
 async def create(host: Host, exchange: Exchange) -> None:
@@ -45,33 +44,33 @@ async def create(host: Host, exchange: Exchange) -> None:
     body = await exchange.json_body()
     settings = LogSettings(**_given_settings(body)) if body else _DEFAULTS
     try:
-        info, is_new = await host.change(name, lambda: _create(host.store, name, settings))
+        info, is_new = await host.logs.change(name, lambda: _create(host.logs.store, name, settings))
     except InvalidLogName as error:
-        raise errors.invalid_parameter("log", error.problem) from None
-    await exchange.answer(201 if is_new else 200, _encoder.encode(info))
+        raise InvalidParameter("log", error.problem) from None
+    await exchange.answer_json(201 if is_new else 200, info)
 
 
 async def change(host: Host, exchange: Exchange) -> None:
     """PATCH /logs/{log}"""
     name = await host.authorize(exchange, Right.MANAGE)
     given = _given_settings(await exchange.json_body())
-    info = await host.change(name, lambda: _change(host.store, name, given))
-    await exchange.answer(200, _encoder.encode(info))
+    info = await host.logs.change(name, lambda: _change(host.logs.store, name, given))
+    await exchange.answer_json(200, info)
 
 
 async def delete(host: Host, exchange: Exchange) -> None:
     """DELETE /logs/{log}"""
     name = await host.authorize(exchange, Right.MANAGE)
-    await host.change(name, lambda: host.store.delete(name))
-    await exchange.answer_nothing()
+    await host.logs.change(name, lambda: host.logs.store.delete(name))
+    await exchange.answer_empty(204)
 
 
 async def trim(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/trim"""
-    hosted = await host.log(exchange, Right.MANAGE)
+    opened = await host.log(exchange, Right.MANAGE)
     given = jsontext.decode(_trim_decoder, await exchange.json_body())
-    first_retained = await asyncio.to_thread(hosted.log.trim, given.below)
-    await exchange.answer(200, _encoder.encode({"first_retained": first_retained}))
+    first_retained = await asyncio.to_thread(opened.log.trim, given.below)
+    await exchange.answer_json(200, {"first_retained": first_retained})
 
 
 def _given_settings(body: bytes) -> dict[str, Any]:

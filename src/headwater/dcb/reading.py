@@ -13,14 +13,13 @@ from ..core.log import Selection
 from ..core.query import Query
 from ..core.reading import read_pages
 from ..formats import cloudevents, jsontext, packed
+from ..http import Exchange
 from .events import Rendering, arrow_stream, cloudevents_batch, json_array, ndjson, packed_pages
-from .exchange import Exchange
-from .host import Host, HostedLog
+from .host import Host, Opened
 from .queries import is_in_seed_form, query_of
 from .wire import HeadOut, ReadIn
 
 _read_decoder = msgspec.json.Decoder(ReadIn)
-_encoder = msgspec.json.Encoder()
 
 _ARROW = "application/vnd.apache.arrow.stream"
 _NDJSON, _JSON, _CLOUDEVENTS = "application/x-ndjson", "application/json", cloudevents.BATCH
@@ -37,28 +36,28 @@ _OFFERED = {
 
 async def read(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/read"""
-    hosted = await host.log(exchange, Right.READ)
+    opened = await host.log(exchange, Right.READ)
     given = jsontext.decode(_read_decoder, await exchange.json_body())
     query = query_of(given.query, "query")
-    selection = hosted.log.selection(given.from_, given.after, _is_backwards(given), given.limit, given.partition)
+    selection = opened.log.selection(given.from_, given.after, _is_backwards(given), given.limit, given.partition)
     rendering = _rendering(
-        accepted_form(exchange.header(b"accept")), exchange.arguments[0], hosted, is_in_seed_form(given.query)
+        accepted_form(exchange.header(b"accept")), exchange.arguments[0], opened, is_in_seed_form(given.query)
     )
-    await answer_events(exchange, hosted, query, selection, rendering)
+    await answer_events(exchange, opened, query, selection, rendering)
 
 
 async def head(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}/head"""
-    hosted = await host.log(exchange, Right.READ)
-    await exchange.answer(200, _encoder.encode(HeadOut(hosted.log.head(), hosted.incarnation)))
+    opened = await host.log(exchange, Right.READ)
+    await exchange.answer_json(200, HeadOut(opened.log.head(), opened.view.incarnation))
 
 
 async def answer_events(
-    exchange: Exchange, hosted: HostedLog, query: Query, selection: Selection, rendering: Rendering
+    exchange: Exchange, opened: Opened, query: Query, selection: Selection, rendering: Rendering
 ) -> None:
     """Answer a read: at once if it is one page, else page after page, as fast as the client takes them."""
-    headers = hosted.headers(selection.head)
-    pages = read_pages(hosted.log, query, selection)
+    headers = opened.view.headers(selection.head)
+    pages = read_pages(opened.log, query, selection)
     first = next(pages, None)
     if first is None:  # a limit of 0
         await exchange.answer(200, rendering.opening + rendering.closing, rendering.media_type, headers)
@@ -103,7 +102,7 @@ def _quality(text: str) -> float:
         return 0.0
 
 
-def _rendering(form: str, log: str, hosted: HostedLog, in_seed_form: bool) -> Rendering:
+def _rendering(form: str, log: str, opened: Opened, in_seed_form: bool) -> Rendering:
     if form == _CLOUDEVENTS:
         return cloudevents_batch(default_source(log))
     if form == packed.MEDIA_TYPE:
@@ -111,7 +110,7 @@ def _rendering(form: str, log: str, hosted: HostedLog, in_seed_form: bool) -> Re
     if form == _ARROW:
         return arrow_stream()
     make = json_array if form == _JSON else ndjson
-    return make(has_partitions=hosted.has_partitions, in_seed_form=in_seed_form)
+    return make(has_partitions=opened.view.has_partitions, in_seed_form=in_seed_form)
 
 
 def default_source(log: str) -> str:

@@ -14,14 +14,14 @@ import msgspec
 
 from ..core.access import Right
 from ..core.errors import InvalidInput, PositionOfOtherIncarnation, PositionTrimmed
-from ..core.limits import show
+from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.log import Page, Selection
 from ..core.query import Query
 from ..formats import jsontext
-from . import errors
+from ..http import Exchange
+from ..http.errors import InvalidParameter, misplaced
 from .events import envelope_texts
-from .exchange import Exchange, whole_number
-from .host import Host, HostedLog
+from .host import Host, Opened
 from .queries import is_in_seed_form, query_of
 from .wire import QueryIn
 
@@ -37,18 +37,18 @@ _query_decoder = msgspec.json.Decoder(QueryIn)
 
 async def subscribe(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}/subscribe"""
-    hosted = await host.log(exchange, Right.READ)
+    opened = await host.log(exchange, Right.READ)
     parameters = exchange.parameters("query", "from", "after", "partition", "heartbeat")
     given = query_parameter(parameters)
     try:
         query = query_of(given, "")
     except InvalidInput as error:
-        raise errors.misplaced(error, "query") from None
+        raise misplaced(error, "query") from None
     heartbeat_s = _heartbeat(parameters)
-    selection = _selection(exchange, hosted, parameters)
-    fields = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"), *hosted.headers(selection.head)]
+    selection = _selection(exchange, opened, parameters)
+    fields = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"), *opened.view.headers(selection.head)]
     await exchange.start(b"text/event-stream", fields)
-    stream = _stream(exchange, hosted, query, selection, heartbeat_s, is_in_seed_form(given))
+    stream = _stream(exchange, opened, query, selection, heartbeat_s, is_in_seed_form(given))
     if await _run(stream, exchange, host):
         with suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
@@ -56,18 +56,18 @@ async def subscribe(host: Host, exchange: Exchange) -> None:
 
 
 def query_parameter(parameters: dict[str, str]) -> QueryIn | str:
-    """The query that is a query parameter: JSON, or the word `all`. Raises RequestRefused (400)."""
+    """The query that is a query parameter: JSON, or the word `all`. Raises InvalidParameter."""
     text = parameters.get("query")
     if text is None:
-        raise errors.invalid_parameter("query", "is missing; give a query as JSON, or the word all")
+        raise InvalidParameter("query", "is missing; give a query as JSON, or the word all")
     if text == "all":
         return text
     try:
         return jsontext.decode(_query_decoder, text.encode())
     except InvalidInput as error:
-        raise errors.misplaced(error, "query") from None
+        raise misplaced(error, "query") from None
     except UnicodeEncodeError:
-        raise errors.invalid_parameter("query", "is not UTF-8") from None
+        raise InvalidParameter("query", "is not UTF-8") from None
 
 
 async def _run(stream: Coroutine[None, None, None], exchange: Exchange, host: Host) -> bool:
@@ -88,7 +88,7 @@ async def _run(stream: Coroutine[None, None, None], exchange: Exchange, host: Ho
 
 async def _stream(
     exchange: Exchange,
-    hosted: HostedLog,
+    opened: Opened,
     query: Query,
     selection: Selection,
     heartbeat_s: float,
@@ -99,16 +99,16 @@ async def _stream(
     loop = asyncio.get_running_loop()
     cursor: int | None = None
     told_at = loop.time()
-    follow = hosted.asynchronous.follow
+    follow = opened.asynchronous.follow
     async with aclosing(follow(selection.after, query, partition=selection.partition, idle_s=heartbeat_s)) as pages:
         async for page in pages:
-            if cursor is not None and _is_overtaken(hosted, cursor):
+            if cursor is not None and _is_overtaken(opened, cursor):
                 await exchange.send(b": the log was trimmed beyond this reader\n\n")
                 return
             is_idle = page.cursor == cursor
             cursor = page.cursor
             if page.events or is_idle or loop.time() - told_at >= CURSOR_INTERVAL_S:
-                await exchange.send(_blocks(page, hosted.has_partitions, in_seed_form, is_idle))
+                await exchange.send(_blocks(page, opened.view.has_partitions, in_seed_form, is_idle))
                 told_at = loop.time()
 
 
@@ -125,27 +125,27 @@ def _blocks(page: Page, has_partitions: bool, in_seed_form: bool, is_idle: bool)
     return b"".join(blocks)
 
 
-def _is_overtaken(hosted: HostedLog, cursor: int) -> bool:
+def _is_overtaken(opened: Opened, cursor: int) -> bool:
     """Whether events after the cursor may have been trimmed before they were read."""
     try:
-        hosted.log.check_position(cursor + 1)
+        opened.log.check_position(cursor + 1)
     except (PositionTrimmed, PositionOfOtherIncarnation):
         return True
     return False
 
 
-def _selection(exchange: Exchange, hosted: HostedLog, parameters: dict[str, str]) -> Selection:
+def _selection(exchange: Exchange, opened: Opened, parameters: dict[str, str]) -> Selection:
     """Where to begin: the Last-Event-ID of a reader that comes back wins, because its URL says what it said first."""
-    partition = whole_number(parameters, "partition")
-    from_, after = whole_number(parameters, "from"), whole_number(parameters, "after")
+    partition = _whole_number(parameters, "partition")
+    from_, after = _whole_number(parameters, "from"), _whole_number(parameters, "after")
     last_event_id = exchange.header(b"last-event-id")
     if last_event_id:
         name = "Last-Event-ID"
-        from_, after = None, whole_number({name: last_event_id.decode("latin-1")}, name)
+        from_, after = None, _whole_number({name: last_event_id.decode("latin-1")}, name)
     try:
-        return hosted.log.selection(from_, after, False, None, partition)
+        return opened.log.selection(from_, after, False, None, partition)
     except InvalidInput as error:
-        raise errors.invalid_parameter(error.where, error.problem) from None
+        raise InvalidParameter(error.where, error.problem) from None
 
 
 def _heartbeat(parameters: dict[str, str]) -> float:
@@ -158,5 +158,15 @@ def _heartbeat(parameters: dict[str, str]) -> float:
         seconds = 0.0
     if not HEARTBEAT_S_MIN <= seconds <= HEARTBEAT_S_MAX:
         allowed = f"{HEARTBEAT_S_MIN} to {HEARTBEAT_S_MAX:g} seconds are allowed"
-        raise errors.invalid_parameter("heartbeat", f"{show(text)} given, {allowed}")
+        raise InvalidParameter("heartbeat", f"{show(text)} given, {allowed}")
     return seconds
+
+
+def _whole_number(parameters: dict[str, str], name: str) -> int | None:
+    """The parameter as a whole number from 0, or None if it is not given. Raises InvalidParameter."""
+    text = parameters.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise InvalidParameter(name, f"{show(text)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed")
+    return int(text)

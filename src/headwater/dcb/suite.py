@@ -13,9 +13,9 @@ from ..core.access import Right
 from ..core.errors import AppendConditionFailed, InvalidInput
 from ..core.event import Event
 from ..formats import jsontext
-from . import errors
+from ..http import Exchange
+from ..http.errors import misplaced
 from .events import suite_array
-from .exchange import Exchange
 from .host import Host
 from .queries import condition_of, query_of
 from .reading import answer_events
@@ -24,38 +24,37 @@ from .wire import SuiteAppendIn, SuiteAppendOut, SuiteOptionsIn
 
 _append_decoder = msgspec.json.Decoder(SuiteAppendIn)
 _options_decoder = msgspec.json.Decoder(SuiteOptionsIn)
-_encoder = msgspec.json.Encoder()
 
 
 async def read(host: Host, exchange: Exchange) -> None:
     """GET /dcb/{log}/read"""
-    hosted = await host.log(exchange, Right.READ)
+    opened = await host.log(exchange, Right.READ)
     parameters = exchange.parameters("query", "options")
     try:
         query = query_of(query_parameter(parameters), "", none_is_all=True)
     except InvalidInput as error:
-        raise errors.misplaced(error, "query") from None
+        raise misplaced(error, "query") from None
     try:
         options = jsontext.decode(_options_decoder, parameters.get("options", "{}").encode("utf-8", "replace"))
-        selection = hosted.log.selection(options.from_, None, options.backwards, options.limit, None)
+        selection = opened.log.selection(options.from_, None, options.backwards, options.limit, None)
     except InvalidInput as error:
-        raise errors.misplaced(error, "options") from None
-    await answer_events(exchange, hosted, query, selection, suite_array())
+        raise misplaced(error, "options") from None
+    await answer_events(exchange, opened, query, selection, suite_array())
 
 
 async def append(host: Host, exchange: Exchange) -> None:
     """POST /dcb/{log}/append"""
     started = time.perf_counter_ns()
-    hosted = await host.log(exchange, Right.APPEND)
+    opened = await host.log(exchange, Right.APPEND)
     given = jsontext.decode(_append_decoder, await exchange.json_body())
     events = [Event(event.type, event.data.encode(), tuple(event.tags)) for event in given.events]
     condition = condition_of(given.condition, none_is_all=True)
     try:
-        result = await hosted.asynchronous.append(events, condition)
+        result = await opened.asynchronous.append(events, condition)
         outcome = SuiteAppendOut(_microseconds_since(started), False, result.last)
     except AppendConditionFailed:
         outcome = SuiteAppendOut(_microseconds_since(started), True)
-    await exchange.answer(200, _encoder.encode(outcome))
+    await exchange.answer_json(200, outcome)
 
 
 def _microseconds_since(started: int) -> int:

@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ..core.access import Right
 from ..core.errors import EventLogError
 from . import interface
 from .coders import JSON, Coder, coder_of
 from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, security, stopping, unknown_interface
-from .host import Host, HostedLog
+from .host import Host, Opened
 from .identity import Caller, identify
 from .interface import Function
 from .message import Message
-
-if TYPE_CHECKING:
-    from .websocket import Connection
 
 _logger = logging.getLogger("headwater.futoin")
 
 ENVELOPE_BYTES = 1024
 """Room in a reply for what is around its result: rid, signature."""
+
+
+class Stoppable(Protocol):
+    """What goes out on a connection by itself, until the connection ends."""
+
+    def stop(self) -> None:
+        """End, wherever it is."""
+
+
+Pushes = dict[tuple[object, ...], Stoppable]
+"""Of each key there is one at a time."""
+
+
+class Connection(Protocol):
+    """A connection on which the peer can be called back (FTN3, BiDirectChannel)."""
+
+    @property
+    def pushes(self) -> Pushes:
+        """What goes out on it, by owner and component; it is stopped when the connection ends."""
+
+    async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:
+        """Call a function of the peer, in JSON; the future is the name of the error that answers, or None.
+
+        It is for the caller to give up waiting. Raises OSError if the peer has left.
+        """
+
+    def close(self, reason: str) -> None:
+        """Close it in order, soon."""
+
+    def fail(self) -> None:
+        """Close it because of a fault of ours, which is logged; to be called while that is handled."""
 
 
 class Channel(Protocol):
@@ -42,7 +71,7 @@ class Channel(Protocol):
 
     @property
     def connection(self) -> Connection | None:
-        """The connection on which the peer can be called back (FTN3, BiDirectChannel), if it is one."""
+        """The connection, if it is one."""
 
 
 class Call:
@@ -75,7 +104,7 @@ class Call:
         """How large the result may be, encoded."""
         return self.function.reply_bytes_max - ENVELOPE_BYTES
 
-    async def log(self, right: Right) -> HostedLog:
+    async def log(self, right: Right) -> Opened:
         """The log that the path names, if the caller has the right."""
         return await self.host.log(self.log_name, self.caller, right)
 

@@ -1,4 +1,4 @@
-"""What can go wrong on the FutoIn wire, and the one table that turns core errors into it (FTN3 1.9, 1.5).
+"""What can go wrong on the FutoIn wire, and the one table that turns other errors into it (FTN3 1.9, 1.5).
 
 FutoInError      what a reply says: the name of the error and a description
 
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..core import access
 from ..core import errors as core
 from ..core.limits import show
+from ..http import errors as http
 
 UNKNOWN_INTERFACE = "UnknownInterface"
 NOT_SUPPORTED_VERSION = "NotSupportedVersion"
@@ -64,8 +65,8 @@ def stopping() -> FutoInError:
     return FutoInError(INTERNAL_ERROR, _STOPPING)
 
 
-def futoin_error_of(error: core.EventLogError) -> FutoInError:
-    """The reply of a core error."""
+def futoin_error_of(error: core.EventLogError | http.HttpError) -> FutoInError:
+    """The reply of an error of the core, or of one that HTTP can have."""
     for kind in type(error).__mro__:
         if kind in _TABLE:
             row = _TABLE[kind]
@@ -89,6 +90,11 @@ def _say(text: str) -> Callable[[Any], str]:
 
 
 _TABLE: dict[type, _Row] = {
+    http.CodedBody: _Row(INVALID_REQUEST, _say("a message is sent as it is, not compressed")),
+    http.BodyTooLarge: _Row(
+        INVALID_REQUEST, lambda e: f"Request message too long: at most {e.allowed} bytes are taken"
+    ),
+    http.HttpError: _Row(INVALID_REQUEST),
     core.InvalidInput: _Row(INVALID_REQUEST),
     core.LogNotFound: _Row(INVALID_REQUEST),
     core.LogExists: _Row(INVALID_REQUEST),

@@ -24,9 +24,9 @@ async def ping(call: Call) -> bytes:
 
 async def add_event(call: Call) -> bytes:
     """addEvent: durable when it is answered, with its number as EventID."""
-    hosted = await call.log(Right.APPEND)
+    opened = await call.log(Right.APPEND)
     given = call.parameters
-    result = await hosted.asynchronous.append([_event(call, given["type"], given["data"], given.get("key"))])
+    result = await opened.asynchronous.append([_event(call, given["type"], given["data"], given.get("key"))])
     return call.coder.value(str(result.first))
 
 
@@ -42,22 +42,22 @@ def begin_add_event(
         if caller is None or host.stopping.done():
             return None
         call = checked(host, log_name, channel, message, caller)
-        hosted = host.opened(log_name, caller, Right.APPEND)
-        if hosted is None:
+        opened = host.opened(log_name, caller, Right.APPEND)
+        if opened is None:
             return None
         given = call.parameters
-        return hosted.asynchronous.submit([_event(call, given["type"], given["data"], given.get("key"))])
+        return opened.asynchronous.submit([_event(call, given["type"], given["data"], given.get("key"))])
     except (FutoInError, EventLogError):
         return None  # found, and told, again
 
 
 async def add_events(call: Call) -> bytes:
     """addEvents: all of them, under consecutive numbers, or none."""
-    hosted = await call.log(Right.APPEND)
+    opened = await call.log(Right.APPEND)
     given: list[dict[str, Any]] = call.parameters["events"]
     size = call.message.size
-    events = [_event(call, its["type"], json_text(its["data"], size), its.get("key")) for its in given]
-    result = await hosted.asynchronous.append(events)
+    events = [_event(call, each["type"], json_text(each["data"], size), each.get("key")) for each in given]
+    result = await opened.asynchronous.append(events)
     return call.coder.value([str(number) for number in range(result.first, result.last + 1)])
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from ..http import Exchange, Header, Scope
+from ..http.asgi import raw_path
+from ..http.errors import CLOSE, HttpError
 from . import interface
-from .calls import Channel, Handler, Reply, answer, refusal, reply_to
+from .calls import Handler, Reply, answer, refusal, reply_to
 from .coders import JSON
-from .errors import FutoInError, invalid
+from .errors import FutoInError, futoin_error_of, invalid
 from .host import Host
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MESSAGE_BYTES_MAX = 8 * 2**20
 """The largest message of any function; each has its own limit besides."""
@@ -25,74 +24,54 @@ _VND = b"application/vnd.futoin"
 _PARAMETER = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 
 
-class Gone(Exception):
-    """The client went away before its request was complete."""
+class Request:
+    """What the head of a request says of the channel that it came through; see calls.Channel."""
+
+    connection = None
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.peer = exchange.peer
+        self.is_secure = exchange.scope.get("scheme") in ("https", "wss") or _is_loopback(self.peer)
+        """TLS ends here, or at a proxy that is trusted to say so, or nobody is between."""
+        self.authorization = exchange.header(b"authorization")
 
 
-async def post(
-    host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, channel: Channel,
-    scope: Scope, receive: Receive, send: Send,
-) -> None:  # fmt: skip
-    """POST to the endpoint: a message in, a message out."""
+async def post(host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, exchange: Exchange) -> None:
+    """POST to the endpoint: a message in, a message out. Raises Disconnected."""
+    exchange.body_bytes_max = MESSAGE_BYTES_MAX
     try:
-        body = await _body(scope, receive)
-    except FutoInError as error:
-        await send_reply(scope, send, refusal(error), (b"connection", b"close"))
+        body = await exchange.body()
+    except HttpError as error:
+        await _answer(exchange, refusal(futoin_error_of(error)), CLOSE)
         return
-    await send_reply(scope, send, await reply_to(host, handlers, log_name, channel, body))
+    await _answer(exchange, await reply_to(host, handlers, log_name, Request(exchange), body))
 
 
 async def get(
-    host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, channel: Channel,
-    path: list[str], scope: Scope, send: Send,
-) -> None:  # fmt: skip
+    host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, path: list[str], exchange: Exchange
+) -> None:
     """GET {endpoint}/{interface}/{version}/{function}[/{sec}]?parameter=value (FTN5, 3.1 to 3.3)."""
     try:
-        body = _message_of(path, scope["query_string"])
+        body = _message_of(path, exchange.scope["query_string"])
     except FutoInError as error:
-        await send_reply(scope, send, refusal(error))
+        await _answer(exchange, refusal(error))
         return
-    await send_reply(scope, send, await answer(host, handlers, log_name, channel, JSON.decode(body)))
+    await _answer(exchange, await answer(host, handlers, log_name, Request(exchange), JSON.decode(body)))
 
 
-async def send_reply(scope: Scope, send: Send, reply: Reply, *headers: tuple[bytes, bytes]) -> None:
+async def _answer(exchange: Exchange, reply: Reply, *headers: Header) -> None:
     """The reply, in the media type that the client's own library knows."""
-    is_registered = any(name in (b"content-type", b"accept") and _VND in value for name, value in scope["headers"])
+    fields = exchange.scope["headers"]
+    is_registered = any(name in (b"content-type", b"accept") and _VND in value for name, value in fields)
     media_type = b"application/vnd." if is_registered else b"application/"
-    await send_bytes(send, 200, media_type + reply.coder.media_type, reply.body, *headers)
+    await exchange.answer(200, reply.body, media_type + reply.coder.media_type, headers)
 
 
-async def send_bytes(send: Send, status: int, media_type: bytes, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    """A whole answer."""
-    fields = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _body(scope: Scope, receive: Receive) -> bytes:
-    """The message, whole. Raises FutoInError without reading on, Gone."""
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit() and int(value) > MESSAGE_BYTES_MAX:
-            raise _too_long()
-        if name == b"content-encoding" and value.lower() not in (b"", b"identity"):
-            raise invalid("a message is sent as it is, not compressed")
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise Gone
-        chunk = event.get("body", b"")
-        size += len(chunk)
-        if size > MESSAGE_BYTES_MAX:
-            raise _too_long()
-        chunks.append(chunk)
-        if not event.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-def _too_long() -> FutoInError:
-    return invalid(f"Request message too long: at most {MESSAGE_BYTES_MAX} bytes are taken")
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 def _message_of(path: list[str], query: bytes) -> bytes:
@@ -136,5 +115,4 @@ def _json_of(key: str, text: str) -> bytes:
 
 def segments_of(scope: Scope) -> list[str]:
     """The segments of the path, each decoded by itself, so that a password may hold a slash."""
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    return [unquote(segment, errors="surrogateescape") for segment in raw.decode("latin-1").split("?")[0].split("/")]
+    return [unquote(segment, errors="surrogateescape") for segment in raw_path(scope).split("/")]

@@ -70,7 +70,7 @@ class Naming:
     @staticmethod
     def of_log(log: str, aliases: Iterable[Alias], without_other: Iterable[str]) -> Naming:
         """The names in that log; of two aliases for one type the later one counts."""
-        fitting = {its.type: its.alias for its in aliases if fnmatchcase(log, its.logs)}
+        fitting = {alias.type: alias.alias for alias in aliases if fnmatchcase(log, alias.logs)}
         return Naming(fitting, leaves_out_other=any(fnmatchcase(log, pattern) for pattern in without_other))
 
     def name(self, type: str) -> str:

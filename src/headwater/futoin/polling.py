@@ -14,7 +14,7 @@ from ..core.errors import ConsumerNotFound
 from .calls import Call
 from .errors import LIVE_NOT_ALLOWED, FutoInError, invalid
 from .events import Group, group_of, read
-from .host import HostedLog
+from .host import Opened
 from .naming import Selected
 
 LIVE = "LIVE"
@@ -29,56 +29,62 @@ async def register_consumer(call: Call) -> bytes:
     component = call.parameters["component"]
     if component == LIVE:
         raise FutoInError(LIVE_NOT_ALLOWED, "Live consumer should not register")
-    hosted = await call.log(Right.READ)
+    opened = await call.log(Right.READ)
     owner = call.caller.owner
-    if hosted.log.consumer(owner, component) is None:
+    if opened.log.consumer(owner, component) is None:
         await call.log(Right.MANAGE)
-    await asyncio.to_thread(hosted.log.register_consumer, owner, component, after=0)
+    await asyncio.to_thread(opened.log.register_consumer, owner, component, after=0)
     return call.coder.value(True)
 
 
 async def poll_events(call: Call) -> bytes:
     """pollEvents: the wanted events after `last_id`, or after the stored position where none is given."""
-    hosted = await call.log(Right.READ)
+    opened = await call.log(Right.READ)
     given = call.parameters
     component = given["component"]
     last_id = None if given["last_id"] is None else int(given["last_id"])
-    if last_id is not None and last_id > (head := hosted.log.head()):
+    if last_id is not None and last_id > (head := opened.log.head()):
         raise invalid(f"last_id {last_id} is beyond the last event, {head}")
-    after = last_id or 0 if component == LIVE else await _acknowledged(call, hosted, component, last_id)
-    selected = hosted.naming.select(given["want"])
-    group = await _next_group(call, hosted, selected, after, given.get("wait_ms", 0) / 1000)
+    after = last_id or 0 if component == LIVE else await _acknowledged(call, opened, component, last_id)
+    selected = opened.view.select(given["want"])
+    group = await _next_group(call, opened, selected, after, given.get("wait_ms", 0) / 1000)
     if component != LIVE and not group.events:
-        await _acknowledged(call, hosted, component, group.upto)  # what is not wanted counts as delivered
+        await _acknowledged(call, opened, component, group.upto)  # what is not wanted counts as delivered
     return call.coder.array(group.events)
 
 
-async def _acknowledged(call: Call, hosted: HostedLog, component: str, position: int | None) -> int:
+async def _acknowledged(call: Call, opened: Opened, component: str, position: int | None) -> int:
     """Where the page starts, once the acknowledgement is stored. Raises ConsumerNotFound."""
     owner = call.caller.owner
-    consumer = hosted.log.consumer(owner, component)
+    consumer = opened.log.consumer(owner, component)
     if consumer is None:
         raise ConsumerNotFound(owner, component)
     start = consumer.acknowledged if position is None else position
     was_just_seen = time.time() * 1000 - consumer.seen_at < call.host.settings.seen_interval_s * 1000
     if start > consumer.acknowledged or not was_just_seen:
-        await asyncio.to_thread(hosted.log.acknowledge, owner, component, max(start, consumer.acknowledged))
+        await asyncio.to_thread(opened.log.acknowledge, owner, component, max(start, consumer.acknowledged))
     return start
 
 
-async def _next_group(call: Call, hosted: HostedLog, selected: Selected, after: int, wait_s: float) -> Group:
+async def _next_group(call: Call, opened: Opened, selected: Selected, after: int, wait_s: float) -> Group:
     """The next wanted events; none only at the end of the log, after so long without any."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
     while True:
-        next_commit = hosted.asynchronous.next_commit
-        page = read(hosted.log, selected, after, call.result_bytes_max)
+        next_commit = opened.asynchronous.next_commit
+        page = read(opened.log, selected, after, call.result_bytes_max)
         if page.events:
-            return group_of(page, call.coder, hosted.naming, call.result_bytes_max)
+            return group_of(page, call.coder, opened.view, call.result_bytes_max)
         after = max(after, page.cursor)
         if not page.is_last:
             await asyncio.sleep(0)
             continue
-        left_s = 0 if hosted.log.is_closed else deadline - loop.time()
-        if left_s <= 0 or not await hosted.committed(next_commit, left_s, call.host.stopping):
+        left_s = 0 if opened.log.is_closed else deadline - loop.time()
+        if left_s <= 0 or not await _is_done(next_commit, left_s, call.host.stopping):
             return Group([], after, 0)
+
+
+async def _is_done(next_commit: asyncio.Future[None], timeout_s: float, stopping: asyncio.Future[None]) -> bool:
+    """Wait for that commit; False if it did not come in time, or the server stops."""
+    await asyncio.wait((next_commit, stopping), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    return next_commit.done() and not stopping.done()

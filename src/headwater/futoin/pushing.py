@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
 
 from ..core.access import Right
 from ..core.consumer import Consumer
 from ..core.errors import ConsumerNotFound
-from .calls import ENVELOPE_BYTES, Call
+from .calls import ENVELOPE_BYTES, Call, Connection, Pushes
 from .coders import JSON
 from .errors import DEFENSE_REJECTED, FutoInError
 from .events import PAGE_EVENTS, Group, group_of, read
-from .host import HostedLog
+from .host import Opened
 from .interface import MESSAGE_BYTES_MAX
-from .naming import Selected
 from .polling import LIVE
 from .settings import Settings
-
-if TYPE_CHECKING:
-    from .websocket import Connection
 
 GROUP_BYTES_MAX = 8 * 2**20 - ENVELOPE_BYTES
 """futoin.evt.receiver:1.1 takes messages of 8M; version 1.0 of it names no size."""
@@ -35,56 +30,62 @@ PASSED_OVER_S = 1.0
 """How often at most it is stored that a consumer passed over events that it does not want."""
 
 
-async def ready_to_receive(call: Call) -> bytes:
-    """readyToReceive: from its reply on, events are pushed. A newer call of the same consumer takes over."""
-    component, connection = call.parameters["component"], call.channel.connection
-    assert connection is not None, "a constraint of the interface"
-    hosted = await call.log(Right.READ)
-    key = (call.caller.owner, component)
-    if component != LIVE and hosted.log.consumer(*key) is None:
-        raise ConsumerNotFound(*key)
-    if key not in connection.pushes and len(connection.pushes) >= PUSHES_MAX:
-        raise FutoInError(DEFENSE_REJECTED, f"{PUSHES_MAX} consumers are pushed to on this connection already")
-    selected = hosted.naming.select(call.parameters["want"])
-    kind = LivePush if component == LIVE else ReliablePush
-    push = kind(connection, hosted, key, selected, call.function.version, call.host.settings)
-    call.afterwards = push.start
-    return call.coder.value(True)
+class Pushing:
+    """Begins pushes, and knows those of reliable consumers, of which there is one each at a time."""
+
+    def __init__(self) -> None:
+        self.reliable: Pushes = {}
+        """By log, owner and component."""
+
+    async def ready_to_receive(self, call: Call) -> bytes:
+        """readyToReceive: from its reply on, events are pushed. A newer call of the same consumer takes over."""
+        component, connection = call.parameters["component"], call.channel.connection
+        assert connection is not None, "a constraint of the interface"
+        opened = await call.log(Right.READ)
+        key = (call.caller.owner, component)
+        if component != LIVE and opened.log.consumer(*key) is None:
+            raise ConsumerNotFound(*key)
+        if key not in connection.pushes and len(connection.pushes) >= PUSHES_MAX:
+            raise FutoInError(DEFENSE_REJECTED, f"{PUSHES_MAX} consumers are pushed to on this connection already")
+        push = (LivePush if component == LIVE else ReliablePush)(call, connection, opened, key)
+        push.places.append((connection.pushes, key))
+        if component != LIVE:
+            push.places.append((self.reliable, (opened, *key)))
+        call.afterwards = push.start
+        return call.coder.value(True)
 
 
 class Push(ABC):
     """The push to one consumer over one connection."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        hosted: HostedLog,
-        key: tuple[str, str],
-        selected: Selected,
-        version: tuple[int, int],
-        settings: Settings,
-    ) -> None:
-        self.connection, self.hosted, self.key, self.selected = connection, hosted, key, selected
-        self.settings = settings
+    def __init__(self, call: Call, connection: Connection, opened: Opened, key: tuple[str, str]) -> None:
+        self.connection, self.opened, self.key = connection, opened, key
+        self.settings = call.host.settings
+        self.selected = opened.view.select(call.parameters["want"])
+        version = call.function.version
         self._function = f"futoin.evt.receiver:{version[0]}.{version[1]}:onEvents"
         self._bytes_max = MESSAGE_BYTES_MAX - ENVELOPE_BYTES if version == (1, 0) else GROUP_BYTES_MAX
-        self._begin = hosted.log.head()
+        self._begin = opened.log.head()
         """Where a live push begins."""
         self._task: asyncio.Task[None] | None = None
+        self.places: list[tuple[Pushes, tuple[object, ...]]] = []
+        """Where it is the only one of its key: on its connection, and a reliable one among all of its log."""
 
     def start(self) -> None:
-        """Begin, in place of an older push of the same consumer on this connection."""
-        if (older := self.connection.pushes.get(self.key)) is not None:
-            older.stop()
-        self.connection.pushes[self.key] = self
+        """Begin, in place of older pushes of the same consumer."""
+        for pushes, key in self.places:
+            if (older := pushes.get(key)) is not None:
+                older.stop()
+            pushes[key] = self
         self._task = asyncio.create_task(self._run())
 
     def stop(self) -> None:
         """End, wherever it is; what was not acknowledged will be pushed again."""
         if self._task is not None:
             self._task.cancel()
-        if self.connection.pushes.get(self.key) is self:
-            del self.connection.pushes[self.key]
+        for pushes, key in self.places:
+            if pushes.get(key) is self:
+                del pushes[key]
 
     async def _run(self) -> None:
         """Push, until it cannot go on; then the connection is closed, so that the consumer comes to know of it."""
@@ -120,22 +121,9 @@ class Push(ABC):
 class ReliablePush(Push):
     """One group at a time, until it is acknowledged; a failed one again, under the same `seq`."""
 
-    def start(self) -> None:
-        """See Push. It also ends a push of the consumer on another connection."""
-        if (older := self.hosted.pushes.get(self.key)) is not None:
-            older.stop()
-        self.hosted.pushes[self.key] = self
-        super().start()
-
-    def stop(self) -> None:
-        """See Push."""
-        super().stop()
-        if self.hosted.pushes.get(self.key) is self:
-            del self.hosted.pushes[self.key]
-
     async def _push(self) -> None:
         seq = 0
-        while not self.hosted.log.is_closed:
+        while not self.opened.log.is_closed:
             start = self._consumer().acknowledged
             group = await self._next_group(start)
             if group.events and await self._deliver(seq, group):
@@ -143,7 +131,7 @@ class ReliablePush(Push):
 
     def _consumer(self) -> Consumer:
         """The consumer as it stands: polls and operators move it too. Raises ConsumerNotFound."""
-        consumer = self.hosted.log.consumer(*self.key)
+        consumer = self.opened.log.consumer(*self.key)
         if consumer is None:
             raise ConsumerNotFound(*self.key)
         return consumer
@@ -151,13 +139,13 @@ class ReliablePush(Push):
     async def _next_group(self, start: int) -> Group:
         """The next events; none if the consumer's position moved meanwhile, or the log is closed."""
         loop = asyncio.get_running_loop()
-        log, cursor = self.hosted.log, start
+        log, cursor = self.opened.log, start
         stored_at = loop.time()
         while True:
-            next_commit = self.hosted.asynchronous.next_commit
+            next_commit = self.opened.asynchronous.next_commit
             page = read(log, self.selected, cursor, GROUP_BYTES_MAX, PAGE_EVENTS)
             if page.events:
-                return group_of(page, JSON, self.hosted.naming, self._bytes_max)
+                return group_of(page, JSON, self.opened.view, self._bytes_max)
             cursor = max(cursor, page.cursor)
             has_time_passed = loop.time() - stored_at >= PASSED_OVER_S
             if not page.is_last:
@@ -187,26 +175,26 @@ class ReliablePush(Push):
         return True
 
     async def _acknowledge(self, position: int) -> None:
-        await asyncio.to_thread(self.hosted.log.acknowledge, *self.key, position)
+        await asyncio.to_thread(self.opened.log.acknowledge, *self.key, position)
 
 
 class LivePush(Push):
     """From now on, two groups on their way at most; who is too slow misses the oldest, and sees a gap in `seq`."""
 
     async def _push(self) -> None:
-        log = self.hosted.log
+        log = self.opened.log
         cursor, seq = self._begin, 0
         on_the_way: set[asyncio.Task[bool]] = set()
         try:
             while not log.is_closed:
                 if len(on_the_way) >= LIVE_GROUPS_MAX:
                     _, on_the_way = await asyncio.wait(on_the_way, return_when=asyncio.FIRST_COMPLETED)
-                next_commit = self.hosted.asynchronous.next_commit
+                next_commit = self.opened.asynchronous.next_commit
                 if log.head() - cursor > self.settings.live_behind_max:
                     cursor = log.head() - self.settings.live_behind_max
                     seq += 1
                 page = read(log, self.selected, cursor, GROUP_BYTES_MAX)
-                group = group_of(page, JSON, self.hosted.naming, self._bytes_max)
+                group = group_of(page, JSON, self.opened.view, self._bytes_max)
                 cursor = max(cursor, group.upto)
                 if group.events:
                     answer = await self._send(seq, group)

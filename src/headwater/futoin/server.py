@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import ipaddress
-import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from ..core.access import Guard
 from ..core.store import LogStore
-from . import generating, http, interface, polling, pushing
+from ..http import Exchange, Receive, Scope, Send, refuse_websocket
+from ..http.errors import Disconnected
+from . import generating, http, interface, polling
 from .calls import Handler
 from .host import Host
+from .pushing import Pushing
 from .settings import Settings
 from .websocket import Connection
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-_logger = logging.getLogger("headwater.futoin")
 
 ENDPOINT = "/futoin/{log}"
 _GEN, _POLL, _PUSH = "futoin.evt.gen", "futoin.evt.poll", "futoin.evt.push"
 _OUR_GEN, _OUR_POLL = "headwater.evt.gen", "headwater.evt.poll"
 
-HANDLERS: Mapping[tuple[str, str], Handler] = {
-    **{(name, "ping"): generating.ping for name in (_GEN, _POLL, _PUSH, _OUR_GEN, _OUR_POLL)},
-    **{(name, "addEvent"): generating.add_event for name in (_GEN, _OUR_GEN)},
-    (_OUR_GEN, "addEvents"): generating.add_events,
-    **{(name, "registerConsumer"): polling.register_consumer for name in (_POLL, _PUSH, _OUR_POLL)},
-    **{(name, "pollEvents"): polling.poll_events for name in (_POLL, _PUSH, _OUR_POLL)},
-    (_PUSH, "readyToReceive"): pushing.ready_to_receive,
-}
-"""What implements each function; a test finds none missing."""
+
+def handlers(pushing: Pushing) -> Mapping[tuple[str, str], Handler]:
+    """What implements each function; a test finds none missing."""
+    return {
+        **{(name, "ping"): generating.ping for name in (_GEN, _POLL, _PUSH, _OUR_GEN, _OUR_POLL)},
+        **{(name, "addEvent"): generating.add_event for name in (_GEN, _OUR_GEN)},
+        (_OUR_GEN, "addEvents"): generating.add_events,
+        **{(name, "registerConsumer"): polling.register_consumer for name in (_POLL, _PUSH, _OUR_POLL)},
+        **{(name, "pollEvents"): polling.poll_events for name in (_POLL, _PUSH, _OUR_POLL)},
+        (_PUSH, "readyToReceive"): pushing.ready_to_receive,
+    }
 
 
 class Application:
@@ -43,8 +39,11 @@ class Application:
     Call `stop` before the HTTP server waits for its connections to end, and `close` after that.
     """
 
-    def __init__(self, store: LogStore, guard: Guard, settings: Settings) -> None:
-        self._host = Host(store, guard, settings)
+    def __init__(self, store: LogStore, guard: Guard, settings: Settings | None = None) -> None:
+        """`guard` says who may do what. To be made on its event loop."""
+        self._host = Host(store, guard, settings or Settings())
+        self.pushing = Pushing()
+        self._handlers = handlers(self.pushing)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI 3: one request, or one WebSocket. Who mounts it stops and closes it."""
@@ -53,72 +52,36 @@ class Application:
             path.pop()
         if path:
             scope["route"] = ENDPOINT
+        exchange = Exchange(scope, receive, send)
         if scope["type"] == "websocket":
-            await self._connect(path, scope, receive, send)
+            await self._connect(path, exchange, receive, send)
         else:
-            with suppress(http.Gone):
-                await self._answer(path, scope, receive, send)
+            with suppress(Disconnected):
+                await self._answer(path, exchange)
 
     def stop(self) -> None:
         """Close the connections in order, and refuse new requests."""
         self._host.stop()
 
-    def close(self) -> None:
-        """Let go of the logs, which stay open."""
-        self._host.close()
+    async def close(self) -> None:
+        """Let go of the logs, which stay open for their owner to close."""
+        self._host.logs.close()
 
-    async def _answer(self, path: list[str], scope: Scope, receive: Receive, send: Send) -> None:
-        method = scope["method"]
+    async def _answer(self, path: list[str], exchange: Exchange) -> None:
+        method = exchange.scope["method"]
         if len(path) == 2 and method in ("GET", "HEAD") and (text := interface.file_text(path[1])) is not None:
-            await http.send_bytes(send, 200, b"application/json", text)
+            await exchange.answer(200, text)
         elif len(path) == 1 and method == "POST":
-            await http.post(self._host, HANDLERS, path[0], _Request(scope), scope, receive, send)
+            await http.post(self._host, self._handlers, path[0], exchange)
         elif len(path) > 1 and method == "GET":
-            await http.get(self._host, HANDLERS, path[0], _Request(scope), path[1:], scope, send)
+            await http.get(self._host, self._handlers, path[0], path[1:], exchange)
         else:
-            await http.send_bytes(send, 400, b"text/plain", b"")
+            await exchange.answer(400, b"", b"text/plain")
 
-    async def _connect(self, path: list[str], scope: Scope, receive: Receive, send: Send) -> None:
+    async def _connect(self, path: list[str], exchange: Exchange, receive: Receive, send: Send) -> None:
         if len(path) != 1:
-            await send({"type": "websocket.close", "code": 1008, "reason": "no WebSocket is served here"})
+            await refuse_websocket(send)
             return
-        request = _Request(scope)
-        connection = Connection(
-            self._host,
-            HANDLERS,
-            path[0],
-            receive,
-            send,
-            peer=request.peer,
-            is_secure=request.is_secure,
-            authorization=request.authorization,
-        )
+        connection = Connection(self._host, self._handlers, path[0], http.Request(exchange), receive, send)
         with suppress(OSError):  # the peer has left
             await connection.serve()
-
-
-class _Request:
-    """What one HTTP request says of the channel that it came through."""
-
-    connection = None
-
-    def __init__(self, scope: Scope) -> None:
-        client = scope.get("client")
-        self.peer: str = client[0] if client else ""
-        self.is_secure = scope.get("scheme") in ("https", "wss") or _is_loopback(self.peer)
-        """TLS ends here, or at a proxy that is trusted to say so, or nobody is between."""
-        self.authorization: bytes | None = next(
-            (value for name, value in scope["headers"] if name == b"authorization"), None
-        )
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
-
-
-def application(store: LogStore, guard: Guard, settings: Settings | None = None) -> Application:
-    """The ASGI application for the logs of a store; `guard` says who may do what. To be made on its event loop."""
-    return Application(store, guard, settings or Settings())

@@ -9,23 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.log import AppendResult
-from .calls import Handler, Reply, answer, failed, refusal
+from ..http import Receive, Send
+from .calls import Handler, Pushes, Reply, answer, failed, refusal
 from .coders import JSON, coder_of
 from .errors import FutoInError, invalid
 from .generating import begin_add_event
 from .host import Host
+from .http import Request
 from .message import Message
-
-if TYPE_CHECKING:
-    from .pushing import Push
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _logger = logging.getLogger("headwater.futoin")
 
@@ -46,18 +42,15 @@ class Connection:
         host: Host,
         handlers: Mapping[tuple[str, str], Handler],
         log_name: str,
+        request: Request,
         receive: Receive,
         send: Send,
-        *,
-        peer: str,
-        is_secure: bool,
-        authorization: bytes | None,
     ) -> None:
         self._host, self._handlers, self._log_name = host, handlers, log_name
         self._receive, self._send = receive, send
-        self.peer, self.is_secure, self.authorization = peer, is_secure, authorization
-        self.pushes: dict[tuple[str, str], Push] = {}
-        """By owner and component."""
+        self.peer, self.is_secure, self.authorization = request.peer, request.is_secure, request.authorization
+        self.pushes: Pushes = {}
+        """See calls.Connection."""
         self._slots = asyncio.Semaphore(REQUESTS_MAX)
         one_at_a_time = asyncio.Semaphore(1)
         self._turns = {
@@ -103,10 +96,7 @@ class Connection:
             await asyncio.gather(reading, writing, *self._running, return_exceptions=True)
 
     async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:
-        """Call a function of the peer, in JSON; the future is the name of the error that answers, or None.
-
-        It is for the caller to give up waiting. Raises OSError if the peer has left.
-        """
+        """See calls.Connection."""
         self._calls_made += 1
         rid = f"S{self._calls_made}"
         answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -116,12 +106,12 @@ class Connection:
         return answered
 
     def close(self, reason: str) -> None:
-        """Close it in order, soon."""
+        """See calls.Connection."""
         if not self._closing.done():
             self._closing.set_result((CLOSE_NORMAL, reason))
 
     def fail(self) -> None:
-        """Close it because of a fault of ours, which is logged; to be called while that is handled."""
+        """See calls.Connection."""
         if not self._closing.done():
             _logger.exception("a push failed")
             self._closing.set_result((CLOSE_FAULT, "the server has a fault"))

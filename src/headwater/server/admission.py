@@ -11,7 +11,8 @@ from enum import Enum, auto
 
 from ..core.bus import Bus
 from ..core.notification_types import NotificationType
-from .gate import Application, Gate, Receive, Scope, Send, refuse
+from ..http import Application, Receive, Scope, Send
+from .gate import Gate, refuse
 
 PROTOCOL = "http"
 SURPLUS_MAX = 64
@@ -61,7 +62,7 @@ class Admission:
                 await self._gate(scope, receive, send)
                 return
             self._tell_refused(peer)
-            await refuse(scope, send, f"the server has {self._connections_max} connections, and takes no more")
+            await refuse(scope, receive, send, f"the server has {self._connections_max} connections, and takes no more")
 
         return turn_away
 

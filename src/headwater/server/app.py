@@ -30,6 +30,7 @@ from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from ..futoin import server as futoin
+from ..http import Application, Receive, Scope, Send
 from .accounts import AccountDirectory
 from .admission import Admission
 from .amqp_metrics import AmqpCollector
@@ -37,7 +38,7 @@ from .bulk.serving import BulkPlane
 from .bulk_metrics import BulkCollector
 from .config import Config
 from .errors import InvalidConfiguration
-from .gate import Application, Gate, Receive, Scope, Send, State
+from .gate import Gate, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_metrics import HttpCollector
 from .http_server import HttpServer
@@ -122,7 +123,7 @@ class FrontEnd(Protocol):
     def stop(self) -> None:
         """End its streams, and refuse what is new."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of the logs."""
 
 
@@ -169,13 +170,13 @@ class Server:
             container = Container(store, guard, config.amqp, bus=self._bus)
             management = ManagementNode(container)
             messages = AmqpServer(container, management, amqp_sockets, tls)
-            clouds = cne.application(store, guard, dcb.authenticate, config.cne, bus=self._bus)
+            clouds = cne.Application(store, guard, config.cne, bus=self._bus)
             ending.push_async_callback(clouds.close)
             await clouds.start()
             serve_management(management, guard, store.state, clouds)
             front_ends = self._open(store, guard, http, container, clouds, bulk)
             for front_end in front_ends:
-                ending.callback(front_end.close)
+                ending.push_async_callback(front_end.close)
             await messages.start()
             ending.push_async_callback(messages.stop)
             if bulk is not None:
@@ -222,8 +223,8 @@ class Server:
             BulkCollector(bulk),
         ]
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, others=others)
-        data = dcb.application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
-        events = futoin.application(store, guard, self._config.futoin)
+        data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
+        events = futoin.Application(store, guard, self._config.futoin)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
         self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), "futoin": events, **rooms}, data))
         return data, events
@@ -262,17 +263,11 @@ class Server:
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:
-    """An ASGI application that sends a request to the room of the first segment of its path.
-
-    What belongs to no room goes to `otherwise`, but for WebSockets, which are refused.
-    """
+    """An ASGI application that sends a request to the room of the first segment of its path, or else to `otherwise`."""
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         room = scope["path"][1:].partition("/")[0]
-        if room not in rooms and scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": "no WebSocket is served here"})
-        else:
-            await rooms.get(room, otherwise)(scope, receive, send)
+        await rooms.get(room, otherwise)(scope, receive, send)
 
     return dispatch
 

@@ -9,20 +9,18 @@ end because the logs close). Questions about the server's health pass at any tim
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Awaitable, Callable, Container, MutableMapping
+from collections.abc import Callable, Container
 from enum import StrEnum
-from typing import Any
 
+from ..formats.problem import Problem
+from ..http import Application, Exchange, Header, Message, Receive, Scope, Send, refuse_websocket
+from ..http.asgi import SERVICE_RESTART
+from ..http.errors import CLOSE
 from .request_meter import RequestMeter
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
+RETRY: Header = (b"retry-after", b"5")
+"""To clients, and to whoever asks whether the server is ready."""
 UNMATCHED = "unmatched"
 BODIES_BYTES_MAX = 2**30
 
@@ -61,12 +59,15 @@ class Gate:
         """Set when something that ran has ended."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request or WebSocket."""
+        """One request or WebSocket. All come here first: those of every room, and questions about health and metrics.
+
+        Nothing is known of it yet but its head, nothing of its body was read, and no room was chosen.
+        """
         if self.passes_always(scope):
             await self._health(scope, receive, send)
             return
         if self.state is not State.OPEN:
-            await refuse(scope, send, f"the server is {self.state}; try again in a few seconds")
+            await refuse(scope, receive, send, f"the server is {self.state}; try again in a few seconds")
             return
         passage = _Passage(self, receive, send, is_stream=scope["type"] == "websocket")
         try:
@@ -77,7 +78,7 @@ class Gate:
             passage.task.uncancel()
             if not passage.has_started:
                 detail = f"more than {self._bodies_bytes_max} bytes of unfinished bodies wait, and yours is the largest"
-                await refuse(scope, passage.send, detail)
+                await refuse(scope, passage.receive, passage.send, detail)
         finally:
             passage.end(scope)
             self._left.set()
@@ -100,7 +101,7 @@ class Gate:
         self._receiving.add(passage)
         self.bodies_bytes += size
         while self.bodies_bytes > self._bodies_bytes_max and self._receiving:
-            largest = max(self._receiving, key=lambda its: its.body_bytes)
+            largest = max(self._receiving, key=lambda passage: passage.body_bytes)
             self.release(largest)
             largest.give_up()
 
@@ -195,18 +196,9 @@ class _Passage:
             self._gate.meter.measure(method, template, self._status, time.perf_counter() - self._started)
 
 
-async def refuse(scope: Scope, send: Send, detail: str) -> None:
+async def refuse(scope: Scope, receive: Receive, send: Send, detail: str) -> None:
     """Answer that it is not to be now, and why."""
     if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1012, "reason": detail})
-        return
-    problem = {"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": detail}
-    body = json.dumps(problem).encode()
-    headers = [
-        (b"content-type", b"application/problem+json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"retry-after", b"5"),
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+        await refuse_websocket(send, detail, SERVICE_RESTART)
+    else:
+        await Exchange(scope, receive, send).answer_problem(Problem.of_status(503, detail, RETRY, CLOSE))

@@ -11,10 +11,10 @@ from functools import partial
 
 import uvicorn
 
+from ..http import Application
 from .admission import Admission
 from .bounded_requests import BoundedHttpProtocol
 from .config import Http
-from .gate import Application
 from .websocket_protocol import MESSAGE_BYTES_MAX, PING_INTERVAL_S, PING_TIMEOUT_S, BoundedWebSocketProtocol
 
 KEEP_ALIVE_S = 75

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headwater.server.gate import Application, Message
+from headwater.http import Application, Message
 
 
 class Answer(NamedTuple):
-    """What the application answered."""
+    """What the application answered; of status 0 where it did not."""
 
     status: int
     headers: dict[bytes, bytes]
@@ -17,7 +17,7 @@ class Answer(NamedTuple):
 
 
 def scope(
-    path: str, method: str = "GET", headers: Sequence[tuple[bytes, bytes]] = (), type: str = "http"
+    path: str, method: str = "GET", headers: Sequence[tuple[bytes, bytes]] = (), type: str = "http", query: bytes = b""
 ) -> dict[str, Any]:
     """An ASGI scope."""
     return {
@@ -25,22 +25,29 @@ def scope(
         "method": method,
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query,
         "headers": list(headers),
         "client": ("10.0.0.1", 4711),
     }
 
 
-async def ask(application: Application, path: str, method: str = "GET", **more: Any) -> Answer:
-    """Send a request without body."""
+async def ask(
+    application: Application, path: str, method: str = "GET", pieces: Sequence[bytes] = (b"",), **more: Any
+) -> Answer:
+    """Send a request, its body piece by piece; after the last one the client is gone."""
     sent: list[Message] = []
+    waiting = list(pieces)
 
     async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
+        if not waiting:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
 
     async def send(message: Message) -> None:
         sent.append(message)
 
     await application(scope(path, method, **more), receive, send)
+    if not sent:
+        return Answer(0, {}, b"")
     body = b"".join(message.get("body", b"") for message in sent[1:])
     return Answer(sent[0]["status"], dict(sent[0]["headers"]), body)

@@ -1,36 +1,38 @@
-"""One HTTP request and its answer, on plain ASGI: headers, bounded body, parameters, whole or streamed answers."""
+"""One HTTP request and its answer: header fields, bounded body, parameters, whole or streamed answers, problems."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
-from ..core.limits import SEQUENCE_NUMBER_MAX, show
-from . import errors
-from .errors import Header
+import msgspec
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from ..formats.problem import MEDIA_TYPE, Problem
+from .asgi import Header, Receive, Scope, Send
+from .errors import BodyTooLarge, CodedBody, Disconnected, InvalidParameter, UnsupportedMediaType
 
 JSON = b"application/json"
+PROBLEM = MEDIA_TYPE.encode()
+BODY_BYTES_MAX = 1024 * 1024
+"""Where a route names no other limit."""
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Exchange:
     """A request, and the one answer to it."""
 
-    __slots__ = ("_body_bytes_max", "_receive", "_send", "arguments", "has_started", "scope")
+    __slots__ = ("_receive", "_send", "arguments", "body_bytes_max", "has_started", "scope")
 
-    def __init__(
-        self, scope: Scope, receive: Receive, send: Send, arguments: Sequence[str], body_bytes_max: int
-    ) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self._receive, self._send = receive, send
-        self._body_bytes_max = body_bytes_max
-        self.arguments = arguments
+        self.arguments: Sequence[str] = ()
         """What stands in the path where the route has a parameter, in order, percent-decoded."""
+        self.body_bytes_max = BODY_BYTES_MAX
+        """The longest body that is read, as the route says; its handler may lower it, before it asks for the body."""
         self.has_started = False
         """Whether the status line is on its way, so that no other answer can be given."""
 
@@ -39,6 +41,12 @@ class Exchange:
         """The client's address, for the log."""
         client = self.scope.get("client")
         return client[0] if client else ""
+
+    @property
+    def certificate(self) -> str:
+        """The name in the client's certificate, if TLS has verified one; else empty."""
+        tls: dict[str, Any] = (self.scope.get("extensions") or {}).get("tls") or {}
+        return tls.get("client_cert_name") or ""
 
     def header(self, name: bytes) -> bytes | None:
         """The first header field of that (lower-case) name."""
@@ -53,14 +61,17 @@ class Exchange:
         return "" if value is None else value.partition(b";")[0].strip().lower().decode("latin-1")
 
     async def body(self) -> bytes:
-        """The request's body, whole. Raises RequestRefused (413, 415) without reading on, Disconnected."""
-        limit = self._body_bytes_max
+        """The request's body, whole: the one place where bodies are read. Nothing was made of the request before.
+
+        Raises CodedBody and BodyTooLarge (without reading on), Disconnected.
+        """
+        limit = self.body_bytes_max
         coding = self.header(b"content-encoding")
         if coding is not None and coding.lower() not in (b"", b"identity"):
-            raise errors.unsupported_content_coding(coding.decode("latin-1"))
+            raise CodedBody(coding.decode("latin-1"))
         length = self.header(b"content-length")
         if length is not None and length.isdigit() and int(length) > limit:
-            raise errors.body_too_large(limit)
+            raise BodyTooLarge(int(length), limit)
         chunk, is_last = await self._receive_chunk()
         if is_last and len(chunk) <= limit:
             return chunk
@@ -70,11 +81,11 @@ class Exchange:
             chunks.append(chunk)
             size += len(chunk)
         if size > limit:
-            raise errors.body_too_large(limit)
+            raise BodyTooLarge(size, limit)
         return b"".join(chunks)
 
     async def json_body(self, *allowed: str) -> bytes:
-        """The body, said to be JSON (or nothing said). Raises RequestRefused (413, 415), Disconnected.
+        """The body, said to be JSON (or nothing said). Raises as `body`, and UnsupportedMediaType.
 
         `allowed` is what to name where it is something else; by default JSON alone.
         """
@@ -82,20 +93,20 @@ class Exchange:
         if given is not None and given != JSON:
             media_type = self.media_type()
             if media_type != "application/json" and not media_type.endswith("+json"):
-                raise errors.unsupported_media_type(media_type, allowed or ["application/json"])
+                raise UnsupportedMediaType(media_type, allowed or ("application/json",))
         return await self.body()
 
     def parameters(self, *allowed: str) -> dict[str, str]:
-        """The query parameters. Raises RequestRefused (400) for one that is unknown or given twice."""
+        """The query parameters. Raises InvalidParameter for one that is unknown or given twice."""
         query: bytes = self.scope.get("query_string", b"")
         found: dict[str, str] = {}
         if not query:
             return found
         for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
             if name not in allowed:
-                raise errors.invalid_parameter(name[:80], f"no such parameter; allowed: {', '.join(allowed) or 'none'}")
+                raise InvalidParameter(name[:80], f"no such parameter; allowed: {', '.join(allowed) or 'none'}")
             if name in found:
-                raise errors.invalid_parameter(name, "given twice")
+                raise InvalidParameter(name, "given twice")
             found[name] = value
         return found
 
@@ -111,11 +122,26 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": fields})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def answer_nothing(self) -> None:
-        """204."""
+    async def answer_json(self, status: int, value: object, headers: Iterable[Header] = ()) -> None:
+        """Give the whole answer: the value as JSON, by msgspec."""
+        await self.answer(status, _encode(value), JSON, headers)
+
+    async def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> None:
+        """Give an answer without a body: it has no media type, nor, as 204, a length (RFC 9110, 8.6)."""
         self.has_started = True
-        await self._send({"type": "http.response.start", "status": 204, "headers": []})
+        length = [] if status == 204 else [(b"content-length", b"0")]
+        await self._send({"type": "http.response.start", "status": status, "headers": [*length, *headers]})
         await self._send({"type": "http.response.body", "body": b""})
+
+    async def answer_problem(self, problem: Problem) -> None:
+        """Answer what went wrong. Raises RuntimeError as `check_unanswered`."""
+        self.check_unanswered(problem.detail)
+        await self.answer(problem.status, problem.to_json(), PROBLEM, problem.headers)
+
+    def check_unanswered(self, problem: str) -> None:
+        """Raises RuntimeError if an answer has begun: it is broken off, so that nobody takes it for whole."""
+        if self.has_started:
+            raise RuntimeError(f"the answer broke off: {problem}")
 
     async def start(self, media_type: bytes, headers: Iterable[Header] = ()) -> None:
         """Begin a streamed answer (200). Afterwards call `send`, and `finish` unless it broke off."""
@@ -134,15 +160,5 @@ class Exchange:
     async def _receive_chunk(self) -> tuple[bytes, bool]:
         message = await self._receive()
         if message["type"] == "http.disconnect":
-            raise errors.Disconnected
+            raise Disconnected
         return message.get("body", b""), not message.get("more_body", False)
-
-
-def whole_number(parameters: dict[str, str], name: str) -> int | None:
-    """The parameter as a whole number from 0, or None if it is not given. Raises RequestRefused (400)."""
-    text = parameters.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise errors.invalid_parameter(name, f"{show(text)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed")
-    return int(text)

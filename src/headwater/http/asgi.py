@@ -1,0 +1,46 @@
+"""ASGI 3 as types, and the two things of it that are no requests: WebSockets that nobody serves, and the lifespan."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import quote
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+POLICY_VIOLATION, SERVICE_RESTART = 1008, 1012
+"""Why a WebSocket is refused (RFC 6455, 7.4.1, and the IANA registry)."""
+
+
+def raw_path(scope: Scope) -> str:
+    """The path as the client wrote it, percent-encoded, below what the application is mounted at."""
+    raw: bytes | None = scope.get("raw_path")
+    path = quote(scope["path"]) if raw is None else raw.partition(b"?")[0].decode("latin-1")
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+async def refuse_websocket(
+    send: Send, reason: str = "no WebSocket is served here", code: int = POLICY_VIOLATION
+) -> None:
+    """Turn a WebSocket away before it is accepted."""
+    await send({"type": "websocket.close", "code": code, "reason": reason})
+
+
+async def live(
+    receive: Receive, send: Send, start: Callable[[], Awaitable[None]], end: Callable[[], Awaitable[None]]
+) -> None:
+    """The `lifespan` of a server of its own: it starts an application before the first request, and ends it at last."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await start()
+            await send({"type": "lifespan.startup.complete"})
+        else:
+            await end()
+            await send({"type": "lifespan.shutdown.complete"})
+            return

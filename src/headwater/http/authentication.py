@@ -1,0 +1,24 @@
+"""Who asks: the user that an Authorization header shows, and how a client that shows none is asked for it."""
+
+from __future__ import annotations
+
+from ..core.access import Guard, Unauthenticated, User
+from ..formats.authorization import UNREADABLE, credentials_of
+from .asgi import Header
+
+BASIC: Header = (b"www-authenticate", b'Basic realm="headwater", charset="UTF-8"')
+BEARER: Header = (b"www-authenticate", b'Bearer realm="headwater"')
+
+
+async def authenticate(guard: Guard, header: bytes | None, peer: str) -> User:
+    """The user that an Authorization header shows. Raises Unauthenticated.
+
+    The guard refuses a header that cannot be read as well, so that it is counted and logged as any other.
+    """
+    credentials = credentials_of(header)
+    try:
+        return await guard.authenticate(credentials, peer)
+    except Unauthenticated:
+        if credentials is UNREADABLE:
+            raise Unauthenticated("the Authorization header is not well-formed Basic or Bearer") from None
+        raise

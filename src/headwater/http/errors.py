@@ -1,0 +1,115 @@
+"""What keeps an HTTP request from its handler's work, whatever the room; each room has one table of how it says so.
+
+HttpError
+├── RouteNotFound        nothing is served at that path
+├── MethodNotAllowed
+├── InvalidParameter     a query parameter, a path parameter or a header field breaks a rule
+├── UnsupportedMediaType
+├── CodedBody            the body is compressed
+├── BodyTooLarge         and is not read on
+└── Stopping             the server takes no new requests
+
+Disconnected             the client went away before it was answered, and nobody is to be told
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from ..core.errors import Closed, InvalidInput, Overloaded, StorageUnavailable
+from ..core.limits import show
+from .asgi import Header
+
+CLOSE: Header = (b"connection", b"close")
+STOPPING_RETRY_AFTER_S = 2
+RETRY: Header = (b"retry-after", b"%d" % STOPPING_RETRY_AFTER_S)
+
+
+class Disconnected(Exception):
+    """The client went away; there is nobody to answer."""
+
+
+class HttpError(Exception):
+    """The request does not get as far as what it asks for."""
+
+    headers: tuple[Header, ...] = ()
+    """Header fields that belong to the answer, in every room."""
+
+
+class RouteNotFound(HttpError):
+    """404: nothing is served at that path."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"nothing is served at {show(path)}")
+
+
+class MethodNotAllowed(HttpError):
+    """405, with the methods that the resource has."""
+
+    def __init__(self, method: str, allowed: Iterable[str]) -> None:
+        names = ", ".join(sorted(allowed))
+        self.headers = ((b"allow", names.encode()),)
+        super().__init__(f"{method} given, allowed: {names}")
+
+
+class InvalidParameter(HttpError):
+    """400 for a query parameter, a path parameter or a header field; `path` leads into one that holds JSON."""
+
+    def __init__(self, name: str, problem: str, path: str | None = None) -> None:
+        self.name, self.path = name, path
+        super().__init__(f"{name}: {problem}")
+
+
+class UnsupportedMediaType(HttpError):
+    """415, with the media types that the resource takes."""
+
+    def __init__(self, given: str, allowed: Sequence[str]) -> None:
+        super().__init__(f"a body of {show(given)} given, allowed: {', '.join(allowed)}")
+
+
+class CodedBody(HttpError):
+    """415 for a compressed body (RFC 9110, 8.4); `Accept-Encoding` tells that it was not the media type (12.5.3)."""
+
+    headers = ((b"accept-encoding", b"identity"),)
+
+    def __init__(self, coding: str) -> None:
+        super().__init__(f"a body in the content coding {show(coding)} given; send it as it is")
+
+
+class BodyTooLarge(HttpError):
+    """413 for a body of which no more is read; the connection is closed after it."""
+
+    headers = (CLOSE,)
+
+    def __init__(self, given: int, allowed: int) -> None:
+        self.given, self.allowed = given, allowed
+        super().__init__(f"the body is over {allowed} bytes, which is the most that is read")
+
+
+class Stopping(HttpError):
+    """503: the server takes no new requests."""
+
+    headers = (RETRY,)
+
+    def __init__(self) -> None:
+        super().__init__("the server is stopping; try again")
+
+
+def misplaced(error: InvalidInput, parameter: str) -> InvalidParameter:
+    """The same error, said of a parameter instead of the body."""
+    return InvalidParameter(parameter, error.problem, json_path(error.where) if error.where != parameter else None)
+
+
+def json_path(where: str) -> str:
+    """The place that an error of the core names, as a JSON path into the body."""
+    return "$" + (where if where.startswith("[") or not where else f".{where}")
+
+
+def headers_of(error: Exception) -> tuple[Header, ...]:
+    """The header fields that belong to the answer to an error, in every room that answers with statuses of HTTP."""
+    if isinstance(error, HttpError):
+        return error.headers
+    if isinstance(error, Overloaded):
+        return ((b"retry-after", b"%d" % math.ceil(error.retry_after_s)),)
+    return (RETRY,) if isinstance(error, Closed | StorageUnavailable) else ()

@@ -1,0 +1,65 @@
+"""What the handlers of a front end need of the server: who may do what, the open logs, and whether it stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from ..core.access import ANYBODY, Guard, Right, User
+from ..core.local import LocalLog
+from ..core.open_logs import OpenLog, OpenLogs
+from ..core.store import LogStore
+from .authentication import authenticate
+from .exchange import Exchange
+
+T = TypeVar("T")
+
+
+class Host:
+    """The guard, and the end."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.stopping = asyncio.Event()
+        """Set when the server stops: streams end, and new requests are refused."""
+
+    async def user(self, exchange: Exchange) -> User:
+        """Who asks. Raises Unauthenticated."""
+        if self.guard.is_open:
+            return ANYBODY
+        return await authenticate(self.guard, exchange.header(b"authorization"), exchange.peer)
+
+    def close(self) -> None:
+        """Let go of what is held, when nothing runs any more."""
+
+
+class LogHost(Host, Generic[T]):
+    """The same, and the logs of one store."""
+
+    def __init__(self, store: LogStore, guard: Guard, view: Callable[[str, LocalLog], T]) -> None:
+        """`view`: see OpenLogs."""
+        super().__init__(guard)
+        self.logs = OpenLogs(store, view)
+
+    async def authorize(self, exchange: Exchange, right: Right) -> str:
+        """The log's name, which the path names first, for a user who has the right, whether or not there is such a log.
+
+        Raises Unauthenticated, Forbidden.
+        """
+        name = exchange.arguments[0]
+        if not self.guard.is_open:
+            self.guard.authorize(await self.user(exchange), right, name)
+        return name
+
+    async def log(self, exchange: Exchange, right: Right) -> OpenLog[T]:
+        """The log that the path names first, for a user who has the right.
+
+        Raises Unauthenticated, Forbidden, LogNotFound, StorageUnavailable, StorageCorrupted.
+        """
+        name = await self.authorize(exchange, right)
+        return self.logs.get(name) or await self.logs.open(name)
+
+    def close(self) -> None:
+        """Let go of the logs, which stay open for their owner to close."""
+        self.logs.close()

@@ -1,0 +1,100 @@
+"""Which handler serves a path: a tree of path segments, walked once per request.
+
+Segments are split before they are percent-decoded, so that a consumer's name may contain a slash (`%2F`).
+"""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, TypeVar
+from urllib.parse import unquote_to_bytes
+
+from .asgi import raw_path
+from .errors import InvalidParameter, MethodNotAllowed, RouteNotFound
+from .exchange import BODY_BYTES_MAX, Exchange
+
+Handler = TypeVar("Handler")
+
+
+class Route(NamedTuple, Generic[Handler]):
+    """What becomes of the requests of one method to one path: what they may cost is said here, before they are read."""
+
+    handler: Handler
+    body_bytes_max: int
+    has_parameters: bool
+    """Whether the handler looks at query parameters; where it does not, none is allowed."""
+
+
+class Routes(Generic[Handler]):
+    """Handlers by path and method."""
+
+    def __init__(self) -> None:
+        self._root = _Node[Handler]()
+        self.patterns: list[tuple[str, str]] = []
+        """Every (method, path) that was added; what an OpenAPI document must cover."""
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        has_parameters: bool = False,
+    ) -> None:
+        """Serve `path`, whose segments in braces are parameters. See Route."""
+        node = self._root
+        for segment in path.split("/")[1:]:
+            if segment.startswith("{"):
+                node.any = node = node.any or _Node[Handler]()
+            else:
+                node = node.named.setdefault(segment, _Node[Handler]())
+        node.path = path
+        node.routes[method] = Route(handler, body_bytes_max, has_parameters)
+        self.patterns.append((method, path))
+
+    def find(self, exchange: Exchange) -> Handler:
+        """The handler of a request, which gets the arguments and limits of its route.
+
+        `scope["route"]` becomes the path as it was added: what the request is counted under.
+        Raises RouteNotFound, MethodNotAllowed, InvalidParameter.
+        """
+        scope = exchange.scope
+        node = self._root
+        arguments: list[str] = []
+        for segment in raw_path(scope).split("/")[1:]:
+            if (following := node.named.get(segment)) is not None:
+                node = following
+            elif node.any is not None and segment:
+                arguments.append(_decoded(segment))
+                node = node.any
+            else:
+                raise RouteNotFound(scope["path"])
+        if not node.routes:
+            raise RouteNotFound(scope["path"])
+        scope["route"] = node.path
+        route = node.routes.get(scope["method"])
+        if route is None:
+            raise MethodNotAllowed(scope["method"], node.routes)
+        exchange.arguments, exchange.body_bytes_max = arguments, route.body_bytes_max
+        if not route.has_parameters:
+            exchange.parameters()  # allows none, so that `?limit=1` never passes in silence
+        return route.handler
+
+
+class _Node(Generic[Handler]):
+    __slots__ = ("any", "named", "path", "routes")
+
+    def __init__(self) -> None:
+        self.named: dict[str, _Node[Handler]] = {}
+        self.any: _Node[Handler] | None = None
+        self.routes: dict[str, Route[Handler]] = {}
+        self.path = ""
+
+
+def _decoded(segment: str) -> str:
+    if "%" not in segment:
+        return segment
+    try:
+        return unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError:
+        raise InvalidParameter("path", f"{segment[:80]!r} does not percent-decode to UTF-8") from None

@@ -1,0 +1,101 @@
+"""One request and its answer: how bodies are read, which parameters pass, what an answer looks like."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from headwater.formats.problem import Problem
+from headwater.http import Exchange, Receive, Scope, Send
+from headwater.http.errors import BodyTooLarge, CodedBody, Disconnected, InvalidParameter, UnsupportedMediaType
+
+from .asgi import Answer, ask
+
+Handler = Callable[[Exchange], Awaitable[Any]]
+
+
+def asked(handler: Handler, **more: Any) -> Answer:
+    """What the handler answers, whose limit of a body is ten bytes."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send)
+        exchange.body_bytes_max = 10
+        await handler(exchange)
+
+    return asyncio.run(ask(application, "/", **more))
+
+
+async def echo(exchange: Exchange) -> None:
+    await exchange.answer(200, await exchange.body(), b"text/plain")
+
+
+@pytest.mark.parametrize("pieces", [[b"0123456789"], [b"01234", b"", b"56789"], [b"0123456789", b""]])
+def test_a_body_is_read_to_its_end(pieces: list[bytes]) -> None:
+    answer = asked(echo, pieces=pieces, headers=[(b"content-length", b"10"), (b"content-encoding", b"identity")])
+    assert (answer.status, answer.body, answer.headers[b"content-length"]) == (200, b"0123456789", b"10")
+
+
+@pytest.mark.parametrize("pieces", [[b"0123456789x"], [b"01234", b"56789x"], [b"01234", b"56789x", b"never read"]])
+def test_a_body_over_the_limit_of_its_route_is_not_read_on(pieces: list[bytes]) -> None:
+    with pytest.raises(BodyTooLarge) as error:
+        asked(echo, pieces=pieces)
+    assert (error.value.given, error.value.allowed) == (11, 10)
+
+
+def test_a_body_that_will_be_too_long_or_is_compressed_is_not_read_at_all() -> None:
+    with pytest.raises(BodyTooLarge):
+        asked(echo, pieces=[], headers=[(b"content-length", b"11")])
+    with pytest.raises(CodedBody):
+        asked(echo, pieces=[], headers=[(b"content-encoding", b"gzip")])
+
+
+def test_a_client_that_leaves_before_its_body_is_there_is_told_apart() -> None:
+    with pytest.raises(Disconnected):
+        asked(echo, pieces=[])
+
+
+def test_json_is_every_media_type_that_says_so_and_none() -> None:
+    async def take(exchange: Exchange) -> None:
+        await exchange.answer_json(200, {"length": len(await exchange.json_body())})
+
+    for media_type in (b"application/json", b"application/cloudevents+json; charset=utf-8"):
+        assert asked(take, pieces=[b"{}"], headers=[(b"content-type", media_type)]).body == b'{"length":2}'
+    assert asked(take, pieces=[b"{}"]).headers[b"content-type"] == b"application/json"
+    with pytest.raises(UnsupportedMediaType):
+        asked(take, headers=[(b"content-type", b"text/plain")])
+
+
+def test_parameters_are_those_that_are_allowed_once_each() -> None:
+    async def show(exchange: Exchange) -> None:
+        await exchange.answer_json(200, exchange.parameters("a", "b"))
+
+    assert asked(show, query=b"a=1&b=").body == b'{"a":"1","b":""}'
+    for query in (b"c=1", b"a=1&a=2"):
+        with pytest.raises(InvalidParameter):
+            asked(show, query=query)
+
+
+def test_an_empty_answer_has_no_media_type_and_as_204_no_length() -> None:
+    assert asked(lambda exchange: exchange.answer_empty(204)).headers == {}
+    assert asked(lambda exchange: exchange.answer_empty(404)).headers == {b"content-length": b"0"}
+
+
+def test_an_answer_that_has_begun_is_broken_off() -> None:
+    async def fail(exchange: Exchange) -> None:
+        await exchange.start(b"text/plain")
+        await exchange.answer_problem(Problem.of_status(503, "no more"))
+
+    with pytest.raises(RuntimeError, match="the answer broke off: no more"):
+        asked(fail)
+
+
+def test_certificates_are_what_tls_says_of_them() -> None:
+    async def scenario() -> None:
+        for extensions, name in [({"tls": {"client_cert_name": "CN=a"}}, "CN=a"), (None, ""), ({"tls": {}}, "")]:
+            exchange: Any = Exchange({"extensions": extensions}, None, None)  # type: ignore[arg-type]
+            assert exchange.certificate == name
+
+    asyncio.run(scenario())
