@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 INSTALL_COMPILED = PIP_USE_PEP517=1 $(VENV_COMPILED)/bin/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test spark setup fmt lint types interop interop-clients soak hostile compiled bench bench-amqp bench-spark docs check
+.PHONY: demo quick test spark setup fmt lint types interop interop-clients soak hostile compiled bench bench-amqp bench-spark docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -16,6 +16,12 @@ demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the serve
 test: $(STAMP)          ## the test suite; the tests on Spark come last, file by file, because each has a session of its own
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
+
+QUICK := tests/core tests/formats tests/amqp/protocol tests/amqp/filters tests/amqp/streams
+
+quick: $(STAMP)         ## what needs no disk and no server: under a minute; the contract on the log in memory
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(QUICK)
+	$(BIN)/python -m pytest -q tests/contract -k memory
 
 spark: $(STAMP)         ## the tests on Spark alone; HEADWATER_KILLS=5 kills archivers more often
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark

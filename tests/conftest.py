@@ -1,10 +1,26 @@
-"""Set-up that every kind of test shares: the profiles of the property tests."""
+"""Set-up that every kind of test shares: the profiles of the property tests, and where files lie."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).parent
+MEMORY = Path("/dev/shm")
+"""Where temporary directories are in memory: a sync there costs nothing, and most tests wait for little else."""
+MEMORY_BYTES_MIN = 4 * 2**30
+"""So much must be free there; else all directories are where pytest puts them."""
+ROOT_VARIABLE = "PYTEST_DEBUG_TEMPROOT"
+"""pytest's own: below which directory it makes all others."""
+ON_DISK = ("benchmarks", "crash", "hostile", "packaging", "soak", "spark/test_archive_kill.py", "storage/test_disk.py")
+"""What keeps a disk: tests of what a disk does, of processes that are killed, and those that fill gigabytes."""
 
 settings.register_profile(
     "quick",
@@ -24,3 +40,38 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile(os.environ.get("HEADWATER_TEST_PROFILE", "quick"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have pytest make its directories in memory, where it was not told where."""
+    assert all((TESTS / each).exists() for each in ON_DISK), "one of them has moved"
+    if os.access(MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
+        os.environ.setdefault(ROOT_VARIABLE, str(MEMORY))
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory on a disk, for what the tests of a module share."""
+    with _on_disk(tmp_path_factory.mktemp("disk")) as directory:
+        yield directory
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """pytest's; for the tests of `ON_DISK` on a disk."""
+    here = request.path.relative_to(TESTS)
+    if any(here.is_relative_to(each) for each in ON_DISK):
+        with _on_disk(tmp_path) as directory:
+            yield directory
+    else:
+        yield tmp_path
+
+
+@contextlib.contextmanager
+def _on_disk(given: Path) -> Iterator[Path]:
+    """The given directory, or where that is in memory, one that Python's `tempfile` makes."""
+    if not given.is_relative_to(MEMORY):
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="headwater-tests-") as directory:
+        yield Path(directory)

@@ -85,11 +85,13 @@ class Twins(RuleBasedStateMachine):
     """A log under test, and the model beside it."""
 
     kind: str
+    place: Path
+    """Where each run gets a directory."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.directory = Path(tempfile.mkdtemp())
+        self.directory = Path(tempfile.mkdtemp(dir=self.place))
         self.bench: Bench = KINDS[self.kind][0](self.directory, self.clock)
         self.models = MemoryStore(self.clock)
         self.generated: set[int] = set()
@@ -292,14 +294,17 @@ class Twins(RuleBasedStateMachine):
             self.followed = None
 
 
-def test_a_log_answers_as_the_model_does(kind: str) -> None:
+def test_a_log_answers_as_the_model_does(kind: str, tmp_path: Path) -> None:
     bounds = settings_of_run()
     if not KINDS[kind][0].is_local:  # each step is a request
         bounds = settings_of_run(bounds, max_examples=max(bounds.max_examples // 4, 1))
-    run_state_machine_as_test(type("Twins", (Twins,), {"kind": kind}), settings=bounds)  # type: ignore[no-untyped-call]
+    twins = type("Twins", (Twins,), {"kind": kind, "place": tmp_path})
+    run_state_machine_as_test(twins, settings=bounds)  # type: ignore[no-untyped-call]
 
 
-def test_a_log_of_many_small_segments_answers_as_the_model_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_of_many_small_segments_answers_as_the_model_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that in a short life there is much to seal, to merge, to give back and to keep as history."""
     for module, name, value in (
         (segments, "SEGMENT_EVENTS_MAX", 4),
@@ -313,5 +318,5 @@ def test_a_log_of_many_small_segments_answers_as_the_model_does(monkeypatch: pyt
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(worker.Worker, "run", lambda self, job: worker.do(job).problem)
     bounds = settings_of_run(stateful_step_count=50)
-    twins = type("Twins", (Twins,), {"kind": "segments"})
+    twins = type("Twins", (Twins,), {"kind": "segments", "place": tmp_path})
     run_state_machine_as_test(twins, settings=bounds)  # type: ignore[no-untyped-call]

@@ -51,8 +51,8 @@ class Crashed:
 
 
 @pytest.fixture(scope="module")
-def crashed(tmp_path_factory: pytest.TempPathFactory) -> Crashed:
-    live, copy = tmp_path_factory.mktemp("live"), tmp_path_factory.mktemp("crash") / "data"
+def crashed(disk: Path) -> Crashed:
+    live, copy = disk / "live", disk / "crash" / "data"
     with Engine(live, maintains=False) as engine:
         log = engine.create(NAME)
         ends = []

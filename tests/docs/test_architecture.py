@@ -7,6 +7,7 @@ import tomllib
 
 import pytest
 
+from . import modules
 from .documents import ROOT, prose
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
@@ -37,10 +38,14 @@ def test_every_room_is_named():
     assert [room for room in rooms if f"`{room}/`" not in text] == []
 
 
-def test_every_file_of_the_engine_is_named():
-    text = ARCHITECTURE.read_text(encoding="utf-8")
-    names = [path.name for path in (PACKAGE / "storage").glob("*.py") if path.name != "__init__.py"]
-    assert [name for name in names if f"`storage/{name}`" not in text and f"`{name}`" not in text] == []
+def test_the_page_of_every_file_and_its_one_job_says_what_the_modules_say():
+    remedy = "python -m tests.docs.modules > docs/reference/modules.md"
+    assert modules.PAGE.read_text(encoding="utf-8") == modules.page(), remedy
+
+
+def test_who_looks_for_a_rebalance_finds_where_it_is_decided():
+    [paragraph] = [part for part in ARCHITECTURE.read_text(encoding="utf-8").split("\n\n") if "**rebalance**" in part]
+    assert "`amqp/streams/groups.py`" in paragraph
 
 
 def test_import_rule_is_that_of_pyproject():

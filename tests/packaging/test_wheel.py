@@ -20,9 +20,9 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def elsewhere(disk: Path) -> Path:
     """An empty directory that is no part of the repository."""
-    return tmp_path_factory.mktemp("elsewhere")
+    return disk
 
 
 @pytest.fixture(scope="module")
