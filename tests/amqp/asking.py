@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headwater.amqp.client import Client, Delivery, Receiver
-from headwater.amqp.filters.offsets import format_offset
+from headwater.amqp.filters import format_offset
 from headwater.amqp.protocol.message import DATA, Message, Properties
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.core import Event

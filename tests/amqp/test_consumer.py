@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwater.amqp.client import Client
-from headwater.amqp.filters.offsets import format_offset
+from headwater.amqp.filters import format_offset
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, DATAS, SEQUENCE, VALUE, Message, Properties, encode_message

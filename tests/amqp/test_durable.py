@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headwater.amqp.client import Client, Receiver
-from headwater.amqp.filters.offsets import format_offset
+from headwater.amqp.filters import format_offset
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.performatives import Accepted, Modified, Rejected, Released

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.amqp import errors
 from headwater.amqp.errors import MessageFault, refusal_of
-from headwater.amqp.filters.errors import InvalidFilter
+from headwater.amqp.filters import InvalidFilter
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.types import Symbol
 from headwater.core import access

@@ -6,7 +6,7 @@ import string
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.core import ALL, NO_ATTRIBUTES, AppendCondition, Encoding, Event, LogSettings, Query
@@ -19,6 +19,7 @@ from headwater.core.limits import (
     check_append,
     check_tag,
     check_type,
+    plain_bytes,
     show,
 )
 from headwater.storage.memory import MemoryLog
@@ -203,6 +204,58 @@ def test_a_type_is_taken_just_if_it_is_short_and_has_no_control_characters(type:
 @given(st.lists(tag, max_size=20))
 def test_checked_tags_are_sorted_and_distinct(tags: list[str]) -> None:
     assert columns_of(event("A", *tags)).tags == (tuple(sorted(set(tags))),)
+
+
+def labels(chars_max: int) -> list[object]:
+    """Texts about as long as a label may be, texts with odd characters, and what is no text."""
+    return ["", "x" * chars_max, "x" * (chars_max + 1), "\u00e9", "\u00a0", "a\n", "\x7f", "\ud800", b"x", None, 1]
+
+
+def many(count: int) -> dict[str, str]:
+    """So many attributes."""
+    return {f"a{number}": "v" * 100 for number in range(count)}
+
+
+names = ["subject", "a" * 64, "a" * 65, "id", "type", "source", "specversion", "data", "tags", "A", "a-b", "", 1, b"a"]
+payloads = [b"x", bytes(SETTINGS.event_bytes_max - 60), bytes(SETTINGS.event_bytes_max), "x", None, bytearray(b"x")]
+odd_tags = ["k:" + "v" * 257, "k" * 51, "k:", "k:\n", "k:\u00a0", "k:\u00e9", "k:\ud800", "\u00e9:v", "", 1, b"k"]
+of_any_kind: dict[str, list[Any]] = {
+    "type": labels(200),
+    "data": payloads,
+    "tags": [*[("k", each) for each in odd_tags], *[tuple(f"k:{n:03}" for n in range(each)) for each in (8, 9, 128)],
+             tuple(f"k:{n:03}" for n in range(129)), ("b", "a"), ("a", "a"), None, "tag", ["a"], 1],
+    "id": labels(512),
+    "source": labels(2048),
+    "attributes": [*[{"subject": each} for each in labels(4096)], *[{name: "x"} for name in names], many(64), many(65),
+                   {"a": "b" * 4096, "c": "d" * 4096}, {"a": "b" * 4096, "c": "d" * 4097}, None, "a", [("a", "b")]],
+    "group_key": labels(512),
+    "envelope": payloads,
+    "encoding": [Encoding.DATA, Encoding.AMQP, 0, 7, None],
+}  # fmt: skip
+plain_events = st.builds(
+    Event,
+    type=key,
+    data=st.binary(min_size=60, max_size=60),
+    tags=st.lists(tag, max_size=3).map(tuple),
+    id=printable,
+    source=printable,
+    attributes=st.just(NO_ATTRIBUTES) | st.just({"subject": "x"}),
+    group_key=printable,
+)
+
+
+@settings(max_examples=20)
+@pytest.mark.parametrize("field", Event._fields)
+@given(plain=plain_events, drawn=st.text(max_size=20))
+def test_what_is_plainly_fit_passes_the_whole_check(field: str, plain: Event, drawn: str) -> None:
+    assert plain_bytes(plain, SETTINGS.event_bytes_max) is not None
+    for value in [*of_any_kind[field], drawn, (drawn,), {"subject": drawn}, {drawn: "x"}]:
+        given = plain._replace(**{field: value})
+        size = plain_bytes(given, SETTINGS.event_bytes_max)
+        if size is not None:
+            assert check_type(given.type) is None  # the whole check remembers it as fit by now
+            too_many_to_be_looked_at_one_by_one = [given] * 5
+            assert columns_of(*too_many_to_be_looked_at_one_by_one).bytes == 5 * size
 
 
 @given(tag)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..core import access
 from ..core import errors as core
-from .filters.errors import InvalidFilter
+from .filters import InvalidFilter
 from .protocol import conditions
 from .protocol.conditions import AmqpError, LinkFault
 from .protocol.types import Symbol

@@ -39,6 +39,8 @@ _PLAIN_TAGS = re.compile(r"(?:[a-zA-Z0-9_-]{1,50}+(?::[ -~]{1,256}+)?\n)*+", re.
 """Tags of printable ASCII, a line each, that fit; all others are looked at one by one."""
 _PLAIN_TAG = re.compile(r"[a-zA-Z0-9_-]{1,50}(?::[^\n]{1,256})?", re.ASCII)
 _FEW = 4
+_FEW_TAGS = 8
+"""So many events, with so many tags each, are quicker looked at one by one than as columns."""
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _RESERVED_ATTRIBUTES = frozenset({"id", "type", "source", "specversion", "data", "tags"})
 _SEEN_MAX = 65_536
@@ -154,46 +156,84 @@ def check_append(events: Sequence[Event], event_bytes_max: int) -> EventColumns:
 
 def _plain_columns(events: Sequence[Event], allowed: int) -> EventColumns | None:
     """The columns of a few events that are plainly fit, at a fifth of the cost; None where it takes a closer look."""
-    size = METADATA_BYTES * len(events)
+    size = 0
     for event in events:
-        if event.__class__ is not Event:
+        if event.__class__ is not Event or (bytes := plain_bytes(event, allowed)) is None:
             return None
-        type, data, tags, id, source, attributes, group_key, envelope, encoding = event
-        if (
-            type.__class__ is not str
-            or type not in _seen_types
-            or data.__class__ is not bytes
-            or envelope.__class__ is not bytes
-            or len(data) + len(envelope) > allowed
-            or not _is_plain_label(id, ID_CHARS_MAX)
-            or not _is_plain_label(source, SOURCE_CHARS_MAX)
-            or not _is_plain_label(group_key, GROUP_KEY_CHARS_MAX)
-            or attributes is not NO_ATTRIBUTES
-            or encoding.__class__ is not Encoding
-            or tags.__class__ is not tuple
-            or len(tags) > 8
-        ):
-            return None
-        previous = ""
-        for tag in tags:
-            if tag.__class__ is not str or tag <= previous:
+        size += bytes
+        tags = event[2]
+        if len(tags) > 1:
+            if len(tags) > _FEW_TAGS:
                 return None
-            if tag not in _seen_tags and not (_PLAIN_TAG.fullmatch(tag) and tag.isprintable()):
-                return None
-            previous = tag
-            size += len(tag)
-        size += len(data) + len(envelope) + len(type) + len(id) + len(source) + len(group_key)
+            previous = ""
+            for tag in tags:
+                if tag <= previous:
+                    return None
+                previous = tag
     if size > APPEND_BYTES_MAX:
         return None
-    types, data_, tags_, ids, sources, attributes_, group_keys, envelopes, encodings = zip(*events, strict=True)
+    types, data, tags_, ids, sources, attributes, group_keys, envelopes, encodings = zip(*events, strict=True)
     if "" in ids:
         fresh = iter(uuid7s(ids.count("")))
         ids = tuple(id or next(fresh) for id in ids)
-    return EventColumns(types, data_, tags_, ids, sources, attributes_, group_keys, envelopes, encodings, size)
+    return EventColumns(types, data, tags_, ids, sources, attributes, group_keys, envelopes, encodings, size)
 
 
-def _is_plain_label(value: object, chars_max: int) -> bool:
-    return value == "" or (value.__class__ is str and len(value) <= chars_max and value.isprintable())
+def plain_bytes(event: Event, event_bytes_max: int) -> int | None:
+    """What an event counts in bytes that `check_append` surely takes; None where only that can tell. Much quicker."""
+    type, data, tags, id, source, attributes, group_key, envelope, encoding = event
+    if (
+        type.__class__ is not str
+        or (type not in _seen_types and not _is_new_type(type))
+        or data.__class__ is not bytes
+        or envelope.__class__ is not bytes
+        or len(data) + len(envelope) > event_bytes_max
+        or not (id.__class__ is source.__class__ is group_key.__class__ is str)
+        or len(id) > ID_CHARS_MAX
+        or len(source) > SOURCE_CHARS_MAX
+        or len(group_key) > GROUP_KEY_CHARS_MAX
+        or not (labels := id + source + group_key).isprintable()
+        or encoding.__class__ is not Encoding
+        or tags.__class__ is not tuple
+        or len(tags) > TAGS_MAX
+    ):
+        return None
+    size = METADATA_BYTES + len(data) + len(envelope) + len(type) + len(labels)
+    for tag in tags:
+        if tag.__class__ is not str:
+            return None
+        if not (_PLAIN_TAG.fullmatch(tag) and tag.isprintable()) and tag not in _seen_tags:
+            return None
+        size += len(tag)
+    if attributes is NO_ATTRIBUTES:
+        return size
+    chars = _plain_chars(attributes)
+    return None if chars is None else size + chars
+
+
+def _is_new_type(type: str) -> bool:
+    if check_type(type):
+        return False
+    _remember(_seen_types, {type})
+    return True
+
+
+def _plain_chars(attributes: Mapping[str, str]) -> int | None:
+    """How many characters attributes have that are plainly fit; None where it takes a closer look."""
+    if attributes.__class__ is not dict or len(attributes) > ATTRIBUTES_MAX:
+        return None
+    try:
+        names, texts = "".join(attributes), "".join(attributes.values())
+        if (
+            texts.isprintable()
+            and (len(texts) <= ATTRIBUTE_CHARS_MAX or max(map(len, attributes.values())) <= ATTRIBUTE_CHARS_MAX)
+            and all(map(ATTRIBUTE_NAME.fullmatch, attributes))
+            and _RESERVED_ATTRIBUTES.isdisjoint(attributes)
+        ):
+            return len(names) + len(texts)
+    except TypeError:
+        pass  # a name or a value is no string
+    return None
 
 
 def check_type(type: str) -> str | None:

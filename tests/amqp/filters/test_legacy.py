@@ -6,9 +6,8 @@ import itertools
 
 import pytest
 
-from headwater.amqp.filters import FILTERS, InvalidFilter, source_filter
-from headwater.amqp.filters.errors import FilterLimits
-from headwater.amqp.filters.legacy import Topic
+from headwater.amqp.filters import FILTERS, FilterLimits, InvalidFilter, source_filter
+from headwater.amqp.filters.property_filters import Topic
 from headwater.amqp.protocol.types import Described, Symbol, UInt
 
 from .messages import Message, filter_of, passes

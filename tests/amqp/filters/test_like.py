@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headwater.amqp.filters.errors import TEXT_CHARS_MAX
-from headwater.amqp.filters.like import Pattern
+from headwater.amqp.filters.values import TEXT_CHARS_MAX, Pattern
 
 
 def naive(pattern: str, text: str, escape: str | None) -> bool:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headwater.amqp.filters.offsets import format_offset, greatest_not_above, parse_offset
+from headwater.amqp.filters import format_offset, parse_offset
+from headwater.amqp.filters.comparisons import greatest_not_above
 from headwater.amqp.protocol.types import Symbol
 
 numbers = st.integers(1, 10**18 - 1) | st.integers(1, 30)

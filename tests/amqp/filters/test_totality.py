@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.amqp.filters.messages import EVENT_STREAMS_SQL, HEAD, NAME, SELECTOR, SQL, Message, described
 
 from headwater.amqp.filters import FILTERS, InvalidFilter, source_filter
-from headwater.amqp.filters.errors import TEXT_CHARS_MAX
+from headwater.amqp.filters.values import TEXT_CHARS_MAX
 from headwater.amqp.protocol.types import Decimal32, Described, Float, Symbol, Timestamp, UInt, ULong
 
 LANGUAGES = [SQL, EVENT_STREAMS_SQL, SELECTOR]

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from headwater.amqp.filters.errors import InvalidFilter
+from headwater.amqp.filters import InvalidFilter
 from headwater.amqp.management.event_filter import EventFilter, read_event_filter
 from headwater.amqp.management.transformation import Transformation
 from headwater.amqp.protocol.types import Described, Symbol, ULong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.amqp.filters.offsets import format_offset
+from headwater.amqp.filters import format_offset
 from headwater.amqp.protocol.message import decode_message
 from headwater.amqp.protocol.types import Symbol, Timestamp, ULong
 from headwater.amqp.streams.info import information, information_message

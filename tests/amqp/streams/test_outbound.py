@@ -23,7 +23,7 @@ from tests.amqp.streams.messages import (
 from tests.strategies import stored_events
 
 from headwater.amqp.errors import MessageFault
-from headwater.amqp.filters.offsets import format_offset
+from headwater.amqp.filters import format_offset
 from headwater.amqp.protocol.codec import decode
 from headwater.amqp.protocol.message import walk
 from headwater.amqp.protocol.types import Symbol, Timestamp, UByte, UInt

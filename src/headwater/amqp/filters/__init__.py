@@ -5,10 +5,10 @@ AMQP Filter Expressions (FILTEX), message selectors (apache.org:selector-filter)
 `docs/conformance/amqp-filters.md` says what is kept of each.
 """
 
+from .comparisons import EARLIEST, LATEST
+from .context import DEFAULT_LIMITS, FilterLimits, InvalidFilter
 from .entries import FILTERS, QUERY_FILTER
-from .errors import DEFAULT_LIMITS, FilterLimits, InvalidFilter
-from .fields import Fields
-from .offsets import EARLIEST, LATEST, format_offset, parse_offset
+from .fields import Fields, format_offset, parse_offset
 from .source import SourceFilter, source_filter
 
 __all__ = [

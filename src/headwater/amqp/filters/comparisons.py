@@ -1,4 +1,8 @@
-"""Making comparison nodes: those with an offset become ranges of numbers, those of constants are decided at once."""
+"""Making comparison nodes: those with an offset become ranges of numbers, those of constants are decided at once.
+
+An offset in a filter may be any text (event streams 5.1.1: its syntax is opaque, its order is lexicographic), so a
+text that is no offset of ours is still a bound: `greatest_not_above` says between which numbers it lies.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,14 @@ from typing import Any
 
 from . import syntax
 from .evaluation import evaluator
-from .fields import DELIVERY_ANNOTATIONS, OFFSET
-from .offsets import EARLIEST, LATEST, greatest_not_above
+from .fields import DELIVERY_ANNOTATIONS, OFFSET, OFFSET_DIGITS
 from .syntax import Constant, Field, Node, Not, OffsetRange
 from .values import MIRRORED
 
+EARLIEST = "@earliest"
+"""The reserved comparand smaller than every offset."""
+LATEST = "@latest"
+"""The reserved comparand greater than every offset that exists when the link attaches."""
 _OFFSET = Field(DELIVERY_ANNOTATIONS, OFFSET)
 
 
@@ -54,6 +61,21 @@ def _offset_comparison(operator: str, comparand: object, latest: int) -> Node:
     if operator in (">", ">="):
         return _within(below - (is_equal and operator == ">="), None)
     return _within(0, below - (is_equal and operator == "<"))
+
+
+def greatest_not_above(text: str) -> tuple[int, bool]:
+    """The greatest number whose offset is not above a text in text order, -1 if all are; and whether it is equal."""
+    digits = text[:OFFSET_DIGITS]
+    for place, char in enumerate(digits):
+        if "0" <= char <= "9":
+            continue
+        rest = OFFSET_DIGITS - place
+        if char > "9":
+            return int(digits[:place] + "9" * rest), False
+        return int(digits[:place] + "0" * rest) - 1, False
+    if len(digits) < OFFSET_DIGITS:  # every offset that begins with it is longer, and so above it
+        return int(digits.ljust(OFFSET_DIGITS, "0")) - 1, False
+    return int(digits), len(text) == OFFSET_DIGITS
 
 
 def _within(after: int, upto: int | None) -> Node:

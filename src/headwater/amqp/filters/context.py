@@ -1,4 +1,4 @@
-"""What reading one source's filters needs to know, and what it finds out on the way."""
+"""Reading one source's filters: how much of them is taken, what is wrong with one, what is known on the way."""
 
 from __future__ import annotations
 
@@ -6,9 +6,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from .errors import FilterLimits, InvalidFilter
 from .fields import DELIVERY_ANNOTATIONS, OFFSET, TIMESTAMP
 from .syntax import Field
+
+
+class InvalidFilter(ValueError):
+    """A source filter breaks its grammar, or a limit; on the wire `amqp:invalid-field`.
+
+    `filter_name` is its key in the filter map, `position` the character (from 1) where its text goes wrong, or None
+    where the filter is not a text.
+    """
+
+    def __init__(self, filter_name: str, problem: str, position: int | None = None) -> None:
+        self.filter_name = filter_name
+        self.problem = problem
+        self.position = position
+        where = "" if position is None else f", character {position}"
+        super().__init__(f"filter {filter_name!r}{where}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class FilterLimits:
+    """How much the filters of a source may ask for (FILTEX 7): what a peer sends is bounded in every direction."""
+
+    expression_chars_max: int = 4096
+    terms_max: int = 1000
+    """Words and signs of expressions, fields of property filters, members of groups, of all filters together."""
+    searches_max: int = 16
+    """Patterns of LIKE, in all filters together, that look for a `_` between two `%`: what costs most."""
+    depth_max: int = 32
+    """How deep parentheses, NOT, signs, function calls and groups nest, all together."""
+    list_items_max: int = 256
+    """Members of an IN list, of a group, fields of one property filter, entries of the filter map."""
+    query_chars_max: int = 65_536
+    """Characters of a DCB query."""
+
+
+DEFAULT_LIMITS = FilterLimits()
 
 
 @dataclass

@@ -22,9 +22,14 @@ from .fields import (
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
 )
-from .legacy import direct_binding, headers_binding, topic_binding
 from .parser import parse_event_streams_sql, parse_selector, parse_sql
-from .property_filters import delivery_annotations_filter, property_filter
+from .property_filters import (
+    delivery_annotations_filter,
+    direct_binding,
+    headers_binding,
+    property_filter,
+    topic_binding,
+)
 from .syntax import And, Constant, IndexQuery, Node, Not, Or
 
 Reader: TypeAlias = Callable[[object, Context], Node]

@@ -21,9 +21,9 @@ from .fields import (
     OFFSET,
     PROPERTIES,
     Fields,
+    format_offset,
     other_spelling,
 )
-from .offsets import format_offset
 from .syntax import Node
 from .values import MIRRORED, OPERATORS, Kind, compare, compute, kind_of, signed
 

@@ -1,9 +1,11 @@
-"""What filters see of a message: its sections, by the names that filters give them."""
+"""What filters see of a message: its sections by the names that filters give them, and its offset."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
+
+from ..protocol.types import Symbol
 
 HEADER = "header"
 DELIVERY_ANNOTATIONS = "delivery-annotations"
@@ -14,6 +16,9 @@ FOOTER = "footer"
 
 OFFSET = "event-streams-offset"
 TIMESTAMP = "event-streams-timestamp"
+
+OFFSET_DIGITS = 20
+"""An offset is a sequence number as a symbol of so many decimal digits, so that text order is log order."""
 
 WELL_KNOWN = {
     HEADER: frozenset({"durable", "priority", "ttl", "first-acquirer", "delivery-count"}),
@@ -83,3 +88,15 @@ def other_spelling(name: str) -> str | None:
     if name.startswith("cloudEvents") and name[11:12] in (":", "_"):
         return f"cloudEvents{'_' if name[11] == ':' else ':'}{name[12:]}"
     return None
+
+
+def format_offset(number: int) -> Symbol:
+    """The event-streams-offset of an event: `00000000000000000017`."""
+    return Symbol(f"{number:020d}")
+
+
+def parse_offset(text: str) -> int:
+    """The sequence number in an offset. Raises ValueError unless it is 20 decimal digits."""
+    if len(text) != OFFSET_DIGITS or not (text.isascii() and text.isdigit()):
+        raise ValueError(f"an offset has {OFFSET_DIGITS} decimal digits, {text!r} given")
+    return int(text)

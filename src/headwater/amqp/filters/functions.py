@@ -1,7 +1,11 @@
-"""The functions of the SQL filter, and what message selectors know of a message under names of their own.
+"""The functions of the SQL filter, and the identifiers of message selectors with what JMS makes of their values.
 
 A function that is given a null, or what it cannot take, is null. UTC() is not here: it has no arguments and needs a
 clock (`syntax.Now`).
+
+Selectors (JMS 3.8.1.1; AMQP JMS mapping; the Apache selector filter): a bare identifier is an application property.
+`amqp.` and a field's name with `_` for `-` is that field of the header or the properties. JMS's own names reach us
+too, because its clients send a selector as it was written.
 """
 
 from __future__ import annotations
@@ -11,9 +15,10 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from ..protocol.types import Timestamp
-from .errors import TEXT_CHARS_MAX
-from .syntax import Function
-from .values import Kind, kind_of
+from .context import Context
+from .fields import APPLICATION_PROPERTIES, HEADER, PROPERTIES, WELL_KNOWN
+from .syntax import Call, Function, Node
+from .values import TEXT_CHARS_MAX, Kind, kind_of
 
 
 def _lower(text: object) -> object:
@@ -114,8 +119,33 @@ def _jms_delivery_count(value: object) -> int:
     return value + 1 if isinstance(value, int) else 1
 
 
-JMS_ID = Function("JMSCorrelationID", 1, 1, _jms_id)
-JMS_MESSAGE_ID = Function("JMSMessageID", 1, 1, _jms_message_id)
-JMS_DELIVERY_MODE = Function("JMSDeliveryMode", 1, 1, _jms_delivery_mode)
-JMS_USER_ID = Function("JMSXUserID", 1, 1, _jms_user_id)
-JMS_DELIVERY_COUNT = Function("JMSXDeliveryCount", 1, 1, _jms_delivery_count)
+_JMS: dict[str, tuple[str, str, Function | None]] = {
+    "JMSMessageID": (PROPERTIES, "message-id", Function("JMSMessageID", 1, 1, _jms_message_id)),
+    "JMSCorrelationID": (PROPERTIES, "correlation-id", Function("JMSCorrelationID", 1, 1, _jms_id)),
+    "JMSType": (PROPERTIES, "subject", None),
+    "JMSTimestamp": (PROPERTIES, "creation-time", None),
+    "JMSPriority": (HEADER, "priority", None),
+    "JMSDeliveryMode": (HEADER, "durable", Function("JMSDeliveryMode", 1, 1, _jms_delivery_mode)),
+    "JMSXGroupID": (PROPERTIES, "group-id", None),
+    "JMSXGroupSeq": (PROPERTIES, "group-sequence", None),
+    "JMSXUserID": (PROPERTIES, "user-id", Function("JMSXUserID", 1, 1, _jms_user_id)),
+    "JMSXDeliveryCount": (HEADER, "delivery-count", Function("JMSXDeliveryCount", 1, 1, _jms_delivery_count)),
+}
+_JMS_REFUSED = frozenset({"JMSDestination", "JMSReplyTo", "JMSExpiration", "JMSRedelivered", "JMSDeliveryTime"})
+"""Header fields that JMS lets no selector name (3.8.1.1)."""
+_AMQP = {f"amqp.{name.replace('-', '_')}": (section, name) for section, names in WELL_KNOWN.items() for name in names}
+
+
+def selector_field(identifier: str, context: Context) -> Node:
+    """What an identifier names. Raises ValueError where it names nothing that a selector may."""
+    if identifier.startswith("amqp."):
+        if identifier not in _AMQP:
+            raise ValueError(f"{identifier} is no field; there are {', '.join(sorted(_AMQP))}")
+        return context.field(*_AMQP[identifier])
+    if identifier in _JMS_REFUSED:
+        raise ValueError(f"a selector may not name {identifier}; it may name {', '.join(_JMS)}")
+    if identifier not in _JMS:
+        return context.field(APPLICATION_PROPERTIES, identifier)
+    section, name, conversion = _JMS[identifier]
+    field = context.field(section, name)
+    return field if conversion is None else Call(conversion, (field,))

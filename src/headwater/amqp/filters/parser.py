@@ -18,7 +18,7 @@
                 | binary | "INF" | "NAN"                             (SQL)
 
     field       = [ section "." ] ( identifier | "[" any "]" )       (SQL)
-                | identifier                                         (selectors: `identifiers`)
+                | identifier                                         (selectors: `functions`)
 
 The event streams subset (event streams 5.2.2) keeps of it, with section = "delivery_annotations" or "d":
 
@@ -34,14 +34,12 @@ from collections.abc import Callable
 
 from . import syntax
 from .comparisons import comparison, folded
-from .context import Context
-from .errors import InvalidFilter
+from .context import Context, InvalidFilter
 from .fields import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, WELL_KNOWN, well_known
-from .functions import FUNCTIONS
-from .identifiers import selector_field
+from .functions import FUNCTIONS, selector_field
 from .lexer import SELECTOR, SQL, Language, Token, TokenKind, tokens
-from .like import Pattern
 from .syntax import Constant, Node
+from .values import Pattern
 
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _CONSTANTS = {"TRUE": True, "FALSE": False, "INF": math.inf, "NAN": math.nan}

@@ -1,29 +1,34 @@
-"""Property filters (FILTEX 4): maps of fields and what they are to be; and the event streams annotations filter.
+"""Filters that say of fields what they are to be: property filters, the event streams annotations filter, bindings.
 
-A reference that is null matches anything. Any other matches an equal value: numbers whatever their width, text
-whether symbol or string. What is absent is null, or has its default (header). Text that begins with `&p:` or `&s:` is
-a prefix or a suffix, `&&` stands for one `&`. There is no third value: what does not match, is false.
+A reference of a property filter (FILTEX 4) that is null matches anything. Any other matches an equal value: numbers
+whatever their width, text whether symbol or string. What is absent is null, or has its default (header). Text that
+begins with `&p:` or `&s:` is a prefix or a suffix, `&&` stands for one `&`.
+
+Three mimic bindings of older AMQP's exchanges (Apache's registered filters): direct and topic look at the subject,
+headers at application-properties. There is no third value in any of them: what does not match, is false.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...core.limits import show
 from .comparisons import comparison
 from .context import Context
-from .fields import DELIVERY_ANNOTATIONS, OFFSET, TIMESTAMP, WELL_KNOWN, well_known
-from .like import Pattern
-from .syntax import And, Constant, IsTrue, Like, Node
-from .values import Kind, kind_of
+from .fields import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, OFFSET, PROPERTIES, TIMESTAMP, WELL_KNOWN, well_known
+from .syntax import And, Call, Constant, Exists, Field, Function, IsTrue, Like, Node, Or
+from .values import TEXT_CHARS_MAX, Kind, Pattern, kind_of
 
 _REFERENCE_CHARS_MAX = 4096
+_SUBJECT = Field(PROPERTIES, "subject")
+MATCH = "x-match"
 
 
 def property_filter(section: str, given: object, context: Context) -> Node:
     """The predicate that every field of the map matches in that section. Raises InvalidFilter."""
     fields = []
-    for key, reference in _entries(given, context).items():
+    for key, reference in _references(given, context).items():
         name = well_known(section, key)
         if name is None:
             known = ", ".join(sorted(WELL_KNOWN[section]))
@@ -35,7 +40,7 @@ def property_filter(section: str, given: object, context: Context) -> Node:
 def delivery_annotations_filter(given: object, context: Context) -> Node:
     """The event streams filter (5.2.1): every annotation of the map is greater than its reference."""
     fields = []
-    for key, reference in _entries(given, context).items():
+    for key, reference in _references(given, context).items():
         if key == OFFSET:
             if not isinstance(reference, str):
                 raise context.fault(f"{OFFSET} is a symbol, {show(reference)} given")
@@ -49,15 +54,20 @@ def delivery_annotations_filter(given: object, context: Context) -> Node:
     return And(tuple(fields))
 
 
-def _entries(given: object, context: Context) -> Mapping[str, object]:
+def _references(given: object, context: Context) -> Mapping[str, object]:
+    fields = _map(given, "fields", context)
+    for key in fields:
+        if not isinstance(key, str):
+            raise context.fault(f"a field is named by a symbol or a string, {show(key)} given")
+    return fields
+
+
+def _map(given: object, what: str, context: Context) -> Mapping[Any, object]:
     if not isinstance(given, Mapping):
         raise context.fault(f"a map is expected, {show(given)} given")
     if len(given) > context.limits.list_items_max:
-        raise context.fault(f"{len(given)} fields given, at most {context.limits.list_items_max} are allowed")
+        raise context.fault(f"{len(given)} {what} given, at most {context.limits.list_items_max} are allowed")
     context.spend(len(given))
-    for key in given:
-        if not isinstance(key, str):
-            raise context.fault(f"a field is named by a symbol or a string, {show(key)} given")
     return given
 
 
@@ -81,3 +91,89 @@ def _matches(section: str, name: str, reference: object, context: Context) -> No
     elif kind_of(reference) is Kind.OTHER:
         raise context.fault(f"{name}: a simple value is expected, {show(reference)} given")
     return IsTrue(comparison("=", field, Constant(reference), context.latest))
+
+
+def direct_binding(given: object, context: Context) -> Node:
+    """The subject is that very text; a message without subject does not match. Raises InvalidFilter."""
+    return IsTrue(comparison("=", _SUBJECT, Constant(_text(given, context)), context.latest))
+
+
+def topic_binding(given: object, context: Context) -> Node:
+    """The subject's words, with dots between, fit the pattern: `*` is one word, `#` any number. Raises InvalidFilter.
+
+    A message without subject matches only `#`.
+    """
+    pattern = _text(given, context)
+    context.spend(pattern.count(".") + 1)
+    if pattern == "#":
+        return Constant(True)
+    topic = Topic(pattern)
+    return IsTrue(Call(Function("TOPIC", 1, 1, topic.matches), (_SUBJECT,)))
+
+
+def headers_binding(given: object, context: Context) -> Node:
+    """All, or any (`x-match`), of the map's entries are properties: equal, or just there where the map has null.
+
+    Other keys that begin with `x-` are reserved, and not looked at. Raises InvalidFilter.
+    """
+    entries = _map(given, "entries", context)
+    mode = entries.get(MATCH, "all")
+    if mode not in ("all", "any"):
+        raise context.fault(f"{MATCH}: `all` and `any` are allowed, {show(mode)} given")
+    terms = tuple([_header(key, value, context) for key, value in entries.items() if not _is_reserved(key)])
+    return And(terms) if mode == "all" else Or(terms)
+
+
+def _is_reserved(key: object) -> bool:
+    return isinstance(key, str) and key.startswith("x-")
+
+
+def _header(key: object, value: object, context: Context) -> Node:
+    if not isinstance(key, str):
+        raise context.fault(f"a property is named by a string, {show(key)} given")
+    field = context.field(APPLICATION_PROPERTIES, str(key))
+    if value is None:
+        return Exists(field)
+    if kind_of(value) is Kind.OTHER:
+        raise context.fault(f"{key}: a simple value is expected, {show(value)} given")
+    return IsTrue(comparison("=", field, Constant(value), context.latest))
+
+
+def _text(given: object, context: Context) -> str:
+    if not isinstance(given, str):
+        raise context.fault(f"a string is expected, {show(given)} given")
+    if len(given) > context.limits.expression_chars_max:
+        problem = f"{len(given)} characters given, at most {context.limits.expression_chars_max} are allowed"
+        raise context.fault(problem, context.limits.expression_chars_max + 1)
+    return str(given)
+
+
+class Topic:
+    """A topic pattern, matched in one step of a bit set for each word of the subject: no pattern makes it slow."""
+
+    def __init__(self, pattern: str) -> None:
+        words: list[str] = []
+        for word in pattern.split("."):
+            if word != "#" or words[-1:] != ["#"]:
+                words.append(word)
+        self._final = 1 << len(words)
+        self._any = sum([1 << at for at, word in enumerate(words) if word == "*"])
+        self._many = sum([1 << at for at, word in enumerate(words) if word == "#"])
+        self._literal: dict[str, int] = {}
+        for at, word in enumerate(words):
+            if word not in ("*", "#"):
+                self._literal[word] = self._literal.get(word, 0) | 1 << at
+
+    def matches(self, subject: object) -> bool:
+        """Whether a subject fits; one that is no text does not, nor one of more than 16,384 characters."""
+        if not isinstance(subject, str) or len(subject) > TEXT_CHARS_MAX:
+            return False
+        many = self._many
+        places = 1 | (1 & many) << 1
+        for word in subject.split("."):
+            fitting = places & (self._literal.get(word, 0) | self._any)
+            places = fitting << 1 | places & many
+            places |= (places & many) << 1
+            if not places:
+                return False
+        return bool(places & self._final)

@@ -10,9 +10,8 @@ from functools import reduce
 from ...core.limits import SEQUENCE_NUMBER_MAX, show
 from ...core.query import Query
 from ..protocol.types import Symbol
-from .context import Budget, Context
+from .context import DEFAULT_LIMITS, Budget, Context, FilterLimits, InvalidFilter
 from .entries import Unsupported, read_entry
-from .errors import DEFAULT_LIMITS, FilterLimits, InvalidFilter
 from .evaluation import Clock, matcher
 from .fields import Fields
 from .planning import EVERYTHING, NOTHING, Plan, both, plan

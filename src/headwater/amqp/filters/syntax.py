@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from ...core.query import Query
-from .like import Pattern
+from .values import Pattern
 
 
 class Function(NamedTuple):

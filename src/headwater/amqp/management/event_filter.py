@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from ...core.bus import Notification
 from ...core.limits import show
 from ...core.notification_types import NotificationType
-from ..filters.context import Budget, Context
+from ..filters.context import DEFAULT_LIMITS, Budget, Context, FilterLimits, InvalidFilter
 from ..filters.entries import QUERY_FILTER, Unsupported, descriptor_of, read_entry
-from ..filters.errors import DEFAULT_LIMITS, FilterLimits, InvalidFilter
 from ..filters.evaluation import matcher
 from ..filters.syntax import And, IndexQuery, Node
 from ..protocol.types import Symbol

@@ -15,7 +15,7 @@ from ...management.catalog import CATALOG, Scope, may_see
 from ...management.queue import NotificationQueue
 from ..addresses import EVENTS
 from ..errors import refusal_of
-from ..filters.errors import InvalidFilter
+from ..filters import InvalidFilter
 from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.conditions import LinkFault

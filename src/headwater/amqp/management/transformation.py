@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...core.limits import show
-from ..filters.errors import InvalidFilter
+from ..filters import InvalidFilter
 from ..protocol.types import Described, Symbol
 
 TRANSFORMATION = Symbol("headwater:transformation")

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...core.event import SequencedEvent
-from ..filters.fields import OFFSET, TIMESTAMP, Fields
-from ..filters.offsets import format_offset
+from ..filters.fields import OFFSET, TIMESTAMP, Fields, format_offset
 from ..protocol.codec import DecodeError, decode
 from ..protocol.sections import APPLICATION_PROPERTIES, FOOTER, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
 from ..protocol.types import Symbol, Timestamp

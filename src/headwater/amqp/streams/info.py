@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.event import SequencedEvent
 from ...core.local import LocalLog
 from ...core.query import ALL
-from ..filters.offsets import format_offset
+from ..filters import format_offset
 from ..protocol.codec import encode
 from ..protocol.types import Symbol, Timestamp, ULong
 
