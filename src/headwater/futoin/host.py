@@ -16,8 +16,6 @@ from .settings import Settings
 Opened = OpenLog[Naming]
 
 
-
-
 class Host:
     """The server as calls on one event loop see it."""
 

@@ -18,7 +18,6 @@ from .events import PAGE_EVENTS, Group, group_of, read
 from .host import Opened
 from .interface import MESSAGE_BYTES_MAX
 from .polling import LIVE
-from .settings import Settings
 
 GROUP_BYTES_MAX = 8 * 2**20 - ENVELOPE_BYTES
 """futoin.evt.receiver:1.1 takes messages of 8M; version 1.0 of it names no size."""
