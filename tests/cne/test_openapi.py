@@ -107,7 +107,7 @@ def test_what_is_delivered_keeps_its_schema(play, name, kind):
         event = bare(GIVEN[kind], id=id, dataSchema="urn:s")
         validator("accepted-event").validate(event)
         assert (await world.ask("POST", f"{base}/create/event", event)).status == 202
-        await subscriber.until(lambda its: len(its.calls) > greetings)
+        await subscriber.until(lambda subscriber: len(subscriber.calls) > greetings)
         validator(name).validate(subscriber.calls[-1].json)
         state = (await world.ask("GET", f"{base}{NODE_SYNC_STATE}/CurrentState")).json
         validator(name).validate(state)

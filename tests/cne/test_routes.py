@@ -255,7 +255,7 @@ def test_health_dummies_and_ping(play, base):
         greetings = len(subscriber.calls)
         sent = await world.ask("PUT", f"{base}/subscriptions/status/{id}")
         assert (sent.status, sent.json) == (202, {"status": "ping sent"})
-        await subscriber.until(lambda its: len(its.calls) > greetings)
+        await subscriber.until(lambda subscriber: len(subscriber.calls) > greetings)
         assert subscriber.calls[-1].value == "LOCKED"
 
     play(scenario)

@@ -38,8 +38,8 @@ def store_with_lag() -> MemoryStore:
     return store
 
 
-def samples(its: ServerCollector) -> dict[tuple[str, tuple[str, ...]], float]:
-    families = text_string_to_metric_families(scrape(its).decode())
+def samples(collector: ServerCollector) -> dict[tuple[str, tuple[str, ...]], float]:
+    families = text_string_to_metric_families(scrape(collector).decode())
     return {
         (sample.name, tuple(sample.labels.values())): sample.value for family in families for sample in family.samples
     }
