@@ -100,7 +100,7 @@ class Subscriber:
 
     async def got(self, *values: str) -> None:
         """Wait until it has got so many events; they must be these."""
-        await self.until(lambda its: len(its.values) >= len(values))
+        await self.until(lambda subscriber: len(subscriber.values) >= len(values))
         assert self.values == list(values)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -140,8 +140,8 @@ class World:
     def __init__(self, store: LogStore, guard: Guard | None = None, **settings: Any) -> None:
         self.store = store
         self.bus = Bus()
-        its = Settings(**QUICK | settings)
-        self.app: Application = Application(store, guard or OpenGuard(), its, bus=self.bus)
+        merged = Settings(**QUICK | settings)
+        self.app: Application = Application(store, guard or OpenGuard(), merged, bus=self.bus)
         self._subscribers: list[Subscriber] = []
 
     async def __aenter__(self) -> World:

@@ -234,4 +234,4 @@ def test_with_no_user_configured_consumers_belong_to_the_name_that_is_claimed(pe
     assert peer.call(REGISTER, {"component": "C"}, sec="alice:whatever") == {"r": True}
     assert peer.call(REGISTER, {"component": "C"}) == {"r": True}
     assert peer.call(REGISTER, {"component": "C"}, sec="\u00e9!:x") == {"r": True}
-    assert [its.owner for its in peer.log.consumers()] == ["alice", "anybody"]
+    assert [consumer.owner for consumer in peer.log.consumers()] == ["alice", "anybody"]

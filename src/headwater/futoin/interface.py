@@ -107,7 +107,7 @@ def _not_found(name: str) -> Exception:
     major, dot, minor = version.partition(".")
     if not (dot and _is_number(major) and _is_number(minor)):
         return invalid("Invalid req.f (version)")
-    versions = [its for its in SERVED if its.partition(":")[0] == interface]
+    versions = [served for served in SERVED if served.partition(":")[0] == interface]
     if not versions:
         return unknown_interface(interface)
     if f"{interface}:{version}" not in versions:
@@ -122,7 +122,7 @@ def _is_number(text: str) -> bool:
 @cache
 def _definitions() -> dict[str, bytes]:
     folder = files(__package__).joinpath("interfaces")
-    return {its.name: its.read_bytes() for its in folder.iterdir() if its.name.endswith(_SUFFIX)}
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(_SUFFIX)}
 
 
 def _definition(name: str) -> dict[str, Any]:
@@ -146,14 +146,16 @@ def _compiled(name: str) -> list[Function]:
             f"{name}:{function}",
             (interface, function),
             (int(major), int(minor)),
-            {key: _parameter(table, given) for key, given in its.get("params", {}).items()},
-            frozenset(its.get("throws", ())),
-            _size(its.get("maxreqsize")),
-            _size(its.get("maxrspsize")),
+            {key: _parameter(table, given) for key, given in definition.get("params", {}).items()},
+            frozenset(definition.get("throws", ())),
+            _size(definition.get("maxreqsize")),
+            _size(definition.get("maxrspsize")),
             frozenset(requires),
-            frozenset(key for key, given in its.get("params", {}).items() if _standard_type(table, given) == "any"),
+            frozenset(
+                key for key, given in definition.get("params", {}).items() if _standard_type(table, given) == "any"
+            ),
         )
-        for function, its in functions.items()
+        for function, definition in functions.items()
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -61,7 +61,7 @@ class Exchange:
         return "" if value is None else value.partition(b";")[0].strip().lower().decode("latin-1")
 
     async def body(self) -> bytes:
-        """The request's body, whole: the one place where bodies are read. Nothing was made of the request before.
+        """The request's body, whole. This is the one place where bodies are read: before, a request is but its head.
 
         Raises CodedBody and BodyTooLarge (without reading on), Disconnected.
         """
@@ -122,9 +122,9 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": fields})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def answer_json(self, status: int, value: object, headers: Iterable[Header] = ()) -> None:
+    def answer_json(self, status: int, value: object, headers: Iterable[Header] = ()) -> Awaitable[None]:
         """Give the whole answer: the value as JSON, by msgspec."""
-        await self.answer(status, _encode(value), JSON, headers)
+        return self.answer(status, _encode(value), JSON, headers)
 
     async def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> None:
         """Give an answer without a body: it has no media type, nor, as 204, a length (RFC 9110, 8.6)."""

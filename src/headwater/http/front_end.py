@@ -20,6 +20,8 @@ Handler = Callable[[H, E], Awaitable[None]]
 class FrontEnd(Generic[H, E]):
     """Finds the handler of each request, and answers what it raises: by default, with problem documents.
 
+    When a handler is called, `find` has set what the request may cost (`body_bytes_max`), and none of it was read.
+
     Call `start` before the first request, `stop` before the HTTP server waits for its connections to end, and `close`
     after that.
     """

@@ -151,9 +151,9 @@ class Server:
             close_all([*sockets, *amqp_sockets])
             raise
         lines = [
-            f"headwater: listening on {url('https' if tls else 'http', its)} (dcb, futoin, cne)" for its in sockets
+            f"headwater: listening on {url('https' if tls else 'http', bound)} (dcb, futoin, cne)" for bound in sockets
         ]
-        lines += [f"headwater: listening on {url('amqps' if tls else 'amqp', its)}" for its in amqp_sockets]
+        lines += [f"headwater: listening on {url('amqps' if tls else 'amqp', bound)}" for bound in amqp_sockets]
         if bulk is not None:
             lines.append(f"headwater: listening on {bulk.url}")
         async with AsyncExitStack() as ending:

@@ -59,9 +59,10 @@ class Gate:
         """Set when something that ran has ended."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request or WebSocket. All come here first: those of every room, and questions about health and metrics.
+        """One request or WebSocket. All come here first: those of every room, and those about health and metrics.
 
-        Nothing is known of it yet but its head, nothing of its body was read, and no room was chosen.
+        What is to look at each of them does so here: its head is known, nothing of its body was read, and no room was
+        chosen. (One on a connection too many gets no further than `admission`, which only says that.)
         """
         if self.passes_always(scope):
             await self._health(scope, receive, send)

@@ -19,8 +19,6 @@ from .metrics import CONTENT_TYPE, ServerCollector, scrape
 
 LIVE, READY, METRICS = "/health/live", "/health/ready", "/metrics"
 HEALTH_PATHS = frozenset({LIVE, READY})
-
-
 _NO_STORE: Header = (b"cache-control", b"no-store")
 
 

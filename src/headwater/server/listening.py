@@ -52,8 +52,8 @@ def listen(host: str, port: int, flag: str) -> list[socket.socket]:
 
 def close_all(sockets: Iterable[socket.socket]) -> None:
     """Close them."""
-    for listening in sockets:
-        listening.close()
+    for bound in sockets:
+        bound.close()
 
 
 def url(scheme: str, bound: socket.socket) -> str:
