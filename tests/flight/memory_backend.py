@@ -34,11 +34,13 @@ from headwater.core import (
 )
 from headwater.core.condition import AppendCondition
 from headwater.core.errors import InvalidInput, TooLarge
+from headwater.core.extent import Extent, SplitSize
 from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.local import LocalLog
-from headwater.flight.backend import LogExtent, Login, Span, SplitSize
+from headwater.core.mark import Committed, Staged, WriterState
+from headwater.flight.backend import Login, LogPlace, Span
 from headwater.flight.server import BulkServer
-from headwater.flight.wire import Appended, Committed, OnDuplicate, Staged, WriterState
+from headwater.flight.wire import Appended, OnDuplicate
 from headwater.formats.arrow import record_batch
 from headwater.formats.arrow_columns import batch_of
 from headwater.formats.arrow_events import columns_of
@@ -117,13 +119,13 @@ class MemoryBackend:
     def info(self, log: str) -> LogInfo:
         return self.store.open(log).info()
 
-    def extent(self, log: str) -> LogExtent:
+    def place(self, log: str) -> LogPlace:
         opened = self.store.open(log)
         if opened not in self._incarnations:  # what `info` counts takes its time, and this does not change
             self._incarnations[opened] = opened.info().incarnation
         page = opened.read_page(Query.all(), 0, limit=1)
         first_retained = page.events[0].sequence_number if page.events else page.head + 1
-        return LogExtent(page.head, first_retained, self._incarnations[opened], opened.settings.partitions)
+        return LogPlace(Extent(page.head, first_retained, self._incarnations[opened]), opened.settings)
 
     def check_position(self, log: str, position: int) -> None:
         self.store.open(log).check_position(position)

@@ -82,7 +82,7 @@ def test_writes_that_do_not_get_on_hold_up_nothing_else(engine: Engine, disk: He
     log = engine.open("orders")
     writer = Staging(log.directory).stage("w", 1, 0, 0, ROW.schema)
     writer.write(ROW)
-    stages = [writer.close().id]
+    stages = [writer.close().stage]
     path = in_file(ROW, tmp_path / "batch")
 
     async def scenario() -> list[bool]:
@@ -91,7 +91,7 @@ def test_writes_that_do_not_get_on_hold_up_nothing_else(engine: Engine, disk: He
         appends = [asyncio.create_task(calls.append("orders", path, None, None, "fail")) for _ in range(40)]
         commits = [asyncio.create_task(calls.commit("orders", "w", 1, stages, None, None, "fail")) for _ in range(40)]
         async with asyncio.timeout(30):
-            assert (await calls.place("others")).head == 0
+            assert (await calls.place("others")).extent.head == 0
             assert (await calls.info("others")).events == 0
             assert await calls.logs() == ["orders", "others"]
             assert await calls.sequence_number_at("others", 0) == 1

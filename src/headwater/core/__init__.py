@@ -9,6 +9,7 @@ from .bus import Bus, Notification
 from .condition import AppendCondition, ConditionFailure
 from .consumer import Consumer
 from .event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent, tag_key
+from .extent import Extent
 from .local import LocalLog
 from .log import (
     AppendRequest,
@@ -20,7 +21,7 @@ from .log import (
     Reading,
     Selection,
 )
-from .mark import Mark, WriterState
+from .mark import Committed, Mark, Staged, WriterState
 from .notification_types import EVERY_TYPE, NotificationType
 from .query import ALL, Query, QueryItem
 from .reading import read_pages
@@ -39,12 +40,14 @@ __all__ = [
     "AppendResult",
     "AsyncLog",
     "Bus",
+    "Committed",
     "ConditionFailure",
     "Consumer",
     "Credentials",
     "Encoding",
     "Event",
     "EventLog",
+    "Extent",
     "Forbidden",
     "Grant",
     "Guard",
@@ -64,6 +67,7 @@ __all__ = [
     "Right",
     "Selection",
     "SequencedEvent",
+    "Staged",
     "StateEntry",
     "StateStore",
     "Subscription",

@@ -8,23 +8,22 @@ from typing import Any
 from ..core.access import Right, User
 from ..core.consumer import Consumer
 from ..core.errors import InvalidInput
+from ..core.extent import Extent
 from ..core.limits import show
 from ..core.log import LogInfo
-from ..core.mark import check_writer
+from ..core.mark import Committed, check_writer
 from .backend import Backend
 from .reading import span_of
 from .wire import (
     ACTIONS,
     AcknowledgeBody,
     CommitBody,
-    Committed,
     ConsumerBody,
     Consumers,
     CountBody,
     CreateBody,
     DiscardBody,
     EventCount,
-    Extent,
     LogBody,
     LogNames,
     Nothing,
@@ -67,8 +66,7 @@ def _info(backend: Backend, body: LogBody) -> LogInfo:
 
 
 def _head(backend: Backend, body: LogBody) -> Extent:
-    extent = backend.extent(body.log)
-    return Extent(extent.head, extent.first_retained, extent.incarnation)
+    return backend.place(body.log).extent
 
 
 def _position_at(backend: Backend, body: PositionAtBody) -> SequenceNumber:

@@ -13,10 +13,12 @@ import pyarrow as pa
 from ..core.access import Credentials, Right, User
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
+from ..core.extent import Extent, SplitSize
 from ..core.log import LogInfo
+from ..core.mark import Committed, Staged, WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings
-from .wire import Appended, Committed, OnDuplicate, Staged, WriterState
+from .wire import Appended, OnDuplicate
 
 
 class Login(NamedTuple):
@@ -26,13 +28,13 @@ class Login(NamedTuple):
     seal: str
 
 
-class LogExtent(NamedTuple):
-    """How far a log goes, and how many partitions it has."""
+class LogPlace(NamedTuple):
+    """A log at one moment: how far it goes, by which settings, and where it lies."""
 
-    head: int
-    first_retained: int
-    incarnation: str
-    partitions: int
+    extent: Extent
+    settings: LogSettings
+    directory: str = ""
+    """Empty where it lies on no disk."""
 
 
 class Span(NamedTuple):
@@ -41,15 +43,6 @@ class Span(NamedTuple):
     after: int
     upto: int
     partition: int | None
-
-
-class SplitSize(NamedTuple):
-    """A piece of a span, and about how much is in it."""
-
-    after: int
-    upto: int
-    events: int
-    bytes: int
 
 
 class StageWriter(Protocol):
@@ -90,8 +83,8 @@ class Backend(Protocol):
     def info(self, log: str) -> LogInfo:
         """See EventLog. Raises LogNotFound."""
 
-    def extent(self, log: str) -> LogExtent:
-        """How far the log goes at present. Called for every read: it should be quick. Raises LogNotFound."""
+    def place(self, log: str) -> LogPlace:
+        """The log at present. Called for every read: it should be quick. Raises LogNotFound."""
 
     def check_position(self, log: str, position: int) -> None:
         """See LocalLog. Called only for positions below the first retained event."""

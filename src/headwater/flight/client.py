@@ -19,7 +19,9 @@ from ..core.access import Unauthenticated
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
 from ..core.errors import EventLogError
+from ..core.extent import Extent
 from ..core.log import LogInfo
+from ..core.mark import Committed, Staged, WriterState
 from ..core.settings import LogSettings
 from .address import RETRIES, TIMEOUT_S, BulkAddress
 from .calling import PASSING, Attempts, Calls
@@ -34,12 +36,10 @@ from .wire import (
     AppendCommand,
     Appended,
     CommitBody,
-    Committed,
     ConsumerBody,
     CountBody,
     CreateBody,
     DiscardBody,
-    Extent,
     LogBody,
     Nothing,
     OnDuplicate,
@@ -49,11 +49,9 @@ from .wire import (
     RegisterBody,
     Split,
     StageCommand,
-    Staged,
     Ticket,
     TrimBody,
     WriterBody,
-    WriterState,
     condition_json,
     decode,
     encode,

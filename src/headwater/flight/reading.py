@@ -10,28 +10,30 @@ import pyarrow.flight as flight
 from msgspec import structs
 
 from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation, TooLarge
+from ..core.extent import Extent
 from ..core.limits import show
-from .backend import Backend, LogExtent, Span
+from .backend import Backend, Span
 from .errors import flight_error_of
 from .limits import Place
 from .schemas import Shaping, schema_of
-from .wire import SPLITS_MAX, CountBody, Extent, PlanCommand, Ticket, encode, query_of
+from .wire import SPLITS_MAX, CountBody, PlanCommand, Ticket, encode, query_of
 
 PLAN_BYTES_MAX = 64 * 1024 * 1024
 """What the tickets of one plan may take: each repeats the query."""
 
 
-def span_of(backend: Backend, asked: Ticket | CountBody) -> tuple[Span, LogExtent]:
+def span_of(backend: Backend, asked: Ticket | CountBody) -> tuple[Span, Extent]:
     """The bounds that a ticket asks for, checked, and how far the log goes.
 
     Raises LogNotFound, InvalidPosition, PositionTrimmed, PositionOfOtherIncarnation.
     """
-    extent = backend.extent(asked.log)
+    place = backend.place(asked.log)
+    extent, partitions = place.extent, place.settings.partitions
     incarnation = asked.incarnation if isinstance(asked, Ticket) else None
     if incarnation is not None and incarnation != extent.incarnation:
         raise PositionOfOtherIncarnation(asked.after or 0, extent.incarnation, extent.first_retained)
-    if asked.partition is not None and not 0 <= asked.partition < extent.partitions:
-        problem = f"{asked.partition} given, 0 to {extent.partitions - 1} is allowed"
+    if asked.partition is not None and not 0 <= asked.partition < partitions:
+        problem = f"{asked.partition} given, 0 to {partitions - 1} is allowed"
         raise InvalidPosition(problem, "partition")
     for name, value in (("after", asked.after), ("upto", asked.upto)):
         if value is not None and value > extent.head:
@@ -120,7 +122,7 @@ def _info(
     descriptor: flight.FlightDescriptor,
     schema: pa.Schema,
     ticket: Ticket,
-    extent: LogExtent,
+    extent: Extent,
     pieces: list[tuple[int, int, int, int]],
 ) -> flight.FlightInfo:
     """No location is given, which stands for the server that was asked."""
@@ -136,5 +138,5 @@ def _info(
         sum(piece[2] for piece in pieces),
         sum(piece[3] for piece in pieces),
         ordered=True,
-        app_metadata=encode(Extent(extent.head, extent.first_retained, extent.incarnation)),
+        app_metadata=encode(extent),
     )

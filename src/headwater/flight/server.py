@@ -106,7 +106,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
                 ticket = decode(PlanCommand, descriptor.command or b"", "command")
             self._backend.authorize(user, Right.READ, ticket.log)
             schema = schema_of(ticket)
-            self._backend.extent(ticket.log)
+            self._backend.place(ticket.log)
             return flight.SchemaResult(schema)
 
         try:
@@ -145,7 +145,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
                 raise InvalidInput("give one of `append` and `stage`", "command")
             self._backend.authorize(user, Right.APPEND, target.log)
             with self.puts.take(user.name or address_of(context.peer())):
-                self._backend.extent(target.log)
+                self._backend.place(target.log)
                 incoming = writing.Incoming(context, reader, self._stopping, target)
                 if command.append is not None:
                     writing.append(self._backend, command.append, incoming, writer)

@@ -15,8 +15,10 @@ from ..core.access import Right
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
 from ..core.errors import InvalidInput, InvalidQuery, TooLarge
+from ..core.extent import Extent
 from ..core.limits import PARTITIONS_MAX, SEQUENCE_NUMBER_MAX
 from ..core.log import LogInfo
+from ..core.mark import Committed, WriterState
 from ..core.query import ALL, Query, QueryItem
 from ..core.settings import LogSettings
 from ..formats import jsontext
@@ -106,14 +108,6 @@ class PlanCommand(Ticket, frozen=True):
         return Ticket(**{name: getattr(self, name) for name in Ticket.__struct_fields__})
 
 
-class Extent(Answered, frozen=True):
-    """How far a log goes: the answer of `head`, and the `app_metadata` of a plan."""
-
-    head: int
-    first_retained: int
-    incarnation: str
-
-
 class Split(NamedTuple):
     """A piece of a plan, for one reader."""
 
@@ -166,36 +160,6 @@ class Appended(Answered, frozen=True):
     """These very events had been appended before."""
     skipped: int = 0
     """Events left out because their ids are stored already."""
-
-
-class Staged(Answered, frozen=True):
-    """A stage that lies there durably; `stage` is its name for the commit."""
-
-    stage: str
-    rows: int
-    bytes: int
-
-
-class Committed(Answered, frozen=True):
-    """What a commit appended; `was_applied` says that an earlier call did it. Numbers are 0 where there are none."""
-
-    first: int
-    last: int
-    events: int
-    skipped: int = 0
-    was_applied: bool = False
-
-
-class WriterState(Answered, frozen=True):
-    """How far a writer is: its newest batch, the rows of it that are in, and the numbers that these have."""
-
-    writer: str
-    batch: int
-    rows: int
-    first: int
-    last: int
-    events: int
-    is_complete: bool
 
 
 class Nothing(Asked, frozen=True):

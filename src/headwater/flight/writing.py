@@ -100,7 +100,7 @@ def append(backend: Backend, command: AppendCommand, incoming: Incoming, writer:
     """
     condition = condition_of(command.condition)
     if command.partition is not None:
-        partitions = backend.extent(command.log).partitions
+        partitions = backend.place(command.log).settings.partitions
         if not 0 <= command.partition < partitions:
             raise InvalidPosition(f"{command.partition} given, 0 to {partitions - 1} is allowed", "partition")
     for batch in incoming if condition is None else _joined(incoming):

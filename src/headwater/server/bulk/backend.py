@@ -17,15 +17,15 @@ from ...core.access import Credentials, Right, User
 from ...core.condition import AppendCondition
 from ...core.consumer import Consumer
 from ...core.errors import EventLogError
+from ...core.extent import SplitSize
 from ...core.log import LogInfo
+from ...core.mark import Committed, WriterState
 from ...core.query import Query
 from ...core.settings import LogSettings
-from ...flight.backend import LogExtent, Login, Span, SplitSize, StageWriter
-from ...flight.wire import Appended, Committed, OnDuplicate, Staged, WriterState
+from ...flight.backend import Login, LogPlace, Span
+from ...flight.wire import Appended, OnDuplicate
 from ...storage.mapped import MappedLog
-from ...storage.staging import StageWriter as StagedFile
-from ...storage.staging import Staging
-from .calls import Place
+from ...storage.staging import StagedFile, Staging
 from .link import Link
 
 MAPPED_MAX = 128
@@ -72,10 +72,9 @@ class BulkBackend:
         """See Backend."""
         return self._link.call("info", log, type=LogInfo)
 
-    def extent(self, log: str) -> LogExtent:
+    def place(self, log: str) -> LogPlace:
         """See Backend."""
-        place = self._place(log)
-        return LogExtent(place.head, place.first_retained, place.incarnation, place.settings.partitions)
+        return self._link.call("place", log, type=LogPlace)
 
     def check_position(self, log: str, position: int) -> None:
         """See Backend."""
@@ -91,10 +90,9 @@ class BulkBackend:
 
     def splits(self, log: str, span: Span, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
         """See Backend."""
-        found = self._opened(log).splits(
+        return self._opened(log).splits(
             span.after, span.upto, split_bytes=split_bytes, splits_min=splits_min, partition=span.partition
         )
-        return [SplitSize(*its) for its in found]
 
     def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See Backend."""
@@ -116,9 +114,9 @@ class BulkBackend:
         with _handed_over(batch) as path:
             return self._link.call("append", log, path, partition, condition, on_duplicate, type=Appended)
 
-    def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
+    def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StagedFile:
         """See Backend."""
-        place = self._place(log)
+        place = self.place(log)
         directory = place.directory
         with self._mapping:
             staging = self._stagings.pop(directory, None) or Staging(
@@ -128,7 +126,7 @@ class BulkBackend:
             while len(self._stagings) > STAGINGS_MAX:
                 self._stagings.popitem(last=False)
         staging.settings = place.settings
-        return _Staging(staging.stage(writer, batch, part, attempt, schema))
+        return staging.stage(writer, batch, part, attempt, schema)
 
     def commit(
         self,
@@ -184,12 +182,9 @@ class BulkBackend:
         """See Backend."""
         self._link.call("unregister_consumer", log, owner, component, type=type(None))
 
-    def _place(self, log: str) -> Place:
-        return self._link.call("place", log, type=Place)
-
     def _opened(self, log: str) -> MappedLog:
         """The log, mapped up to its present head."""
-        place = self._place(log)
+        place = self.place(log)
         with self._mapping:
             mapped = self._mapped.pop(place.directory, None)
             if mapped is None:
@@ -197,7 +192,7 @@ class BulkBackend:
             self._mapped[place.directory] = mapped
             while len(self._mapped) > MAPPED_MAX:
                 self._mapped.popitem(last=False)  # its maps go when the last scan of it ends
-        mapped.refresh(place.head)
+        mapped.refresh(place.extent.head)
         return mapped
 
     def let_go(self) -> None:
@@ -210,18 +205,6 @@ class BulkBackend:
             except EventLogError:  # whoever reads it is told why
                 with self._mapping:
                     self._mapped.pop(directory, None)
-
-
-class _Staging:
-    """A staged file, as the Flight server sees it."""
-
-    def __init__(self, file: StagedFile) -> None:
-        self._file = file
-        self.write, self.abort = file.write, file.abort
-
-    def close(self) -> Staged:
-        """See flight.backend.StageWriter."""
-        return Staged(*self._file.close())
 
 
 @contextmanager

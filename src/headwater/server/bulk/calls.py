@@ -17,11 +17,13 @@ from ...core.access import Credentials, Guard, Right, User
 from ...core.condition import AppendCondition
 from ...core.consumer import Consumer
 from ...core.errors import StorageUnavailable
+from ...core.extent import Extent
 from ...core.log import LogInfo
+from ...core.mark import Committed, WriterState
 from ...core.settings import LogSettings
 from ...core.store import LogStore
-from ...flight.backend import Login
-from ...flight.wire import Appended, Committed, OnDuplicate, WriterState
+from ...flight.backend import Login, LogPlace
+from ...flight.wire import Appended, OnDuplicate
 from ...formats.arrow_events import columns_of
 from ...storage.committing import commit_staged, discard_staged
 from ...storage.log import StoredLog
@@ -40,16 +42,6 @@ class Work(Enum):
     APPEND = 16
     COMMIT = 4
     """These may take minutes."""
-
-
-class Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where a log lies, and from where to where it can be read at this moment."""
-
-    directory: str
-    incarnation: str
-    head: int
-    first_retained: int
-    settings: LogSettings
 
 
 class BulkCalls:
@@ -111,16 +103,11 @@ class BulkCalls:
         stored = await self._opened(log)
         return await self._blocking(Work.ASK, stored.info)
 
-    async def place(self, log: str) -> Place:
-        """Where it lies. Raises LogNotFound, StorageCorrupted."""
+    async def place(self, log: str) -> LogPlace:
+        """How far it goes, and where it lies. Raises LogNotFound, StorageCorrupted."""
         stored = await self._opened(log)
-        return Place(
-            str(stored.directory),
-            stored.meta.incarnation,
-            stored.head(),
-            stored.first_retained,
-            stored.settings,
-        )
+        extent = Extent(stored.head(), stored.first_retained, stored.meta.incarnation)
+        return LogPlace(extent, stored.settings, str(stored.directory))
 
     async def sequence_number_at(self, log: str, recorded_at: int) -> int:
         """See LocalLog.sequence_number_at."""
@@ -165,14 +152,13 @@ class BulkCalls:
         stored = await self._opened(log)
         wanted = _condition(condition)
         async with self._turn(log, writer):
-            committed = await self._blocking(
+            return await self._blocking(
                 Work.COMMIT,
                 lambda: commit_staged(
                     stored, stored.directory, writer, batch, stages,
                     partition=partition, condition=wanted, on_duplicate=on_duplicate,
                 )
             )  # fmt: skip
-        return Committed(*committed)
 
     async def discard(self, log: str, writer: str, batch: int, gives_up: bool) -> None:
         """See storage.committing."""
@@ -182,9 +168,8 @@ class BulkCalls:
             await self._blocking(Work.ASK, discard)
 
     async def writer(self, log: str, writer: str) -> WriterState | None:
-        """See LocalLog. As a mapping, which the other side's type has the fields of."""
-        found = (await self._opened(log)).writer(writer)
-        return None if found is None else WriterState(*found)
+        """See LocalLog."""
+        return (await self._opened(log)).writer(writer)
 
     # Consumers
 

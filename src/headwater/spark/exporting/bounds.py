@@ -9,8 +9,8 @@ from ...core.limits import show
 from ..options import timestamp_ms
 
 if TYPE_CHECKING:  # the help of the pipelines imports no Spark
+    from ...core.extent import Extent
     from ...flight.client import BulkClient
-    from ...flight.wire import Extent
     from ..archive_reading import Archive
 
 EARLIEST, LATEST = "earliest", "latest"
