@@ -44,9 +44,9 @@ from .wire import (
     Nothing,
     OnDuplicate,
     PlanCommand,
-    PositionAtBody,
     PutCommand,
     RegisterBody,
+    SequenceNumberAtBody,
     Split,
     StageCommand,
     Ticket,
@@ -121,7 +121,7 @@ class BulkClient:
 
     def sequence_number_at(self, log: str, recorded_at: int) -> int:
         """The number of the first retained event recorded at that time (ms) or later; head + 1 if there is none."""
-        number: int = self._act("position_at", PositionAtBody(log, recorded_at)).sequence_number
+        number: int = self._act("position_at", SequenceNumberAtBody(log, recorded_at)).sequence_number
         return number
 
     def count(

@@ -7,16 +7,18 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.flight as flight
-from msgspec import structs
+from msgspec import json, structs
 
+from ..core.access import User
 from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation, TooLarge
 from ..core.extent import Extent
 from ..core.limits import show
+from ..core.log import LogInfo
 from .backend import Backend, Span
 from .errors import flight_error_of
 from .limits import Place
 from .schemas import Shaping, schema_of
-from .wire import SPLITS_MAX, CountBody, PlanCommand, Ticket, encode, query_of
+from .wire import SPLITS_MAX, CountBody, LogBody, LogNames, Nothing, PlanCommand, Ticket, encode, query_of
 
 PLAN_BYTES_MAX = 64 * 1024 * 1024
 """What the tickets of one plan may take: each repeats the query."""
@@ -110,11 +112,16 @@ def plan_of(backend: Backend, command: PlanCommand, descriptor: flight.FlightDes
     return _info(descriptor, schema, command.ticket, extent, pieces)
 
 
-def whole_of(backend: Backend, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-    """A log as one endpoint. Raises LogNotFound."""
+def logs_of(backend: Backend, user: User) -> list[str]:
+    """The logs that the user may read; the others are not told of, which is no refusal."""
+    return json.decode(backend.act(user, "logs", encode(Nothing())), type=LogNames).logs
+
+
+def whole_of(backend: Backend, user: User, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+    """A log as one endpoint. Raises LogNotFound, Forbidden."""
     ticket = Ticket(log)
     span, extent = span_of(backend, ticket)
-    info = backend.info(log)
+    info = json.decode(backend.act(user, "info", encode(LogBody(log))), type=LogInfo)
     return _info(descriptor, schema_of(ticket), ticket, extent, [(span.after, span.upto, info.events, info.bytes)])
 
 

@@ -86,7 +86,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             if descriptor.descriptor_type == flight.DescriptorType.PATH:
                 log = _log_of(descriptor)
                 self._backend.authorize(user, Right.READ, log)
-                return self._whole(log, descriptor)
+                return reading.whole_of(self._backend, user, log, descriptor)
             command = decode(PlanCommand, descriptor.command or b"", "command")
             self._backend.authorize(user, Right.READ, command.log)
             return reading.plan_of(self._backend, command, descriptor)
@@ -176,12 +176,9 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             raise flight_error_of(error, doing) from None
 
     def _listed(self, user: User) -> Iterator[flight.FlightInfo]:
-        for name in actions.readable(self._backend, user):
+        for name in reading.logs_of(self._backend, user):
             with suppress(LogNotFound):  # deleted since
-                yield self._whole(name, flight.FlightDescriptor.for_path(name))
-
-    def _whole(self, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-        return reading.whole_of(self._backend, log, descriptor)
+                yield reading.whole_of(self._backend, user, name, flight.FlightDescriptor.for_path(name))
 
 
 def _log_of(descriptor: flight.FlightDescriptor) -> str:

@@ -172,7 +172,7 @@ class LogBody(Asked, frozen=True):
     log: str
 
 
-class PositionAtBody(Asked, frozen=True):
+class SequenceNumberAtBody(Asked, frozen=True):
     """`recorded_at` in ms since 1970 UTC."""
 
     log: str
@@ -305,7 +305,7 @@ ACTIONS: dict[str, ActionShape] = {
     "logs": ActionShape(Nothing, LogNames, None),
     "info": ActionShape(LogBody, LogInfo, Right.READ),
     "head": ActionShape(LogBody, Extent, Right.READ),
-    "position_at": ActionShape(PositionAtBody, SequenceNumber, Right.READ),
+    "position_at": ActionShape(SequenceNumberAtBody, SequenceNumber, Right.READ),
     "count": ActionShape(CountBody, EventCount, Right.READ),
     "create_log": ActionShape(CreateBody, LogInfo, Right.MANAGE),
     "trim": ActionShape(TrimBody, Trimmed, Right.MANAGE),
@@ -328,10 +328,15 @@ def encode(value: object) -> bytes:
     return _encoder.encode(value)
 
 
-def decode(kind: type[T], text: bytes, what: str) -> T:
-    """The JSON as one of these. Raises InvalidInput with the path of the culprit below `what`, TooLarge."""
+def check_size(text: bytes, what: str) -> None:
+    """Raises TooLarge for what no command and no body of an action is as large as."""
     if len(text) > COMMAND_BYTES_MAX:
         raise TooLarge(len(text), COMMAND_BYTES_MAX, "bytes", what)
+
+
+def decode(kind: type[T], text: bytes, what: str) -> T:
+    """The JSON as one of these. Raises InvalidInput with the path of the culprit below `what`, TooLarge."""
+    check_size(text, what)
     if (decoder := _decoders.get(kind)) is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:

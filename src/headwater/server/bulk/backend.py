@@ -14,16 +14,11 @@ from typing import IO
 import pyarrow as pa
 
 from ...core.access import Credentials, Right, User
-from ...core.condition import AppendCondition
-from ...core.consumer import Consumer
 from ...core.errors import EventLogError
 from ...core.extent import SplitSize
-from ...core.log import LogInfo
-from ...core.mark import Committed, WriterState
 from ...core.query import Query
-from ...core.settings import LogSettings
 from ...flight.backend import Login, LogPlace, Span
-from ...flight.wire import Appended, OnDuplicate
+from ...flight.wire import AppendCommand, Appended, StageCommand, encode
 from ...storage.mapped import MappedLog
 from ...storage.staging import StagedFile, Staging
 from .link import Link
@@ -64,14 +59,6 @@ class BulkBackend:
 
     # Reading
 
-    def logs(self) -> list[str]:
-        """See Backend."""
-        return self._link.call("logs", type=list[str])
-
-    def info(self, log: str) -> LogInfo:
-        """See Backend."""
-        return self._link.call("info", log, type=LogInfo)
-
     def place(self, log: str) -> LogPlace:
         """See Backend."""
         return self._link.call("place", log, type=LogPlace)
@@ -79,10 +66,6 @@ class BulkBackend:
     def check_position(self, log: str, position: int) -> None:
         """See Backend."""
         self._link.call("check_position", log, position, type=type(None))
-
-    def sequence_number_at(self, log: str, recorded_at: int) -> int:
-        """See Backend."""
-        return self._link.call("sequence_number_at", log, recorded_at, type=int)
 
     def count(self, log: str, span: Span) -> int:
         """See Backend."""
@@ -101,22 +84,14 @@ class BulkBackend:
 
     # Writing
 
-    def append(
-        self,
-        log: str,
-        batch: pa.RecordBatch,
-        *,
-        partition: int | None,
-        condition: AppendCondition | None,
-        on_duplicate: OnDuplicate,
-    ) -> Appended:
+    def append(self, command: AppendCommand, batch: pa.RecordBatch) -> Appended:
         """See Backend."""
         with _handed_over(batch) as path:
-            return self._link.call("append", log, path, partition, condition, on_duplicate, type=Appended)
+            return self._link.call("append", path, encode(command), type=Appended)
 
-    def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StagedFile:
+    def stage(self, command: StageCommand, schema: pa.Schema) -> StagedFile:
         """See Backend."""
-        place = self.place(log)
+        place = self.place(command.log)
         directory = place.directory
         with self._mapping:
             staging = self._stagings.pop(directory, None) or Staging(
@@ -126,61 +101,13 @@ class BulkBackend:
             while len(self._stagings) > STAGINGS_MAX:
                 self._stagings.popitem(last=False)
         staging.settings = place.settings
-        return staging.stage(writer, batch, part, attempt, schema)
+        return staging.stage(command.writer, command.batch, command.part, command.attempt, schema)
 
-    def commit(
-        self,
-        log: str,
-        writer: str,
-        batch: int,
-        stages: Sequence[str],
-        *,
-        partition: int | None,
-        condition: AppendCondition | None,
-        on_duplicate: OnDuplicate,
-    ) -> Committed:
+    # All else
+
+    def act(self, user: User, name: str, body: bytes) -> bytes:
         """See Backend."""
-        asked = (log, writer, batch, stages, partition, condition, on_duplicate)
-        return self._link.call("commit", *asked, type=Committed)
-
-    def discard(self, log: str, writer: str, batch: int, *, gives_up: bool) -> None:
-        """See Backend."""
-        self._link.call("discard", log, writer, batch, gives_up, type=type(None))
-
-    def writer(self, log: str, writer: str) -> WriterState | None:
-        """See Backend."""
-        return self._link.call("writer", log, writer, type=WriterState | None)  # type: ignore[arg-type]
-
-    # Managing
-
-    def create_log(self, log: str, settings: LogSettings | None) -> LogInfo:
-        """See Backend."""
-        return self._link.call("create_log", log, settings, type=LogInfo)
-
-    def trim(self, log: str, below: int) -> int:
-        """See Backend."""
-        return self._link.call("trim", log, below, type=int)
-
-    def consumers(self, log: str) -> list[Consumer]:
-        """See Backend."""
-        return self._link.call("consumers", log, type=list[Consumer])
-
-    def consumer(self, log: str, owner: str, component: str) -> Consumer | None:
-        """See Backend."""
-        found = (its for its in self.consumers(log) if (its.owner, its.component) == (owner, component))
-        return next(found, None)
-
-    def register_consumer(self, log: str, owner: str, component: str, after: int | None) -> Consumer:
-        """See Backend."""
-        return self._link.call("register_consumer", log, owner, component, after, type=Consumer)
-
-    def acknowledge(self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
-        """See Backend."""
-        return self._link.call("acknowledge", log, owner, component, sequence_number, epoch, type=Consumer)
-
-    def unregister_consumer(self, log: str, owner: str, component: str) -> None:
-        """See Backend."""
-        self._link.call("unregister_consumer", log, owner, component, type=type(None))
+        return self._link.call("act", user.name, name, body, type=bytes)
 
     def _opened(self, log: str) -> MappedLog:
         """The log, mapped up to its present head."""
