@@ -23,9 +23,10 @@ from ..core.extent import Extent
 from ..core.log import LogInfo
 from ..core.mark import Committed, Staged, WriterState
 from ..core.settings import LogSettings
+from ..formats.retrying import Attempts
 from .address import RETRIES, TIMEOUT_S, BulkAddress
-from .calling import PASSING, Attempts, Calls
-from .errors import ServerFault
+from .calling import PASSING, Calls
+from .errors import Busy, ServerFault
 from .schemas import schema_of
 from .sending import Batches, pieces_of, schema_and_batches
 from .wire import (
@@ -158,7 +159,7 @@ class BulkClient:
         has_number = ticket.columns is None or SEQUENCE_NUMBER in ticket.columns
         if not has_number:
             asked = _replaced(ticket, columns=(*(ticket.columns or ()), SEQUENCE_NUMBER))
-        attempts = Attempts(self.address.retries)
+        attempts = Attempts(retries=self.address.retries)
         while True:
             session = self._calls.session
             try:
@@ -175,7 +176,7 @@ class BulkClient:
                     continue
                 if not isinstance(known, PASSING):
                     raise known from None
-                attempts.failed(known)
+                attempts.failed(known, is_busy=isinstance(known, Busy))
 
     # Writing
 
