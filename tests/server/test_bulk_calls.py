@@ -18,11 +18,12 @@ import pyarrow as pa
 import pytest
 
 from headwater.core.access import ANYBODY, OpenGuard
-from headwater.core.errors import Closed, StorageCorrupted, StorageUnavailable, TooLarge
+from headwater.core.errors import Closed, InvalidInput, StorageCorrupted, StorageUnavailable, TooLarge
 from headwater.core.event import Event
 from headwater.core.query import ALL
 from headwater.flight.backend import Span
 from headwater.flight.wire import AppendCommand, CommitBody, LogBody, Nothing, SequenceNumberAtBody, encode
+from headwater.formats.jsontext import MalformedJson
 from headwater.server.bulk import backend as backend_module
 from headwater.server.bulk.backend import BulkBackend
 from headwater.server.bulk.calls import BulkCalls
@@ -165,6 +166,17 @@ def test_errors_travel_as_what_they_are_whatever_they_carry(
     monkeypatch.setattr(engine.open("orders"), "info", fails)
     with pytest.raises(StorageCorrupted, match="damaged"):
         backend.act(ANYBODY, "info", encode(LogBody("orders")))
+
+
+def test_what_is_wrong_with_a_body_is_said_by_the_server_as_it_would_be_here(
+    served: tuple[Engine, BulkBackend],
+) -> None:
+    _, backend = served
+    with pytest.raises(MalformedJson, match="info: malformed JSON in line 1, column 2"):
+        backend.act(ANYBODY, "info", b"{")
+    with pytest.raises(InvalidInput) as caught:
+        backend.act(ANYBODY, "trim", b'{"log":"orders","below":-1}')
+    assert (caught.value.where, caught.value.problem) == ("trim.below", "expected `int` >= 0")
 
 
 def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:
