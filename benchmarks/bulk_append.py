@@ -134,7 +134,7 @@ def _staged(log: StoredLog, made: list[pa.RecordBatch]) -> Iterator[tuple[str, C
     stage = writer.close()
     yield "staging all as one file", watch.read()
     watch = _Watch()
-    commit_staged(log, log.directory, "bench", 0, [stage.id])
+    commit_staged(log, log.directory, "bench", 0, [stage.stage])
     yield "commit of the staged batch", watch.read()
 
 

@@ -20,28 +20,41 @@ import pyarrow as pa
 
 from headwater.core import (
     ANYBODY,
-    Consumer,
     Credentials,
     Forbidden,
     Grant,
-    LogInfo,
-    LogSettings,
     LogStore,
     Query,
     Right,
     Unauthenticated,
     User,
 )
-from headwater.core.condition import AppendCondition
 from headwater.core.errors import InvalidInput, TooLarge
+from headwater.core.extent import Extent, SplitSize
 from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.local import LocalLog
-from headwater.flight.backend import LogExtent, Login, Span, SplitSize
+from headwater.core.mark import Committed, Staged, WriterState, check_writer
+from headwater.flight.backend import Login, LogPlace, Span
 from headwater.flight.server import BulkServer
-from headwater.flight.wire import Appended, Committed, OnDuplicate, Staged, WriterState
+from headwater.flight.wire import (
+    ACTIONS,
+    AppendCommand,
+    Appended,
+    CommitBody,
+    DiscardBody,
+    LogNames,
+    Nothing,
+    OneWriter,
+    StageCommand,
+    WriterBody,
+    condition_of,
+    decode,
+    encode,
+)
 from headwater.formats.arrow import record_batch
 from headwater.formats.arrow_columns import batch_of
 from headwater.formats.arrow_events import columns_of
+from headwater.server.bulk.actions import HANDLERS, Work
 
 PAGE_EVENTS = 65_536
 PAGE_BYTES = 4 * 1024 * 1024
@@ -111,25 +124,16 @@ class MemoryBackend:
             self.refusals += 1
             raise Forbidden(user.name, right, log)
 
-    def logs(self) -> list[str]:
-        return self.store.names()
-
-    def info(self, log: str) -> LogInfo:
-        return self.store.open(log).info()
-
-    def extent(self, log: str) -> LogExtent:
+    def place(self, log: str) -> LogPlace:
         opened = self.store.open(log)
         if opened not in self._incarnations:  # what `info` counts takes its time, and this does not change
             self._incarnations[opened] = opened.info().incarnation
         page = opened.read_page(Query.all(), 0, limit=1)
         first_retained = page.events[0].sequence_number if page.events else page.head + 1
-        return LogExtent(page.head, first_retained, self._incarnations[opened], opened.settings.partitions)
+        return LogPlace(Extent(page.head, first_retained, self._incarnations[opened]), opened.settings)
 
     def check_position(self, log: str, position: int) -> None:
         self.store.open(log).check_position(position)
-
-    def sequence_number_at(self, log: str, recorded_at: int) -> int:
-        return self.store.open(log).sequence_number_at(recorded_at)
 
     def count(self, log: str, span: Span) -> int:
         return sum(batch.num_rows for batch in self.scan(log, span, Query.all(), ["sequence_number"]))
@@ -167,96 +171,70 @@ class MemoryBackend:
                 return
             cursor = page.cursor
 
-    def append(
-        self,
-        log: str,
-        batch: pa.RecordBatch,
-        *,
-        partition: int | None,
-        condition: AppendCondition | None,
-        on_duplicate: OnDuplicate,
-    ) -> Appended:
-        opened = self.store.open(log)
+    def append(self, command: AppendCommand, batch: pa.RecordBatch) -> Appended:
+        opened = self.store.open(command.log)
         columns = columns_of(batch, opened.settings)
         with self._lock:
-            if on_duplicate == "skip":
+            if command.on_duplicate == "skip":
                 fresh = [number is None for number in opened.stored(columns.sources, columns.ids)]
                 if not any(fresh):
                     return Appended(0, 0, False, columns.count)
                 columns = columns_of(batch_of(columns).filter(pa.array(fresh)), opened.settings)
-            result = opened.append_columns(columns, condition, partition=partition)
+            condition = condition_of(command.condition)
+            result = opened.append_columns(columns, condition, partition=command.partition)
             return Appended(result.first, result.last, result.was_stored, batch.num_rows - columns.count)
 
-    def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> MemoryStage:
-        self.store.open(log)
+    def stage(self, command: StageCommand, schema: pa.Schema) -> MemoryStage:
+        writing = self._writing(command.log, command.writer)
         self.open_stages += 1
-        return MemoryStage(self, self._writing(log, writer), (batch, part, attempt), schema)
+        return MemoryStage(self, writing, (command.batch, command.part, command.attempt), schema)
 
-    def commit(
-        self,
-        log: str,
-        writer: str,
-        batch: int,
-        stages: Sequence[str],
-        *,
-        partition: int | None,
-        condition: AppendCondition | None,
-        on_duplicate: OnDuplicate,
-    ) -> Committed:
+    def act(self, user: User, name: str, body: bytes) -> bytes:
+        shape = ACTIONS[name]
+        given = decode(shape.body, body or b"{}", name)
+        if shape.right is None:
+            return encode(LogNames([log for log in self.store.names() if user.may(Right.READ, log)]))
+        self.authorize(user, shape.right, given.log)
+        if name in ("writer", "commit", "discard"):
+            check_writer(given.writer)
+            return encode(getattr(self, name)(given))
+        handler, work, _ = HANDLERS[name]
+        return encode(handler(self.store if work is Work.OPEN else self.store.open(given.log), given))
+
+    def commit(self, body: CommitBody) -> Committed:
         with self._lock:
-            writing = self._writing(log, writer)
+            writing, condition = self._writing(body.log, body.writer), condition_of(body.condition)
             state = writing.state
-            if state is not None and batch <= state.batch:
-                is_newest = batch == state.batch
+            if state is not None and body.batch <= state.batch:
+                is_newest = body.batch == state.batch
                 numbers = (state.first, state.last, state.events) if is_newest else (0, 0, 0)
                 return Committed(*numbers, was_applied=True)
-            tables = [self._staged(writing, batch, stage, index) for index, stage in enumerate(stages)]
+            tables = [self._staged(writing, body.batch, stage, index) for index, stage in enumerate(body.stages)]
             rows = sum(table.num_rows for table in tables)
             if condition is not None and rows > APPEND_EVENTS_MAX:
                 raise TooLarge(rows, APPEND_EVENTS_MAX, "events", "stages")
+            command = AppendCommand(body.log, body.partition, body.condition, body.on_duplicate)
             numbers, skipped = [], 0
             for table in tables if condition is None else [pa.concat_tables(tables)] if tables else []:
                 for piece in table.combine_chunks().to_batches(max_chunksize=APPEND_EVENTS_MAX):
                     if not piece.num_rows:
                         continue
-                    done = self.append(log, piece, partition=partition, condition=condition, on_duplicate=on_duplicate)
+                    done = self.append(command, piece)
                     skipped += done.skipped
                     numbers += [done.first, done.last] if done.last else []
             first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
-            writing.state = WriterState(writer, batch, rows, first, last, rows - skipped, True)
-            writing.staged = {key: table for key, table in writing.staged.items() if key[0] > batch}
+            writing.state = WriterState(body.writer, body.batch, rows, first, last, rows - skipped, True)
+            writing.staged = {key: table for key, table in writing.staged.items() if key[0] > body.batch}
             return Committed(first, last, rows - skipped, skipped)
 
-    def discard(self, log: str, writer: str, batch: int, *, gives_up: bool) -> None:
-        self.store.open(log)
-        writing = self._writing(log, writer)
+    def discard(self, body: DiscardBody) -> Nothing:
+        writing = self._writing(body.log, body.writer)
         with self._lock:
-            writing.staged = {key: table for key, table in writing.staged.items() if key[0] != batch}
+            writing.staged = {key: table for key, table in writing.staged.items() if key[0] != body.batch}
+        return Nothing()
 
-    def writer(self, log: str, writer: str) -> WriterState | None:
-        self.store.open(log)
-        return self._writing(log, writer).state
-
-    def create_log(self, log: str, settings: LogSettings | None) -> LogInfo:
-        return self.store.create(log, settings).info()
-
-    def trim(self, log: str, below: int) -> int:
-        return self.store.open(log).trim(below)
-
-    def consumers(self, log: str) -> list[Consumer]:
-        return self.store.open(log).consumers()
-
-    def consumer(self, log: str, owner: str, component: str) -> Consumer | None:
-        return self.store.open(log).consumer(owner, component)
-
-    def register_consumer(self, log: str, owner: str, component: str, after: int | None) -> Consumer:
-        return self.store.open(log).register_consumer(owner, component, after=after)
-
-    def acknowledge(self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
-        return self.store.open(log).acknowledge(owner, component, sequence_number, epoch=epoch)
-
-    def unregister_consumer(self, log: str, owner: str, component: str) -> None:
-        self.store.open(log).unregister_consumer(owner, component)
+    def writer(self, body: WriterBody) -> OneWriter:
+        return OneWriter(self._writing(body.log, body.writer).state)
 
     def staged(self, log: str, writer: str) -> list[tuple[int, int, int]]:
         """The stages that lie there: (batch, part, attempt)."""

@@ -11,11 +11,10 @@ import time
 import pyarrow as pa
 import pytest
 
-from headwater.core.errors import Closed, InvalidInput, Overloaded
+from headwater.core.errors import Closed, InvalidInput
 from headwater.flight.address import BulkAddress
-from headwater.flight.calling import BUSY_S, PAUSE_S_MAX, Attempts
 from headwater.flight.client import BulkClient
-from headwater.flight.errors import Busy, ServerFault
+from headwater.flight.errors import ServerFault
 from headwater.flight.limits import StreamLimits
 from headwater.flight.wire import Ticket
 from headwater.formats.arrow import record_batch
@@ -121,31 +120,6 @@ def test_a_client_that_was_closed_says_so(url):
     client.close()
     with pytest.raises(ServerUnreachable, match="this client was closed"):
         client.logs()
-
-
-def test_attempts_pause_longer_and_longer_but_never_shorter_than_asked():
-    pauses = []
-    attempts = Attempts(3, pauses.append)
-    attempts.failed(Closed("x"))
-    attempts.failed(Closed("x"))
-    attempts.failed(Overloaded(1, 1, 5.0))
-    assert 0.025 <= pauses[0] <= 0.05 <= pauses[1] <= 0.1
-    assert pauses[2] == 5.0
-    with pytest.raises(Closed):
-        attempts.failed(Closed("x"))
-    attempts.succeeded()
-    attempts.failed(Closed("x"))
-
-
-def test_waiting_for_a_busy_server_is_no_failed_attempt_but_has_an_end():
-    pauses = []
-    attempts = Attempts(1, pauses.append)
-    with pytest.raises(Busy):
-        while True:
-            attempts.failed(Busy("reads", 1))
-    assert BUSY_S < sum(pauses) < BUSY_S + PAUSE_S_MAX
-    with pytest.raises(Busy):
-        Attempts(0, pauses.append).failed(Busy("reads", 1))
 
 
 def test_a_busy_server_is_asked_again(store, log):

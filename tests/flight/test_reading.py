@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from headwater.core import Event, LogSettings, Query
+from headwater.core import Event, Extent, LogSettings, Query
 from headwater.core.errors import InvalidPosition, LogNotFound, PositionOfOtherIncarnation, PositionTrimmed
-from headwater.flight.backend import LogExtent
+from headwater.flight.backend import LogPlace
 from headwater.flight.client import BulkClient
 from headwater.flight.limits import StreamLimits
 from headwater.flight.schemas import SPARK_SCHEMA
@@ -324,8 +324,8 @@ class Large(MemoryBackend):
         whole = record_batch([event._replace(data=b"x" * 100) for event in store.open("orders").read()])
         self.batch = pa.concat_batches([whole] * 82).slice(0, self.rows)
 
-    def extent(self, log):
-        return LogExtent(self.rows * self.count, 1, "i", 1)
+    def place(self, log):
+        return LogPlace(Extent(self.rows * self.count, 1, "i"), LogSettings())
 
     def scan(self, log, span, query, columns):
         for index in range(span.after // self.rows, span.upto // self.rows):

@@ -10,7 +10,8 @@ import pytest
 
 from headwater.core import AppendCondition, LogSettings, Query
 from headwater.core.errors import AppendConditionFailed, DuplicateEventId, InvalidEvent, InvalidPosition, TooLarge
-from headwater.flight.wire import Appended, Committed, Ticket
+from headwater.core.mark import Committed
+from headwater.flight.wire import Appended, Ticket
 
 from .conftest import batch, refusal
 from .test_reading import eventually

@@ -13,14 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
-from headwater.core.access import OpenGuard
-from headwater.core.errors import Closed, StorageCorrupted, StorageUnavailable, TooLarge
+from headwater.core.access import ANYBODY, OpenGuard
+from headwater.core.errors import Closed, InvalidInput, StorageCorrupted, StorageUnavailable, TooLarge
 from headwater.core.event import Event
 from headwater.core.query import ALL
 from headwater.flight.backend import Span
+from headwater.flight.wire import AppendCommand, CommitBody, LogBody, Nothing, SequenceNumberAtBody, encode
+from headwater.formats.jsontext import MalformedJson
 from headwater.server.bulk import backend as backend_module
 from headwater.server.bulk.backend import BulkBackend
 from headwater.server.bulk.calls import BulkCalls
@@ -82,25 +85,31 @@ def test_writes_that_do_not_get_on_hold_up_nothing_else(engine: Engine, disk: He
     log = engine.open("orders")
     writer = Staging(log.directory).stage("w", 1, 0, 0, ROW.schema)
     writer.write(ROW)
-    stages = [writer.close().id]
+    stages = [writer.close().stage]
     path = in_file(ROW, tmp_path / "batch")
+
+    command, commit = encode(AppendCommand("orders")), encode(CommitBody("orders", "w", 1, stages))
 
     async def scenario() -> list[bool]:
         calls = BulkCalls(engine, OpenGuard())
+
+        async def answer(name: str, body: object) -> Any:
+            return msgspec.json.decode(await calls.act("", name, encode(body)))
+
         disk.may_sync.clear()
-        appends = [asyncio.create_task(calls.append("orders", path, None, None, "fail")) for _ in range(40)]
-        commits = [asyncio.create_task(calls.commit("orders", "w", 1, stages, None, None, "fail")) for _ in range(40)]
+        appends = [asyncio.create_task(calls.append(path, command)) for _ in range(40)]
+        commits = [asyncio.create_task(calls.act("", "commit", commit)) for _ in range(40)]
         async with asyncio.timeout(30):
-            assert (await calls.place("others")).head == 0
-            assert (await calls.info("others")).events == 0
-            assert await calls.logs() == ["orders", "others"]
-            assert await calls.sequence_number_at("others", 0) == 1
+            assert (await calls.place("others")).extent.head == 0
+            assert (await answer("info", LogBody("others")))["events"] == 0
+            assert await answer("logs", Nothing()) == {"logs": ["orders", "others"]}
+            assert await answer("position_at", SequenceNumberAtBody("others", 0)) == {"sequence_number": 1}
             assert await asyncio.to_thread(lambda: 1) == 1, "the threads of everybody else are free"
         disk.may_sync.set()
         assert len(await asyncio.gather(*appends)) == 40
         committed = await asyncio.gather(*commits)
         calls.close()
-        return [each.was_applied for each in committed]
+        return [msgspec.json.decode(each)["was_applied"] for each in committed]
 
     assert sorted(asyncio.run(scenario())) == [False] + [True] * 39
     assert log.head() == 41
@@ -112,7 +121,7 @@ def test_a_batch_that_went_with_the_process_that_held_it_is_no_fault_of_the_serv
     """It was killed while it waited for the answer; an error of the log is told to who asks, and to nobody else."""
     calls = BulkCalls(engine, OpenGuard())
     with pytest.raises(StorageUnavailable, match="nothing was appended"):
-        asyncio.run(calls.append("orders", str(tmp_path / "gone"), None, None, "fail"))
+        asyncio.run(calls.append(str(tmp_path / "gone"), encode(AppendCommand("orders"))))
     calls.close()
     assert engine.open("orders").head() == 0
 
@@ -156,7 +165,18 @@ def test_errors_travel_as_what_they_are_whatever_they_carry(
 
     monkeypatch.setattr(engine.open("orders"), "info", fails)
     with pytest.raises(StorageCorrupted, match="damaged"):
-        backend.info("orders")
+        backend.act(ANYBODY, "info", encode(LogBody("orders")))
+
+
+def test_what_is_wrong_with_a_body_is_said_by_the_server_as_it_would_be_here(
+    served: tuple[Engine, BulkBackend],
+) -> None:
+    _, backend = served
+    with pytest.raises(MalformedJson, match="info: malformed JSON in line 1, column 2"):
+        backend.act(ANYBODY, "info", b"{")
+    with pytest.raises(InvalidInput) as caught:
+        backend.act(ANYBODY, "trim", b'{"log":"orders","below":-1}')
+    assert (caught.value.where, caught.value.problem) == ("trim.below", "expected `int` >= 0")
 
 
 def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:

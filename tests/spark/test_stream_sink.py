@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.core import Event
 from headwater.core.local import LocalLog
-from headwater.flight.wire import Committed
+from headwater.core.mark import Committed
 from headwater.spark.failures import cause_of
 from headwater.spark.running import Ending, Run, Server
 from headwater.storage.memory import MemoryStore

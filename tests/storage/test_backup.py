@@ -214,7 +214,7 @@ def test_a_batch_that_is_discarded_while_it_is_copied_is_not_in_the_backup(
             writer.write(batch)
             stage = writer.close()
             folder = batch_directory(log.directory, f"w{number}", 1)
-            write_manifest(log.directory, folder, Manifest(f"w{number}", 1, [stage.id]))
+            write_manifest(log.directory, folder, Manifest(f"w{number}", 1, [stage.stage]))
         copyfile = shutil.copyfile
 
         def discarding(source: Path, target: Path) -> None:

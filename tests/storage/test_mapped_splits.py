@@ -11,9 +11,9 @@ import pytest
 
 from headwater.core import LogSettings
 from headwater.core.errors import TooLarge
+from headwater.core.extent import SplitSize
 from headwater.storage import StoredLog, mapped, splitting
 from headwater.storage.mapped import MappedLog
-from headwater.storage.splitting import Split
 
 from .builders import engine, event, log_directory
 
@@ -38,7 +38,7 @@ def opened(log: StoredLog) -> MappedLog:
     return mapped
 
 
-def check(log: StoredLog, splits: list[Split], after: int, upto: int, partition: int | None = None) -> None:
+def check(log: StoredLog, splits: list[SplitSize], after: int, upto: int, partition: int | None = None) -> None:
     """They cover (after, upto], none is empty but where there is nothing, and their counts are exact."""
     assert splits[0].after == after and splits[-1].upto == upto
     assert all(one.upto == other.after for one, other in pairwise(splits))
@@ -77,7 +77,7 @@ def test_too_many_splits_are_refused_before_they_are_made(log: StoredLog, monkey
     monkeypatch.setattr(mapped, "SPLITS_MAX", 100)
     whole = opened(log)
     assert len(whole.splits(0, log.head(), split_bytes=10**9, splits_min=100)) == 100
-    monkeypatch.setattr(splitting.Extents, "borders", None)
+    monkeypatch.setattr(splitting.Weights, "borders", None)
     with pytest.raises(TooLarge, match="split_bytes"):
         whole.splits(0, log.head(), split_bytes=1, splits_min=1)
 
@@ -112,10 +112,10 @@ def test_an_empty_range_has_no_split_and_one_without_events_has_one(data: Path, 
     mapped, head = opened(log), log.head()
     assert mapped.splits(5, 5, split_bytes=100, splits_min=3) == []
     assert mapped.splits(7, 5, split_bytes=100, splits_min=3) == []
-    assert mapped.splits(head, head + 10, split_bytes=100, splits_min=3) == [Split(head, head + 10, 0, 0)]
+    assert mapped.splits(head, head + 10, split_bytes=100, splits_min=3) == [SplitSize(head, head + 10, 0, 0)]
     log.trim(head + 1)
     mapped.refresh(head)
-    assert mapped.splits(0, head, split_bytes=100, splits_min=3) == [Split(0, head, 0, 0)]
+    assert mapped.splits(0, head, split_bytes=100, splits_min=3) == [SplitSize(0, head, 0, 0)]
 
 
 def test_an_empty_log_has_nothing_and_one_split_of_it(data: Path) -> None:
@@ -125,7 +125,7 @@ def test_an_empty_log_has_nothing_and_one_split_of_it(data: Path) -> None:
         mapped.refresh(0)
         assert mapped.count(0, 10) == 0
         assert list(mapped.scan(0, 10)) == []
-        assert mapped.splits(0, 10, split_bytes=1, splits_min=3) == [Split(0, 10, 0, 0)]
+        assert mapped.splits(0, 10, split_bytes=1, splits_min=3) == [SplitSize(0, 10, 0, 0)]
 
 
 def test_splits_of_a_trimmed_log_begin_above_what_is_gone(log: StoredLog) -> None:

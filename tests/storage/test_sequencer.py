@@ -22,7 +22,7 @@ from headwater.storage import sequencer as module
 from headwater.storage.frame import Chain, EncodedFrame, Frame
 from headwater.storage.framelog import HeadMoved
 from headwater.storage.index import Index
-from headwater.storage.judge import Extent, LogJudge
+from headwater.storage.judge import LogJudge, Numbering
 from headwater.storage.sequencer import Sequencer
 from headwater.storage.writers import WriterTable
 
@@ -107,7 +107,7 @@ class Desk:
         self.deliveries: list[int] = []
         self._all = threading.Condition()
         judge = LogJudge(
-            self.index, lambda: self.settings, Extent(floor + 1, floor + 1, floor + 1), self.statistics, self.log.at,
+            self.index, lambda: self.settings, Numbering(floor + 1, floor + 1, floor + 1), self.statistics, self.log.at,
             WriterTable(), id_seed=1, recorded_at=0, clock=lambda: 1000,
         )  # fmt: skip
         self.sequencer = Sequencer(

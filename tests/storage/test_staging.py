@@ -24,11 +24,12 @@ from headwater.core.errors import (
     StorageUnavailable,
     TooLarge,
 )
+from headwater.core.mark import Committed, Staged
 from headwater.formats import arrow_events
 from headwater.storage import Engine, StoredLog
 from headwater.storage import staging as staging_module
-from headwater.storage.committing import Committed, commit_staged, discard_staged
-from headwater.storage.staging import ORPHAN_AGE_S, STAGED, Stage, Staging, drop_orphans
+from headwater.storage.committing import commit_staged, discard_staged
+from headwater.storage.staging import ORPHAN_AGE_S, STAGED, Staging, drop_orphans
 
 from ..builders import event
 from ..crash.faults import FaultyDisk
@@ -59,7 +60,7 @@ def stage(staging: Staging, batch: int, part: int, first: int, count: int, attem
     writer = staging.stage("w", batch, part, attempt, SCHEMA)
     for start in range(0, count, 50):
         writer.write(rows(first + start, min(50, count - start)))
-    return writer.close().id
+    return writer.close().stage
 
 
 def commit(log: StoredLog, batch: int, stages: Sequence[str], **options: Any) -> Committed:
@@ -95,7 +96,7 @@ def test_a_commit_that_comes_again_is_told_where_the_rows_are(log: StoredLog, st
 
 def test_an_empty_batch_is_committed(log: StoredLog, staging: Staging) -> None:
     assert commit(log, 1, []) == Committed(0, 0, 0, 0, False)
-    assert commit(log, 2, [staging.stage("w", 2, 0, 0, SCHEMA).close().id]) == Committed(0, 0, 0, 0, False)
+    assert commit(log, 2, [staging.stage("w", 2, 0, 0, SCHEMA).close().stage]) == Committed(0, 0, 0, 0, False)
     assert commit(log, 2, [stage(staging, 2, 1, 0, 5)]) == Committed(0, 0, 0, 0, True)
     assert log.head() == 0
 
@@ -255,10 +256,10 @@ def test_a_begun_commit_goes_on_with_its_own_rows(log: StoredLog, staging: Stagi
     with pytest.raises(Stop):
         commit(log, 1, [part], step=stopping_at("appended", 2))
     log.append([event(id="between")])
-    assert staging.stage("w", 1, 0, 0, SCHEMA).close() == Stage("0-0", 0, 0)
+    assert staging.stage("w", 1, 0, 0, SCHEMA).close() == Staged("0-0", 0, 0)
     other = staging.stage("w", 1, 0, 1, SCHEMA)
     other.write(rows(7000, 5))
-    assert other.close() == Stage("0-1", 5, 0)
+    assert other.close() == Staged("0-1", 5, 0)
     assert commit(log, 1, ["0-1"]) == Committed(1, 351, 350, 0, False)
     assert ids(log.read()) == [*map(str, range(200)), "between", *map(str, range(200, 350))]
 
@@ -281,7 +282,7 @@ def test_one_batch_that_many_stage_and_commit_goes_in_once(log: StoredLog, stagi
     for thread in threads:
         thread.join()
     assert sorted(each.was_applied for each in found) == [False] + [True] * 5
-    assert {each[:3] for each in found} == {(1, 350, 350)}
+    assert {(each.first, each.last, each.events) for each in found} == {(1, 350, 350)}
     (first, *rest) = map(int, ids(log.read()))
     assert rest == list(range(first + 1, first + 350)), "the rows of one of them"
 

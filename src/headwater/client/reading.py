@@ -11,7 +11,7 @@ from ..formats.packed import MEDIA_TYPE, PageParser
 from . import wire
 from .connection import ConnectionLost
 from .problems import UnexpectedAnswer
-from .transport import PASSING, Attempts, Stream, Transport
+from .transport import PASSING, Stream, Transport
 
 
 class RemoteReading:
@@ -31,7 +31,7 @@ class RemoteReading:
         self._transport, self._log = transport, log
         self._query, self._from, self._after = query, from_, after
         self._backwards, self._left, self._partition = backwards, limit, partition
-        self._attempts = Attempts(transport)
+        self._attempts = transport.attempts()
         self._stream = self._opened()
         self.head = self._stream.number(b"headwater-head")
         """The number of the last durable event when the read began."""
@@ -59,7 +59,7 @@ class RemoteReading:
                 events = self._received()
             except OSError as error:
                 self._stream.close()
-                self._attempts.failed(error)
+                self._attempts.failed(self._transport.known(error))
                 self._parser = PageParser()
                 self._stream = self._opened()
                 continue
@@ -80,7 +80,7 @@ class RemoteReading:
                 path = f"/logs/{self._log}/read"
                 return self._transport.open("POST", path, body, log=self._log, accept=MEDIA_TYPE)
             except PASSING as error:
-                self._attempts.failed(error)
+                self._attempts.failed(self._transport.known(error))
 
     def _received(self) -> list[SequencedEvent]:
         """The events of whole pages; none at the end."""

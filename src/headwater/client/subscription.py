@@ -20,7 +20,7 @@ from . import wire
 from .connection import ConnectionLost
 from .eventstream import EventStreamParser
 from .reading import RemoteReading
-from .transport import PASSING, Attempts, Stream, Transport
+from .transport import PASSING, Stream, Transport
 
 
 class RemoteSubscription(Subscription):
@@ -36,7 +36,7 @@ class RemoteSubscription(Subscription):
         self._stream: Stream | None = None
         self._parser = EventStreamParser()
         self._closing = threading.Event()
-        self._attempts = Attempts(transport, self._closing.wait)
+        self._attempts = transport.attempts(self._closing.wait)
         self._read(limit=0)  # what is wrong with the position or the query is said now
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class RemoteSubscription(Subscription):
             except PASSING as error:
                 self._drop_stream()
                 if not self.is_closed:
-                    self._attempts.failed(error)
+                    self._attempts.failed(self._transport.known(error))
         return None
 
     def _catch_up_or_follow(self, deadline: float | None) -> Sequence[SequencedEvent]:

@@ -5,12 +5,13 @@ Every request sent from here may be repeated: appends carry ids, so a repeated o
 
 from __future__ import annotations
 
-import random
 import time
 from collections import deque
 from collections.abc import Callable
 
-from ..core.errors import Closed, EventLogError, Overloaded, StorageUnavailable
+from ..core.errors import EventLogError
+from ..formats import retrying
+from ..formats.retrying import Attempts
 from ..formats.unreachable import ServerUnreachable
 from .address import Address
 from .connection import Connection
@@ -18,8 +19,7 @@ from .problems import UnexpectedAnswer, error_of
 
 JSON = "application/json"
 IDLE_CONNECTIONS_MAX = 32
-PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
-PASSING = (OSError, Overloaded, Closed, StorageUnavailable)
+PASSING = (OSError, *retrying.PASSING)
 """What may be better in a moment: the server is away, stopping (503), or has too much to do (503)."""
 
 
@@ -28,7 +28,7 @@ class Transport:
 
     def __init__(self, address: Address, timeout_s: float, retry_s: float) -> None:
         self.address = address
-        self.retry_s = retry_s
+        self._retry_s = retry_s
         self._timeout_s = timeout_s
         self._idle: deque[Connection] = deque()
         self._is_closed = False
@@ -38,13 +38,25 @@ class Transport:
 
     def call(self, method: str, path: str, body: bytes = b"", *, log: str = "", content_type: str = JSON) -> bytes:
         """A whole answer. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says."""
-        attempts = Attempts(self)
+        attempts = self.attempts()
         while True:
             try:
                 with self.open(method, path, body, log=log, content_type=content_type) as answer:
                     return answer.rest()
             except PASSING as error:
-                attempts.failed(error)
+                attempts.failed(self.known(error))
+
+    def attempts(self, sleep: Callable[[float], object] = time.sleep) -> Attempts:
+        """How often to try: until `retry_s` went by since the first failure in a row."""
+        return Attempts(within_s=self._retry_s, sleep=sleep)
+
+    def known(self, error: OSError | EventLogError) -> EventLogError:
+        """What a failed attempt is to be told as: ServerUnreachable for an OSError."""
+        if not isinstance(error, OSError):
+            return error
+        unreachable = ServerUnreachable(self.address.url, str(error) or type(error).__name__)
+        unreachable.__cause__ = error
+        return unreachable
 
     def open(
         self,
@@ -165,34 +177,3 @@ class Stream:
     def __del__(self) -> None:
         if getattr(self, "_answer", None) is not None:
             self.close()
-
-
-class Attempts:
-    """How often to try: until `retry_s` went by since the first failure in a row.
-
-    The pauses in between double, with jitter, and are never shorter than the server asked for.
-    """
-
-    def __init__(self, transport: Transport, sleep: Callable[[float], object] = time.sleep) -> None:
-        self._transport = transport
-        self._sleep = sleep
-        self.succeeded()
-
-    def succeeded(self) -> None:
-        """The next failure is a first one again."""
-        self._failed_at: float | None = None
-        self._pause_s = PAUSE_S_MIN
-
-    def failed(self, error: OSError | EventLogError) -> None:
-        """Pause before the next attempt. Where there is none, raises the error; for an OSError, ServerUnreachable."""
-        now = time.monotonic()
-        if self._failed_at is None:
-            self._failed_at = now
-        asked_s = error.retry_after_s if isinstance(error, Overloaded) else 0.0
-        pause_s = max(asked_s, self._pause_s * random.uniform(0.5, 1.0))
-        if now - self._failed_at + pause_s > self._transport.retry_s:
-            if isinstance(error, OSError):
-                raise ServerUnreachable(self._transport.address.url, str(error) or type(error).__name__) from error
-            raise error
-        self._sleep(pause_s)
-        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)

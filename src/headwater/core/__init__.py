@@ -10,6 +10,7 @@ from .condition import AppendCondition
 from .consumer import Consumer
 from .errors import ConditionFailure
 from .event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent, tag_key
+from .extent import Extent
 from .local import LocalLog
 from .log import (
     AppendRequest,
@@ -21,7 +22,7 @@ from .log import (
     Reading,
     Selection,
 )
-from .mark import Mark, WriterState
+from .mark import Committed, Mark, Staged, WriterState
 from .notification_types import EVERY_TYPE, NotificationType
 from .query import ALL, Query, QueryItem
 from .reading import read_pages
@@ -40,12 +41,14 @@ __all__ = [
     "AppendResult",
     "AsyncLog",
     "Bus",
+    "Committed",
     "ConditionFailure",
     "Consumer",
     "Credentials",
     "Encoding",
     "Event",
     "EventLog",
+    "Extent",
     "Forbidden",
     "Grant",
     "Guard",
@@ -65,6 +68,7 @@ __all__ = [
     "Right",
     "Selection",
     "SequencedEvent",
+    "Staged",
     "StateEntry",
     "StateStore",
     "Subscription",

@@ -2,11 +2,13 @@
 
 A writer has a name and numbers its batches, ascending. An append that carries a mark is taken only if it is ahead of
 what the log has of that writer; the mark becomes durable with the events, in one piece. A batch may take several
-appends: each mark says how many of the batch's rows are consumed with it, and the last one ends the batch.
+appends: each mark says how many of the batch's rows are consumed with it, and the last one ends the batch. Such a batch
+may also be staged first, in parts that lie beside the log, and then be committed.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from .errors import InvalidInput
@@ -30,7 +32,8 @@ class Mark(NamedTuple):
     """Whether the batch is complete with it."""
 
 
-class WriterState(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class WriterState:
     """What a log has of a writer: its newest batch, as far as it is durable."""
 
     writer: str
@@ -52,6 +55,30 @@ class WriterState(NamedTuple):
         if self.is_complete:
             return False
         return mark.rows > self.rows or (mark.rows == self.rows and mark.is_last and not count)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A part of a batch that lies there durably; `stage` is its name for the commit."""
+
+    stage: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A batch that is in the log."""
+
+    first: int
+    """Number of its first event; 0 if it has none, or if it is older than the writer's newest."""
+    last: int
+    """Number of its last event, or 0 likewise."""
+    events: int
+    skipped: int = 0
+    """Rows that were left out because their ids were stored already."""
+    was_applied: bool = False
+    """Whether it had been complete before this call."""
 
 
 def advanced(state: WriterState | None, mark: Mark, first: int, count: int) -> WriterState:

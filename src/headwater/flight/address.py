@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from ..core.errors import InvalidInput
 from ..core.limits import show
+from ..formats.server_address import authorization_of, parts_of
 from .wire import DEFAULT_PORT
 
 SCHEMES = ("grpc", "grpc+tls")
@@ -36,22 +35,8 @@ class BulkAddress:
     """How often a call that may be repeated is tried again while the server is away or busy."""
 
     def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-            _ = parts.port
-        except ValueError as error:
-            raise InvalidInput(f"{error} in {show(self.url)}", "url") from None
-        if parts.scheme not in SCHEMES or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
-            expected = "grpc://HOST[:PORT] or grpc+tls://HOST[:PORT] is expected"
-            raise InvalidInput(f"{expected}, {show(self.url)} given", "url")
-        if parts.username is not None:
-            raise InvalidInput("user and password are given apart from the URL, not in it", "url")
-        if self.token is not None and (self.user is not None or self.password is not None):
-            raise InvalidInput("give a token, or a user and a password, not both", "token")
-        if self.token is not None and (not self.token.isascii() or not self.token.isprintable()):
-            raise InvalidInput("a token has printable ASCII characters only", "token")
-        if (self.user is None) != (self.password is None):
-            raise InvalidInput("a user and a password go together; one of them is missing", "user")
+        parts_of(self.url, SCHEMES)
+        authorization_of(self.user, self.password, self.token)
         if not self.timeout_s > 0:
             raise InvalidInput(f"{self.timeout_s!r} given, more than 0 is allowed", "timeout_s")
         if self.retries < 0:
@@ -60,7 +45,7 @@ class BulkAddress:
     @property
     def location(self) -> str:
         """The URL as Flight wants it, with its port."""
-        parts = urlsplit(self.url)
+        parts = parts_of(self.url, SCHEMES)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         return f"{parts.scheme}://{host}:{parts.port or DEFAULT_PORT}"
 
@@ -72,11 +57,7 @@ class BulkAddress:
     @property
     def authorization(self) -> str | None:
         """The value of the Authorization header, or None."""
-        if self.token is not None:
-            return f"Bearer {self.token}"
-        if self.user is None:
-            return None
-        return f"Basic {base64.b64encode(f'{self.user}:{self.password}'.encode()).decode()}"
+        return authorization_of(self.user, self.password, self.token)
 
     def ca_bytes(self) -> bytes | None:
         """The authorities to trust. Raises InvalidInput where the file cannot be read."""

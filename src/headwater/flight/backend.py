@@ -11,12 +11,11 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from ..core.access import Credentials, Right, User
-from ..core.condition import AppendCondition
-from ..core.consumer import Consumer
-from ..core.log import LogInfo
+from ..core.extent import Extent, SplitSize
+from ..core.mark import Staged
 from ..core.query import Query
 from ..core.settings import LogSettings
-from .wire import Appended, Committed, OnDuplicate, Staged, WriterState
+from .wire import AppendCommand, Appended, StageCommand
 
 
 class Login(NamedTuple):
@@ -26,13 +25,13 @@ class Login(NamedTuple):
     seal: str
 
 
-class LogExtent(NamedTuple):
-    """How far a log goes, and how many partitions it has."""
+class LogPlace(NamedTuple):
+    """A log at one moment: how far it goes, by which settings, and where it lies."""
 
-    head: int
-    first_retained: int
-    incarnation: str
-    partitions: int
+    extent: Extent
+    settings: LogSettings
+    directory: str = ""
+    """Empty where it lies on no disk."""
 
 
 class Span(NamedTuple):
@@ -41,15 +40,6 @@ class Span(NamedTuple):
     after: int
     upto: int
     partition: int | None
-
-
-class SplitSize(NamedTuple):
-    """A piece of a span, and about how much is in it."""
-
-    after: int
-    upto: int
-    events: int
-    bytes: int
 
 
 class StageWriter(Protocol):
@@ -66,7 +56,10 @@ class StageWriter(Protocol):
 
 
 class Backend(Protocol):
-    """The logs as the server sees them. What a client sent has been checked for its shape, and the right to it."""
+    """The logs as the server sees them. What a client sent has been checked for its shape, and the right to it.
+
+    `act` checks both itself.
+    """
 
     # Who asks
 
@@ -84,20 +77,11 @@ class Backend(Protocol):
 
     # Reading
 
-    def logs(self) -> list[str]:
-        """The names of all logs, in order."""
-
-    def info(self, log: str) -> LogInfo:
-        """See EventLog. Raises LogNotFound."""
-
-    def extent(self, log: str) -> LogExtent:
-        """How far the log goes at present. Called for every read: it should be quick. Raises LogNotFound."""
+    def place(self, log: str) -> LogPlace:
+        """The log at present. Called for every read: it should be quick. Raises LogNotFound."""
 
     def check_position(self, log: str, position: int) -> None:
         """See LocalLog. Called only for positions below the first retained event."""
-
-    def sequence_number_at(self, log: str, recorded_at: int) -> int:
-        """See LocalLog.sequence_number_at."""
 
     def count(self, log: str, span: Span) -> int:
         """How many events are retained in the span."""
@@ -114,66 +98,20 @@ class Backend(Protocol):
 
     # Writing
 
-    def append(
-        self,
-        log: str,
-        batch: pa.RecordBatch,
-        *,
-        partition: int | None,
-        condition: AppendCondition | None,
-        on_duplicate: OnDuplicate,
-    ) -> Appended:
-        """Append a batch as one append, durably. Raises as EventLog.append.
+    def append(self, command: AppendCommand, batch: pa.RecordBatch) -> Appended:
+        """Append a batch as one append, durably. Raises as EventLog.append, InvalidQuery.
 
         The batch is valid, and of a schema that `formats.arrow_events.check_schema` takes; its rows were not looked at.
         With `on_duplicate` = skip, events whose ids are stored are left out.
         """
 
-    def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
+    def stage(self, command: StageCommand, schema: pa.Schema) -> StageWriter:
         """Begin a stage. Raises LogNotFound, DiskFull, TooLarge."""
 
-    def commit(
-        self,
-        log: str,
-        writer: str,
-        batch: int,
-        stages: Sequence[str],
-        *,
-        partition: int | None,
-        condition: AppendCondition | None,
-        on_duplicate: OnDuplicate,
-    ) -> Committed:
-        """Append those stages in that order, exactly once, however often it is asked for."""
+    # All else
 
-    def discard(self, log: str, writer: str, batch: int, *, gives_up: bool) -> None:
-        """Forget the stages of a batch; nothing happens where there are none.
+    def act(self, user: User, name: str, body: bytes) -> bytes:
+        """The answer to one of `wire.ACTIONS` that is not done here, whose body is as it came.
 
-        Where a part of them is in the log, the rest stays for a commit to go on with, unless the caller `gives_up`:
-        then nothing can be staged for the batch any more either.
+        Raises InvalidInput, Forbidden (and counts it), and what the log raises.
         """
-
-    def writer(self, log: str, writer: str) -> WriterState | None:
-        """How far that writer is; None if it never committed."""
-
-    # Managing
-
-    def create_log(self, log: str, settings: LogSettings | None) -> LogInfo:
-        """See LogStore.create."""
-
-    def trim(self, log: str, below: int) -> int:
-        """See EventLog."""
-
-    def consumers(self, log: str) -> list[Consumer]:
-        """See EventLog."""
-
-    def consumer(self, log: str, owner: str, component: str) -> Consumer | None:
-        """See LocalLog."""
-
-    def register_consumer(self, log: str, owner: str, component: str, after: int | None) -> Consumer:
-        """See EventLog."""
-
-    def acknowledge(self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
-        """See EventLog."""
-
-    def unregister_consumer(self, log: str, owner: str, component: str) -> None:
-        """See EventLog."""

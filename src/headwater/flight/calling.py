@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -12,18 +10,17 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from ..core.access import Unauthenticated
-from ..core.errors import Closed, EventLogError, InvalidInput, Overloaded, StorageUnavailable
+from ..core.errors import EventLogError, InvalidInput
+from ..formats import retrying
+from ..formats.retrying import Attempts
 from ..formats.unreachable import ServerUnreachable
 from .address import BulkAddress
 from .errors import Busy, ServerFault, core_error_of
 
 T = TypeVar("T")
 
-PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
-PASSING = (ServerUnreachable, Busy, Overloaded, Closed, StorageUnavailable)
+PASSING = (ServerUnreachable, Busy, *retrying.PASSING)
 """What may be better in a moment."""
-BUSY_S = 600.0
-"""How long to wait for a place at a server that is busy."""
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 310_000, 20_000
 """A server that says nothing for so long is asked whether it is there; gRPC's takes it amiss more often than 300 s."""
 CONNECTS_WITHIN_MS = 10_000
@@ -69,7 +66,7 @@ class Calls:
 
         Raises the errors of the core, ServerUnreachable, Busy and ServerFault.
         """
-        attempts = Attempts(self.address.retries)
+        attempts = Attempts(retries=self.address.retries)
         while True:
             session = self._login.session
             try:
@@ -81,7 +78,7 @@ class Calls:
                 may_repeat = is_idempotent or isinstance(known, Busy)  # who is refused a place has done nothing yet
                 if not may_repeat or not isinstance(known, PASSING):
                     raise known from None
-                attempts.failed(known)
+                attempts.failed(known, is_busy=isinstance(known, Busy))
 
     def error_of(self, error: BaseException) -> EventLogError:
         """The core's error that an error of Flight stands for."""
@@ -125,34 +122,6 @@ class Calls:
             )
         except pa.ArrowException as error:
             raise InvalidInput(str(error), "url") from None
-
-
-class Attempts:
-    """How often to try. The pauses in between double, with jitter, and are never shorter than the server asks for.
-
-    A busy server is well, and has others before us: waiting for it is no failed attempt, for BUSY_S.
-    """
-
-    def __init__(self, retries: int, sleep: Callable[[float], object] = time.sleep) -> None:
-        self._retries, self._sleep = retries, sleep
-        self.succeeded()
-
-    def succeeded(self) -> None:
-        """The next failure is a first one again."""
-        self._left, self._pause_s, self._busy_s = self._retries, PAUSE_S_MIN, 0.0
-
-    def failed(self, error: EventLogError) -> None:
-        """Pause before the next attempt; where there is none left, raises the error."""
-        if self._left <= 0 or self._busy_s > BUSY_S:
-            raise error
-        asked_s = error.retry_after_s if isinstance(error, Overloaded) else 0.0
-        pause_s = max(asked_s, self._pause_s * random.uniform(0.5, 1.0))
-        if isinstance(error, Busy):
-            self._busy_s += pause_s
-        else:
-            self._left -= 1
-        self._sleep(pause_s)
-        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
 
 class _Login(flight.ClientMiddlewareFactory):  # type: ignore[misc]

@@ -19,11 +19,14 @@ from ..core.access import Unauthenticated
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
 from ..core.errors import EventLogError
+from ..core.extent import Extent
 from ..core.log import LogInfo
+from ..core.mark import Committed, Staged, WriterState
 from ..core.settings import LogSettings
+from ..formats.retrying import Attempts
 from .address import RETRIES, TIMEOUT_S, BulkAddress
-from .calling import PASSING, Attempts, Calls
-from .errors import ServerFault
+from .calling import PASSING, Calls
+from .errors import Busy, ServerFault
 from .schemas import schema_of
 from .sending import Batches, pieces_of, schema_and_batches
 from .wire import (
@@ -34,26 +37,22 @@ from .wire import (
     AppendCommand,
     Appended,
     CommitBody,
-    Committed,
     ConsumerBody,
     CountBody,
     CreateBody,
     DiscardBody,
-    Extent,
     LogBody,
     Nothing,
     OnDuplicate,
     PlanCommand,
-    PositionAtBody,
     PutCommand,
     RegisterBody,
+    SequenceNumberAtBody,
     Split,
     StageCommand,
-    Staged,
     Ticket,
     TrimBody,
     WriterBody,
-    WriterState,
     condition_json,
     decode,
     encode,
@@ -123,7 +122,7 @@ class BulkClient:
 
     def sequence_number_at(self, log: str, recorded_at: int) -> int:
         """The number of the first retained event recorded at that time (ms) or later; head + 1 if there is none."""
-        number: int = self._act("position_at", PositionAtBody(log, recorded_at)).sequence_number
+        number: int = self._act("position_at", SequenceNumberAtBody(log, recorded_at)).sequence_number
         return number
 
     def count(
@@ -160,7 +159,7 @@ class BulkClient:
         has_number = ticket.columns is None or SEQUENCE_NUMBER in ticket.columns
         if not has_number:
             asked = _replaced(ticket, columns=(*(ticket.columns or ()), SEQUENCE_NUMBER))
-        attempts = Attempts(self.address.retries)
+        attempts = Attempts(retries=self.address.retries)
         while True:
             session = self._calls.session
             try:
@@ -177,7 +176,7 @@ class BulkClient:
                     continue
                 if not isinstance(known, PASSING):
                     raise known from None
-                attempts.failed(known)
+                attempts.failed(known, is_busy=isinstance(known, Busy))
 
     # Writing
 

@@ -7,31 +7,35 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.flight as flight
-from msgspec import structs
+from msgspec import json, structs
 
+from ..core.access import User
 from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation, TooLarge
+from ..core.extent import Extent
 from ..core.limits import show
-from .backend import Backend, LogExtent, Span
+from ..core.log import LogInfo
+from .backend import Backend, Span
 from .errors import flight_error_of
 from .limits import Place
 from .schemas import Shaping, schema_of
-from .wire import SPLITS_MAX, CountBody, Extent, PlanCommand, Ticket, encode, query_of
+from .wire import SPLITS_MAX, CountBody, LogBody, LogNames, Nothing, PlanCommand, Ticket, encode, query_of
 
 PLAN_BYTES_MAX = 64 * 1024 * 1024
 """What the tickets of one plan may take: each repeats the query."""
 
 
-def span_of(backend: Backend, asked: Ticket | CountBody) -> tuple[Span, LogExtent]:
+def span_of(backend: Backend, asked: Ticket | CountBody) -> tuple[Span, Extent]:
     """The bounds that a ticket asks for, checked, and how far the log goes.
 
     Raises LogNotFound, InvalidPosition, PositionTrimmed, PositionOfOtherIncarnation.
     """
-    extent = backend.extent(asked.log)
+    place = backend.place(asked.log)
+    extent, partitions = place.extent, place.settings.partitions
     incarnation = asked.incarnation if isinstance(asked, Ticket) else None
     if incarnation is not None and incarnation != extent.incarnation:
         raise PositionOfOtherIncarnation(asked.after or 0, extent.incarnation, extent.first_retained)
-    if asked.partition is not None and not 0 <= asked.partition < extent.partitions:
-        problem = f"{asked.partition} given, 0 to {extent.partitions - 1} is allowed"
+    if asked.partition is not None and not 0 <= asked.partition < partitions:
+        problem = f"{asked.partition} given, 0 to {partitions - 1} is allowed"
         raise InvalidPosition(problem, "partition")
     for name, value in (("after", asked.after), ("upto", asked.upto)):
         if value is not None and value > extent.head:
@@ -108,11 +112,16 @@ def plan_of(backend: Backend, command: PlanCommand, descriptor: flight.FlightDes
     return _info(descriptor, schema, command.ticket, extent, pieces)
 
 
-def whole_of(backend: Backend, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-    """A log as one endpoint. Raises LogNotFound."""
+def logs_of(backend: Backend, user: User) -> list[str]:
+    """The logs that the user may read; the others are not told of, which is no refusal."""
+    return json.decode(backend.act(user, "logs", encode(Nothing())), type=LogNames).logs
+
+
+def whole_of(backend: Backend, user: User, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+    """A log as one endpoint. Raises LogNotFound, Forbidden."""
     ticket = Ticket(log)
     span, extent = span_of(backend, ticket)
-    info = backend.info(log)
+    info = json.decode(backend.act(user, "info", encode(LogBody(log))), type=LogInfo)
     return _info(descriptor, schema_of(ticket), ticket, extent, [(span.after, span.upto, info.events, info.bytes)])
 
 
@@ -120,7 +129,7 @@ def _info(
     descriptor: flight.FlightDescriptor,
     schema: pa.Schema,
     ticket: Ticket,
-    extent: LogExtent,
+    extent: Extent,
     pieces: list[tuple[int, int, int, int]],
 ) -> flight.FlightInfo:
     """No location is given, which stands for the server that was asked."""
@@ -136,5 +145,5 @@ def _info(
         sum(piece[2] for piece in pieces),
         sum(piece[3] for piece in pieces),
         ordered=True,
-        app_metadata=encode(Extent(extent.head, extent.first_retained, extent.incarnation)),
+        app_metadata=encode(extent),
     )

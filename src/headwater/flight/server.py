@@ -86,7 +86,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             if descriptor.descriptor_type == flight.DescriptorType.PATH:
                 log = _log_of(descriptor)
                 self._backend.authorize(user, Right.READ, log)
-                return self._whole(log, descriptor)
+                return reading.whole_of(self._backend, user, log, descriptor)
             command = decode(PlanCommand, descriptor.command or b"", "command")
             self._backend.authorize(user, Right.READ, command.log)
             return reading.plan_of(self._backend, command, descriptor)
@@ -106,7 +106,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
                 ticket = decode(PlanCommand, descriptor.command or b"", "command")
             self._backend.authorize(user, Right.READ, ticket.log)
             schema = schema_of(ticket)
-            self._backend.extent(ticket.log)
+            self._backend.place(ticket.log)
             return flight.SchemaResult(schema)
 
         try:
@@ -145,7 +145,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
                 raise InvalidInput("give one of `append` and `stage`", "command")
             self._backend.authorize(user, Right.APPEND, target.log)
             with self.puts.take(user.name or address_of(context.peer())):
-                self._backend.extent(target.log)
+                self._backend.place(target.log)
                 incoming = writing.Incoming(context, reader, self._stopping, target)
                 if command.append is not None:
                     writing.append(self._backend, command.append, incoming, writer)
@@ -176,12 +176,9 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             raise flight_error_of(error, doing) from None
 
     def _listed(self, user: User) -> Iterator[flight.FlightInfo]:
-        for name in actions.readable(self._backend, user):
+        for name in reading.logs_of(self._backend, user):
             with suppress(LogNotFound):  # deleted since
-                yield self._whole(name, flight.FlightDescriptor.for_path(name))
-
-    def _whole(self, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-        return reading.whole_of(self._backend, log, descriptor)
+                yield reading.whole_of(self._backend, user, name, flight.FlightDescriptor.for_path(name))
 
 
 def _log_of(descriptor: flight.FlightDescriptor) -> str:

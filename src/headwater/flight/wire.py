@@ -15,8 +15,10 @@ from ..core.access import Right
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
 from ..core.errors import InvalidInput, InvalidQuery, TooLarge
+from ..core.extent import Extent
 from ..core.limits import PARTITIONS_MAX, SEQUENCE_NUMBER_MAX
 from ..core.log import LogInfo
+from ..core.mark import Committed, WriterState
 from ..core.query import ALL, Query, QueryItem
 from ..core.settings import LogSettings
 from ..formats import jsontext
@@ -106,14 +108,6 @@ class PlanCommand(Ticket, frozen=True):
         return Ticket(**{name: getattr(self, name) for name in Ticket.__struct_fields__})
 
 
-class Extent(Answered, frozen=True):
-    """How far a log goes: the answer of `head`, and the `app_metadata` of a plan."""
-
-    head: int
-    first_retained: int
-    incarnation: str
-
-
 class Split(NamedTuple):
     """A piece of a plan, for one reader."""
 
@@ -168,36 +162,6 @@ class Appended(Answered, frozen=True):
     """Events left out because their ids are stored already."""
 
 
-class Staged(Answered, frozen=True):
-    """A stage that lies there durably; `stage` is its name for the commit."""
-
-    stage: str
-    rows: int
-    bytes: int
-
-
-class Committed(Answered, frozen=True):
-    """What a commit appended; `was_applied` says that an earlier call did it. Numbers are 0 where there are none."""
-
-    first: int
-    last: int
-    events: int
-    skipped: int = 0
-    was_applied: bool = False
-
-
-class WriterState(Answered, frozen=True):
-    """How far a writer is: its newest batch, the rows of it that are in, and the numbers that these have."""
-
-    writer: str
-    batch: int
-    rows: int
-    first: int
-    last: int
-    events: int
-    is_complete: bool
-
-
 class Nothing(Asked, frozen=True):
     """The body of an action that asks for nothing, and the answer of one that has nothing to say."""
 
@@ -208,7 +172,7 @@ class LogBody(Asked, frozen=True):
     log: str
 
 
-class PositionAtBody(Asked, frozen=True):
+class SequenceNumberAtBody(Asked, frozen=True):
     """`recorded_at` in ms since 1970 UTC."""
 
     log: str
@@ -341,7 +305,7 @@ ACTIONS: dict[str, ActionShape] = {
     "logs": ActionShape(Nothing, LogNames, None),
     "info": ActionShape(LogBody, LogInfo, Right.READ),
     "head": ActionShape(LogBody, Extent, Right.READ),
-    "position_at": ActionShape(PositionAtBody, SequenceNumber, Right.READ),
+    "position_at": ActionShape(SequenceNumberAtBody, SequenceNumber, Right.READ),
     "count": ActionShape(CountBody, EventCount, Right.READ),
     "create_log": ActionShape(CreateBody, LogInfo, Right.MANAGE),
     "trim": ActionShape(TrimBody, Trimmed, Right.MANAGE),
@@ -364,10 +328,15 @@ def encode(value: object) -> bytes:
     return _encoder.encode(value)
 
 
-def decode(kind: type[T], text: bytes, what: str) -> T:
-    """The JSON as one of these. Raises InvalidInput with the path of the culprit below `what`, TooLarge."""
+def check_size(text: bytes, what: str) -> None:
+    """Raises TooLarge for what no command and no body of an action is as large as."""
     if len(text) > COMMAND_BYTES_MAX:
         raise TooLarge(len(text), COMMAND_BYTES_MAX, "bytes", what)
+
+
+def decode(kind: type[T], text: bytes, what: str) -> T:
+    """The JSON as one of these. Raises InvalidInput with the path of the culprit below `what`, TooLarge."""
+    check_size(text, what)
     if (decoder := _decoders.get(kind)) is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:

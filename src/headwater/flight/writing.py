@@ -100,18 +100,11 @@ def append(backend: Backend, command: AppendCommand, incoming: Incoming, writer:
     """
     condition = condition_of(command.condition)
     if command.partition is not None:
-        partitions = backend.extent(command.log).partitions
+        partitions = backend.place(command.log).settings.partitions
         if not 0 <= command.partition < partitions:
             raise InvalidPosition(f"{command.partition} given, 0 to {partitions - 1} is allowed", "partition")
     for batch in incoming if condition is None else _joined(incoming):
-        appended = backend.append(
-            command.log,
-            batch,
-            partition=command.partition,
-            condition=condition,
-            on_duplicate=command.on_duplicate,
-        )
-        tell(writer, appended)
+        tell(writer, backend.append(command, batch))
 
 
 def _joined(incoming: Incoming) -> Iterator[pa.RecordBatch]:
@@ -135,7 +128,7 @@ def stage(backend: Backend, command: StageCommand, incoming: Incoming, writer: f
     Raises LogNotFound, DiskFull, TooLarge, InvalidEvent.
     """
     check_writer(command.writer)
-    staging = backend.stage(command.log, command.writer, command.batch, command.part, command.attempt, incoming.schema)
+    staging = backend.stage(command, incoming.schema)
     try:
         for batch in incoming:
             staging.write(batch)

@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ..core.errors import LogNotFound, PositionTrimmed
+from ..core.extent import Extent
 from ..flight.client import BulkClient
-from ..flight.wire import Extent
 from .archive.snapshot import Archive
 from .clients import client_of
 from .planning import Plan, planned, route, shares, slices

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from pyspark.sql.datasource import InputPartition
 
 from ..core.errors import PositionTrimmed
+from ..core.extent import Extent
 from ..core.query import Query
 from ..flight.client import BulkClient
-from ..flight.wire import Extent, Split, Ticket, query_json
+from ..flight.wire import Split, Ticket, query_json
 from .archive.snapshot import Archive
 from .archive_reading import archive_slices
 from .positions import DataLoss

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..core.errors import EventLogError, LogNotFound
+from ..core.extent import Extent
 from ..core.limits import show
 from ..flight.client import BulkClient
-from ..flight.wire import Extent
 from .archive.snapshot import Archive
 from .options import InvalidOption
 from .read_options import Bound, ReadOptions, is_pattern

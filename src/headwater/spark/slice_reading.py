@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from pyspark.sql.datasource import InputPartition
 
 from ..core.errors import PositionTrimmed
+from ..core.extent import Extent
 from ..core.query import Query
 from ..flight.client import BulkClient
-from ..flight.wire import Extent, Ticket
+from ..flight.wire import Ticket
 from .archive.snapshot import Archive
 from .archive_reading import ArchivedSlice, Piece, read_archived
 from .clients import client_of

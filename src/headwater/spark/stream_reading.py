@@ -14,14 +14,14 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from msgspec import structs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from ..core.errors import LogNotFound, PositionTrimmed, TooLarge
+from ..core.extent import Extent
 from ..flight.client import BulkClient
-from ..flight.wire import Extent, Ticket
+from ..flight.wire import Ticket
 from .admission import Backlog, admit_events, default_limit, limits_of
 from .archive.snapshot import Archive
 from .clients import client_of
@@ -114,7 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_gone(consumed, there)
         if (frozen := self._frozen) is not None:
             there = {
-                log: structs.replace(extent, head=min(extent.head, frozen[log].head))
+                log: replace(extent, head=min(extent.head, frozen[log].head))
                 for log, extent in there.items()
                 if log in frozen
             }

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from ..core.condition import AppendCondition
 from ..core.errors import DuplicateEventId, InvalidInput, TooLarge
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, show
 from ..core.local import APPEND_NEW_ATTEMPTS, LocalLog
-from ..core.mark import BATCH_MAX, Mark, WriterState, check_writer
+from ..core.mark import BATCH_MAX, Committed, Mark, WriterState, check_writer
 from ..formats.arrow_events import appends_of
 from .staging import (
     MANIFEST_NAME,
@@ -41,19 +40,6 @@ from .staging import (
     write_manifest,
     writer_directory,
 )
-
-
-class Committed(NamedTuple):
-    """A batch that is in the log."""
-
-    first: int
-    """Number of its first event; 0 if it has none, or if it is older than the writer's newest."""
-    last: int
-    events: int
-    skipped: int
-    """Rows that were left out because their ids were stored already."""
-    was_applied: bool
-    """Whether it had been complete before this call."""
 
 
 def commit_staged(
@@ -151,7 +137,7 @@ def _applied(log: LocalLog, writer: str, batch: int) -> Committed | None:
     if state is None or state.batch < batch or (state.batch == batch and not state.is_complete):
         return None
     if state.batch > batch:
-        return Committed(0, 0, 0, 0, was_applied=True)
+        return Committed(0, 0, 0, was_applied=True)
     return _committed(state, was_applied=True)
 
 

@@ -38,8 +38,8 @@ from .writers import FrameMark, WriterTable, frame_mark
 logger = logging.getLogger("headwater.storage")
 
 
-class Extent:
-    """From where on a log's events are retained and known. Changed by trims, read by everybody."""
+class Numbering:
+    """From where on a log's events are retained and known, and which numbers none has. Trims change it, all read it."""
 
     __slots__ = ("first_retained", "gaps", "known_from", "origin")
 
@@ -66,7 +66,7 @@ class LogJudge:
         self,
         index: Index,
         settings: Callable[[], LogSettings],
-        extent: Extent,
+        numbering: Numbering,
         statistics: LogStatistics,
         frame_at: Callable[[int], Frame | None],
         writers: WriterTable,
@@ -75,7 +75,7 @@ class LogJudge:
         recorded_at: int,
         clock: Callable[[], int],
     ) -> None:
-        self._index, self._settings, self._extent, self._statistics = index, settings, extent, statistics
+        self._index, self._settings, self._numbering, self._statistics = index, settings, numbering, statistics
         self._frame_at = frame_at
         self._writers = writers
         self._id_seed = id_seed
@@ -266,8 +266,8 @@ class LogJudge:
     def _check(self, condition: AppendCondition, head: int) -> None:
         """Raises AppendConditionFailed or ConditionNeedsTrimmedEvents."""
         query, after = condition.fail_if_events_match, condition.after
-        known_from = self._extent.known_from
-        forgets = known_from > self._extent.origin
+        known_from = self._numbering.known_from
+        forgets = known_from > self._numbering.origin
         if forgets and after < known_from - 1:
             raise ConditionNeedsTrimmedEvents(after, known_from)
         conflict = self._first_match(query, max(after + 1, known_from), head)
@@ -283,7 +283,7 @@ class LogJudge:
 
     def _first_match(self, query: Query, low: int, high: int) -> int | None:
         if query.items is None:
-            number = self._extent.next_number(low)
+            number = self._numbering.next_number(low)
             return number if number <= high else None
         return first_match(self._index.pieces(low, high), query)
 
@@ -294,7 +294,7 @@ class LogJudge:
         if not self._index.ids.has_any(hashes):
             return None
         horizon = self._settings().id_horizon
-        lowest = max(self._extent.first_retained, head - horizon + 1 if horizon else 0)
+        lowest = max(self._numbering.first_retained, head - horizon + 1 if horizon else 0)
         hashes = as_list(hashes)
         found = [self._find(hashes[i], columns.sources[i], columns.ids[i], lowest) for i in range(columns.count)]
         known = [(index, number) for index, number in enumerate(found) if number is not None]

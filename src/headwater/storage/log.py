@@ -22,7 +22,7 @@ from . import ids
 from .committing import drop_committed
 from .disk import Disk
 from .ids import are_distinct
-from .judge import Extent, LogJudge
+from .judge import LogJudge, Numbering
 from .loading import load_index, load_writers
 from .meta import FORMAT_MARKS, CleanStop, Meta, read_meta
 from .places import hash_ids, hashes_of
@@ -106,8 +106,8 @@ class StoredLog(LocalLog):
     ) -> None:
         """Load the index, and make what works on it. Raises StorageCorrupted."""
         origin = self._origin()
-        self._extent = Extent(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
-        self._extent.gaps = tuple(sorted(meta.gaps))
+        self._numbering = Numbering(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
+        self._numbering.gaps = tuple(sorted(meta.gaps))
         loaded = load_index(self.directory, self.frames, meta)
         self.index = loaded.index
         self._reader = Reader(self.frames, self.index)
@@ -115,7 +115,7 @@ class StoredLog(LocalLog):
         judge = LogJudge(
             self.index,
             lambda: self.settings,
-            self._extent,
+            self._numbering,
             self._statistics,
             self._reader.frame_at_exactly,
             self.writer_table,
@@ -152,7 +152,7 @@ class StoredLog(LocalLog):
         bytes_max: int = PAGE_BYTES,
     ) -> Page:
         """See LocalLog. Raises StorageCorrupted, Closed."""
-        head, lowest = self.head(), self._extent.first_retained
+        head, lowest = self.head(), self._numbering.first_retained
         if backwards:
             low, high = max(upto or 0, lowest), min(after - 1, head)
         else:
@@ -183,8 +183,8 @@ class StoredLog(LocalLog):
         for low, high in self.meta.voids:
             if low < position <= high:
                 raise PositionOfOtherIncarnation(position, self.meta.incarnation, high + 1)
-        if position < self._extent.first_retained and self._extent.first_retained > self._extent.origin:
-            raise PositionTrimmed(position, self._extent.first_retained)
+        if position < self._numbering.first_retained and self._numbering.first_retained > self._numbering.origin:
+            raise PositionTrimmed(position, self._numbering.first_retained)
 
     @property
     def voids(self) -> Sequence[tuple[int, int]]:
@@ -193,7 +193,7 @@ class StoredLog(LocalLog):
 
     def sequence_number_at(self, recorded_at: int) -> int:
         """See LocalLog. Bisects over the frames, whose times never go back."""
-        low, high = self._extent.first_retained, self.head() + 1
+        low, high = self._numbering.first_retained, self.head() + 1
         while low < high:
             middle = (low + high) // 2
             frame = self._reader.frame_at(middle)
@@ -205,7 +205,7 @@ class StoredLog(LocalLog):
 
     def info(self) -> LogInfo:
         """See EventLog."""
-        head, first = self.head(), self._extent.first_retained
+        head, first = self.head(), self._numbering.first_retained
         events = self._count(first, head)
         return LogInfo(
             self.name,
@@ -238,14 +238,14 @@ class StoredLog(LocalLog):
                 raise InvalidPosition(f"{below!r} given, 0 to {head + 1} (the head + 1) is allowed", "below")
             lowest = self.registry.lowest_acknowledged()
             bound = below if lowest is None else min(below, lowest + 1)
-            if bound > (previous := self._extent.first_retained):
+            if bound > (previous := self._numbering.first_retained):
                 self._state.flush()  # nothing is forgotten that a consumer could come back to
-                known_from = self._extent.known_from if self.settings.keeps_history else bound
-                self._set_extent(bound, known_from)
+                known_from = self._numbering.known_from if self.settings.keeps_history else bound
+                self._set_numbering(bound, known_from)
                 self.bus.emit(
                     NotificationType.LOG_TRIMMED, log=self.name, firstRetained=bound, previousFirstRetained=previous
                 )
-            return self._extent.first_retained
+            return self._numbering.first_retained
 
     def writer(self, name: str) -> WriterState | None:
         """See LocalLog."""
@@ -260,7 +260,7 @@ class StoredLog(LocalLog):
         if self._is_closed:
             raise Closed(self.name)
         head, horizon = self.head(), self.settings.id_horizon
-        lowest = max(self._extent.first_retained, head - horizon + 1 if horizon else 0)
+        lowest = max(self._numbering.first_retained, head - horizon + 1 if horizon else 0)
         hashes = hash_ids(sources, ids, self.meta.id_seed)
         return self._reader.confirmed(self.index.ids.find(hashes, lowest, head), sources, ids)
 
@@ -276,19 +276,19 @@ class StoredLog(LocalLog):
         with self._change:
             self.settings.check_change(settings)
             self.settings = settings
-            trimmed = self._extent.first_retained > self._extent.origin
-            if trimmed and not settings.keeps_history and self._extent.known_from < self._extent.first_retained:
-                self._set_extent(self._extent.first_retained, self._extent.first_retained)
+            trimmed = self._numbering.first_retained > self._numbering.origin
+            if trimmed and not settings.keeps_history and self._numbering.known_from < self._numbering.first_retained:
+                self._set_numbering(self._numbering.first_retained, self._numbering.first_retained)
 
     @property
     def first_retained(self) -> int:
         """The number from which events can be read."""
-        return self._extent.first_retained
+        return self._numbering.first_retained
 
     @property
     def known_from(self) -> int:
         """The number from which conditions know of everything."""
-        return self._extent.known_from
+        return self._numbering.known_from
 
     def changing(self) -> threading.RLock:
         """The lock to hold while the set of files changes."""
@@ -315,7 +315,7 @@ class StoredLog(LocalLog):
         for active in self.index.actives:
             if active.last - active.first + 1 >= CLEAN_POSTINGS_MIN:
                 write_postings(index, active.first, active.last, active.encoded_terms())
-        if self._count(self._extent.first_retained, self.head()) >= CLEAN_POSTINGS_MIN:
+        if self._count(self._numbering.first_retained, self.head()) >= CLEAN_POSTINGS_MIN:
             for generation in self.index.ids.generations:
                 ids.save(generation, index)
         self.writer_table.save()
@@ -330,12 +330,12 @@ class StoredLog(LocalLog):
             meta.write(self.directory)
             self.meta = meta
 
-    def _set_extent(self, first_retained: int, known_from: int) -> None:
+    def _set_numbering(self, first_retained: int, known_from: int) -> None:
         """Durably first, so that what was trimmed once never comes back."""
         self.meta = self.meta.changed(first_retained=first_retained, known_from=known_from)
         self.meta.write(self.directory)
-        self._extent.known_from = known_from
-        self._extent.first_retained = first_retained
+        self._numbering.known_from = known_from
+        self._numbering.first_retained = first_retained
 
     def _origin(self) -> int:
         """The first number that was ever an event of this log."""

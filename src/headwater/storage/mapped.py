@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ..core.errors import Closed, InvalidInput, StorageCorrupted, StorageUnavailable, TooLarge
+from ..core.extent import SplitSize
 from ..core.query import ALL, Query
 from ..formats.arrow import SCHEMA
 from .columns import Rows
@@ -25,7 +26,7 @@ from .scanning import Limits, all_batches, batches_of, bounded, fetched, filtere
 from .sealing import FRAMES, INDEX
 from .segments import segment_paths
 from .selecting import PostingsFiles, matching_numbers
-from .splitting import SPLITS_MAX, Extents, Split
+from .splitting import SPLITS_MAX, Weights
 
 BATCH_EVENTS = 65_536
 BATCH_BYTES = 4 * 1024 * 1024
@@ -94,7 +95,7 @@ class MappedLog:
 
     def splits(
         self, after: int, upto: int, *, split_bytes: int, splits_min: int, partition: int | None = None
-    ) -> list[Split]:
+    ) -> list[SplitSize]:
         """Pieces of about so many bytes each, ascending, that cover (after, upto] without a gap. Raises as `scan`.
 
         `splits_min` of them at least, if there are so many events; and one at least, if `upto` is above `after`. They
@@ -103,15 +104,15 @@ class MappedLog:
         if upto <= after:
             return []
         low, high = self._bounds(after, upto)
-        extents = Extents(self._pinned(low, high), low, high)
-        total, events = extents.bytes, self.count(after, upto)
+        weights = Weights(self._pinned(low, high), low, high)
+        total, events = weights.bytes, self.count(after, upto)
         if events and not self._is_everything(partition):
             total = total * self.count(after, upto, partition) // events
         pieces = min(max(-(-total // max(split_bytes, 1)), splits_min, 1), max(events, 1))
         if pieces > SPLITS_MAX:
             raise TooLarge(pieces, SPLITS_MAX, "splits", "split_bytes")
-        borders = [after, *extents.borders(pieces), upto]
-        return [self._split(extents, *piece, partition) for piece in pairwise(borders)]
+        borders = [after, *weights.borders(pieces), upto]
+        return [self._split(weights, *piece, partition) for piece in pairwise(borders)]
 
     def scan(
         self,
@@ -176,13 +177,13 @@ class MappedLog:
         found = runs(part, low, high, BATCH_EVENTS, _SEARCHED_BYTES)
         return sum(len(filtered(Rows.all(frames).between(low, high), ALL, partition)) for frames in found)
 
-    def _split(self, extents: Extents, after: int, upto: int, partition: int | None) -> Split:
+    def _split(self, weights: Weights, after: int, upto: int, partition: int | None) -> SplitSize:
         every = self.count(after, upto)
-        size = extents.bytes_upto(upto) - extents.bytes_upto(after)
+        size = weights.bytes_upto(upto) - weights.bytes_upto(after)
         if not every or self._is_everything(partition):
-            return Split(after, upto, every, size)
+            return SplitSize(after, upto, every, size)
         events = self.count(after, upto, partition)
-        return Split(after, upto, events, size * events // every)
+        return SplitSize(after, upto, events, size * events // every)
 
     def _is_everything(self, partition: int | None) -> bool:
         return partition is None or (partition == 0 and self._meta.partitions == 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,19 +15,8 @@ _COARSE = 4
 """A frame is cut only if a piece has fewer than so many frames like it."""
 
 
-class Split(NamedTuple):
-    """A piece of a log: the events numbered above `after`, up to `upto`."""
-
-    after: int
-    upto: int
-    events: int
-    """How many there are."""
-    bytes: int
-    """What they take on the disk, about."""
-
-
-class Extents:
-    """Where the bytes of a range of numbers are: its frames, the outermost ones as far as they belong to it."""
+class Weights:
+    """What the events of a range of numbers weigh: its frames, the outermost ones as far as they belong to it."""
 
     def __init__(self, parts: Sequence[Followed], low: int, high: int) -> None:
         firsts, lasts, sizes = [], [], []

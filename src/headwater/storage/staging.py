@@ -19,14 +19,14 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import msgspec
 import pyarrow as pa
 
 from ..core.errors import DiskFull, InvalidInput, Overloaded, StorageCorrupted, StorageUnavailable
 from ..core.limits import show
-from ..core.mark import BATCH_MAX, check_writer
+from ..core.mark import BATCH_MAX, Staged, check_writer
 from ..core.settings import LogSettings
 from ..formats.arrow_columns import EVENT_SCHEMA, batch_of
 from ..formats.arrow_events import appends_of
@@ -49,14 +49,6 @@ ORPHANS_LOOK_S = 10 * 60
 UNFINISHED_AGE_S = 60 * 60
 """So is a file that nobody writes on any more."""
 _STAGE_CHARS_MAX = 2 * len(str(BATCH_MAX)) + 1
-
-
-class Stage(NamedTuple):
-    """What was staged: its id within the batch, and how much it is."""
-
-    id: str
-    rows: int
-    bytes: int
 
 
 class Manifest(msgspec.Struct):
@@ -90,7 +82,7 @@ class Staging:
         self._looking = threading.Lock()
         self._orphans_looked_at = -math.inf
 
-    def stage(self, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
+    def stage(self, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StagedFile:
         """Begin to stage the rows of one task. Rows of one batch are committed in the order of the commit's list.
 
         If the batch is being committed already, what is staged is counted and forgotten: its rows are decided.
@@ -106,7 +98,7 @@ class Staging:
             self._orphans_looked_at = time.monotonic()
             drop_orphans(self.directory)
         self._check_room(0)
-        return StageWriter(self, batch_directory(self.directory, writer, batch), f"{part}-{attempt}")
+        return StagedFile(self, batch_directory(self.directory, writer, batch), f"{part}-{attempt}")
 
     def staged_bytes(self) -> int:
         """What all staged files of the log take."""
@@ -142,8 +134,8 @@ class Staging:
             raise DiskFull(str(self.directory), self._disk.free_bytes(self.directory), size) from error
 
 
-class StageWriter:
-    """Stages rows: `write`, and then `close` or `abort`. One thread at a time."""
+class StagedFile:
+    """A stage being written: `write`, and then `close` or `abort`. One thread at a time."""
 
     def __init__(self, staging: Staging, directory: Path, id: str) -> None:
         self._staging, self._directory, self.id = staging, directory, id
@@ -170,10 +162,10 @@ class StageWriter:
                     self._sink.write_batch(batch_of(columns))
             self.rows += columns.count
 
-    def close(self) -> Stage:
+    def close(self) -> Staged:
         """The rows are durable when this returns. Raises DiskFull, StorageUnavailable: nothing is left then."""
         if self._file is None or self._sink is None:
-            return Stage(self.id, self.rows, 0)
+            return Staged(self.id, self.rows, 0)
         try:
             with self._staging._telling():
                 return self._close(self._file, self._sink)
@@ -181,7 +173,7 @@ class StageWriter:
             self.abort()
             raise
 
-    def _close(self, file: IO[bytes], sink: pa.ipc.RecordBatchFileWriter) -> Stage:
+    def _close(self, file: IO[bytes], sink: pa.ipc.RecordBatchFileWriter) -> Staged:
         sink.close()
         file.flush()
         os.fsync(file.fileno())
@@ -190,11 +182,11 @@ class StageWriter:
         with exclusively(self._staging.directory):
             if (self._directory / MANIFEST_NAME).exists() or not self._temporary.exists():  # decided, or discarded
                 self._temporary.unlink(missing_ok=True)
-                return Stage(self.id, self.rows, 0)
+                return Staged(self.id, self.rows, 0)
             os.replace(self._temporary, self._path)
             for directory in (self._directory, *self._directory.parents[:3]):
                 sync_directory(directory)
-        return Stage(self.id, self.rows, size)
+        return Staged(self.id, self.rows, size)
 
     def abort(self) -> None:
         """Forget the rows. Raises nothing."""

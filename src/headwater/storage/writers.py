@@ -28,6 +28,8 @@ WRITER_ENDED_MS = 60 * 60 * 1000
 """Nor one younger than that whose newest batch is the last that there can be: it comes only to ask again."""
 WRITERS_NAME = "WRITERS.json"
 WRITERS_FORMAT = 1
+_Row = tuple[str, int, int, int, int, int, bool, int]
+"""A writer's state, in its own order, and when it was last heard of, as the file has them."""
 
 
 class FrameMark(msgspec.Struct, array_like=True, frozen=True):
@@ -106,7 +108,7 @@ class WriterTable:
     def all(self) -> list[WriterState]:
         """What is durable of all writers, by name."""
         with self._lock:
-            return sorted(known.state for known in self._durable.values())
+            return [known.state for _, known in sorted(self._durable.items())]
 
     def judge(self, mark: Mark, count: int, at: int) -> AppendResult | None:
         """The answer to an append whose mark is not ahead; None if it may go in. Raises TooLarge: one writer too many.
@@ -246,7 +248,7 @@ class _File(msgspec.Struct):
 
 def write_writers(directory: Path, upto: int, known: Sequence[tuple[WriterState, int]]) -> None:
     """Write the file of a writer table, durably: it is replaced whole, or stays. Raises OSError."""
-    rows = msgspec.json.encode([[*state, at] for state, at in sorted(known)])
+    rows = msgspec.json.encode(sorted(_row(state, at) for state, at in known))
     file = _File(WRITERS_FORMAT, upto, _crc(upto, rows), msgspec.Raw(rows))
     write_whole(directory / WRITERS_NAME, msgspec.json.encode(file) + b"\n")
 
@@ -269,12 +271,18 @@ def read_writers(directory: Path) -> tuple[int, list[tuple[WriterState, int]]]:
             )
         if file.crc != _crc(file.upto, bytes(file.writers)):
             raise StorageCorrupted(str(path), "the checksum does not fit", remedy)
-        rows = msgspec.json.decode(file.writers, type=list[tuple[str, int, int, int, int, int, bool, int]])
+        rows = msgspec.json.decode(file.writers, type=list[_Row])
     except FileNotFoundError:
         raise StorageCorrupted(str(path), "the table of exactly-once writers is missing", remedy) from None
     except msgspec.MsgspecError as error:
         raise StorageCorrupted(str(path), f"unreadable: {error}", remedy) from None
     return file.upto, [(WriterState(*row[:7]), row[7]) for row in rows]
+
+
+def _row(state: WriterState, at: int) -> _Row:
+    return (
+        state.writer, state.batch, state.rows, state.first, state.last, state.events, state.is_complete, at,
+    )  # fmt: skip
 
 
 def _crc(upto: int, rows: bytes) -> int:

@@ -14,18 +14,13 @@ from typing import IO
 import pyarrow as pa
 
 from ...core.access import Credentials, Right, User
-from ...core.condition import AppendCondition
-from ...core.consumer import Consumer
 from ...core.errors import EventLogError
-from ...core.log import LogInfo
+from ...core.extent import SplitSize
 from ...core.query import Query
-from ...core.settings import LogSettings
-from ...flight.backend import LogExtent, Login, Span, SplitSize, StageWriter
-from ...flight.wire import Appended, Committed, OnDuplicate, Staged, WriterState
+from ...flight.backend import Login, LogPlace, Span
+from ...flight.wire import AppendCommand, Appended, StageCommand, encode
 from ...storage.mapped import MappedLog
-from ...storage.staging import StageWriter as StagedFile
-from ...storage.staging import Staging
-from .calls import Place
+from ...storage.staging import StagedFile, Staging
 from .link import Link
 
 MAPPED_MAX = 128
@@ -64,26 +59,13 @@ class BulkBackend:
 
     # Reading
 
-    def logs(self) -> list[str]:
+    def place(self, log: str) -> LogPlace:
         """See Backend."""
-        return self._link.call("logs", type=list[str])
-
-    def info(self, log: str) -> LogInfo:
-        """See Backend."""
-        return self._link.call("info", log, type=LogInfo)
-
-    def extent(self, log: str) -> LogExtent:
-        """See Backend."""
-        place = self._place(log)
-        return LogExtent(place.head, place.first_retained, place.incarnation, place.settings.partitions)
+        return self._link.call("place", log, type=LogPlace)
 
     def check_position(self, log: str, position: int) -> None:
         """See Backend."""
         self._link.call("check_position", log, position, type=type(None))
-
-    def sequence_number_at(self, log: str, recorded_at: int) -> int:
-        """See Backend."""
-        return self._link.call("sequence_number_at", log, recorded_at, type=int)
 
     def count(self, log: str, span: Span) -> int:
         """See Backend."""
@@ -91,10 +73,9 @@ class BulkBackend:
 
     def splits(self, log: str, span: Span, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
         """See Backend."""
-        found = self._opened(log).splits(
+        return self._opened(log).splits(
             span.after, span.upto, split_bytes=split_bytes, splits_min=splits_min, partition=span.partition
         )
-        return [SplitSize(*its) for its in found]
 
     def scan(self, log: str, span: Span, query: Query, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See Backend."""
@@ -103,22 +84,14 @@ class BulkBackend:
 
     # Writing
 
-    def append(
-        self,
-        log: str,
-        batch: pa.RecordBatch,
-        *,
-        partition: int | None,
-        condition: AppendCondition | None,
-        on_duplicate: OnDuplicate,
-    ) -> Appended:
+    def append(self, command: AppendCommand, batch: pa.RecordBatch) -> Appended:
         """See Backend."""
         with _handed_over(batch) as path:
-            return self._link.call("append", log, path, partition, condition, on_duplicate, type=Appended)
+            return self._link.call("append", path, encode(command), type=Appended)
 
-    def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> StageWriter:
+    def stage(self, command: StageCommand, schema: pa.Schema) -> StagedFile:
         """See Backend."""
-        place = self._place(log)
+        place = self.place(command.log)
         directory = place.directory
         with self._mapping:
             staging = self._stagings.pop(directory, None) or Staging(
@@ -128,68 +101,17 @@ class BulkBackend:
             while len(self._stagings) > STAGINGS_MAX:
                 self._stagings.popitem(last=False)
         staging.settings = place.settings
-        return _Staging(staging.stage(writer, batch, part, attempt, schema))
+        return staging.stage(command.writer, command.batch, command.part, command.attempt, schema)
 
-    def commit(
-        self,
-        log: str,
-        writer: str,
-        batch: int,
-        stages: Sequence[str],
-        *,
-        partition: int | None,
-        condition: AppendCondition | None,
-        on_duplicate: OnDuplicate,
-    ) -> Committed:
+    # All else
+
+    def act(self, user: User, name: str, body: bytes) -> bytes:
         """See Backend."""
-        asked = (log, writer, batch, stages, partition, condition, on_duplicate)
-        return self._link.call("commit", *asked, type=Committed)
-
-    def discard(self, log: str, writer: str, batch: int, *, gives_up: bool) -> None:
-        """See Backend."""
-        self._link.call("discard", log, writer, batch, gives_up, type=type(None))
-
-    def writer(self, log: str, writer: str) -> WriterState | None:
-        """See Backend."""
-        return self._link.call("writer", log, writer, type=WriterState | None)  # type: ignore[arg-type]
-
-    # Managing
-
-    def create_log(self, log: str, settings: LogSettings | None) -> LogInfo:
-        """See Backend."""
-        return self._link.call("create_log", log, settings, type=LogInfo)
-
-    def trim(self, log: str, below: int) -> int:
-        """See Backend."""
-        return self._link.call("trim", log, below, type=int)
-
-    def consumers(self, log: str) -> list[Consumer]:
-        """See Backend."""
-        return self._link.call("consumers", log, type=list[Consumer])
-
-    def consumer(self, log: str, owner: str, component: str) -> Consumer | None:
-        """See Backend."""
-        found = (its for its in self.consumers(log) if (its.owner, its.component) == (owner, component))
-        return next(found, None)
-
-    def register_consumer(self, log: str, owner: str, component: str, after: int | None) -> Consumer:
-        """See Backend."""
-        return self._link.call("register_consumer", log, owner, component, after, type=Consumer)
-
-    def acknowledge(self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None) -> Consumer:
-        """See Backend."""
-        return self._link.call("acknowledge", log, owner, component, sequence_number, epoch, type=Consumer)
-
-    def unregister_consumer(self, log: str, owner: str, component: str) -> None:
-        """See Backend."""
-        self._link.call("unregister_consumer", log, owner, component, type=type(None))
-
-    def _place(self, log: str) -> Place:
-        return self._link.call("place", log, type=Place)
+        return self._link.call("act", user.name, name, body, type=bytes)
 
     def _opened(self, log: str) -> MappedLog:
         """The log, mapped up to its present head."""
-        place = self._place(log)
+        place = self.place(log)
         with self._mapping:
             mapped = self._mapped.pop(place.directory, None)
             if mapped is None:
@@ -197,7 +119,7 @@ class BulkBackend:
             self._mapped[place.directory] = mapped
             while len(self._mapped) > MAPPED_MAX:
                 self._mapped.popitem(last=False)  # its maps go when the last scan of it ends
-        mapped.refresh(place.head)
+        mapped.refresh(place.extent.head)
         return mapped
 
     def let_go(self) -> None:
@@ -210,18 +132,6 @@ class BulkBackend:
             except EventLogError:  # whoever reads it is told why
                 with self._mapping:
                     self._mapped.pop(directory, None)
-
-
-class _Staging:
-    """A staged file, as the Flight server sees it."""
-
-    def __init__(self, file: StagedFile) -> None:
-        self._file = file
-        self.write, self.abort = file.write, file.abort
-
-    def close(self) -> Staged:
-        """See flight.backend.StageWriter."""
-        return Staged(*self._file.close())
 
 
 @contextmanager

@@ -1,55 +1,30 @@
-"""What the server answers its bulk process: who a user is, where a log lies, and every write, which only it may do."""
+"""What the server answers its bulk process: who a user is, where a log lies, and all that only it may do."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
+from contextlib import nullcontext
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-import msgspec
 import pyarrow as pa
 
 from ...core.access import Credentials, Guard, Right, User
-from ...core.condition import AppendCondition
-from ...core.consumer import Consumer
 from ...core.errors import StorageUnavailable
-from ...core.log import LogInfo
-from ...core.settings import LogSettings
+from ...core.extent import Extent
 from ...core.store import LogStore
-from ...flight.backend import Login
-from ...flight.wire import Appended, Committed, OnDuplicate, WriterState
+from ...flight.backend import Login, LogPlace
+from ...flight.wire import ACTIONS, AppendCommand, Appended, LogNames, condition_of, decode, encode
 from ...formats.arrow_events import columns_of
-from ...storage.committing import commit_staged, discard_staged
 from ...storage.log import StoredLog
+from .actions import HANDLERS, Work
 from .link import Call
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Work(Enum):
-    """Kinds of calls that block. Each has threads of its own, so that slow ones hold up no others."""
-
-    OPEN = 2
-    """Logs that are not open yet: the first opening after a crash may take long."""
-    ASK = 8
-    APPEND = 16
-    COMMIT = 4
-    """These may take minutes."""
-
-
-class Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where a log lies, and from where to where it can be read at this moment."""
-
-    directory: str
-    incarnation: str
-    head: int
-    first_retained: int
-    settings: LogSettings
 
 
 class BulkCalls:
@@ -64,14 +39,8 @@ class BulkCalls:
 
     def table(self) -> Mapping[str, Call]:
         """Every call that the bulk process may make."""
-        return {
-            name: getattr(self, name)
-            for name in (
-                "authenticate", "user", "authorize", "logs", "info", "place", "sequence_number_at", "check_position",
-                "append", "commit", "discard", "writer", "consumers", "register_consumer", "acknowledge",
-                "unregister_consumer", "create_log", "trim",
-            )
-        }  # fmt: skip
+        names = ("authenticate", "user", "authorize", "place", "check_position", "append", "act")
+        return {name: getattr(self, name) for name in names}
 
     def close(self) -> None:
         """Begin nothing any more."""
@@ -102,114 +71,38 @@ class BulkCalls:
 
     # Logs
 
-    async def logs(self) -> list[str]:
-        """See LogStore.names."""
-        return await self._blocking(Work.ASK, self._store.names)
-
-    async def info(self, log: str) -> LogInfo:
-        """See EventLog.info."""
+    async def place(self, log: str) -> LogPlace:
+        """How far it goes, and where it lies. Raises LogNotFound, StorageCorrupted."""
         stored = await self._opened(log)
-        return await self._blocking(Work.ASK, stored.info)
-
-    async def place(self, log: str) -> Place:
-        """Where it lies. Raises LogNotFound, StorageCorrupted."""
-        stored = await self._opened(log)
-        return Place(
-            str(stored.directory),
-            stored.meta.incarnation,
-            stored.head(),
-            stored.first_retained,
-            stored.settings,
-        )
-
-    async def sequence_number_at(self, log: str, recorded_at: int) -> int:
-        """See LocalLog.sequence_number_at."""
-        stored = await self._opened(log)
-        return await self._blocking(Work.ASK, stored.sequence_number_at, recorded_at)
-
-    async def create_log(self, log: str, settings: dict[str, Any] | None) -> LogInfo:
-        """See LogStore.create. Raises LogExists, InvalidLogName, InvalidSettings."""
-        wanted = None if settings is None else LogSettings(**settings)
-        return await self._blocking(Work.OPEN, lambda: self._store.create(log, wanted).info())
-
-    async def trim(self, log: str, below: int) -> int:
-        """See EventLog.trim."""
-        stored = await self._opened(log)
-        return await self._blocking(Work.ASK, stored.trim, below)
+        extent = Extent(stored.head(), stored.first_retained, stored.meta.incarnation)
+        return LogPlace(extent, stored.settings, str(stored.directory))
 
     async def check_position(self, log: str, position: int) -> None:
         """See LocalLog."""
         (await self._opened(log)).check_position(position)
 
-    # Writes
+    async def append(self, path: str, command: bytes) -> Appended:
+        """Append the events of the batch in that file, in one append. Raises as EventLog.append, InvalidQuery."""
+        given = decode(AppendCommand, command, "append")
+        stored = await self._opened(given.log)
+        return await self._blocking(Work.APPEND, _append, stored, path, given)
 
-    async def append(
-        self, log: str, path: str, partition: int | None, condition: Any, on_duplicate: OnDuplicate
-    ) -> Appended:
-        """Append the events of the batch in that file, in one append. Raises as EventLog.append."""
-        stored = await self._opened(log)
-        wanted = _condition(condition)
-        return await self._blocking(Work.APPEND, _append, stored, path, partition, wanted, on_duplicate)
+    async def act(self, user: str, name: str, body: bytes) -> bytes:
+        """What the action answers to that user, as he is now.
 
-    async def commit(
-        self,
-        log: str,
-        writer: str,
-        batch: int,
-        stages: list[str],
-        partition: int | None,
-        condition: Any,
-        on_duplicate: OnDuplicate,
-    ) -> Committed:
-        """See storage.committing."""
-        stored = await self._opened(log)
-        wanted = _condition(condition)
-        async with self._turn(log, writer):
-            committed = await self._blocking(
-                Work.COMMIT,
-                lambda: commit_staged(
-                    stored, stored.directory, writer, batch, stages,
-                    partition=partition, condition=wanted, on_duplicate=on_duplicate,
-                )
-            )  # fmt: skip
-        return Committed(*committed)
-
-    async def discard(self, log: str, writer: str, batch: int, gives_up: bool) -> None:
-        """See storage.committing."""
-        stored = await self._opened(log)
-        async with self._turn(log, writer):
-            discard = partial(discard_staged, stored, stored.directory, writer, batch, gives_up=gives_up)
-            await self._blocking(Work.ASK, discard)
-
-    async def writer(self, log: str, writer: str) -> WriterState | None:
-        """See LocalLog. As a mapping, which the other side's type has the fields of."""
-        found = (await self._opened(log)).writer(writer)
-        return None if found is None else WriterState(*found)
-
-    # Consumers
-
-    async def consumers(self, log: str) -> list[Consumer]:
-        """See EventLog."""
-        return (await self._opened(log)).consumers()
-
-    async def register_consumer(self, log: str, owner: str, component: str, after: int | None) -> Consumer:
-        """See EventLog."""
-        stored = await self._opened(log)
-        return await self._blocking(Work.ASK, lambda: stored.register_consumer(owner, component, after=after))
-
-    async def acknowledge(
-        self, log: str, owner: str, component: str, sequence_number: int, epoch: int | None
-    ) -> Consumer:
-        """See EventLog."""
-        stored = await self._opened(log)
-        return await self._blocking(
-            Work.ASK, lambda: stored.acknowledge(owner, component, sequence_number, epoch=epoch)
-        )
-
-    async def unregister_consumer(self, log: str, owner: str, component: str) -> None:
-        """See EventLog."""
-        stored = await self._opened(log)
-        await self._blocking(Work.ASK, stored.unregister_consumer, owner, component)
+        Raises InvalidInput, Forbidden, LogNotFound, and what its handler does.
+        """
+        shape = ACTIONS[name]
+        given = decode(shape.body, body or b"{}", name)
+        caller = self._guard.trusted(user, "")
+        if shape.right is None:
+            names = await self._blocking(Work.ASK, self._store.names)
+            return encode(LogNames([name for name in names if caller.may(Right.READ, name)]))
+        self._guard.authorize(caller, shape.right, given.log)
+        handler, work, takes_turns = HANDLERS[name]
+        target = self._store if work is Work.OPEN else await self._opened(given.log)
+        async with self._turn(given.log, given.writer) if takes_turns else nullcontext():
+            return encode(await self._blocking(work, handler, target, given))
 
     def _turn(self, log: str, writer: str) -> asyncio.Lock:
         return self._turns.setdefault((log, writer), asyncio.Lock())
@@ -227,13 +120,12 @@ class BulkCalls:
         return await loop.run_in_executor(self._threads[kind], partial(work, *arguments, **named))
 
 
-def _append(
-    log: StoredLog, path: str, partition: int | None, condition: AppendCondition | None, on_duplicate: OnDuplicate
-) -> Appended:
+def _append(log: StoredLog, path: str, command: AppendCommand) -> Appended:
     columns = columns_of(_batch_at(path), log.settings)
-    if on_duplicate == "fail":
-        return Appended(*log.append_columns(columns, condition, partition=partition))
-    result, skipped = log.append_new(columns, condition, partition=partition)
+    condition = condition_of(command.condition)
+    if command.on_duplicate == "fail":
+        return Appended(*log.append_columns(columns, condition, partition=command.partition))
+    result, skipped = log.append_new(columns, condition, partition=command.partition)
     return Appended(0, 0, skipped=skipped) if result is None else Appended(*result, skipped=skipped)
 
 
@@ -244,8 +136,3 @@ def _batch_at(path: str) -> pa.RecordBatch:
         raise StorageUnavailable(f"the batch cannot be read, nothing was appended: {error}") from None
     with file:
         return pa.ipc.open_stream(file).read_next_batch()
-
-
-def _condition(given: Any) -> AppendCondition | None:
-    """The condition, as MessagePack had it."""
-    return None if given is None else msgspec.convert(given, AppendCondition)

@@ -1,0 +1,51 @@
+"""When a client tries again, whatever it speaks: which errors may pass, and how long to wait between attempts."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable
+
+from ..core.errors import Closed, EventLogError, Overloaded, StorageUnavailable
+
+PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
+PASSING = (Overloaded, Closed, StorageUnavailable)
+"""Answers of a server that may be better in a moment: it has too much to do, or it stops."""
+BUSY_S = 600.0
+"""How long to wait for a place at a server that is busy."""
+
+
+class Attempts:
+    """How often to try. The pauses in between double, with jitter, and are never shorter than the server asks for.
+
+    A busy server is well, and has others before us: waiting for it is no failed attempt, for BUSY_S.
+    """
+
+    def __init__(
+        self, *, retries: float = math.inf, within_s: float = math.inf, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        """At most so many retries in a row, none of them later than `within_s` after the first failure in a row."""
+        self._retries, self._within_s, self._sleep = retries, within_s, sleep
+        self.succeeded()
+
+    def succeeded(self) -> None:
+        """The next failure is a first one again."""
+        self._left, self._pause_s, self._busy_s = self._retries, PAUSE_S_MIN, 0.0
+        self._failed_at: float | None = None
+
+    def failed(self, error: EventLogError, *, is_busy: bool = False) -> None:
+        """Pause before the next attempt; where there is none left, raises the error."""
+        now = time.monotonic()
+        if self._failed_at is None:
+            self._failed_at = now
+        asked_s = error.retry_after_s if isinstance(error, Overloaded) else 0.0
+        pause_s = max(asked_s, self._pause_s * random.uniform(0.5, 1.0))
+        if self._left <= 0 or self._busy_s > BUSY_S or now - self._failed_at + pause_s > self._within_s:
+            raise error
+        if is_busy:
+            self._busy_s += pause_s
+        else:
+            self._left -= 1
+        self._sleep(pause_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
