@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the help of the pipelines imports no Spark
     from pyspark.sql import DataFrame, SparkSession
 
     from ..flight.client import BulkClient
-    from ..flight.wire import Extent
+    from ..core.extent import Extent
     from .archive.snapshot import Archive
 
 EARLIEST, LATEST = "earliest", "latest"
