@@ -6,8 +6,7 @@ import base64
 
 import pytest
 
-from headwater.core import Credentials, Forbidden, Grant, Right, Unauthenticated, User
-from headwater.formats.authorization import UNREADABLE, credentials_of
+from headwater.core import Forbidden, Grant, Right, Unauthenticated, User
 
 
 class Doorkeeper:
@@ -97,16 +96,3 @@ def test_list_has_only_logs_that_the_user_may_read(guarded, client):
     assert guarded.get("/logs", headers=basic("read", "read")).json == {"logs": ["courses"]}
     assert guarded.get("/logs", headers=basic("append", "append")).json == {"logs": []}
     assert client.get("/logs").json == {"logs": ["courses", "other"]}
-
-
-def test_credentials_are_basic_or_bearer():
-    assert credentials_of(None) is None
-    assert credentials_of(b"Digest x") is credentials_of(b"Basic %") is UNREADABLE
-    assert credentials_of(b"Bearer abc") == Credentials("", "abc")
-    assert credentials_of(b"basic " + base64.b64encode("jürgen:a:b".encode())) == Credentials("jürgen", "a:b")
-
-
-@pytest.mark.parametrize("secret", ["secret\0", "sec\nret", "\x7f", "\x85"])
-def test_a_password_with_control_characters_is_unreadable(secret):
-    """scrypt takes `secret` and `secret\\0` for the same."""
-    assert credentials_of(basic("ann", secret)["authorization"].encode()) is UNREADABLE
