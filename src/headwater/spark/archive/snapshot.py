@@ -130,7 +130,7 @@ class Archive:
         try:
             self._table = open_table(path, NotAnArchive)
         except NotAnArchive as error:
-            raise InvalidOption(f"{error.problem} at {path!r}", "archive") from error
+            raise InvalidOption(f"{error.problem} at {path!r}", "archive") from None
         protocol = self._table.protocol()
         unreadable = UNREADABLE_FEATURES & set(protocol.reader_features or ())
         if unreadable or protocol.min_reader_version == 2:
