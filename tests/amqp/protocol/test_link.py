@@ -172,14 +172,14 @@ def test_a_transfer_without_credit_detaches_the_link(pair: Pair) -> None:
 
 def test_what_was_under_way_when_a_link_was_detached_costs_no_other_link(pair: Pair) -> None:
     sender, receiver = pair.sender(name="first")
-    other, its = pair.sender(name="other", session=sender.session)
+    other, other_receiver = pair.sender(name="other", session=sender.session)
     sender.send(b"x", 1)
     receiver.detach()
     sender.send(b"y", 2)
     pair.pump()
     other.send(b"z", 3)
     pair.pump()
-    assert payloads(its.take()) == [b"z"]
+    assert payloads(other_receiver.take()) == [b"z"]
 
 
 def test_credit_is_counted_from_what_the_receiver_has_seen(pair: Pair) -> None:
