@@ -11,7 +11,7 @@ from ..core.extent import Extent
 from ..core.limits import show
 from .backend import Backend
 from .reading import span_of
-from .wire import ACTIONS, CountBody, EventCount, LogBody, check_size, decode, encode
+from .wire import ACTIONS, COUNT, HEAD, CountBody, EventCount, LogBody, check_size, decode, encode
 
 Handler = Callable[[Backend, Any], Any]
 
@@ -39,4 +39,5 @@ def _count(backend: Backend, body: CountBody) -> EventCount:
     return EventCount(backend.count(body.log, span))
 
 
-HANDLERS: dict[str, Handler] = {"head": _head, "count": _count}
+HANDLERS: dict[str, Handler] = {HEAD.name: _head, COUNT.name: _count}
+"""Those that are done here."""
