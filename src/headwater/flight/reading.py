@@ -7,31 +7,17 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.flight as flight
-from msgspec import json, structs
+from msgspec import structs
 
-from ..core.access import User
 from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation, TooLarge
 from ..core.extent import Extent
 from ..core.limits import show
+from ..core.log import LogInfo
 from .backend import Backend, Span
 from .errors import flight_error_of
 from .limits import Place
 from .schemas import Shaping, schema_of
-from .wire import (
-    INFO,
-    LOGS,
-    SPLITS_MAX,
-    ActionShape,
-    Answer,
-    Body,
-    CountBody,
-    LogBody,
-    Nothing,
-    PlanCommand,
-    Ticket,
-    encode,
-    query_of,
-)
+from .wire import SPLITS_MAX, CountBody, PlanCommand, Ticket, encode, query_of
 
 PLAN_BYTES_MAX = 64 * 1024 * 1024
 """What the tickets of one plan may take: each repeats the query."""
@@ -125,21 +111,11 @@ def plan_of(backend: Backend, command: PlanCommand, descriptor: flight.FlightDes
     return _info(descriptor, schema, command.ticket, extent, pieces)
 
 
-def logs_of(backend: Backend, user: User) -> list[str]:
-    """The logs that the user may read; the others are not told of, which is no refusal."""
-    return _asked(backend, user, LOGS, Nothing()).logs
-
-
-def whole_of(backend: Backend, user: User, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-    """A log as one endpoint. Raises LogNotFound, Forbidden."""
-    ticket = Ticket(log)
+def whole_of(backend: Backend, log: LogInfo, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+    """A log as one endpoint. Raises LogNotFound."""
+    ticket = Ticket(log.name)
     span, extent = span_of(backend, ticket)
-    info = _asked(backend, user, INFO, LogBody(log))
-    return _info(descriptor, schema_of(ticket), ticket, extent, [(span.after, span.upto, info.events, info.bytes)])
-
-
-def _asked(backend: Backend, user: User, shape: ActionShape[Body, Answer], body: Body) -> Answer:
-    return json.decode(backend.act(user, shape.name, encode(body)), type=shape.answer)
+    return _info(descriptor, schema_of(ticket), ticket, extent, [(span.after, span.upto, log.events, log.bytes)])
 
 
 def _info(
