@@ -99,7 +99,7 @@ def test_consumers_hold_trimming_back(log: RemoteLog) -> None:
     with pytest.raises(errors.ConsumerFenced):
         log.acknowledge("me/here", "a b", 3, epoch=1)
     assert log.reset_consumer("me/here", "a b", 3).acknowledged == 3
-    assert [its.owner for its in log.consumers()] == ["me/here"]
+    assert [consumer.owner for consumer in log.consumers()] == ["me/here"]
     log.unregister_consumer("me/here", "a b")
     with pytest.raises(errors.ConsumerNotFound):
         log.unregister_consumer("me/here", "a b")

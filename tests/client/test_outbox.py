@@ -130,8 +130,8 @@ class Fragile:
 def test_what_was_appended_but_not_deleted_is_recognised_also_among_newer_rows(connection: Any, database: str) -> None:
     log = MemoryLog()
     fragile = Fragile(log)
-    with closing(connect_database(database)) as its:
-        relay = Relay(its, fragile)  # type: ignore[arg-type]
+    with closing(connect_database(database)) as connection:
+        relay = Relay(connection, fragile)  # type: ignore[arg-type]
         for number in range(5):
             add_xfer_event(connection, "A", number)
             connection.commit()
@@ -149,8 +149,8 @@ def test_more_than_a_batch_goes_in_order(connection: Any, database: str) -> None
         add_xfer_event(connection, "A", number)
     connection.commit()
     stopped = threading.Event()
-    with closing(connect_database(database)) as its:
-        thread = threading.Thread(target=Relay(its, log).run, args=(stopped, 0.01))
+    with closing(connect_database(database)) as connection:
+        thread = threading.Thread(target=Relay(connection, log).run, args=(stopped, 0.01))
         thread.start()
         while log.head() < 2500:
             time.sleep(0.01)

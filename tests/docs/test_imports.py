@@ -13,9 +13,6 @@ SOURCES = ROOT / "src"
 CIRCLES = {
     # A connection has sessions and a session has links, as in the standard; and each knows whose it is.
     "headwater.amqp.protocol": "connection events link negotiation session",
-    # Known, and to be cut: types of the core, and of FutoIn.
-    "headwater.core": "condition errors limits query settings, local reading",
-    "headwater.futoin": "calls generating host polling pushing websocket, coders message",
 }
 """The circles that are there, by the package of their modules."""
 

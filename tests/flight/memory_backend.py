@@ -242,7 +242,8 @@ class MemoryBackend:
 
     def writers(self, log: str) -> list[WriterState]:
         """All that have committed to that log."""
-        return [its.state for (name, _), its in self._writings.items() if name == log and its.state is not None]
+        of_log = [writing.state for (name, _), writing in self._writings.items() if name == log]
+        return [state for state in of_log if state is not None]
 
     def _writing(self, log: str, writer: str) -> Writing:
         self.store.open(log)

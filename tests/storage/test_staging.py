@@ -243,9 +243,9 @@ class Stop(Exception):
 def stopping_at(name: str, times: int) -> Any:
     left = [times]
 
-    def step(its: str) -> None:
-        left[0] -= its == name
-        if left[0] == 0 and its == name:
+    def step(done: str) -> None:
+        left[0] -= done == name
+        if left[0] == 0 and done == name:
             raise Stop
 
     return step

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import json
+
 from ..core.access import User
 from ..core.errors import InvalidInput
 from ..core.extent import Extent
 from ..core.limits import show
+from ..core.log import LogInfo
+from . import wire
 from .backend import Backend
 from .reading import span_of
-from .wire import ACTIONS, CountBody, EventCount, LogBody, check_size, decode, encode
+from .wire import ACTIONS, ActionShape, Answer, Body
 
 Handler = Callable[[Backend, Any], Any]
 
@@ -22,21 +26,36 @@ def act(backend: Backend, user: User, name: str, body: bytes) -> bytes:
     if shape is None:
         raise InvalidInput(f"{show(name)} given, allowed: {', '.join(ACTIONS)}", "action")
     if (handler := HANDLERS.get(name)) is None:
-        check_size(body, name)
+        wire.check_size(body, name)
         return backend.act(user, name, body)
-    given = decode(shape.body, body or b"{}", name)
+    given = wire.decode(shape.body, body or b"{}", name)
     assert shape.right is not None
     backend.authorize(user, shape.right, given.log)
-    return encode(handler(backend, given))
+    return wire.encode(handler(backend, given))
 
 
-def _head(backend: Backend, body: LogBody) -> Extent:
+def logs_of(backend: Backend, user: User) -> list[str]:
+    """The logs that the user may read; the others are not told of, which is no refusal."""
+    return _asked(backend, user, wire.LOGS, wire.Nothing()).logs
+
+
+def info_of(backend: Backend, user: User, log: str) -> LogInfo:
+    """See EventLog. Raises LogNotFound, Forbidden."""
+    return _asked(backend, user, wire.INFO, wire.LogBody(log))
+
+
+def _asked(backend: Backend, user: User, shape: ActionShape[Body, Answer], body: Body) -> Answer:
+    return json.decode(backend.act(user, shape.name, wire.encode(body)), type=shape.answer)
+
+
+def _head(backend: Backend, body: wire.LogBody) -> Extent:
     return backend.place(body.log).extent
 
 
-def _count(backend: Backend, body: CountBody) -> EventCount:
+def _count(backend: Backend, body: wire.CountBody) -> wire.EventCount:
     span, _ = span_of(backend, body)
-    return EventCount(backend.count(body.log, span))
+    return wire.EventCount(backend.count(body.log, span))
 
 
-HANDLERS: dict[str, Handler] = {"head": _head, "count": _count}
+HANDLERS: dict[str, Handler] = {wire.HEAD.name: _head, wire.COUNT.name: _count}
+"""Those that are done here."""

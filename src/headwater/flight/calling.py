@@ -72,13 +72,19 @@ class Calls:
             try:
                 return call()
             except (flight.FlightError, pa.ArrowException) as error:
-                known = self.error_of(error)
-                if isinstance(known, Unauthenticated) and session is not None and self._login.drop(session):
-                    continue
-                may_repeat = is_idempotent or isinstance(known, Busy)  # who is refused a place has done nothing yet
-                if not may_repeat or not isinstance(known, PASSING):
-                    raise known from None
-                attempts.failed(known, is_busy=isinstance(known, Busy))
+                self.failed(error, session, attempts, is_idempotent=is_idempotent)
+
+    def failed(
+        self, error: BaseException, session: str | None, attempts: Attempts, *, is_idempotent: bool = True
+    ) -> None:
+        """Returns when a call that ended so may be made again; `session` was in use. Raises the core's error if not."""
+        known = self.error_of(error)
+        if isinstance(known, Unauthenticated) and session is not None and self._login.drop(session):
+            return
+        is_busy = isinstance(known, Busy)  # who is refused a place has done nothing yet
+        if not (is_idempotent or is_busy) or not isinstance(known, PASSING):
+            raise known from None
+        attempts.failed(known, is_busy=is_busy)
 
     def error_of(self, error: BaseException) -> EventLogError:
         """The core's error that an error of Flight stands for."""
@@ -94,10 +100,6 @@ class Calls:
         if isinstance(error, pa.ArrowInvalid) and not isinstance(error, flight.FlightError):
             return InvalidInput(text)
         return ServerFault(text)
-
-    def refuse(self, session: str | None) -> bool:
-        """The server does not know that session; answers whether there is another way to log in."""
-        return session is not None and self._login.drop(session)
 
     @property
     def session(self) -> str | None:

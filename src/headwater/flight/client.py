@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from ..core.access import Unauthenticated
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
 from ..core.errors import EventLogError
@@ -24,40 +23,15 @@ from ..core.log import LogInfo
 from ..core.mark import Committed, Staged, WriterState
 from ..core.settings import LogSettings
 from ..formats.retrying import Attempts
+from . import wire
 from .address import RETRIES, TIMEOUT_S, BulkAddress
-from .calling import PASSING, Calls
-from .errors import Busy, ServerFault
+from .calling import Calls
+from .errors import ServerFault
 from .schemas import schema_of
 from .sending import Batches, pieces_of, schema_and_batches
-from .wire import (
-    ACTIONS,
-    END,
-    SPLIT_BYTES,
-    AcknowledgeBody,
-    AppendCommand,
-    Appended,
-    CommitBody,
-    ConsumerBody,
-    CountBody,
-    CreateBody,
-    DiscardBody,
-    LogBody,
-    Nothing,
-    OnDuplicate,
-    PlanCommand,
-    PutCommand,
-    RegisterBody,
-    SequenceNumberAtBody,
-    Split,
-    StageCommand,
-    Ticket,
-    TrimBody,
-    WriterBody,
-    condition_json,
-    decode,
-    encode,
-    settings_json,
-)
+from .wire import SPLIT_BYTES, ActionShape, Answer, Appended, Body, OnDuplicate, Split, Ticket, encode
+
+T = TypeVar("T")
 
 SEQUENCE_NUMBER = "sequence_number"
 APPENDS_AHEAD = 4
@@ -107,37 +81,32 @@ class BulkClient:
 
     def logs(self) -> list[str]:
         """The logs that the user may read."""
-        names: list[str] = self._act("logs", Nothing()).logs
-        return names
+        return self._act(wire.LOGS, wire.Nothing()).logs
 
     def info(self, log: str) -> LogInfo:
         """See EventLog."""
-        info: LogInfo = self._act("info", LogBody(log))
-        return info
+        return self._act(wire.INFO, wire.LogBody(log))
 
     def head(self, log: str) -> Extent:
         """How far the log goes."""
-        extent: Extent = self._act("head", LogBody(log))
-        return extent
+        return self._act(wire.HEAD, wire.LogBody(log))
 
     def sequence_number_at(self, log: str, recorded_at: int) -> int:
         """The number of the first retained event recorded at that time (ms) or later; head + 1 if there is none."""
-        number: int = self._act("position_at", SequenceNumberAtBody(log, recorded_at)).sequence_number
-        return number
+        return self._act(wire.SEQUENCE_NUMBER_AT, wire.SequenceNumberAtBody(log, recorded_at)).sequence_number
 
     def count(
         self, log: str, after: int | None = None, upto: int | None = None, *, partition: int | None = None
     ) -> int:
         """How many events are retained in (after, upto]."""
-        count: int = self._act("count", CountBody(log, after, upto, partition)).events
-        return count
+        return self._act(wire.COUNT, wire.CountBody(log, after, upto, partition)).events
 
     # Reading
 
     def plan(self, ticket: Ticket, *, split_bytes: int = SPLIT_BYTES, splits_min: int = 1) -> list[Split]:
         """The ticket in pieces of about that size, in order; each names the log's incarnation and fixed bounds."""
         fields = {name: getattr(ticket, name) for name in Ticket.__struct_fields__}
-        command = encode(PlanCommand(**fields, split_bytes=split_bytes, splits_min=splits_min))
+        command = encode(wire.PlanCommand(**fields, split_bytes=split_bytes, splits_min=splits_min))
         descriptor = flight.FlightDescriptor.for_command(command)
         info = self._calls.call(lambda: self._calls.client().get_flight_info(descriptor, self._calls.options()))
         return [_split_of(endpoint) for endpoint in info.endpoints]
@@ -171,12 +140,7 @@ class BulkClient:
                         attempts.succeeded()
                 return
             except (flight.FlightError, pa.ArrowException, EventLogError) as error:
-                known = self._calls.error_of(error)
-                if isinstance(known, Unauthenticated) and self._calls.refuse(session):
-                    continue
-                if not isinstance(known, PASSING):
-                    raise known from None
-                attempts.failed(known, is_busy=isinstance(known, Busy))
+                self._calls.failed(error, session, attempts)
 
     # Writing
 
@@ -197,14 +161,13 @@ class BulkClient:
         ids in the events, and `on_duplicate` = skip, all may be sent again.
         """
         is_one = condition is not None
-        append = AppendCommand(log, partition, condition_json(condition), on_duplicate, marks_end=is_one)
-        return self._put(PutCommand(append=append), batches, Appended, is_idempotent=False)
+        append = wire.AppendCommand(log, partition, wire.condition_json(condition), on_duplicate, marks_end=is_one)
+        return self._put(wire.PutCommand(append=append), batches, Appended, is_idempotent=False)
 
     def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, batches: Batches) -> Staged:
         """Lay batches down for a commit, durably. Tried again if `batches` can be gone through again (no iterator)."""
-        stage = StageCommand(log, writer, batch, part, attempt, marks_end=True)
-        staged: Staged = self._put(PutCommand(stage=stage), batches, Staged)[0]
-        return staged
+        stage = wire.StageCommand(log, writer, batch, part, attempt, marks_end=True)
+        return self._put(wire.PutCommand(stage=stage), batches, Staged)[0]
 
     def commit(
         self,
@@ -218,9 +181,10 @@ class BulkClient:
         on_duplicate: OnDuplicate = "fail",
     ) -> Committed:
         """Append the stages, in that order, exactly once, however often it is asked for."""
-        body = CommitBody(log, writer, batch, tuple(stages), partition, condition_json(condition), on_duplicate)
-        committed: Committed = self._act("commit", body, self._calls.options(is_stream=True))
-        return committed
+        body = wire.CommitBody(
+            log, writer, batch, tuple(stages), partition, wire.condition_json(condition), on_duplicate
+        )
+        return self._act(wire.COMMIT, body, self._calls.options(is_stream=True))
 
     def discard(self, log: str, writer: str, batch: int, *, gives_up: bool = False) -> None:
         """Forget the stages of a batch that is not to be committed.
@@ -228,55 +192,49 @@ class BulkClient:
         Where a part of them is in the log, the rest stays for a commit to go on with, unless the caller `gives_up`:
         then nothing can be staged for the batch any more either.
         """
-        self._act("discard", DiscardBody(log, writer, batch, gives_up))
+        self._act(wire.DISCARD, wire.DiscardBody(log, writer, batch, gives_up))
 
     def writer(self, log: str, writer: str) -> WriterState | None:
         """How far that writer is; None if it never committed."""
-        state: WriterState | None = self._act("writer", WriterBody(log, writer)).writer
-        return state
+        return self._act(wire.WRITER, wire.WriterBody(log, writer)).writer
 
     # Managing
 
     def create_log(self, log: str, settings: LogSettings | None = None) -> LogInfo:
         """See LogStore.create."""
-        info: LogInfo = self._act("create_log", CreateBody(log, settings_json(settings)))
-        return info
+        return self._act(wire.CREATE_LOG, wire.CreateBody(log, wire.settings_json(settings)))
 
     def trim(self, log: str, below: int) -> int:
         """See EventLog."""
-        first_retained: int = self._act("trim", TrimBody(log, below)).first_retained
-        return first_retained
+        return self._act(wire.TRIM, wire.TrimBody(log, below)).first_retained
 
     def consumers(self, log: str) -> list[Consumer]:
         """See EventLog."""
-        consumers: list[Consumer] = self._act("consumers", LogBody(log)).consumers
-        return consumers
+        return self._act(wire.CONSUMERS, wire.LogBody(log)).consumers
 
     def consumer(self, log: str, owner: str, component: str) -> Consumer | None:
         """One registered consumer, or None."""
-        consumer: Consumer | None = self._act("consumer", ConsumerBody(log, owner, component)).consumer
-        return consumer
+        return self._act(wire.CONSUMER, wire.ConsumerBody(log, owner, component)).consumer
 
     def register_consumer(self, log: str, owner: str, component: str, *, after: int | None = None) -> Consumer:
         """See EventLog."""
-        consumer: Consumer = self._act("register_consumer", RegisterBody(log, owner, component, after))
-        return consumer
+        return self._act(wire.REGISTER_CONSUMER, wire.RegisterBody(log, owner, component, after))
 
     def acknowledge(
         self, log: str, owner: str, component: str, sequence_number: int, *, epoch: int | None = None
     ) -> Consumer:
         """See EventLog."""
-        body = AcknowledgeBody(log, owner, component, sequence_number, epoch)
-        consumer: Consumer = self._act("acknowledge", body)
-        return consumer
+        body = wire.AcknowledgeBody(log, owner, component, sequence_number, epoch)
+        return self._act(wire.ACKNOWLEDGE, body)
 
     def unregister_consumer(self, log: str, owner: str, component: str) -> None:
         """See EventLog."""
-        self._act("unregister_consumer", ConsumerBody(log, owner, component))
+        self._act(wire.UNREGISTER_CONSUMER, wire.ConsumerBody(log, owner, component))
 
-    def _act(self, name: str, body: object, options: flight.FlightCallOptions | None = None) -> Any:
-        shape = ACTIONS[name]
-        action = flight.Action(name, encode(body))
+    def _act(
+        self, shape: ActionShape[Body, Answer], body: Body, options: flight.FlightCallOptions | None = None
+    ) -> Answer:
+        action = flight.Action(shape.name, encode(body))
 
         def act() -> bytes:
             results = list(self._calls.client().do_action(action, options or self._calls.options()))
@@ -297,7 +255,7 @@ class BulkClient:
             if not is_whole:
                 reader.cancel()
 
-    def _put(self, command: PutCommand, batches: Batches, kind: type[Any], *, is_idempotent: bool = True) -> list[Any]:
+    def _put(self, command: wire.PutCommand, batches: Batches, kind: type[T], *, is_idempotent: bool = True) -> list[T]:
         """The answers to a stream. What cannot be gone through again is sent once, and begun when the login is good."""
         if isinstance(batches, Iterator | pa.RecordBatchReader):
             self.logs()
@@ -311,13 +269,13 @@ class BulkClient:
         )
 
     def _put_once(
-        self, command: PutCommand, schema: pa.Schema, batches: Iterator[pa.RecordBatch], kind: type[Any]
-    ) -> list[Any]:
+        self, command: wire.PutCommand, schema: pa.Schema, batches: Iterator[pa.RecordBatch], kind: type[T]
+    ) -> list[T]:
         target = command.append or command.stage
         assert target is not None
         descriptor = flight.FlightDescriptor.for_command(encode(command))
         writer, reader = self._calls.client().do_put(descriptor, schema, self._calls.options(is_stream=True))
-        answers: list[Any] = []
+        answers: list[T] = []
         sent = 0
         try:
             for batch in pieces_of(batches):
@@ -326,7 +284,7 @@ class BulkClient:
                 if not target.marks_end and sent - len(answers) > APPENDS_AHEAD:
                     answers.append(_answer(reader, kind))
             if target.marks_end:
-                writer.write_metadata(END)
+                writer.write_metadata(wire.END)
             writer.done_writing()
             while (metadata := reader.read()) is not None:
                 answers.append(_decoded(kind, metadata.to_pybytes()))
@@ -338,14 +296,14 @@ class BulkClient:
         return answers
 
 
-def _answer(reader: flight.FlightMetadataReader, kind: type[Any]) -> Any:
+def _answer(reader: flight.FlightMetadataReader, kind: type[T]) -> T:
     metadata = reader.read()
     if metadata is None:
         raise ServerFault("the server ended the stream before it had answered each batch")
     return _decoded(kind, metadata.to_pybytes())
 
 
-def _decoded(kind: Any, text: bytes) -> Any:
+def _decoded(kind: type[T], text: bytes) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError as error:
@@ -353,7 +311,7 @@ def _decoded(kind: Any, text: bytes) -> Any:
 
 
 def _split_of(endpoint: flight.FlightEndpoint) -> Split:
-    ticket = decode(Ticket, endpoint.ticket.ticket, "ticket")
+    ticket = wire.decode(Ticket, endpoint.ticket.ticket, "ticket")
     counts = _decoded(dict[str, int], endpoint.app_metadata)
     return Split(ticket, counts["events"], counts["bytes"])
 

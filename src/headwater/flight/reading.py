@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.flight as flight
-from msgspec import json, structs
+from msgspec import structs
 
-from ..core.access import User
 from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation, TooLarge
 from ..core.extent import Extent
 from ..core.limits import show
@@ -18,7 +17,7 @@ from .backend import Backend, Span
 from .errors import flight_error_of
 from .limits import Place
 from .schemas import Shaping, schema_of
-from .wire import SPLITS_MAX, CountBody, LogBody, LogNames, Nothing, PlanCommand, Ticket, encode, query_of
+from .wire import SPLITS_MAX, CountBody, PlanCommand, Ticket, encode, query_of
 
 PLAN_BYTES_MAX = 64 * 1024 * 1024
 """What the tickets of one plan may take: each repeats the query."""
@@ -112,17 +111,11 @@ def plan_of(backend: Backend, command: PlanCommand, descriptor: flight.FlightDes
     return _info(descriptor, schema, command.ticket, extent, pieces)
 
 
-def logs_of(backend: Backend, user: User) -> list[str]:
-    """The logs that the user may read; the others are not told of, which is no refusal."""
-    return json.decode(backend.act(user, "logs", encode(Nothing())), type=LogNames).logs
-
-
-def whole_of(backend: Backend, user: User, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-    """A log as one endpoint. Raises LogNotFound, Forbidden."""
-    ticket = Ticket(log)
+def whole_of(backend: Backend, log: LogInfo, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+    """A log as one endpoint. Raises LogNotFound."""
+    ticket = Ticket(log.name)
     span, extent = span_of(backend, ticket)
-    info = json.decode(backend.act(user, "info", encode(LogBody(log))), type=LogInfo)
-    return _info(descriptor, schema_of(ticket), ticket, extent, [(span.after, span.upto, info.events, info.bytes)])
+    return _info(descriptor, schema_of(ticket), ticket, extent, [(span.after, span.upto, log.events, log.bytes)])
 
 
 def _info(

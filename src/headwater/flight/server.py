@@ -86,7 +86,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             if descriptor.descriptor_type == flight.DescriptorType.PATH:
                 log = _log_of(descriptor)
                 self._backend.authorize(user, Right.READ, log)
-                return reading.whole_of(self._backend, user, log, descriptor)
+                return self._whole(user, log, descriptor)
             command = decode(PlanCommand, descriptor.command or b"", "command")
             self._backend.authorize(user, Right.READ, command.log)
             return reading.plan_of(self._backend, command, descriptor)
@@ -176,9 +176,12 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             raise flight_error_of(error, doing) from None
 
     def _listed(self, user: User) -> Iterator[flight.FlightInfo]:
-        for name in reading.logs_of(self._backend, user):
+        for name in actions.logs_of(self._backend, user):
             with suppress(LogNotFound):  # deleted since
-                yield reading.whole_of(self._backend, user, name, flight.FlightDescriptor.for_path(name))
+                yield self._whole(user, name, flight.FlightDescriptor.for_path(name))
+
+    def _whole(self, user: User, log: str, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+        return reading.whole_of(self._backend, actions.info_of(self._backend, user, log), descriptor)
 
 
 def _log_of(descriptor: flight.FlightDescriptor) -> str:

@@ -6,7 +6,7 @@ silence. Only shapes are checked here; what a log makes of them is the server's 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -45,6 +45,8 @@ WriterName = Annotated[str, Meta(min_length=1, max_length=256)]
 OnDuplicate = Literal["fail", "skip"]
 """What becomes of events whose ids are stored already: the append is refused, or goes without them."""
 T = TypeVar("T")
+Body = TypeVar("Body")
+Answer = TypeVar("Answer")
 
 
 class Asked(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
@@ -290,34 +292,42 @@ class OneWriter(Answered, frozen=True):
     writer: WriterState | None
 
 
-class ActionShape(NamedTuple):
+class ActionShape(NamedTuple, Generic[Body, Answer]):
     """What an action takes and gives, and what it takes to be allowed it."""
 
-    body: Any
-    answer: Any
+    name: str
+    body: type[Body]
+    answer: type[Answer]
     right: Right | None
     """On the log of the body; None: everybody may, and is shown what he may read."""
     is_idempotent: bool = True
     """Whether a client may send it again without having seen the answer."""
 
 
-ACTIONS: dict[str, ActionShape] = {
-    "logs": ActionShape(Nothing, LogNames, None),
-    "info": ActionShape(LogBody, LogInfo, Right.READ),
-    "head": ActionShape(LogBody, Extent, Right.READ),
-    "position_at": ActionShape(SequenceNumberAtBody, SequenceNumber, Right.READ),
-    "count": ActionShape(CountBody, EventCount, Right.READ),
-    "create_log": ActionShape(CreateBody, LogInfo, Right.MANAGE),
-    "trim": ActionShape(TrimBody, Trimmed, Right.MANAGE),
-    "consumers": ActionShape(LogBody, Consumers, Right.READ),
-    "consumer": ActionShape(ConsumerBody, OneConsumer, Right.READ),
-    "register_consumer": ActionShape(RegisterBody, Consumer, Right.MANAGE),
-    "acknowledge": ActionShape(AcknowledgeBody, Consumer, Right.MANAGE),
-    "unregister_consumer": ActionShape(ConsumerBody, Nothing, Right.MANAGE, is_idempotent=False),
-    "writer": ActionShape(WriterBody, OneWriter, Right.APPEND),
-    "commit": ActionShape(CommitBody, Committed, Right.APPEND),
-    "discard": ActionShape(DiscardBody, Nothing, Right.APPEND),
-}
+LOGS = ActionShape("logs", Nothing, LogNames, None)
+INFO = ActionShape("info", LogBody, LogInfo, Right.READ)
+HEAD = ActionShape("head", LogBody, Extent, Right.READ)
+SEQUENCE_NUMBER_AT = ActionShape("position_at", SequenceNumberAtBody, SequenceNumber, Right.READ)
+COUNT = ActionShape("count", CountBody, EventCount, Right.READ)
+CREATE_LOG = ActionShape("create_log", CreateBody, LogInfo, Right.MANAGE)
+TRIM = ActionShape("trim", TrimBody, Trimmed, Right.MANAGE)
+CONSUMERS = ActionShape("consumers", LogBody, Consumers, Right.READ)
+CONSUMER = ActionShape("consumer", ConsumerBody, OneConsumer, Right.READ)
+REGISTER_CONSUMER = ActionShape("register_consumer", RegisterBody, Consumer, Right.MANAGE)
+ACKNOWLEDGE = ActionShape("acknowledge", AcknowledgeBody, Consumer, Right.MANAGE)
+UNREGISTER_CONSUMER = ActionShape("unregister_consumer", ConsumerBody, Nothing, Right.MANAGE, is_idempotent=False)
+WRITER = ActionShape("writer", WriterBody, OneWriter, Right.APPEND)
+COMMIT = ActionShape("commit", CommitBody, Committed, Right.APPEND)
+DISCARD = ActionShape("discard", DiscardBody, Nothing, Right.APPEND)
+
+ACTIONS: dict[str, ActionShape[Any, Any]] = {
+    shape.name: shape
+    for shape in (
+        LOGS, INFO, HEAD, SEQUENCE_NUMBER_AT, COUNT, CREATE_LOG, TRIM, CONSUMERS, CONSUMER, REGISTER_CONSUMER,
+        ACKNOWLEDGE, UNREGISTER_CONSUMER, WRITER, COMMIT, DISCARD,
+    )
+}  # fmt: skip
+"""By name."""
 
 _encoder = msgspec.json.Encoder()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}

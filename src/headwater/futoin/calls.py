@@ -10,12 +10,12 @@ from typing import Any, Protocol
 from ..core.access import Right
 from ..core.errors import EventLogError
 from . import interface
-from .coders import JSON, Coder, coder_of
+from .coders import JSON, coder_of
 from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, security, stopping, unknown_interface
 from .host import Host, Opened
 from .identity import Caller, identify
 from .interface import Function
-from .message import Message
+from .message import Coder, Message
 
 _logger = logging.getLogger("headwater.futoin")
 

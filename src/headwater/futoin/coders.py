@@ -7,44 +7,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import cbor2
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from .errors import FutoInError, invalid
-from .message import Message
+from .message import Coder, Message
 from .plain import checked_json, json_text, portable
 
 CBOR_BYTES_MAX = 64 * 1024
 """CBOR is decoded as a whole before it is known who sent it, so that it is taken in the default size only."""
 _MAGIC_BYTES = 4
-
-
-class Coder(Protocol):
-    """One encoding of messages."""
-
-    media_type: bytes
-    """Behind `application/` or `application/vnd.`."""
-
-    def decode(self, body: bytes) -> Message:
-        """The message in those bytes. Raises FutoInError (InvalidRequest)."""
-
-    def value(self, value: object) -> bytes:
-        """A plain value, encoded."""
-
-    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
-        """An event (FTN18, 3.1), encoded; its data is JSON."""
-
-    def array(self, elements: Sequence[bytes]) -> bytes:
-        """An array of encoded values."""
-
-    def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
-        """A whole message: the names and the encoded values of its members."""
-
-    def tree(self, body: bytes) -> Any:
-        """A message of ours as plain values."""
 
 
 def coder_of(body: bytes) -> Coder:

@@ -12,7 +12,7 @@ import msgspec
 from ..core.event import Encoding, SequencedEvent
 from ..core.local import LocalLog
 from ..core.log import Page
-from .coders import Coder
+from .message import Coder
 from .naming import OTHER, Naming, Selected
 from .plain import is_json
 

@@ -1,15 +1,12 @@
-"""One FutoIn message as it came in: what every coder makes of its bytes (FTN3 1.9, 1.4 and 1.5)."""
+"""One FutoIn message as it came in: what every coder makes of its bytes (FTN3 1.9, 1.4 and 1.5); and what a coder is."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any, Protocol
 
 from .errors import invalid
-
-if TYPE_CHECKING:
-    from .coders import Coder
 
 RID_CHARS_MAX = 64
 _RID = re.compile(r"[CS][a-zA-Z0-9_-]*[0-9]", re.ASCII)
@@ -55,3 +52,28 @@ class Message:
     def tree(self) -> object:
         """The whole message as plain values: what a signature is computed of. Raises FutoInError (InvalidRequest)."""
         return self._tree()
+
+
+class Coder(Protocol):
+    """One encoding of messages."""
+
+    media_type: bytes
+    """Behind `application/` or `application/vnd.`."""
+
+    def decode(self, body: bytes) -> Message:
+        """The message in those bytes. Raises FutoInError (InvalidRequest)."""
+
+    def value(self, value: object) -> bytes:
+        """A plain value, encoded."""
+
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
+        """An event (FTN18, 3.1), encoded; its data is JSON."""
+
+    def array(self, elements: Sequence[bytes]) -> bytes:
+        """An array of encoded values."""
+
+    def message(self, members: Iterable[tuple[str, bytes]]) -> bytes:
+        """A whole message: the names and the encoded values of its members."""
+
+    def tree(self, body: bytes) -> Any:
+        """A message of ours as plain values."""

@@ -15,8 +15,8 @@ from .running import Run
 if TYPE_CHECKING:  # the help of the pipelines imports no Spark
     from pyspark.sql import DataFrame, SparkSession
 
-    from ..flight.client import BulkClient
     from ..core.extent import Extent
+    from ..flight.client import BulkClient
     from .archive.snapshot import Archive
 
 EARLIEST, LATEST = "earliest", "latest"

@@ -6,31 +6,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ...core.consumer import Consumer
-from ...core.local import LocalLog
 from ...core.log import LogInfo
 from ...core.mark import Committed, check_writer
 from ...core.store import LogStore
-from ...flight.wire import (
-    AcknowledgeBody,
-    CommitBody,
-    ConsumerBody,
-    Consumers,
-    CreateBody,
-    DiscardBody,
-    LogBody,
-    Nothing,
-    OneConsumer,
-    OneWriter,
-    RegisterBody,
-    SequenceNumber,
-    SequenceNumberAtBody,
-    TrimBody,
-    Trimmed,
-    WriterBody,
-    condition_of,
-    settings_of,
-)
+from ...flight import wire
+from ...flight.wire import ActionShape, Answer, Body
 from ...storage.committing import commit_staged, discard_staged
 from ...storage.log import StoredLog
 
@@ -57,49 +37,31 @@ class Handling(NamedTuple):
     """Whether one call for a log and a writer runs at a time."""
 
 
-def _info(log: LocalLog, body: LogBody) -> LogInfo:
-    return log.info()
+def _on_log(
+    shape: ActionShape[Body, Answer],
+    handler: Callable[[StoredLog, Body], Answer],
+    work: Work = Work.ASK,
+    *,
+    takes_turns: bool = False,
+) -> tuple[str, Handling]:
+    return shape.name, Handling(handler, work, takes_turns)
 
 
-def _sequence_number_at(log: LocalLog, body: SequenceNumberAtBody) -> SequenceNumber:
-    return SequenceNumber(log.sequence_number_at(body.recorded_at))
+def _create_log(store: LogStore, body: wire.CreateBody) -> LogInfo:
+    return store.create(body.log, wire.settings_of(body.settings)).info()
 
 
-def _create_log(store: LogStore, body: CreateBody) -> LogInfo:
-    return store.create(body.log, settings_of(body.settings)).info()
-
-
-def _trim(log: LocalLog, body: TrimBody) -> Trimmed:
-    return Trimmed(log.trim(body.below))
-
-
-def _consumers(log: LocalLog, body: LogBody) -> Consumers:
-    return Consumers(log.consumers())
-
-
-def _consumer(log: LocalLog, body: ConsumerBody) -> OneConsumer:
-    return OneConsumer(log.consumer(body.owner, body.component))
-
-
-def _register_consumer(log: LocalLog, body: RegisterBody) -> Consumer:
-    return log.register_consumer(body.owner, body.component, after=body.after)
-
-
-def _acknowledge(log: LocalLog, body: AcknowledgeBody) -> Consumer:
-    return log.acknowledge(body.owner, body.component, body.sequence_number, epoch=body.epoch)
-
-
-def _unregister_consumer(log: LocalLog, body: ConsumerBody) -> Nothing:
+def _unregister_consumer(log: StoredLog, body: wire.ConsumerBody) -> wire.Nothing:
     log.unregister_consumer(body.owner, body.component)
-    return Nothing()
+    return wire.Nothing()
 
 
-def _writer(log: LocalLog, body: WriterBody) -> OneWriter:
+def _writer(log: StoredLog, body: wire.WriterBody) -> wire.OneWriter:
     check_writer(body.writer)
-    return OneWriter(log.writer(body.writer))
+    return wire.OneWriter(log.writer(body.writer))
 
 
-def _commit(log: StoredLog, body: CommitBody) -> Committed:
+def _commit(log: StoredLog, body: wire.CommitBody) -> Committed:
     return commit_staged(
         log,
         log.directory,
@@ -107,28 +69,38 @@ def _commit(log: StoredLog, body: CommitBody) -> Committed:
         body.batch,
         body.stages,
         partition=body.partition,
-        condition=condition_of(body.condition),
+        condition=wire.condition_of(body.condition),
         on_duplicate=body.on_duplicate,
     )
 
 
-def _discard(log: StoredLog, body: DiscardBody) -> Nothing:
+def _discard(log: StoredLog, body: wire.DiscardBody) -> wire.Nothing:
     discard_staged(log, log.directory, body.writer, body.batch, gives_up=body.gives_up)
-    return Nothing()
+    return wire.Nothing()
 
 
-HANDLERS: dict[str, Handling] = {
-    "info": Handling(_info),
-    "position_at": Handling(_sequence_number_at),
-    "create_log": Handling(_create_log, Work.OPEN),
-    "trim": Handling(_trim),
-    "consumers": Handling(_consumers),
-    "consumer": Handling(_consumer),
-    "register_consumer": Handling(_register_consumer),
-    "acknowledge": Handling(_acknowledge),
-    "unregister_consumer": Handling(_unregister_consumer),
-    "writer": Handling(_writer),
-    "commit": Handling(_commit, Work.COMMIT, takes_turns=True),
-    "discard": Handling(_discard, takes_turns=True),
-}
+HANDLERS: dict[str, Handling] = dict(
+    (
+        (wire.CREATE_LOG.name, Handling(_create_log, Work.OPEN)),
+        _on_log(wire.INFO, lambda log, _: log.info()),
+        _on_log(
+            wire.SEQUENCE_NUMBER_AT, lambda log, body: wire.SequenceNumber(log.sequence_number_at(body.recorded_at))
+        ),
+        _on_log(wire.TRIM, lambda log, body: wire.Trimmed(log.trim(body.below))),
+        _on_log(wire.CONSUMERS, lambda log, _: wire.Consumers(log.consumers())),
+        _on_log(wire.CONSUMER, lambda log, body: wire.OneConsumer(log.consumer(body.owner, body.component))),
+        _on_log(
+            wire.REGISTER_CONSUMER,
+            lambda log, body: log.register_consumer(body.owner, body.component, after=body.after),
+        ),
+        _on_log(
+            wire.ACKNOWLEDGE,
+            lambda log, body: log.acknowledge(body.owner, body.component, body.sequence_number, epoch=body.epoch),
+        ),
+        _on_log(wire.UNREGISTER_CONSUMER, _unregister_consumer),
+        _on_log(wire.WRITER, _writer),
+        _on_log(wire.COMMIT, _commit, Work.COMMIT, takes_turns=True),
+        _on_log(wire.DISCARD, _discard, takes_turns=True),
+    )
+)
 """Every action that is on a log, but for those that the bulk process does itself."""

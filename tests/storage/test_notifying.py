@@ -62,9 +62,9 @@ def test_changed_settings_are_told_by_what_differs(store: Any, told: Told) -> No
     store.change("orders", log.settings)
     assert not told.of(NotificationType.LOG_CHANGED)
     store.change("orders", replace(log.settings, retention_ms=1000, keeps_history=False))
-    (its,) = told.of(NotificationType.LOG_CHANGED)
-    assert its["log"] == "orders"
-    assert json.loads(str(its["settings"])) == {"retention_ms": 1000, "keeps_history": False}
+    (change,) = told.of(NotificationType.LOG_CHANGED)
+    assert change["log"] == "orders"
+    assert json.loads(str(change["settings"])) == {"retention_ms": 1000, "keeps_history": False}
     with pytest.raises(InvalidSettings):
         store.change("orders", replace(log.settings, partitions=9))
     assert len(told.of(NotificationType.LOG_CHANGED)) == 1
@@ -103,12 +103,12 @@ def test_a_consumer_is_told_when_it_registers_and_when_it_is_gone(store: Any, to
     log.acknowledge("alice", "Billing", 4)
     log.register_consumer("alice", "Billing")
     log.unregister_consumer("alice", "Billing")
-    its = {"log": "orders", "owner": "alice", "component": "Billing"}
+    consumer = {"log": "orders", "owner": "alice", "component": "Billing"}
     assert told.of(NotificationType.CONSUMER_REGISTERED) == [
-        {**its, "acknowledged": 2, "epoch": 1},
-        {**its, "acknowledged": 4, "epoch": 2},
+        {**consumer, "acknowledged": 2, "epoch": 1},
+        {**consumer, "acknowledged": 4, "epoch": 2},
     ]
-    assert told.of(NotificationType.CONSUMER_UNREGISTERED) == [{**its, "acknowledged": 4}]
+    assert told.of(NotificationType.CONSUMER_UNREGISTERED) == [{**consumer, "acknowledged": 4}]
 
 
 def test_a_consumer_that_was_not_heard_of_is_told_with_for_how_long(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_a_consumer_that_was_not_heard_of_is_told_with_for_how_long(tmp_path: Pa
         log.register_consumer("alice", "Billing")
         clock.now += 6000
         engine.maintain()
-        (its,) = told.of(NotificationType.CONSUMER_UNREGISTERED)
-        assert its["silentMs"] == 6000 and its["owner"] == "alice"
+        (consumer,) = told.of(NotificationType.CONSUMER_UNREGISTERED)
+        assert consumer["silentMs"] == 6000 and consumer["owner"] == "alice"
 
 
 def test_what_retention_drops_is_told(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_a_sealed_segment_is_told_once(tmp_path: Path) -> None:
         sealed = told.of(NotificationType.SEGMENT_SEALED)
         segments = log.frames.segments[:-1]
         assert len(segments) >= 2
-        assert [(its["first"], its["last"], its["bytes"]) for its in sealed] == [
+        assert [(seal["first"], seal["last"], seal["bytes"]) for seal in sealed] == [
             (segment.first, segment.last, segment.size) for segment in segments
         ]
-        assert all(its["log"] == "orders" for its in sealed)
+        assert all(seal["log"] == "orders" for seal in sealed)
 
 
 def test_a_disk_that_gets_full_is_told_once_and_once_when_it_has_room_again(tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ def test_a_disk_that_gets_full_is_told_once_and_once_when_it_has_room_again(tmp_
         for free in (5000, 999, 500, 1000, 2000, 10):
             disk.free = free
             engine.maintain()
-        its = {"path": str(tmp_path), "reserveBytes": 1000}
-        assert told.of(NotificationType.DISK_LOW) == [{**its, "freeBytes": 999}, {**its, "freeBytes": 10}]
-        assert told.of(NotificationType.DISK_RECOVERED) == [{**its, "freeBytes": 1000}]
+        place = {"path": str(tmp_path), "reserveBytes": 1000}
+        assert told.of(NotificationType.DISK_LOW) == [{**place, "freeBytes": 999}, {**place, "freeBytes": 10}]
+        assert told.of(NotificationType.DISK_RECOVERED) == [{**place, "freeBytes": 1000}]
 
 
 def test_appends_and_acknowledgements_tell_nothing(store: Any) -> None:
