@@ -1,4 +1,4 @@
-"""One FutoIn message as it came in: what every coder makes of its bytes (FTN3 1.9, 1.4 and 1.5); and what a coder is."""
+"""One FutoIn message as it came in, and what a coder is that makes it of bytes (FTN3 1.9, 1.4 and 1.5)."""
 
 from __future__ import annotations
 
