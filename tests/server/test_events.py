@@ -23,7 +23,8 @@ from headwater.management import CATALOG
 from headwater.server import notification_lines, notifications
 from headwater.server.config import Management
 from headwater.server.notification_lines import LINES, logged_types, write_line
-from headwater.server.notifications import Notifications, NotificationsCollector
+from headwater.server.notifications import Notifications
+from headwater.server.room_metrics import notification_metrics
 from headwater.storage.memory import MemoryStore
 
 from ..management.told import eventually
@@ -254,7 +255,7 @@ def test_the_log_of_what_happens_gets_the_retention_that_is_configured() -> None
 def test_every_type_is_counted_from_zero() -> None:
     bus = Bus()
     bus.emit(NotificationType.LOG_CREATED, log="orders")
-    (family,) = NotificationsCollector(bus).collect()
+    (family,) = notification_metrics(bus)
     counts = {sample.labels["type"]: sample.value for sample in family.samples}
     assert counts.keys() == {type.value for type in NotificationType}
     assert sum(counts.values()) == counts["io.headwater.log.created"] == 1

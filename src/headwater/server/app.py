@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from .. import __version__, dcb
@@ -33,24 +34,21 @@ from ..futoin import server as futoin
 from ..http import Application, Receive, Scope, Send
 from .accounts import AccountDirectory
 from .admission import Admission
-from .amqp_metrics import AmqpCollector
 from .bulk.serving import BulkPlane
-from .bulk_metrics import BulkCollector
 from .config import Config
 from .errors import InvalidConfiguration
 from .gate import Gate, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
-from .http_metrics import HttpCollector
 from .http_server import HttpServer
 from .listening import CannotListen, close_all, is_loopback, listen, tls_context, url
 from .log_lines import fields
 from .managed import serve_management
 from .metrics import ServerCollector
-from .notifications import Notifications, NotificationsCollector
+from .notifications import Notifications
 from .open_files import raise_open_files
 from .request_meter import RequestMeter
+from .room_metrics import amqp_metrics, bulk_metrics, http_metrics, notification_metrics, webhook_metrics
 from .security import AccountGuard
-from .webhook_metrics import WebhookCollector
 
 logger = logging.getLogger("headwater.server")
 
@@ -215,14 +213,14 @@ class Server:
         bulk: BulkPlane | None,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
-        others = [
-            HttpCollector(http),
-            AmqpCollector(container),
-            WebhookCollector(clouds),
-            NotificationsCollector(self._bus),
-            BulkCollector(bulk),
-        ]
-        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, others=others)
+        rooms_metrics = (
+            partial(http_metrics, http),
+            partial(amqp_metrics, container),
+            partial(webhook_metrics, clouds.service),
+            partial(notification_metrics, self._bus),
+            partial(bulk_metrics, bulk),
+        )
+        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, rooms=rooms_metrics)
         data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
         events = futoin.Application(store, guard, self._config.futoin)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)

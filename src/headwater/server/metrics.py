@@ -7,11 +7,11 @@ docs/reference/metrics.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -23,6 +23,7 @@ from ..core.log import LogInfo, LogStatistics
 from ..core.query import ALL
 from ..core.store import LogStore
 from .gate import Gate, State
+from .metric_families import counter, gauge
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -72,10 +73,10 @@ class ServerCollector(Collector):
         refusals: Callable[[], Mapping[str, int]],
         free_bytes: Callable[[], int | None],
         clock: Callable[[], float] = time.time,
-        others: Sequence[Collector] = (),
+        rooms: Iterable[Callable[[], Iterable[Metric]]] = (),
     ) -> None:
-        """`others` is what single rooms count."""
-        self._store, self._gate, self._refusals, self._others = store, gate, refusals, others
+        """`rooms` answer what single rooms count."""
+        self._store, self._gate, self._refusals, self._rooms = store, gate, refusals, tuple(rooms)
         self._free_bytes, self._clock = free_bytes, clock
 
     def collect(self) -> Iterator[Metric]:
@@ -85,22 +86,16 @@ class ServerCollector(Collector):
         yield from _logs(samples)
         yield from _consumers(samples)
         yield from self._requests()
-        for other in self._others:
-            yield from other.collect()
+        for metrics_of_room in self._rooms:
+            yield from metrics_of_room()
 
     def _server(self) -> Iterator[Metric]:
-        yield _gauge("headwater_info", "The version that runs.", ["version"], [([__version__], 1)])
-        yield _gauge(
-            "headwater_stopping", "1 while the server stops.", [], [([], int(self._gate.state is State.STOPPING))]
-        )
+        yield gauge("info", "The version that runs.", [([__version__], 1)], ["version"])
+        yield gauge("stopping", "1 while the server stops.", self._gate.state is State.STOPPING)
         if (free := self._free_bytes()) is not None:
-            yield _gauge("headwater_disk_free_bytes", "Free space for the data directory.", [], [([], free)])
-        refusals = CounterMetricFamily(
-            "headwater_refusals", "Refused logins and accesses, by reason.", labels=["reason"]
-        )
-        for reason, count in self._refusals().items():
-            refusals.add_metric([reason], count)
-        yield refusals
+            yield gauge("disk_free_bytes", "Free space for the data directory.", free)
+        refusals = [([reason], count) for reason, count in self._refusals().items()]
+        yield counter("refusals", "Refused logins and accesses, by reason.", refusals, ["reason"])
 
     def _sample(self, log: LocalLog) -> _LogSample | None:
         try:
@@ -119,14 +114,12 @@ class ServerCollector(Collector):
 
     def _requests(self) -> Iterator[Metric]:
         gate, meter = self._gate, self._gate.meter
-        yield _gauge("headwater_http_requests_running", "HTTP requests that run.", [], [([], gate.requests)])
-        yield _gauge("headwater_http_streams", "Open subscriptions and WebSockets.", [], [([], gate.streams)])
-        counts = CounterMetricFamily(
-            "headwater_http_requests", "HTTP requests that were answered.", labels=["method", "route", "status"]
-        )
-        for (method, route, status), count in list(meter.counts.items()):
-            counts.add_metric([method, route, str(status)], count)
-        yield counts
+        yield gauge("http_requests_running", "HTTP requests that run.", gate.requests)
+        yield gauge("http_streams", "Open subscriptions and WebSockets.", gate.streams)
+        counts = [
+            ([method, route, str(status)], count) for (method, route, status), count in list(meter.counts.items())
+        ]
+        yield counter("http_requests", "HTTP requests that were answered.", counts, ["method", "route", "status"])
         latencies = HistogramMetricFamily(
             "headwater_http_request_seconds", "Time from request to end of answer.", labels=["method", "route"]
         )
@@ -143,15 +136,9 @@ def scrape(collector: ServerCollector) -> bytes:
 
 
 def _logs(samples: list[_LogSample]) -> Iterator[Metric]:
-    for name, summary, value in LOG_COUNTERS:
-        counter = CounterMetricFamily(f"headwater_log_{name}", summary, labels=["log"])
-        for sample in samples:
-            counter.add_metric([sample.info.name], value(sample))
-        yield counter
-    for name, summary, value in LOG_GAUGES:
-        yield _gauge(
-            f"headwater_log_{name}", summary, ["log"], [([sample.info.name], value(sample)) for sample in samples]
-        )
+    for family, values in ((counter, LOG_COUNTERS), (gauge, LOG_GAUGES)):
+        for name, summary, value in values:
+            yield family(f"log_{name}", summary, [([each.info.name], value(each)) for each in samples], ["log"])
 
 
 def _consumers(samples: list[_LogSample]) -> Iterator[Metric]:
@@ -162,13 +149,6 @@ def _consumers(samples: list[_LogSample]) -> Iterator[Metric]:
         for consumer, events, age_s in sample.lags
     ]
     summary = "Numbers between the head and what the consumer acknowledged."
-    yield _gauge("headwater_consumer_lag_events", summary, labels, [(values, events) for values, events, _ in lags])
+    yield gauge("consumer_lag_events", summary, [(values, events) for values, events, _ in lags], labels)
     summary = "Age of the first event that the consumer has not acknowledged; 0 if there is none."
-    yield _gauge("headwater_consumer_lag_seconds", summary, labels, [(values, age_s) for values, _, age_s in lags])
-
-
-def _gauge(name: str, summary: str, labels: list[str], samples: Iterable[tuple[list[str], float]]) -> Metric:
-    gauge = GaugeMetricFamily(name, summary, labels=labels)
-    for values, value in samples:
-        gauge.add_metric(values, value)
-    return gauge
+    yield gauge("consumer_lag_seconds", summary, [(values, age_s) for values, _, age_s in lags], labels)

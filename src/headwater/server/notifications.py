@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
-
-from prometheus_client.core import CounterMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from collections.abc import Callable, Sequence
 
 from ..core.bus import Bus
 from ..core.errors import EventLogError
 from ..core.local import LocalLog
-from ..core.notification_types import NotificationType
 from ..core.settings import SYSTEM_LOG, LogSettings
 from ..core.store import LogStore
 from ..management.consumers import ConsumerWatch
@@ -83,19 +78,3 @@ async def _look_again_and_again(looks: Sequence[Callable[[], None]], is_stopping
                 await asyncio.to_thread(look)
             except Exception:  # the next look must have its turn
                 logger.exception("looking at what happens failed; it will be tried again")
-
-
-class NotificationsCollector(Collector):
-    """How often each type was emitted."""
-
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
-
-    def collect(self) -> Iterator[Metric]:
-        """See Collector."""
-        summary = "Notifications, by type."
-        counter = CounterMetricFamily("headwater_management_events", summary, labels=["type"])
-        counts = self._bus.counts
-        for type in NotificationType:
-            counter.add_metric([type.value], counts.get(type, 0))
-        yield counter

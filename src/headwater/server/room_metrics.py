@@ -1,0 +1,72 @@
+"""What single rooms add to `/metrics`: each function reads what one of them counts, at each scrape, in any thread."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from ..amqp.container import Container
+from ..cne.service import Service
+from ..core.bus import Bus
+from ..core.notification_types import NotificationType
+from .bulk.serving import BulkPlane
+from .http_server import HttpServer
+from .metric_families import counter, gauge
+
+AMQP_COUNTERS = {
+    "connections": "Connections that were taken.",
+    "connections_refused": "Connections refused: too many.",
+    "faults": "Connections that ended because the peer broke the protocol.",
+    "links": "Links that were attached.",
+    "links_refused": "Attaches that were refused.",
+    "messages_received": "Messages received.",
+    "messages_rejected": "Messages rejected, each with a reason.",
+    "messages_sent": "Messages sent.",
+    "messages_sent_again": "Messages sent again because their receiver gave them back.",
+}
+"""The fields of AmqpStatistics."""
+STANDINGS = ("delivering", "retrying", "suspended")
+
+
+def amqp_metrics(container: Container) -> Iterator[Metric]:
+    """Connections, links and messages of one container."""
+    yield gauge("amqp_connections_open", "AMQP connections.", len(container.connections))
+    for name, summary in AMQP_COUNTERS.items():
+        yield counter(f"amqp_{name}", summary, getattr(container.statistics, name))
+
+
+def http_metrics(http: HttpServer) -> Iterator[Metric]:
+    """Connections of HTTP; requests are counted by the gate."""
+    admission = http.admission
+    yield gauge("http_connections_open", "HTTP connections, WebSockets included.", http.connections)
+    yield counter("http_connections", "HTTP connections that were taken.", admission.served)
+    yield counter("http_connections_refused", "HTTP connections refused: too many.", admission.refused)
+
+
+def webhook_metrics(service: Service) -> Iterator[Metric]:
+    """How many webhooks stand how, what waits for them, and the outcomes of calls."""
+    endpoints = service.endpoints()
+    standings = Counter(endpoint.standing.value for endpoint in endpoints)
+    yield gauge("webhooks", "Webhooks, by standing.", [([each], standings[each]) for each in STANDINGS], ["standing"])
+    waiting = sum(endpoint.waiting for endpoint in endpoints)
+    yield gauge("webhook_events_waiting", "Events in memory, not delivered.", waiting)
+    letters = sum(len(endpoint.kept.dead_letters) for endpoint in endpoints)
+    yield gauge("webhook_dead_letters", "Events that were refused.", letters)
+    calls = [([outcome], count) for outcome, count in service.webhooks.calls.items()]
+    yield counter("webhook_calls", "Calls of webhooks, by outcome.", calls, ["outcome"])
+
+
+def notification_metrics(bus: Bus) -> Iterator[Metric]:
+    """How often each type of notification was emitted."""
+    counts = bus.counts
+    samples = [([type.value], counts.get(type, 0)) for type in NotificationType]
+    yield counter("management_events", "Notifications, by type.", samples, ["type"])
+
+
+def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:
+    """Whether the bulk process serves, and how often it had to be replaced; nothing where there is none."""
+    if bulk is not None:
+        yield gauge("bulk_up", "Whether Arrow Flight is served.", bulk.is_serving)
+        yield counter("bulk_deaths", "Bulk processes that ended by themselves.", bulk.deaths)
