@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 INSTALL_COMPILED = PIP_USE_PEP517=1 $(VENV_COMPILED)/bin/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo quick test spark setup fmt lint types interop interop-clients soak hostile compiled bench bench-amqp bench-spark docs check
+.PHONY: demo quick test spark lowest setup fmt lint types interop interop-clients soak hostile compiled bench bench-amqp bench-spark docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -25,6 +25,9 @@ quick: $(STAMP)         ## what needs no disk and no server: under a minute; the
 
 spark: $(STAMP)         ## the tests on Spark alone; HEADWATER_KILLS=5 kills archivers more often
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
+
+lowest: $(STAMP)        ## the lowest versions that pyproject.toml allows serve every way in; one of the tests
+	$(BIN)/python -m pytest -q tests/packaging/test_lowest.py
 
 setup: $(STAMP)         ## make .venv with everything pinned (done by the others where it is missing)
 

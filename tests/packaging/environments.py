@@ -16,6 +16,8 @@ from pathlib import Path
 from tests.interop.install import unavailable
 
 ROOT = Path(__file__).parents[2]
+WAYS_IN = Path(__file__).parent / "every_way_in.py"
+"""A program for the Python of an environment."""
 INSTALL_S_MAX = 500
 COMMAND_S_MAX = 60
 NO_INDEX = ("No matching distribution found for", "Failed to establish a new connection", "Temporary failure in name")
@@ -28,21 +30,21 @@ def built_wheel(directory: Path) -> Path:
     return built
 
 
-def environment(directory: Path, requirement: str) -> Path:
+def environment(directory: Path, requirement: str, constraints: Path = ROOT / "constraints.txt") -> Path:
     """The programs of a new environment that has what is required, and what that requires, and no more."""
     venv.create(directory)
     programs = directory / "bin"
-    its = ["--python", str(programs / "python")]  # this environment's pip, for the other one: it needs none of its own
-    pip(*its, "install", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), requirement)
+    other = ["--python", str(programs / "python")]  # this environment's pip works on it: it needs none of its own
+    pip(*other, "install", "--no-compile", "--constraint", str(constraints), requirement)
     return programs
 
 
 @contextlib.contextmanager
-def serving(programs: Path, directory: Path) -> Iterator[dict[str, str]]:
-    """A server there, with everything that it serves by default, on free ports: its URLs by scheme."""
+def serving(programs: Path, directory: Path, *arguments: str, ways: int = 3) -> Iterator[dict[str, str]]:
+    """A server there, with everything that it serves by default, on free ports: its URLs by scheme, so many."""
     ports = ["--http-port", "0", "--amqp-port", "0", "--flight-port", "0"]
     process = subprocess.Popen(
-        [programs / "headwater", "serve", "--data", "data", "--log", "orders", *ports],
+        [programs / "headwater", "serve", "--data", "data", "--log", "orders", *ports, *arguments],
         cwd=directory,
         env=bare(),
         stdout=subprocess.PIPE,
@@ -51,7 +53,7 @@ def serving(programs: Path, directory: Path) -> Iterator[dict[str, str]]:
     assert process.stdout is not None
     with process, process.stdout as said:
         try:
-            urls = [said.readline().removeprefix("headwater: listening on ").partition(" ")[0] for _ in range(3)]
+            urls = [said.readline().removeprefix("headwater: listening on ").partition(" ")[0] for _ in range(ways)]
             yield {url.partition("://")[0]: url.strip() for url in urls}
         finally:
             process.terminate()
