@@ -7,7 +7,7 @@ DecodeError where the value is of another type. Its `write(out, value)` never ge
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from reprlib import repr as shown
 from typing import Any, Final
 
@@ -56,6 +56,11 @@ class Field:
 def mandatory(name: str, kind: Kind) -> Field:
     """A field that may not be null."""
     return Field(name, kind, None, True)
+
+
+def names(fields: Iterable[Field]) -> tuple[str, ...]:
+    """The names of fields: the `__slots__` of the class that declares them."""
+    return tuple([field.name for field in fields])
 
 
 def unexpected(expected: str, buffer: bytes, at: int) -> DecodeError:

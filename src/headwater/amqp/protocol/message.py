@@ -23,6 +23,7 @@ from .fields import (
     UINT,
     Field,
     Kind,
+    names,
 )
 from .sections import (
     APPLICATION_PROPERTIES,
@@ -69,7 +70,6 @@ PRIORITY: Final = 4
 class Header(Composite):
     """How a message is to be delivered (3.2.1); `ttl` in milliseconds."""
 
-    __slots__ = ("delivery_count", "durable", "first_acquirer", "priority", "ttl")
     NAME = "header"
     CODE = 0x70
     FIELDS = (
@@ -79,6 +79,7 @@ class Header(Composite):
         Field("first_acquirer", BOOLEAN, False),
         Field("delivery_count", UINT, 0),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -98,21 +99,6 @@ class Header(Composite):
 class Properties(Composite):
     """What a message is (3.2.4). Times are in milliseconds since 1970; ids are str, UUID, ULong or bytes."""
 
-    __slots__ = (
-        "absolute_expiry_time",
-        "content_encoding",
-        "content_type",
-        "correlation_id",
-        "creation_time",
-        "group_id",
-        "group_sequence",
-        "message_id",
-        "reply_to",
-        "reply_to_group_id",
-        "subject",
-        "to",
-        "user_id",
-    )
     NAME = "properties"
     CODE = 0x73
     FIELDS = (
@@ -130,6 +116,7 @@ class Properties(Composite):
         Field("group_sequence", UINT),
         Field("reply_to_group_id", STRING),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,

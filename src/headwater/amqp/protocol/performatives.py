@@ -26,6 +26,7 @@ from .fields import (
     USHORT,
     Field,
     mandatory,
+    names,
 )
 from .states import (
     DELIVERY_STATE,
@@ -79,18 +80,6 @@ UINT_MAX: Final = 0xFFFFFFFF
 class Open(Composite):
     """Negotiates the connection (2.7.1). `idle_time_out` is in milliseconds, `max_frame_size` in bytes."""
 
-    __slots__ = (
-        "channel_max",
-        "container_id",
-        "desired_capabilities",
-        "hostname",
-        "idle_time_out",
-        "incoming_locales",
-        "max_frame_size",
-        "offered_capabilities",
-        "outgoing_locales",
-        "properties",
-    )
     NAME = "open"
     CODE = 0x10
     FIELDS = (
@@ -105,6 +94,7 @@ class Open(Composite):
         Field("desired_capabilities", SYMBOLS, ()),
         Field("properties", SYMBOL_MAP),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -134,16 +124,6 @@ class Open(Composite):
 class Begin(Composite):
     """Begins a session on a channel (2.7.2)."""
 
-    __slots__ = (
-        "desired_capabilities",
-        "handle_max",
-        "incoming_window",
-        "next_outgoing_id",
-        "offered_capabilities",
-        "outgoing_window",
-        "properties",
-        "remote_channel",
-    )
     NAME = "begin"
     CODE = 0x11
     FIELDS = (
@@ -156,6 +136,7 @@ class Begin(Composite):
         Field("desired_capabilities", SYMBOLS, ()),
         Field("properties", SYMBOL_MAP),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -181,22 +162,6 @@ class Begin(Composite):
 class Attach(Composite):
     """Attaches a link to a session (2.7.3). `role` is False at the sender, True at the receiver."""
 
-    __slots__ = (
-        "desired_capabilities",
-        "handle",
-        "incomplete_unsettled",
-        "initial_delivery_count",
-        "max_message_size",
-        "name",
-        "offered_capabilities",
-        "properties",
-        "rcv_settle_mode",
-        "role",
-        "snd_settle_mode",
-        "source",
-        "target",
-        "unsettled",
-    )
     NAME = "attach"
     CODE = 0x12
     FIELDS = (
@@ -215,6 +180,7 @@ class Attach(Composite):
         Field("desired_capabilities", SYMBOLS, ()),
         Field("properties", SYMBOL_MAP),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -252,19 +218,6 @@ class Attach(Composite):
 class Flow(Composite):
     """Updates the state of a session's windows, and of a link's credit where it has a `handle` (2.7.4)."""
 
-    __slots__ = (
-        "available",
-        "delivery_count",
-        "drain",
-        "echo",
-        "handle",
-        "incoming_window",
-        "link_credit",
-        "next_incoming_id",
-        "next_outgoing_id",
-        "outgoing_window",
-        "properties",
-    )
     NAME = "flow"
     CODE = 0x13
     FIELDS = (
@@ -280,6 +233,7 @@ class Flow(Composite):
         Field("echo", BOOLEAN, False),
         Field("properties", SYMBOL_MAP),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -311,19 +265,6 @@ class Flow(Composite):
 class Transfer(Composite):
     """Sends a message, or a part of one, which follows it in the frame (2.7.5)."""
 
-    __slots__ = (
-        "aborted",
-        "batchable",
-        "delivery_id",
-        "delivery_tag",
-        "handle",
-        "message_format",
-        "more",
-        "rcv_settle_mode",
-        "resume",
-        "settled",
-        "state",
-    )
     NAME = "transfer"
     CODE = 0x14
     FIELDS = (
@@ -339,6 +280,7 @@ class Transfer(Composite):
         Field("aborted", BOOLEAN, False),
         Field("batchable", BOOLEAN, False),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -370,14 +312,6 @@ class Transfer(Composite):
 class Disposition(Composite):
     """The state of the deliveries `first` to `last`, or of `first` alone (2.7.6). `role` as in `Attach`."""
 
-    __slots__ = (
-        "batchable",
-        "first",
-        "last",
-        "role",
-        "settled",
-        "state",
-    )
     NAME = "disposition"
     CODE = 0x15
     FIELDS = (
@@ -388,6 +322,7 @@ class Disposition(Composite):
         Field("state", DELIVERY_STATE),
         Field("batchable", BOOLEAN, False),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -409,11 +344,6 @@ class Disposition(Composite):
 class Detach(Composite):
     """Detaches a link, or ends it where `closed` (2.7.7)."""
 
-    __slots__ = (
-        "closed",
-        "error",
-        "handle",
-    )
     NAME = "detach"
     CODE = 0x16
     FIELDS = (
@@ -421,6 +351,7 @@ class Detach(Composite):
         Field("closed", BOOLEAN, False),
         Field("error", ERROR),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -436,10 +367,10 @@ class Detach(Composite):
 class End(Composite):
     """Ends a session (2.7.8)."""
 
-    __slots__ = ("error",)
     NAME = "end"
     CODE = 0x17
     FIELDS = (Field("error", ERROR),)
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -451,10 +382,10 @@ class End(Composite):
 class Close(Composite):
     """Closes the connection (2.7.9)."""
 
-    __slots__ = ("error",)
     NAME = "close"
     CODE = 0x18
     FIELDS = (Field("error", ERROR),)
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,

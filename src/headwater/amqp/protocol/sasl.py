@@ -7,7 +7,7 @@ from typing import Final
 
 from .codec import DecodeError
 from .composite import Composite, Group, read_fields, write_composite
-from .fields import BINARY, STRING, SYMBOL, SYMBOLS, UBYTE, Field, mandatory
+from .fields import BINARY, STRING, SYMBOL, SYMBOLS, UBYTE, Field, mandatory, names
 
 OK: Final = 0
 """Authenticated."""
@@ -24,10 +24,10 @@ SYS_TEMP: Final = 4
 class SaslMechanisms(Composite):
     """What the server offers (5.3.3.1); sent as an array, even if it is one."""
 
-    __slots__ = ("sasl_server_mechanisms",)
     NAME = "sasl-mechanisms"
     CODE = 0x40
     FIELDS = (mandatory("sasl_server_mechanisms", SYMBOLS),)
+    __slots__ = names(FIELDS)
 
     def __init__(self, sasl_server_mechanisms: tuple[str, ...]) -> None:
         self.sasl_server_mechanisms = sasl_server_mechanisms
@@ -36,10 +36,10 @@ class SaslMechanisms(Composite):
 class SaslInit(Composite):
     """What the client chose (5.3.3.2)."""
 
-    __slots__ = ("hostname", "initial_response", "mechanism")
     NAME = "sasl-init"
     CODE = 0x41
     FIELDS = (mandatory("mechanism", SYMBOL), Field("initial_response", BINARY), Field("hostname", STRING))
+    __slots__ = names(FIELDS)
 
     def __init__(self, mechanism: str, initial_response: bytes | None = None, hostname: str | None = None) -> None:
         self.mechanism = mechanism
@@ -54,10 +54,10 @@ class SaslInit(Composite):
 class SaslChallenge(Composite):
     """What the server asks (5.3.3.3)."""
 
-    __slots__ = ("challenge",)
     NAME = "sasl-challenge"
     CODE = 0x42
     FIELDS = (mandatory("challenge", BINARY),)
+    __slots__ = names(FIELDS)
 
     def __init__(self, challenge: bytes) -> None:
         self.challenge = challenge
@@ -66,10 +66,10 @@ class SaslChallenge(Composite):
 class SaslResponse(Composite):
     """What the client answers (5.3.3.4)."""
 
-    __slots__ = ("response",)
     NAME = "sasl-response"
     CODE = 0x43
     FIELDS = (mandatory("response", BINARY),)
+    __slots__ = names(FIELDS)
 
     def __init__(self, response: bytes) -> None:
         self.response = response
@@ -82,10 +82,10 @@ class SaslResponse(Composite):
 class SaslOutcome(Composite):
     """How it ended (5.3.3.5): `code` is OK, AUTH, SYS, SYS_PERM or SYS_TEMP."""
 
-    __slots__ = ("additional_data", "code")
     NAME = "sasl-outcome"
     CODE = 0x44
     FIELDS = (mandatory("code", UBYTE), Field("additional_data", BINARY))
+    __slots__ = names(FIELDS)
 
     def __init__(self, code: int, additional_data: bytes | None = None) -> None:
         self.code = code

@@ -21,6 +21,7 @@ from .fields import (
     Field,
     Kind,
     mandatory,
+    names,
 )
 from .types import Described
 
@@ -28,10 +29,10 @@ from .types import Described
 class ErrorCondition(Composite):
     """The details of an error (part 2, section 2.8.14)."""
 
-    __slots__ = ("condition", "description", "info")
     NAME = "error"
     CODE = 0x1D
     FIELDS = (mandatory("condition", SYMBOL), Field("description", STRING), Field("info", SYMBOL_MAP))
+    __slots__ = names(FIELDS)
 
     def __init__(self, condition: str, description: str | None = None, info: Mapping[Any, Any] | None = None) -> None:
         self.condition = condition
@@ -45,10 +46,10 @@ ERROR: Final = kind_of(Group("error", [ErrorCondition]))
 class Received(Composite):
     """So much of the delivery was received (3.4.1)."""
 
-    __slots__ = ("section_number", "section_offset")
     NAME = "received"
     CODE = 0x23
     FIELDS = (mandatory("section_number", UINT), mandatory("section_offset", ULONG))
+    __slots__ = names(FIELDS)
 
     def __init__(self, section_number: int, section_offset: int) -> None:
         self.section_number = section_number
@@ -67,10 +68,10 @@ class Accepted(Composite):
 class Rejected(Composite):
     """The delivery is invalid (3.4.3)."""
 
-    __slots__ = ("error",)
     NAME = "rejected"
     CODE = 0x25
     FIELDS = (Field("error", ERROR),)
+    __slots__ = names(FIELDS)
 
     def __init__(self, error: ErrorCondition | Described | None = None) -> None:
         self.error = error
@@ -88,7 +89,6 @@ class Released(Composite):
 class Modified(Composite):
     """The delivery was not processed, and is changed before it is delivered again (3.4.5)."""
 
-    __slots__ = ("delivery_failed", "message_annotations", "undeliverable_here")
     NAME = "modified"
     CODE = 0x27
     FIELDS = (
@@ -96,6 +96,7 @@ class Modified(Composite):
         Field("undeliverable_here", BOOLEAN, False),
         Field("message_annotations", ANNOTATIONS),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -115,10 +116,10 @@ OUTCOME: Final = kind_of(Group("outcome", [Accepted, Rejected, Released, Modifie
 class Declared(Composite):
     """The outcome of a transaction's declaration (part 4, section 4.5.5)."""
 
-    __slots__ = ("txn_id",)
     NAME = "declared"
     CODE = 0x33
     FIELDS = (mandatory("txn_id", BINARY),)
+    __slots__ = names(FIELDS)
 
     def __init__(self, txn_id: bytes) -> None:
         self.txn_id = txn_id
@@ -127,10 +128,10 @@ class Declared(Composite):
 class TransactionalState(Composite):
     """The state of a delivery within a transaction (part 4, section 4.5.8)."""
 
-    __slots__ = ("outcome", "txn_id")
     NAME = "transactional-state"
     CODE = 0x34
     FIELDS = (mandatory("txn_id", BINARY), Field("outcome", OUTCOME))
+    __slots__ = names(FIELDS)
 
     def __init__(self, txn_id: bytes, outcome: Outcome | Described | None = None) -> None:
         self.txn_id = txn_id

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .composite import Composite, Group, kind_of
-from .fields import BOOLEAN, STRING, SYMBOL, SYMBOL_MAP, SYMBOLS, UINT, Field
+from .fields import BOOLEAN, STRING, SYMBOL, SYMBOL_MAP, SYMBOLS, UINT, Field, names
 from .states import OUTCOME, Outcome
 from .types import Described, Symbol
 
@@ -17,19 +17,6 @@ SESSION_END: Final = Symbol("session-end")
 class Source(Composite):
     """Where messages come from (3.5.3). `timeout` in seconds; `durable` 0 none, 1 configuration, 2 unsettled state."""
 
-    __slots__ = (
-        "address",
-        "capabilities",
-        "default_outcome",
-        "distribution_mode",
-        "durable",
-        "dynamic",
-        "dynamic_node_properties",
-        "expiry_policy",
-        "filter",
-        "outcomes",
-        "timeout",
-    )
     NAME = "source"
     CODE = 0x28
     FIELDS = (
@@ -45,6 +32,7 @@ class Source(Composite):
         Field("outcomes", SYMBOLS, ()),
         Field("capabilities", SYMBOLS, ()),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -76,15 +64,6 @@ class Source(Composite):
 class Target(Composite):
     """Where messages go (3.5.4). Units as in `Source`."""
 
-    __slots__ = (
-        "address",
-        "capabilities",
-        "durable",
-        "dynamic",
-        "dynamic_node_properties",
-        "expiry_policy",
-        "timeout",
-    )
     NAME = "target"
     CODE = 0x29
     FIELDS = (
@@ -96,6 +75,7 @@ class Target(Composite):
         Field("dynamic_node_properties", SYMBOL_MAP),
         Field("capabilities", SYMBOLS, ()),
     )
+    __slots__ = names(FIELDS)
 
     def __init__(
         self,
@@ -119,10 +99,10 @@ class Target(Composite):
 class Coordinator(Composite):
     """The target of a link that declares transactions."""
 
-    __slots__ = ("capabilities",)
     NAME = "coordinator"
     CODE = 0x30
     FIELDS = (Field("capabilities", SYMBOLS, ()),)
+    __slots__ = names(FIELDS)
 
     def __init__(self, capabilities: tuple[str, ...] = ()) -> None:
         self.capabilities = capabilities
