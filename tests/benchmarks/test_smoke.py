@@ -18,8 +18,9 @@ ROOT = Path(__file__).parents[2]
         "benchmarks notifications --events 10000 --repeat 1 --quick",
         "benchmarks.profile_append 2000",
         "benchmarks.listeners --rounds 2 --slice-s 0.05",
+        "benchmarks.client_http --rounds 2 --requests 20",
     ],
-    ids=["questions", "notifications", "profile", "listeners"],
+    ids=["questions", "notifications", "profile", "listeners", "client_http"],
 )
 def test_it_runs_and_its_answers_are_right(command: str, tmp_path: Path) -> None:
     arguments = command.split()
