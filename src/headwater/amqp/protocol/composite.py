@@ -1,7 +1,7 @@
 """Composite types (part 1, section 1.3): described lists whose fields have names, kinds and defaults.
 
 A composite type is a class with NAME, CODE and FIELDS, the names of the fields as `__slots__`, and an `__init__` that
-takes the fields in that order. That it is written out is for the compiler: docs/decisions/0031-amqp-composites.md.
+takes the fields in that order. That it is written out is for the compiler: docs/decisions/0033-amqp-composites.md.
 """
 
 from __future__ import annotations
