@@ -31,8 +31,9 @@ class Handling(NamedTuple):
 
     handler: Callable[[Any, Any], object]
     """From the log that the body names (from all logs, if the work is to open one) and the body to the answer, both as
-    `flight.wire.ACTIONS` says. It blocks, and raises what the log raises."""
-    work: Work = Work.ASK
+    `flight.wire.ACTIONS` says. Raises what the log raises."""
+    work: Work | None = Work.ASK
+    """None: it does not block."""
     takes_turns: bool = False
     """Whether one call for a log and a writer runs at a time."""
 
@@ -40,7 +41,7 @@ class Handling(NamedTuple):
 def _on_log(
     shape: ActionShape[Body, Answer],
     handler: Callable[[StoredLog, Body], Answer],
-    work: Work = Work.ASK,
+    work: Work | None = Work.ASK,
     *,
     takes_turns: bool = False,
 ) -> tuple[str, Handling]:
@@ -87,8 +88,8 @@ HANDLERS: dict[str, Handling] = dict(
             wire.SEQUENCE_NUMBER_AT, lambda log, body: wire.SequenceNumber(log.sequence_number_at(body.recorded_at))
         ),
         _on_log(wire.TRIM, lambda log, body: wire.Trimmed(log.trim(body.below))),
-        _on_log(wire.CONSUMERS, lambda log, _: wire.Consumers(log.consumers())),
-        _on_log(wire.CONSUMER, lambda log, body: wire.OneConsumer(log.consumer(body.owner, body.component))),
+        _on_log(wire.CONSUMERS, lambda log, _: wire.Consumers(log.consumers()), None),
+        _on_log(wire.CONSUMER, lambda log, body: wire.OneConsumer(log.consumer(body.owner, body.component)), None),
         _on_log(
             wire.REGISTER_CONSUMER,
             lambda log, body: log.register_consumer(body.owner, body.component, after=body.after),
@@ -98,7 +99,7 @@ HANDLERS: dict[str, Handling] = dict(
             lambda log, body: log.acknowledge(body.owner, body.component, body.sequence_number, epoch=body.epoch),
         ),
         _on_log(wire.UNREGISTER_CONSUMER, _unregister_consumer),
-        _on_log(wire.WRITER, _writer),
+        _on_log(wire.WRITER, _writer, None),
         _on_log(wire.COMMIT, _commit, Work.COMMIT, takes_turns=True),
         _on_log(wire.DISCARD, _discard, takes_turns=True),
     )

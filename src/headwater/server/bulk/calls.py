@@ -101,6 +101,8 @@ class BulkCalls:
         self._guard.authorize(caller, shape.right, given.log)
         handler, work, takes_turns = HANDLERS[name]
         target = self._store if work is Work.OPEN else await self._opened(given.log)
+        if work is None:
+            return encode(handler(target, given))
         async with self._turn(given.log, given.writer) if takes_turns else nullcontext():
             return encode(await self._blocking(work, handler, target, given))
 
