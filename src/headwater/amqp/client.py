@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from ..core.closing import Closing
 from .protocol import sasl
 from .protocol.conditions import AmqpError, ConnectionFault, LinkFault
 from .protocol.connection import Connection
@@ -71,7 +72,7 @@ class Reply(NamedTuple):
     """All application-properties of the answer."""
 
 
-class Client:
+class Client(Closing):
     """A connection with one session."""
 
     def __init__(
@@ -107,12 +108,6 @@ class Client:
         except BaseException:
             self._socket.close()
             raise
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     @property
     def session(self) -> Session:

@@ -48,14 +48,7 @@ class ConnectionNotifier:
     def opened(self, peer: Peer, mechanism: str) -> None:
         """The peer has opened the connection."""
         self._is_open = True
-        self._bus.emit(
-            NotificationType.CONNECTION_OPENED,
-            protocol=PROTOCOL,
-            peer=peer.peer,
-            container=peer.container_id,
-            user=_user(peer),
-            mechanism=mechanism,
-        )
+        self._bus.emit(NotificationType.CONNECTION_OPENED, **_of_connection(peer), mechanism=mechanism)
 
     def refused(self, reason: str, fault: Fault = None) -> None:
         """Why the connection is not going to be opened. The first reason counts, and is emitted when it has ended."""
@@ -69,14 +62,7 @@ class ConnectionNotifier:
     def ended(self, peer: Peer) -> None:
         """The connection is over, and so are its links."""
         if self._is_open:
-            self._bus.emit(
-                NotificationType.CONNECTION_CLOSED,
-                protocol=PROTOCOL,
-                peer=peer.peer,
-                container=peer.container_id,
-                user=_user(peer),
-                **_error(self._fault),
-            )
+            self._bus.emit(NotificationType.CONNECTION_CLOSED, **_of_connection(peer), **_error(self._fault))
         elif self._refusal:
             self._bus.emit(
                 NotificationType.CONNECTION_REFUSED,
@@ -109,6 +95,10 @@ class ConnectionNotifier:
             self._bus.emit_built(
                 NotificationType.LINK_DETACHED, lambda: {**_of_link(peer, link, _log(end)), **_error(fault)}
             )
+
+
+def _of_connection(peer: Peer) -> dict[str, Value | None]:
+    return {"protocol": PROTOCOL, "peer": peer.peer, "container": peer.container_id, "user": _user(peer)}
 
 
 def _of_link(peer: Peer, link: Link, log: str | None) -> dict[str, Value | None]:

@@ -63,7 +63,8 @@ class RemoteLog:
         partition: int | None = None,
     ) -> RemoteReading:
         """See EventLog. The events stream, in constant memory; the head is there at once."""
-        return RemoteReading(self._transport, self.name, query, from_, after, backwards, limit, partition)
+        asked = wire.ReadBody(wire.query_json(query), from_, after, backwards, limit, partition)
+        return RemoteReading(self._transport, self.name, asked)
 
     def head(self) -> int:
         """See EventLog."""

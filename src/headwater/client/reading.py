@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from ..core.errors import InvalidInput
 from ..core.event import SequencedEvent
-from ..core.query import Query
 from ..formats.packed import MEDIA_TYPE, PageParser
 from . import wire
 from .connection import ConnectionLost
@@ -17,20 +16,9 @@ from .transport import PASSING, Stream, Transport
 class RemoteReading:
     """A `core.Reading`. If the connection breaks in the middle, it goes on where it was, up to the same head."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        log: str,
-        query: Query,
-        from_: int | None = None,
-        after: int | None = None,
-        backwards: bool = False,
-        limit: int | None = None,
-        partition: int | None = None,
-    ) -> None:
-        self._transport, self._log = transport, log
-        self._query, self._from, self._after = query, from_, after
-        self._backwards, self._left, self._partition = backwards, limit, partition
+    def __init__(self, transport: Transport, log: str, asked: wire.ReadBody) -> None:
+        """`asked` becomes what is left to read."""
+        self._transport, self._log, self._asked = transport, log, asked
         self._attempts = transport.attempts()
         self._stream = self._opened()
         self.head = self._stream.number(b"headwater-head")
@@ -74,7 +62,7 @@ class RemoteReading:
         self._stream.close()
 
     def _opened(self) -> Stream:
-        body = wire.read_body(self._query, self._from, self._after, self._backwards, self._left, self._partition)
+        body = wire.encode(self._asked)
         while True:
             try:
                 path = f"/logs/{self._log}/read"
@@ -98,9 +86,10 @@ class RemoteReading:
 
     def _taken(self, events: list[SequencedEvent]) -> list[SequencedEvent]:
         """Note where to go on; leave out what was appended since the read began (seen only after a reconnection)."""
-        if not self._backwards and events[-1].sequence_number > self.head:
+        if not self._asked.backwards and events[-1].sequence_number > self.head:
             events = [event for event in events if event.sequence_number <= self.head]
         if events:
-            self._from, self._after = None, events[-1].sequence_number
-            self._left = None if self._left is None else self._left - len(events)
+            asked = self._asked
+            asked.from_, asked.after = None, events[-1].sequence_number
+            asked.limit = None if asked.limit is None else asked.limit - len(events)
         return events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.closing import Closing
 from ..core.errors import InvalidInput, InvalidLogName, InvalidSettings
 from ..core.log import LogInfo
 from ..core.settings import LogSettings, check_log_name
@@ -31,7 +32,7 @@ def connect(
     return Server(Transport(address_of(url, user, password, token, ca_file, is_verified), timeout_s, retry_s))
 
 
-class Server:
+class Server(Closing):
     """A server's logs. Safe to use from any thread; a context manager that closes its connections."""
 
     def __init__(self, transport: Transport) -> None:
@@ -69,12 +70,6 @@ class Server:
     def close(self) -> None:
         """Close the connections. Logs of this server answer nothing any more."""
         self._transport.close()
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def _settle(self, method: str, name: str, settings: bytes) -> bytes:
         try:

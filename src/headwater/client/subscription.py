@@ -78,9 +78,8 @@ class RemoteSubscription(Subscription):
 
     def _read(self, limit: int) -> RemoteReading:
         after = None if self._starts_anywhere and self.cursor == 0 else self.cursor
-        return RemoteReading(
-            self._transport, self._log, self._query, after=after, limit=limit, partition=self._partition
-        )
+        asked = wire.ReadBody(wire.query_json(self._query), after=after, limit=limit, partition=self._partition)
+        return RemoteReading(self._transport, self._log, asked)
 
     def _follow(self) -> None:
         options = {"query": wire.encode(wire.query_json(self._query)).decode(), "after": str(self.cursor)}

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from ..core.closing import Closing
 from ..core.errors import EventLogError
 from ..formats import retrying
 from ..formats.retrying import Attempts
@@ -116,7 +117,7 @@ class Transport:
         return f"{head}\r\n".encode("latin-1")
 
 
-class Stream:
+class Stream(Closing):
     """An answer being read; closing it before its end costs the connection, and nothing else."""
 
     def __init__(self, transport: Transport, connection: Connection, head: bytes, body: bytes) -> None:
@@ -167,12 +168,6 @@ class Stream:
                 self._transport.give_back(connection)
             else:
                 connection.close()
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_answer", None) is not None:

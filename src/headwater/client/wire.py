@@ -47,7 +47,9 @@ class _AppendBody(Struct, omit_defaults=True):
     strict: bool | None = None
 
 
-class _ReadBody(Struct, omit_defaults=True):
+class ReadBody(Struct, omit_defaults=True):
+    """The body of a read."""
+
     query: dict[str, Any]
     from_: int | None = field(default=None, name="from")
     after: int | None = None
@@ -77,18 +79,6 @@ def append_result(body: bytes) -> AppendResult:
     """The answer to an append."""
     appended = decode_appended(body)
     return AppendResult(appended.first_sequence_number, appended.sequence_number, appended.was_stored)
-
-
-def read_body(
-    query: Query,
-    from_: int | None,
-    after: int | None,
-    backwards: bool,
-    limit: int | None,
-    partition: int | None,
-) -> bytes:
-    """The body of a read."""
-    return encode(_ReadBody(query_json(query), from_, after, backwards, limit, partition))
 
 
 def query_json(query: Query) -> dict[str, Any]:

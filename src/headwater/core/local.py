@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 
+from .bus import Bus
 from .condition import AppendCondition, check_condition
 from .consumer import Consumer, ConsumerRegistry
 from .errors import DuplicateEventId, InvalidEvent, InvalidPosition, Overloaded, PositionOfOtherIncarnation
@@ -21,9 +21,11 @@ from .log import (
     Selection,
 )
 from .mark import Mark, WriterState, check_mark
+from .notification_types import NotificationType
 from .query import ALL, Query
 from .reading import LocalSubscription, PagedLog, PagedReading
 from .settings import LogSettings
+from .state import StateStore
 from .subscription import Subscription
 
 APPEND_NEW_ATTEMPTS = 8
@@ -37,10 +39,19 @@ class LocalLog(PagedLog):
     may call them (see `core.asynchronous`).
     """
 
-    name: str
-    settings: LogSettings
-    registry: ConsumerRegistry
-    _statistics: LogStatistics
+    def __init__(
+        self, name: str, settings: LogSettings, state: StateStore, incarnation: str, clock: Callable[[], int], bus: Bus
+    ) -> None:
+        """Consumers are those that the state has of the incarnation; the clock counts ms since 1970 UTC."""
+        self.name = name
+        self.settings = settings
+        self.bus = bus
+        self.registry = ConsumerRegistry(state, incarnation, self.head, clock, name, bus)
+        self._statistics = LogStatistics()
+        self._watchers: dict[object, Callable[[], None]] = {}
+        self._changing = threading.RLock()
+        """Held while the settings change, or where the log begins."""
+        self._is_closed = False
 
     @abstractmethod
     def submit(self, request: AppendRequest) -> None:
@@ -99,9 +110,47 @@ class LocalLog(PagedLog):
         """One registered consumer, or None; does not block."""
         return self.registry.get(owner, component)
 
+    @property
     @abstractmethod
+    def first_retained(self) -> int:
+        """The number from which events can be read."""
+
+    @property
+    def is_closed(self) -> bool:
+        """See PagedLog."""
+        return self._is_closed
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See PagedLog."""
+        token = object()
+        self._watchers[token] = wake
+        return lambda: self._unwatch(token)
+
+    def _unwatch(self, token: object) -> None:
+        self._watchers.pop(token, None)
+
+    def _wake_all(self) -> None:
+        for wake in list(self._watchers.values()):
+            wake()
+
     def trim(self, below: int) -> int:
-        """See EventLog."""
+        """See EventLog. Logical and exact at once."""
+        with self._changing:
+            head = self.head()
+            if not isinstance(below, int) or isinstance(below, bool) or not 0 <= below <= head + 1:
+                raise InvalidPosition(f"{below!r} given, 0 to {head + 1} (the head + 1) is allowed", "below")
+            lowest = self.registry.lowest_acknowledged()
+            bound = below if lowest is None else min(below, lowest + 1)
+            if bound > (previous := self.first_retained):
+                self._begin_at(bound)
+                self.bus.emit(
+                    NotificationType.LOG_TRIMMED, log=self.name, firstRetained=bound, previousFirstRetained=previous
+                )
+            return self.first_retained
+
+    @abstractmethod
+    def _begin_at(self, number: int) -> None:
+        """Retain the events from that number on; it is above `first_retained`."""
 
     @abstractmethod
     def writer(self, name: str) -> WriterState | None:
@@ -298,23 +347,11 @@ class LocalLog(PagedLog):
 
     def _await_commit(self) -> None:
         woken = threading.Event()
-        with self.waking(woken.set):
+        stop = self.watch(woken.set)
+        try:
             woken.wait(0.1)
-
-    def waking(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
-        """`watch` for the length of a with-block."""
-        return _Watching(self, wake)
-
-
-class _Watching:
-    def __init__(self, log: LocalLog, wake: Callable[[], None]) -> None:
-        self._log, self._wake = log, wake
-
-    def __enter__(self) -> None:
-        self._stop = self._log.watch(self._wake)
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._stop()
+        finally:
+            stop()
 
 
 def _release_all(requests: list[AppendRequest]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
+from .closing import Closing
 from .event import SequencedEvent
 
 
-class Subscription(ABC):
+class Subscription(Closing):
     """Iterate it for the events; it blocks where the log has no more, until there are some or it is closed."""
 
     def __init__(self, cursor: int) -> None:
@@ -32,12 +33,6 @@ class Subscription(ABC):
                 self.cursor = event.sequence_number
                 yield event
             self.cursor = max(self.cursor, reached)
-
-    def __enter__(self) -> Subscription:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End it: a waiting iteration stops."""

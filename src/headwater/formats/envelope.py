@@ -131,17 +131,7 @@ def producer_event(event: EventJson) -> Event:
         raise InvalidInput("give `data` or `data_base64`, not both")
     if (encoding := _ENCODINGS.get(event.encoding)) is None:
         raise InvalidInput(f"data or amqp is expected, {show(event.encoding)} given", "encoding")
-    return Event(
-        event.type,
-        _data(event),
-        event.tags,
-        event.id,
-        event.source,
-        event.attributes or NO_ATTRIBUTES,
-        event.group_key,
-        event.envelope_base64 or b"",
-        encoding,
-    )
+    return _event(event, encoding)
 
 
 def _described(line: bytes) -> EventJson:
@@ -155,23 +145,21 @@ def _described(line: bytes) -> EventJson:
     return _bare_event.decode(line)
 
 
-def _data(event: EventJson) -> bytes:
-    return event.data.encode() if isinstance(event.data, str) else event.data_base64 or b""
+def _event(given: EventJson, encoding: Encoding) -> Event:
+    return Event(
+        given.type,
+        given.data.encode() if isinstance(given.data, str) else given.data_base64 or b"",
+        given.tags,
+        given.id,
+        given.source,
+        given.attributes or NO_ATTRIBUTES,
+        given.group_key,
+        given.envelope_base64 or b"",
+        encoding,
+    )
 
 
 def _sequenced(envelope: EnvelopeJson) -> SequencedEvent:
-    event = envelope.event
-    return SequencedEvent(
-        envelope.sequence_number,
-        envelope.recorded_at,
-        envelope.partition,
-        event.type,
-        _data(event),
-        event.tags,
-        event.id,
-        event.source,
-        event.attributes or NO_ATTRIBUTES,
-        event.group_key,
-        event.envelope_base64 or b"",
-        Encoding.DATA if event.encoding == "data" else Encoding.AMQP,
-    )
+    encoding = Encoding.DATA if envelope.event.encoding == "data" else Encoding.AMQP
+    event = _event(envelope.event, encoding)
+    return SequencedEvent(envelope.sequence_number, envelope.recorded_at, envelope.partition, *event)

@@ -83,7 +83,7 @@ _CONTAINER = _text("container", "the peer's container id")
 _USER = _perhaps(_text("user", "the authenticated user; not there where no user is configured"))
 _CONDITION = _perhaps(_text("condition", "the AMQP error condition; not there if there was no error"))
 _DESCRIPTION = _perhaps(_text("description", "what was wrong, in words"))
-_PROTOCOL = _text("protocol", "`amqp`")
+_CONNECTION = (_text("protocol", "`amqp`"), _PEER, _CONTAINER, _USER)
 _LINK = (
     _perhaps(_text("log", "the log; not there where the address names none")),
     _text("address", "the address as the peer gave it; empty for a sender that names one in each message"),
@@ -174,20 +174,14 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             NotificationType.CONNECTION_OPENED,
             Scope.SERVER,
             "A peer has opened a connection, and is logged in.",
-            _PROTOCOL,
-            _PEER,
-            _CONTAINER,
-            _USER,
+            *_CONNECTION,
             _text("mechanism", "the SASL mechanism; empty if there was no SASL"),
         ),
         _entry(
             NotificationType.CONNECTION_CLOSED,
             Scope.SERVER,
             "A connection that was open has ended.",
-            _PROTOCOL,
-            _PEER,
-            _CONTAINER,
-            _USER,
+            *_CONNECTION,
             _CONDITION,
             _DESCRIPTION,
         ),

@@ -62,21 +62,12 @@ class ConsumerWatch:
             seen = self._seen[key] = before.get(key) or _Seen(consumer.acknowledged)
             if consumer.acknowledged != seen.acknowledged:
                 if consumer.component.upper() == ARCHIVER and consumer.acknowledged > seen.acknowledged:
-                    self._notify_progress(log, consumer, consumer.acknowledged - seen.acknowledged, interval_ms)
+                    count = consumer.acknowledged - seen.acknowledged
+                    progressed = NotificationType.ARCHIVE_PROGRESSED
+                    self._notify(progressed, log, consumer, count=count, intervalMs=interval_ms)
                 seen.acknowledged, seen.next_recorded_at = consumer.acknowledged, None
             if self._lag_events or self._lag_ms:
                 self._judge(log, consumer, seen)
-
-    def _notify_progress(self, log: LocalLog, consumer: Consumer, count: int, interval_ms: int) -> None:
-        self._bus.emit(
-            NotificationType.ARCHIVE_PROGRESSED,
-            log=log.name,
-            owner=consumer.owner,
-            component=consumer.component,
-            acknowledged=consumer.acknowledged,
-            count=count,
-            intervalMs=interval_ms,
-        )
 
     def _judge(self, log: LocalLog, consumer: Consumer, seen: _Seen) -> None:
         head = log.head()
@@ -86,15 +77,18 @@ class ConsumerWatch:
         if lags is seen.is_lagging:
             return
         seen.is_lagging = lags
+        type = NotificationType.CONSUMER_LAGGING if lags else NotificationType.CONSUMER_CAUGHT_UP
+        lag_ms = self._age_ms(log, seen) if behind else 0
+        self._notify(type, log, consumer, head=head, lagEvents=behind, lagMs=lag_ms)
+
+    def _notify(self, type: NotificationType, log: LocalLog, consumer: Consumer, **more: int) -> None:
         self._bus.emit(
-            NotificationType.CONSUMER_LAGGING if lags else NotificationType.CONSUMER_CAUGHT_UP,
+            type,
             log=log.name,
             owner=consumer.owner,
             component=consumer.component,
             acknowledged=consumer.acknowledged,
-            head=head,
-            lagEvents=behind,
-            lagMs=self._age_ms(log, seen) if behind else 0,
+            **more,
         )
 
     def _age_ms(self, log: LocalLog, seen: _Seen) -> int:

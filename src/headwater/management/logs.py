@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ..core.access import Guard, Right, User
@@ -28,39 +28,19 @@ from .names import joined, parted
 from .ports import Attributes, ReadOnly
 from .statuses import Refusal, Status, refusal_of
 
-SETTINGS: Mapping[str, str] = {
-    "partitions": "partitions",
-    "partitionBy": "partition_by",
-    "retentionMs": "retention_ms",
-    "retentionBytes": "retention_bytes",
-    "retentionUntilAcknowledged": "retention_until_acknowledged",
-    "eventBytesMax": "event_bytes_max",
-    "idHorizon": "id_horizon",
-    "keepsHistory": "keeps_history",
-    "consumerAgeMsMax": "consumer_age_ms_max",
-}
+
+def _camel(*names: str) -> Mapping[str, str]:
+    """The fields of those names, by the attributes that show them."""
+    return {head + "".join(map(str.capitalize, rest)): name for name in names for head, *rest in [name.split("_")]}
+
+
+SETTINGS = _camel(*(field.name for field in fields(LogSettings)))
 """Attributes of a log that are fields of its LogSettings."""
-_INFO = {
-    "incarnation": "incarnation",
-    "createdAt": "created_at",
-    "head": "head",
-    "firstRetained": "first_retained",
-    "events": "events",
-    "bytes": "bytes",
-}
-_STATISTICS = {
-    "appends": "appends",
-    "eventsAppended": "events_appended",
-    "bytesAppended": "bytes_appended",
-    "commits": "commits",
-    "conditionsFailed": "conditions_failed",
-    "duplicates": "duplicates",
-    "refused": "refused",
-    "eventsRead": "events_read",
-    "queuedRequests": "queued_requests",
-    "queuedBytes": "queued_bytes",
-    "segments": "segments",
-}
+_INFO = _camel("incarnation", "created_at", "head", "first_retained", "events", "bytes")
+_STATISTICS = _camel(
+    "appends", "events_appended", "bytes_appended", "commits", "conditions_failed", "duplicates", "refused",
+    "events_read", "queued_requests", "queued_bytes", "segments",
+)  # fmt: skip
 
 
 class LogRights:

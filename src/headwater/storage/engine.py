@@ -16,12 +16,12 @@ import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import msgspec
 
 from ..core.bus import Bus
+from ..core.closing import Closing
 from ..core.consumer import stored_consumers
 from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.notification_types import NotificationType
@@ -62,7 +62,7 @@ class LogEntry(msgspec.Struct):
     settings: LogSettings
 
 
-class Engine:
+class Engine(Closing):
     """A LogStore in a data directory."""
 
     def __init__(
@@ -230,14 +230,6 @@ class Engine:
         self.state.close()
         fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
         self._lock_file.close()
-
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _opened(self, entry: LogEntry) -> StoredLog:
         directory = self.directory / LOGS / entry.directory

@@ -8,13 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..core.bus import Bus
-from ..core.consumer import ConsumerRegistry
-from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation, PositionTrimmed
+from ..core.errors import Closed, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.limits import EventColumns
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, LogInfo, LogStatistics, Page
 from ..core.mark import WriterState
-from ..core.notification_types import NotificationType
 from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.state import StateStore
@@ -58,14 +56,10 @@ class StoredLog(LocalLog):
     ) -> None:
         """Raises StorageCorrupted, StorageUnavailable."""
         meta = read_meta(directory)
-        self.name = meta.name
-        self.settings = settings
+        super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
         self._state = state
-        self._statistics = LogStatistics()
         self._log_id = bytes.fromhex(meta.segments_id)
-        self.bus = bus or Bus()
-        self.registry = ConsumerRegistry(state, meta.incarnation, self.head, clock, meta.name, self.bus)
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
         segments = open_segments(
             directory / FRAMES,
@@ -88,17 +82,13 @@ class StoredLog(LocalLog):
             disk=disk,
             reserve_bytes=reserve_bytes,
         )
-        self._change = threading.RLock()
-        """Held while META, settings or the set of files change."""
         try:
             self._load(meta, clock, waiting_bytes_max, fatal)
         except BaseException:
             self.frames.close()
             raise
-        self._watchers: dict[object, Callable[[], None]] = {}
         self._closing = threading.Lock()
         """Who closes second waits for the first: until then frames are written."""
-        self._is_closed = False
         drop_committed(self, directory)
 
     def _load(
@@ -168,12 +158,6 @@ class StoredLog(LocalLog):
         self._statistics.events_read += len(page.events)
         return page
 
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """See LocalLog."""
-        token = object()
-        self._watchers[token] = wake
-        return lambda: self._unwatch(token)
-
     def head(self) -> int:
         """See EventLog."""
         return self._sequencer.durable_head
@@ -225,27 +209,10 @@ class StoredLog(LocalLog):
         self._statistics.segments = len(self.frames.segments)
         return self._statistics
 
-    @property
-    def is_closed(self) -> bool:
-        """See LocalLog."""
-        return self._is_closed
-
-    def trim(self, below: int) -> int:
-        """See EventLog. Logical and exact at once; `maintenance.reclaim` unlinks whole segments later."""
-        with self._change:
-            head = self.head()
-            if not isinstance(below, int) or isinstance(below, bool) or not 0 <= below <= head + 1:
-                raise InvalidPosition(f"{below!r} given, 0 to {head + 1} (the head + 1) is allowed", "below")
-            lowest = self.registry.lowest_acknowledged()
-            bound = below if lowest is None else min(below, lowest + 1)
-            if bound > (previous := self._numbering.first_retained):
-                self._state.flush()  # nothing is forgotten that a consumer could come back to
-                known_from = self._numbering.known_from if self.settings.keeps_history else bound
-                self._set_numbering(bound, known_from)
-                self.bus.emit(
-                    NotificationType.LOG_TRIMMED, log=self.name, firstRetained=bound, previousFirstRetained=previous
-                )
-            return self._numbering.first_retained
+    def _begin_at(self, number: int) -> None:
+        """See LocalLog. `maintenance.reclaim` unlinks whole segments later."""
+        self._state.flush()  # nothing is forgotten that a consumer could come back to
+        self._set_numbering(number, self._numbering.known_from if self.settings.keeps_history else number)
 
     def writer(self, name: str) -> WriterState | None:
         """See LocalLog."""
@@ -273,7 +240,7 @@ class StoredLog(LocalLog):
 
     def change(self, settings: LogSettings) -> None:
         """New settings. Raises InvalidSettings for what is fixed at creation."""
-        with self._change:
+        with self._changing:
             self.settings.check_change(settings)
             self.settings = settings
             trimmed = self._numbering.first_retained > self._numbering.origin
@@ -282,7 +249,7 @@ class StoredLog(LocalLog):
 
     @property
     def first_retained(self) -> int:
-        """The number from which events can be read."""
+        """See LocalLog."""
         return self._numbering.first_retained
 
     @property
@@ -291,8 +258,8 @@ class StoredLog(LocalLog):
         return self._numbering.known_from
 
     def changing(self) -> threading.RLock:
-        """The lock to hold while the set of files changes."""
-        return self._change
+        """The lock that is held while META, the settings or the set of files change."""
+        return self._changing
 
     def close(self) -> None:
         """Answer what was taken, write down how the log ended, close the files."""
@@ -300,7 +267,7 @@ class StoredLog(LocalLog):
             if self._is_closed:
                 return
             self._sequencer.close()
-            with self._change:
+            with self._changing:
                 self._is_closed = True
                 try:
                     self._write_down_end()
@@ -325,7 +292,7 @@ class StoredLog(LocalLog):
             self.meta.write(self.directory)
 
     def _begin_marks(self) -> None:
-        with self._change:
+        with self._changing:
             meta = self.meta.changed(format=FORMAT_MARKS)
             meta.write(self.directory)
             self.meta = meta
@@ -365,10 +332,3 @@ class StoredLog(LocalLog):
     def _published(self, head: int) -> None:
         self.writer_table.landed(head)
         self._wake_all()
-
-    def _unwatch(self, token: object) -> None:
-        self._watchers.pop(token, None)
-
-    def _wake_all(self) -> None:
-        for wake in list(self._watchers.values()):
-            wake()

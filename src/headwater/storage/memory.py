@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from ..core.bus import Bus
 from ..core.condition import AppendCondition
-from ..core.consumer import ConsumerRegistry
 from ..core.errors import (
     AppendConditionFailed,
     Closed,
@@ -21,7 +20,6 @@ from ..core.errors import (
     ConditionNeedsTrimmedEvents,
     DuplicateEventId,
     EventLogError,
-    InvalidPosition,
     LogExists,
     LogNotFound,
     PositionOfOtherIncarnation,
@@ -32,9 +30,8 @@ from ..core.errors import (
 from ..core.event import SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.local import LocalLog
-from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, LogInfo, LogStatistics, Page
+from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, LogInfo, Page
 from ..core.mark import WriterState
-from ..core.notification_types import NotificationType
 from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
 from ..core.state import StateEntry, StateStore
@@ -61,9 +58,10 @@ class MemoryLog(LocalLog):
         clock: Callable[[], int] = wall_clock_ms,
         bus: Bus | None = None,
     ) -> None:
-        self.name = name
-        self.settings = settings or LogSettings()
         self._incarnation = uuid.uuid4().hex
+        super().__init__(
+            name, settings or LogSettings(), state or MemoryState(), self._incarnation, clock, bus or Bus()
+        )
         self._floor = floor
         """Numbers up to this one were issued by earlier logs of this name."""
         self._events: list[SequencedEvent] = []
@@ -77,27 +75,20 @@ class MemoryLog(LocalLog):
         self._clock = clock
         self._partitioner = Partitioner(self.settings)
         self._writers = WriterTable(floor)
-        self._watchers: dict[object, Callable[[], None]] = {}
-        self._lock = threading.RLock()
-        self._closed = False
-        self._statistics = LogStatistics()
-        self.bus = bus or Bus()
-        self.registry = ConsumerRegistry(state or MemoryState(), self._incarnation, self.head, clock, name, self.bus)
 
     def submit(self, request: AppendRequest) -> None:
         """See LocalLog."""
-        with self._lock:
-            if self._closed:
+        with self._changing:
+            if self._is_closed:
                 raise Closed(self.name)
             try:
                 request.result = self._append(request)
             except EventLogError as error:
                 request.error = error
             self._count(request)
-            watchers = list(self._watchers.values())
         request.deliver([request])
-        for wake in watchers if request.result is not None else ():
-            wake()
+        if request.result is not None:
+            self._wake_all()
 
     def _count(self, request: AppendRequest) -> None:
         statistics = self._statistics
@@ -132,20 +123,11 @@ class MemoryLog(LocalLog):
         self._statistics.clock_steps += now < self._recorded_at
         self._recorded_at = max(now, self._recorded_at)
         partitions = self._partitioner.assign(columns, request.partition)
+        types, data, tags, ids, sources, attributes, *rest = columns.fields
+        numbers, times = range(first, last + 1), [self._recorded_at] * columns.count
+        own_attributes = [MappingProxyType(dict(mapping)) for mapping in attributes]
         self._events += map(
-            SequencedEvent,
-            range(first, last + 1),
-            [self._recorded_at] * columns.count,
-            partitions,
-            columns.types,
-            columns.data,
-            columns.tags,
-            columns.ids,
-            columns.sources,
-            [MappingProxyType(dict(mapping)) for mapping in columns.attributes],
-            columns.group_keys,
-            columns.envelopes,
-            columns.encodings,
+            SequencedEvent, numbers, times, partitions, types, data, tags, ids, sources, own_attributes, *rest
         )
         self._head = last
         if mark is not None:
@@ -206,7 +188,7 @@ class MemoryLog(LocalLog):
         bytes_max: int = PAGE_BYTES,
     ) -> Page:
         """See LocalLog."""
-        with self._lock:
+        with self._changing:
             head, lowest = self._head, self._first_retained
             if backwards:
                 bound = min(max(upto or 0, lowest), after)
@@ -231,12 +213,6 @@ class MemoryLog(LocalLog):
         self._statistics.events_read += len(events)
         return Page(events, cursor, head, is_last)
 
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """See LocalLog."""
-        token = object()
-        self._watchers[token] = wake
-        return lambda: self._unwatch(token)
-
     def head(self) -> int:
         """See EventLog."""
         return self._head
@@ -255,7 +231,7 @@ class MemoryLog(LocalLog):
 
     def sequence_number_at(self, recorded_at: int) -> int:
         """See LocalLog."""
-        with self._lock:
+        with self._changing:
             for event in self._retained():
                 if event.recorded_at >= recorded_at:
                     return event.sequence_number
@@ -263,7 +239,7 @@ class MemoryLog(LocalLog):
 
     def info(self) -> LogInfo:
         """See EventLog."""
-        with self._lock:
+        with self._changing:
             retained = self._retained()
             counts = [0] * self.settings.partitions
             for event in retained:
@@ -290,31 +266,20 @@ class MemoryLog(LocalLog):
 
     def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
         """See LocalLog."""
-        with self._lock:
+        with self._changing:
             known = self._known_ids()
         found = map(known.get, zip(sources, ids, strict=True))
         return [None if event is None else event.sequence_number for event in found]
 
     @property
-    def is_closed(self) -> bool:
+    def first_retained(self) -> int:
         """See LocalLog."""
-        return self._closed
+        return self._first_retained
 
-    def trim(self, below: int) -> int:
-        """See EventLog."""
-        with self._lock:
-            if not isinstance(below, int) or isinstance(below, bool) or not 0 <= below <= self._head + 1:
-                raise InvalidPosition(f"{below!r} given, 0 to {self._head + 1} (the head + 1) is allowed", "below")
-            lowest = self.registry.lowest_acknowledged()
-            bound = below if lowest is None else min(below, lowest + 1)
-            previous = self._first_retained
-            if bound > previous:
-                self._first_retained = bound
-                self._forget()
-                self.bus.emit(
-                    NotificationType.LOG_TRIMMED, log=self.name, firstRetained=bound, previousFirstRetained=previous
-                )
-            return self._first_retained
+    def _begin_at(self, number: int) -> None:
+        """See LocalLog."""
+        self._first_retained = number
+        self._forget()
 
     def _forget(self) -> None:
         """What is trimmed while the log keeps no history is lost for ever."""
@@ -323,20 +288,16 @@ class MemoryLog(LocalLog):
 
     def change(self, settings: LogSettings) -> None:
         """New settings. Raises InvalidSettings for what is fixed at creation."""
-        with self._lock:
+        with self._changing:
             self.settings.check_change(settings)
             self.settings = settings
             self._forget()
 
     def close(self) -> None:
         """Take and serve nothing any more; wake whoever waits."""
-        with self._lock:  # an append that is under way is in the log before it closes
-            self._closed = True
-        for wake in list(self._watchers.values()):
-            wake()
-
-    def _unwatch(self, token: object) -> None:
-        self._watchers.pop(token, None)
+        with self._changing:  # an append that is under way is in the log before it closes
+            self._is_closed = True
+        self._wake_all()
 
     def _retained(self) -> list[SequencedEvent]:
         return self._events[self._first_retained - self._floor - 1 :]

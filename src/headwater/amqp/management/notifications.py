@@ -36,11 +36,11 @@ class NotificationMessages:
     def message(self, notification: Notification, wanted: Transformation | None) -> bytes:
         """The message for a listener."""
         if wanted is not None:
-            return encode_message(_transformed(notification, wanted))
+            return encode_message(_message(notification, wanted))
         attributes = notification.attributes
         found = self._encoded.get(id(attributes))
         if found is None:
-            found = attributes, encode_message(_whole(notification))
+            found = attributes, encode_message(_message(notification, None))
             self._encoded[id(attributes)] = found
             if len(self._encoded) > ENCODED_MAX:
                 self._encoded.popitem(last=False)
@@ -86,29 +86,20 @@ if TYPE_CHECKING:
     _: type[Fields] = NotificationFields
 
 
-def _whole(notification: Notification) -> Message:
+def _message(notification: Notification, wanted: Transformation | None) -> Message:
+    """The message with what is wanted; None: the whole of it."""
     values = _values(notification)
+    if wanted is not None and wanted.is_compact:
+        compact = [values.get(name) for name in wanted.attributes]
+        return Message(compact, VALUE, delivery_annotations=_lost(notification))
+    if wanted is not None:
+        values = {name: values[name] for name in wanted.attributes if name in values}
     return Message(
         None,
         VALUE,
         delivery_annotations=_lost(notification),
         properties=Properties(subject=notification.type.value),
         application_properties=values,
-    )
-
-
-def _transformed(notification: Notification, wanted: Transformation) -> Message:
-    values = _values(notification)
-    if wanted.is_compact:
-        compact = [values.get(name) for name in wanted.attributes]
-        return Message(compact, VALUE, delivery_annotations=_lost(notification))
-    chosen = {name: values[name] for name in wanted.attributes if name in values}
-    return Message(
-        None,
-        VALUE,
-        delivery_annotations=_lost(notification),
-        properties=Properties(subject=notification.type.value),
-        application_properties=chosen,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -112,25 +112,12 @@ def append(
 @partition_option
 @json_option
 @server_options
-def read(
-    server: Server,
-    log: str,
-    query: Query,
-    from_: int | None,
-    after: int | None,
-    backwards: bool,
-    limit: int | None,
-    partition: int | None,
-    as_json: bool,
-) -> None:
+def read(server: Server, log: str, query: Query, as_json: bool, **bounds: Any) -> None:
     """Read the events of a log.
 
     Those that match, up to the present end of the log, one on a line.
     """
-    events = server.log(log).read(
-        query, from_=from_, after=after, backwards=backwards, limit=limit, partition=partition
-    )
-    _show_all(events, as_json)
+    _show_all(server.log(log).read(query, **bounds), as_json)
 
 
 @click.command(epilog=examples("headwater tail orders -f", "headwater tail orders -n 3 --type OrderPlaced --json"))

@@ -56,16 +56,7 @@ Write = Callable[[list[SequencedEvent]], object]
 @json_option
 @server_options
 def export(
-    server: Server,
-    log: str,
-    file: Path,
-    format: str | None,
-    query: Query,
-    from_: int | None,
-    after: int | None,
-    limit: int | None,
-    partition: int | None,
-    as_json: bool,
+    server: Server, log: str, file: Path, format: str | None, query: Query, as_json: bool, **bounds: Any
 ) -> None:
     """Write the events of a log into a file.
 
@@ -74,7 +65,7 @@ def export(
     """
     format = format or _format_of(file)
     started = time.perf_counter()
-    reading = server.log(log).read(query, from_=from_, after=after, limit=limit, partition=partition)
+    reading = server.log(log).read(query, **bounds)
     count = 0
     with _written(file) as out, WRITERS[format](out, f"/logs/{log}") as write, _progress_bar(file) as show:
         while events := list(reading.next_page()):
