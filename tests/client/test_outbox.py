@@ -23,6 +23,7 @@ import pytest
 from tests.interop.install import unavailable
 from tests.interop.runtimes import PostgreSql
 from tests.server.running import PROGRAM, RunningServer, environment
+from tests.waiting import eventually
 
 from headwater.client import connect
 from headwater.client.outbox import Relay, add_xfer_event, connect_database, create_table
@@ -152,8 +153,7 @@ def test_more_than_a_batch_goes_in_order(connection: Any, database: str) -> None
     with closing(connect_database(database)) as connection:
         thread = threading.Thread(target=Relay(connection, log).run, args=(stopped, 0.01))
         thread.start()
-        while log.head() < 2500:
-            time.sleep(0.01)
+        eventually(lambda: log.head() >= 2500, log.head)
         stopped.set()
         thread.join()
     assert [json.loads(event.data) for event in log.read()] == list(range(2500))
@@ -251,8 +251,7 @@ def test_kill_9_of_the_relay_and_of_the_server_loses_and_repeats_nothing(databas
                 with server:
                     pass
                 server = serve()
-        while len(committed) <= 50 and writer.is_alive():
-            time.sleep(0.01)
+        eventually(lambda: len(committed) > 50 or not writer.is_alive())
         is_over.set()
         writer.join()
         running.send_signal(signal.SIGTERM)

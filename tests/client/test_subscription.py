@@ -3,6 +3,7 @@ import time
 
 import pytest
 from tests.client.served_memory import ServedMemory
+from tests.waiting import eventually
 
 from headwater.client import RemoteLog, connect
 from headwater.core import Event, LogSettings, Query, errors
@@ -64,8 +65,7 @@ def test_closing_it_ends_an_iteration_in_another_thread(log: RemoteLog) -> None:
     thread = threading.Thread(target=iterate)
     thread.start()
     log.append([Event("A")])
-    while not seen and subscription.cursor == 0:
-        time.sleep(0.01)
+    eventually(lambda: seen or subscription.cursor)
     time.sleep(0.1)  # so that it waits on the stream
     subscription.close()
     thread.join(5)
@@ -88,8 +88,7 @@ def test_it_goes_on_at_its_cursor_when_the_server_comes_back(served: ServedMemor
 
         thread = threading.Thread(target=iterate)
         thread.start()
-        while seen != [1]:
-            time.sleep(0.01)
+        eventually(lambda: seen == [1], lambda: seen)
         served.stop()
         served.store.open("orders").append([Event("while away")])
         served.start()

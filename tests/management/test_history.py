@@ -18,8 +18,9 @@ from headwater.core.settings import SYSTEM_LOG
 from headwater.core.store import LogStore
 from headwater.management.history import History, event_of
 from headwater.storage import Engine, MemoryStore
+from tests.waiting import eventually
 
-from .told import Told, eventually
+from .told import Told
 
 CREATED = NotificationType.LOG_CREATED
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from headwater.core import Bus, Notification, NotificationType
 from headwater.management import CATALOG, Kind
+from tests.waiting import eventually
 
 PYTHON = {Kind.STRING: str, Kind.LONG: int, Kind.TIMESTAMP: int, Kind.BOOLEAN: bool}
-WAIT_S_MAX = 30.0
 
 
 class Told:
@@ -53,11 +52,3 @@ def check(notification: Notification) -> None:
             assert type(value) is PYTHON[attribute.kind], (attribute, value)
     assert notification.attributes["eventType"] == notification.type.value
     assert notification.attributes["time"] == notification.time
-
-
-def eventually(is_so: Callable[[], object], otherwise: Callable[[], str] = lambda: "it never came") -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, otherwise()
-        time.sleep(0.005)

@@ -7,12 +7,13 @@ import signal
 import ssl
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import eventually
 
 PROGRAM = [sys.executable, "-c", "from headwater.server.cli import main; main()"]
 SILENCE_S_MAX = 60.0
@@ -89,10 +90,7 @@ class RunningServer:
 
     def wait_for(self, text: str) -> None:
         """Wait until stderr has that text."""
-        deadline = time.monotonic() + SILENCE_S_MAX
-        while text not in self.errors:
-            assert time.monotonic() < deadline, self.errors
-            time.sleep(0.01)
+        eventually(lambda: text in self.errors, lambda: self.errors)
 
     def open(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
         """The open answer to a GET, or to a POST of JSON."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from headwater.core.event import Event
 from headwater.core.query import ALL, Query
 from headwater.flight.client import BulkClient, Ticket
 from headwater.formats.arrow import events_of
+from tests.waiting import eventually
 
 from .running import RunningServer, headwater
 
@@ -56,13 +56,6 @@ def rows(count: int, start: int = 0) -> pa.RecordBatch:
 
 def bulk_pid(server: RunningServer) -> int:
     return int(Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()[0])
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def test_what_http_appends_flight_reads_the_same(server):
@@ -136,7 +129,7 @@ def test_death_of_the_bulk_process_costs_nobody_else_anything(server):
         before = bulk_pid(server)
         os.kill(before, signal.SIGKILL)
         log.append(events(10, 10))
-        until(lambda: bulk.head("orders").head == 20)  # on the same port
+        eventually(lambda: bulk.head("orders").head == 20)  # on the same port
         assert bulk_pid(server) != before
         with urllib.request.urlopen(f"{server.url}/metrics") as answer:
             told = answer.read().decode()
@@ -166,7 +159,7 @@ def test_bulk_process_leaves_when_its_server_is_killed(server):
     pid = bulk_pid(server)
     server.process.kill()
     server.process.wait()
-    until(lambda: not Path(f"/proc/{pid}").exists())
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_memory_that_runs_out_ends_the_bulk_process_before_the_server(server):
@@ -256,11 +249,11 @@ def test_a_changed_password_and_a_removed_user_end_their_sessions(tmp_path):
             lambda: user("remove", "ann"),
         ):
             user("add", "ann", "--grant", "read:*", "--password-stdin", "--replace", stdin="secret-of-ann\n")
-            until(lambda: server.ask("/logs", headers=login("ann", "secret-of-ann"))[0] == 200)
+            eventually(lambda: server.ask("/logs", headers=login("ann", "secret-of-ann"))[0] == 200)
             options = flight.FlightCallOptions(headers=[client.authenticate_basic_token("ann", "secret-of-ann")])
             assert asks(client, options)
             end()
-            until(lambda options=options: not asks(client, options))
+            eventually(lambda options=options: not asks(client, options))
             with pytest.raises(flight.FlightUnauthenticatedError):
                 client.authenticate_basic_token("ann", "secret-of-ann")
         client.close()

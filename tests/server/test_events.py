@@ -26,8 +26,8 @@ from headwater.server.notification_lines import LINES, logged_types, write_line
 from headwater.server.notifications import Notifications
 from headwater.server.room_metrics import notification_metrics
 from headwater.storage.memory import MemoryStore
+from tests.waiting import eventually
 
-from ..management.told import eventually
 from .running import SILENCE_S_MAX, RunningServer, headwater
 
 DUPLICATES = b'{"events": [{"type": "Placed", "id": "1", "tags": ["order:1"], "data": "%b"}]}'
