@@ -7,10 +7,9 @@ sees few types and the same tags again and again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from operator import attrgetter
-from typing import Any
+from typing import TypeVar
 
 from .errors import InvalidEvent, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
@@ -47,6 +46,9 @@ _RESERVED_ATTRIBUTES = frozenset({"id", "type", "source", "specversion", "data",
 _SEEN_MAX = 65_536
 
 
+_T = TypeVar("_T")
+
+
 class EventColumns:
     """Checked events as columns of one length: how an append travels from here to the log."""
 
@@ -73,15 +75,24 @@ class EventColumns:
         self.bytes = bytes
         """About how much the events take: what admission and grouping count."""
 
-    @property
-    def fields(self) -> tuple[Sequence[Any], ...]:
-        """The columns, in the order of the fields of `core.Event`."""
-        return _fields_of(self)
-
     def take(self, indexes: Sequence[int]) -> EventColumns:
         """Those of the events, in that order."""
-        taken: list[Any] = [[column[index] for index in indexes] for column in self.fields]
-        return EventColumns(*[*taken, self.bytes * len(indexes) // max(self.count, 1)])
+
+        def taken(column: Sequence[_T]) -> Sequence[_T]:
+            return [column[index] for index in indexes]
+
+        return EventColumns(
+            taken(self.types),
+            taken(self.data),
+            taken(self.tags),
+            taken(self.ids),
+            taken(self.sources),
+            taken(self.attributes),
+            taken(self.group_keys),
+            taken(self.envelopes),
+            taken(self.encodings),
+            self.bytes * len(indexes) // max(self.count, 1),
+        )
 
     @staticmethod
     def none() -> EventColumns:
@@ -93,13 +104,19 @@ class EventColumns:
         """The events of several appends, one after the other."""
         if len(groups) == 1:
             return groups[0]
-        joined: list[Any] = [list(chain.from_iterable(parts)) for parts in zip(*map(_fields_of, groups), strict=True)]
-        return EventColumns(*[*joined, sum([group.bytes for group in groups])])
-
-
-_fields_of: Callable[[EventColumns], tuple[Sequence[Any], ...]] = attrgetter(
-    "types", "data", "tags", "ids", "sources", "attributes", "group_keys", "envelopes", "encodings"
-)
+        flat = chain.from_iterable
+        return EventColumns(
+            list(flat([group.types for group in groups])),
+            list(flat([group.data for group in groups])),
+            list(flat([group.tags for group in groups])),
+            list(flat([group.ids for group in groups])),
+            list(flat([group.sources for group in groups])),
+            list(flat([group.attributes for group in groups])),
+            list(flat([group.group_keys for group in groups])),
+            list(flat([group.envelopes for group in groups])),
+            list(flat([group.encodings for group in groups])),
+            sum([group.bytes for group in groups]),
+        )
 
 
 def check_append(events: Sequence[Event], event_bytes_max: int) -> EventColumns:

@@ -92,8 +92,8 @@ def batch_of(columns: EventColumns) -> pa.RecordBatch:
     if isinstance(columns, ArrowColumns):
         return columns.batch
     attributes = [list(each.items()) for each in columns.attributes]
-    fields = columns.fields
-    values = (*fields[:5], attributes, *fields[6:])
+    values = (columns.types, columns.data, columns.tags, columns.ids, columns.sources, attributes, columns.group_keys,
+              columns.envelopes, columns.encodings)  # fmt: skip
     arrays = [pa.array(column, field.type) for column, field in zip(values, EVENT_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=EVENT_SCHEMA)
 

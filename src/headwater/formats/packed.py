@@ -90,9 +90,11 @@ def decode(decoder: msgspec.msgpack.Decoder[T], content: bytes | memoryview) -> 
 
 def event_rows(columns: EventColumns) -> list[tuple[object, ...]]:
     """Checked events as arrays for an append, without the fields at the end where no event has anything in them."""
-    fields = columns.fields
-    plain, rest = fields[:4], fields[4:]
-    return list(zip(*(fields if any(map(any, rest)) else plain), strict=True))
+    plain = (columns.types, columns.data, columns.tags, columns.ids)
+    rest = (columns.sources, columns.attributes, columns.group_keys, columns.envelopes, columns.encodings)
+    if not any(map(any, rest)):
+        return list(zip(*plain, strict=True))
+    return list(zip(*plain, *rest, strict=True))
 
 
 def encode(value: object) -> bytes:

@@ -123,11 +123,20 @@ class MemoryLog(LocalLog):
         self._statistics.clock_steps += now < self._recorded_at
         self._recorded_at = max(now, self._recorded_at)
         partitions = self._partitioner.assign(columns, request.partition)
-        types, data, tags, ids, sources, attributes, *rest = columns.fields
-        numbers, times = range(first, last + 1), [self._recorded_at] * columns.count
-        own_attributes = [MappingProxyType(dict(mapping)) for mapping in attributes]
         self._events += map(
-            SequencedEvent, numbers, times, partitions, types, data, tags, ids, sources, own_attributes, *rest
+            SequencedEvent,
+            range(first, last + 1),
+            [self._recorded_at] * columns.count,
+            partitions,
+            columns.types,
+            columns.data,
+            columns.tags,
+            columns.ids,
+            columns.sources,
+            [MappingProxyType(dict(mapping)) for mapping in columns.attributes],
+            columns.group_keys,
+            columns.envelopes,
+            columns.encodings,
         )
         self._head = last
         if mark is not None:
