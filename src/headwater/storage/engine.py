@@ -185,7 +185,8 @@ class Engine(Closing):
     def maintain(self, *, retention: bool = True) -> None:
         """One round of what is otherwise done in the background: sealing, merging, retention, reclaiming."""
         with self._maintaining:
-            self._maintain(retention)
+            if not self._stopping.is_set():
+                self._maintain(retention)
 
     def _maintain(self, retention: bool) -> None:
         self._look_at_disk()
@@ -226,8 +227,9 @@ class Engine(Closing):
             self._tender.join()
         for log in self.opened():
             log.close()
-        self.state.flush()
-        self.state.close()
+        with self._maintaining:  # a round that somebody else began still asks the state
+            self.state.flush()
+            self.state.close()
         fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
         self._lock_file.close()
 
