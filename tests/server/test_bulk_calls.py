@@ -208,6 +208,7 @@ def test_an_answer_that_makes_no_sense_ends_the_link_instead_of_letting_callers_
 
 def test_a_process_that_cannot_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
     reservation = Reservation("127.0.0.1", 0, "--flight-port")
+    settings = BulkSettings(reservation.host, reservation.port, "", "", 1, 2**20, 0, 1000, "info")
     start = asyncio.create_subprocess_exec
     refusals = [OSError(errno.EAGAIN, "resource temporarily unavailable") for _ in range(2)]
     started: list[asyncio.subprocess.Process] = []
@@ -219,7 +220,7 @@ def test_a_process_that_cannot_be_started_is_started_later(monkeypatch: pytest.M
         return started[-1]
 
     async def scenario() -> None:
-        supervisor = Supervisor(BulkSettings(reservation.host, reservation.port, stop_ms=1000), {})
+        supervisor = Supervisor(settings, {})
         await supervisor.start()
         started[0].kill()
         async with asyncio.timeout(60):

@@ -19,6 +19,8 @@ SEQUENCE_NUMBER_MAX = 10**18 - 1
 """FutoIn event ids have 18 digits."""
 APPEND_EVENTS_MAX = 65_536
 APPEND_BYTES_MAX = 64 * 1024 * 1024
+STAGED_BYTES_MAX = 16 * 1024 * 1024 * 1024
+"""Bytes that the writers of one log may have staged, all together."""
 PARTITIONS_MAX = 1024
 TYPE_CHARS_MAX = 200
 ID_CHARS_MAX = 512

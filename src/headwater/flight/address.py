@@ -8,7 +8,7 @@ from pathlib import Path
 from ..core.errors import InvalidInput
 from ..core.limits import show
 from ..formats.server_address import authorization_of, parts_of
-from .wire import DEFAULT_PORT
+from .settings import DEFAULT_PORT
 
 SCHEMES = ("grpc", "grpc+tls")
 TIMEOUT_S = 60.0

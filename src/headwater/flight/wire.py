@@ -27,7 +27,6 @@ from ..formats.querytext import parse_query
 
 COMMAND_BYTES_MAX = 1024 * 1024
 """The largest ticket, command or body of an action that is looked at."""
-DEFAULT_PORT = 8815
 SPLIT_BYTES = 64 * 1024 * 1024
 """About how large a split is where nothing is said."""
 SPLITS_MAX = 100_000

@@ -16,6 +16,7 @@ from ..amqp.settings import AmqpSettings
 from ..cne.settings import Settings as CneSettings
 from ..core.limits import APPEND_BYTES_MAX
 from ..core.settings import LogSettings
+from ..flight.settings import FlightSettings
 from ..formats.values import (
     GIB,
     KIB,
@@ -62,20 +63,6 @@ class Http:
     )
     """Addresses or networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count. A list; in the
     environment and in flags, separated by commas."""
-
-
-@dataclass(frozen=True, slots=True)
-class Flight:
-    """Arrow Flight: bulk reads and writes, in a process of its own."""
-
-    enabled: bool = setting(True, boolean, "serve Arrow Flight; with storage in memory it is not served")
-    port: int = setting(8815, whole_number(0, 65535), "TCP port of Arrow Flight; 0 takes any free one")
-    streams_max: int = setting(
-        64, whole_number(1, 10_000), "reads and writes at the same time; more are told to try again"
-    )
-    staged_bytes_max: int = setting(
-        16 * GIB, byte_count(MIB, 2**50), "bytes that exactly-once writers may have staged, per log"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +140,7 @@ class Config:
     http: Http = field(default_factory=Http)
     amqp: AmqpSettings = field(default_factory=AmqpSettings)
     futoin: FutoinSettings = field(default_factory=FutoinSettings)
-    flight: Flight = field(default_factory=Flight)
+    flight: FlightSettings = field(default_factory=FlightSettings)
     tls: Tls = field(default_factory=Tls)
     limits: Limits = field(default_factory=Limits)
     cne: CneSettings = field(default_factory=CneSettings)

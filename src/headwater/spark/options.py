@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.errors import InvalidInput
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
-from ..flight.wire import DEFAULT_PORT
+from ..flight.settings import DEFAULT_PORT
 
 DEFAULT_URL = f"grpc://127.0.0.1:{DEFAULT_PORT}"
 """Where the server is, if nobody says."""

@@ -25,7 +25,7 @@ import msgspec
 import pyarrow as pa
 
 from ..core.errors import DiskFull, InvalidInput, Overloaded, StorageCorrupted, StorageUnavailable
-from ..core.limits import show
+from ..core.limits import STAGED_BYTES_MAX, show
 from ..core.mark import BATCH_MAX, Staged, check_writer
 from ..core.settings import LogSettings
 from ..formats.arrow_columns import EVENT_SCHEMA, batch_of
@@ -37,7 +37,6 @@ from .locks import NoBackup
 STAGED = "staged"
 MANIFEST_NAME = "MANIFEST.json"
 GIVEN_UP_NAME = "GIVEN_UP"
-STAGED_BYTES_MAX = 16 * 1024**3
 RESERVE_BYTES = 128 * 1024 * 1024
 """As of the engine: nothing is staged while less than that is free."""
 ORPHAN_AGE_S = 7 * 24 * 60 * 60

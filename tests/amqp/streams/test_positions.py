@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headwater.amqp.protocol.conditions import LinkFault
-from headwater.amqp.streams.positions import Expiry, PositionLimits, Positions, Remembered, load, store
+from headwater.amqp.streams.positions import Expiry, Positions, Remembered, load, store
 from headwater.core.errors import EventLogError
 from headwater.core.state import StateStore
 from headwater.storage.memory import MemoryState
 from headwater.storage.state import SqliteState
 
+MANY = 1000
 LOG = "0123"
 
 
@@ -39,20 +40,20 @@ def write(positions: Positions, state: StateStore, log: str = LOG) -> None:
 
 
 def test_durable_terminus_goes_on_where_it_was_left_after_a_restart(state):
-    positions = load(state, LOG, 0)
+    positions = load(state, LOG, 0, MANY)
     remembered = attached(positions)
     for number in (11, 12, 13):
         remembered.position.sent(number)
     remembered.position.finish([11, 13])
     write(positions, state)
-    again = load(state, LOG, 1)
+    again = load(state, LOG, 1, MANY)
     known = attached(again, after=99)
     assert known.position.after == 11
-    assert load(state, "another incarnation", 1).remembered("c", "l") is None
+    assert load(state, "another incarnation", 1, MANY).remembered("c", "l") is None
 
 
 def test_terminus_that_is_not_durable_is_remembered_while_the_server_runs(state):
-    positions = load(state, LOG, 0)
+    positions = load(state, LOG, 0, MANY)
     remembered = attached(positions, is_durable=False)
     remembered.position.passed(15)
     positions.ended(remembered, Expiry.CONNECTION_CLOSE, 5)
@@ -63,20 +64,20 @@ def test_terminus_that_is_not_durable_is_remembered_while_the_server_runs(state)
 
 
 def test_receiver_that_closes_its_link_is_forgotten(state):
-    positions = load(state, LOG, 0)
+    positions = load(state, LOG, 0, MANY)
     remembered = attached(positions)
     write(positions, state)
     positions.closed(remembered)
     positions.closed(remembered)
     write(positions, state)
-    assert load(state, LOG, 1).remembered("c", "l") is None
+    assert load(state, LOG, 1, MANY).remembered("c", "l") is None
     assert positions.changes() == []
 
 
 @pytest.mark.parametrize("policy", Expiry)
 @pytest.mark.parametrize("what", [Expiry.LINK_DETACH, Expiry.SESSION_END, Expiry.CONNECTION_CLOSE])
 def test_terminus_expires_after_what_its_policy_names(policy, what):
-    positions = Positions()
+    positions = Positions(MANY)
     remembered = attached(positions, expiry=policy, timeout_s=3)
     positions.ended(remembered, what, 1000)
     assert (remembered.expires_at == 4000) == (policy <= what)
@@ -88,7 +89,7 @@ def test_terminus_expires_after_what_its_policy_names(policy, what):
 
 
 def test_time_runs_from_the_first_end_and_stops_at_the_next_attach():
-    positions = Positions()
+    positions = Positions(MANY)
     remembered = attached(positions, expiry=Expiry.LINK_DETACH, timeout_s=3)
     positions.ended(remembered, Expiry.LINK_DETACH, 1000)
     positions.ended(remembered, Expiry.SESSION_END, 2000)
@@ -98,7 +99,7 @@ def test_time_runs_from_the_first_end_and_stops_at_the_next_attach():
 
 
 def test_without_a_timeout_it_expires_at_once():
-    positions = Positions()
+    positions = Positions(MANY)
     remembered = attached(positions, expiry=Expiry.SESSION_END)
     positions.ended(remembered, Expiry.LINK_DETACH, 1000)
     assert positions.remembered("c", "l") is remembered
@@ -107,23 +108,23 @@ def test_without_a_timeout_it_expires_at_once():
 
 
 def test_restart_ends_all_connections(state):
-    positions = load(state, LOG, 0)
+    positions = load(state, LOG, 0, MANY)
     for policy in Expiry:
         attached(positions, policy.symbol, expiry=policy, timeout_s=3)
     attached(positions, "no time", expiry=Expiry.SESSION_END)
     write(positions, state)
-    again = load(state, LOG, 5000)
+    again = load(state, LOG, 5000, MANY)
     assert again.remembered("c", "no time") is None
     assert again.expires_next() == 8000
     write(again, state)
-    late = load(state, LOG, 7000)
+    late = load(state, LOG, 7000, MANY)
     assert late.expires_next() == 8000, "the time that ran before counts"
-    assert load(state, LOG, 8000).expires_next() is None
-    assert load(state, LOG, 8000).remembered("c", "never") is not None
+    assert load(state, LOG, 8000, MANY).expires_next() is None
+    assert load(state, LOG, 8000, MANY).remembered("c", "never") is not None
 
 
 def test_detached_receiver_is_sent_again_what_it_did_not_settle():
-    positions = Positions()
+    positions = Positions(MANY)
     remembered = attached(positions)
     remembered.position.sent(11)
     positions.ended(remembered, Expiry.LINK_DETACH, 0)
@@ -135,11 +136,11 @@ def test_detached_receiver_is_sent_again_what_it_did_not_settle():
 ])  # fmt: skip
 def test_names_that_cannot_be_kept_are_refused(container, link, said):
     with pytest.raises(LinkFault, match=said):
-        Positions().attached(container, link, after=0, expiry=Expiry.NEVER, timeout_s=0, is_durable=True)
+        Positions(MANY).attached(container, link, after=0, expiry=Expiry.NEVER, timeout_s=0, is_durable=True)
 
 
 def test_number_of_termini_is_bounded():
-    positions = Positions(PositionLimits(termini_max=2))
+    positions = Positions(2)
     attached(positions, "a")
     attached(positions, "b")
     attached(positions, "a")
@@ -159,28 +160,28 @@ def test_policies_have_the_names_of_the_standard():
 
 
 def test_group_goes_on_where_it_was_left(state):
-    positions = load(state, LOG, 0)
+    positions = load(state, LOG, 0, MANY)
     position = positions.group_position("g", 3, after=10)
     position.passed(17)
     assert positions.group_position("g", 3, after=99) is position
     assert positions.group_position("h", 3, after=99).after == 99
     write(positions, state)
-    again = load(state, LOG, 1)
+    again = load(state, LOG, 1, MANY)
     assert again.groups() == {("g", 3): 17, ("h", 3): 99}
     again.forget_group("g")
     write(again, state)
-    assert load(state, LOG, 2).groups() == {("h", 3): 99}
+    assert load(state, LOG, 2, MANY).groups() == {("h", 3): 99}
 
 
 def test_group_begins_where_its_consumer_asks_for():
-    positions = Positions()
+    positions = Positions(MANY)
     positions.group_position("g", 3, after=10)
     assert positions.group_position("g", 3, after=5, is_asked_for=True).after == 5
     assert positions.group_position("g", 3, after=99).after == 5
 
 
 def test_number_of_group_positions_is_bounded():
-    positions = Positions(PositionLimits(group_positions_max=1))
+    positions = Positions(1)
     positions.group_position("g", 0, after=0)
     with pytest.raises(LinkFault) as caught:
         positions.group_position("g", 1, after=0)
@@ -188,16 +189,16 @@ def test_number_of_group_positions_is_bounded():
 
 
 def test_epochs_are_durable_and_zero_is_none(state):
-    positions = load(state, LOG, 0)
+    positions = load(state, LOG, 0, MANY)
     positions.record_epoch("g", 0, 2**64 - 1)
     positions.record_epoch("g", 1, 5)
     write(positions, state)
-    again = load(state, LOG, 1)
+    again = load(state, LOG, 1, MANY)
     assert again.epochs == {("g", 0): 2**64 - 1, ("g", 1): 5}
     again.record_epoch("g", 1, 0)
     again.record_epoch("g", 2, 0)
     write(again, state)
-    assert load(state, LOG, 2).epochs == {("g", 0): 2**64 - 1}
+    assert load(state, LOG, 2, MANY).epochs == {("g", 0): 2**64 - 1}
 
 
 class Recording(MemoryState):
@@ -211,7 +212,7 @@ class Recording(MemoryState):
 
 
 def test_only_epochs_are_put_durably():
-    state, positions = Recording(), Positions()
+    state, positions = Recording(), Positions(MANY)
     attached(positions)
     positions.group_position("g", 0, after=1)
     positions.record_epoch("g", 0, 1)
@@ -223,7 +224,7 @@ def test_only_epochs_are_put_durably():
 
 
 def test_only_what_changed_is_written():
-    state, positions = Recording(), Positions()
+    state, positions = Recording(), Positions(MANY)
     for link in "abc":
         attached(positions, link)
     write(positions, state)
@@ -237,7 +238,7 @@ def test_what_could_not_be_stored_is_among_the_next_changes():
         def put(self, *arguments, **more):
             raise EventLogError("no")
 
-    positions, state = Positions(), MemoryState()
+    positions, state = Positions(MANY), MemoryState()
     remembered = attached(positions)
     with pytest.raises(EventLogError):
         store(Failing(), LOG, positions.changes())
@@ -247,11 +248,11 @@ def test_what_could_not_be_stored_is_among_the_next_changes():
     positions.stored(changes)
     assert len(changes) == len(positions.changes()) == 1
     write(positions, state)
-    assert load(state, LOG, 0).remembered("c", "l").position.after == 12
+    assert load(state, LOG, 0, MANY).remembered("c", "l").position.after == 12
 
 
 def test_terminus_forgotten_while_it_is_stored_is_deleted_next(state):
-    positions = Positions()
+    positions = Positions(MANY)
     remembered = attached(positions)
     changes = positions.changes()
     positions.closed(remembered)
@@ -260,4 +261,4 @@ def test_terminus_forgotten_while_it_is_stored_is_deleted_next(state):
     [change] = positions.changes()
     assert change.value is None
     write(positions, state)
-    assert load(state, LOG, 0).remembered("c", "l") is None
+    assert load(state, LOG, 0, MANY).remembered("c", "l") is None

@@ -80,7 +80,9 @@ class ConsumerGroups(ReadOnly):
 
     def _stored(self, log: str) -> Positions:
         incarnation = self._rights.opened(log).info().incarnation
-        return load(self._container.store.state, incarnation, time.time_ns() // 1_000_000)
+        container = self._container
+        termini_max = container.shared.settings.termini_max
+        return load(container.store.state, incarnation, time.time_ns() // 1_000_000, termini_max)
 
 
 def _groups(positions: Positions) -> list[str]:

@@ -24,7 +24,7 @@ from .groups import Action, Assign, Close, Drain, Groups, Link, RecordEpoch, Ref
 from .info import information_message
 from .outbound import Outbound
 from .position import Position
-from .positions import PositionLimits, Positions, Remembered, load, store
+from .positions import Positions, Remembered, load, store
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -109,11 +109,10 @@ class EventLogNode:
         bus: Bus | None = None,
     ) -> EventLogNode:
         """The node of a log, with what it remembers of its consumers."""
-        limits = PositionLimits(settings.termini_max, settings.termini_max)
 
         def load_all() -> tuple[str, Positions]:
             incarnation = log.info().incarnation
-            return incarnation, load(state, incarnation, _now_ms(), limits)
+            return incarnation, load(state, incarnation, _now_ms(), settings.termini_max)
 
         incarnation, positions = await asyncio.to_thread(load_all)
         return EventLogNode(log, incarnation, state, positions, settings, loop, on_closed, bus or Bus())

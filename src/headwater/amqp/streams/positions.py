@@ -71,20 +71,12 @@ class Change(NamedTuple):
     value: dict[str, object] | None
 
 
-@dataclass(frozen=True, slots=True)
-class PositionLimits:
-    """What is remembered of the receivers of one log."""
-
-    termini_max: int = 10_000
-    group_positions_max: int = 10_000
-    """Each partition that a group has read counts."""
-
-
 class Positions:
     """What one incarnation of a log remembers of its receivers."""
 
-    def __init__(self, limits: PositionLimits | None = None) -> None:
-        self._limits = limits or PositionLimits()
+    def __init__(self, termini_max: int) -> None:
+        """At most so many receivers are remembered, and as many positions of groups: one for each partition read."""
+        self._termini_max = termini_max
         self._remembered: dict[tuple[str, str], Remembered] = {}
         self._groups: dict[tuple[str, int], Position] = {}
         self._epochs: dict[tuple[str, int], int] = {}
@@ -109,7 +101,7 @@ class Positions:
         if remembered is None:
             _check_name("container-id", container)
             _check_name("link name", link)
-            if len(self._remembered) >= self._limits.termini_max:
+            if len(self._remembered) >= self._termini_max:
                 problem = f"this log remembers {len(self._remembered)} receivers, and no more are allowed"
                 raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
             remembered = Remembered(container, link, Position(after), expiry, timeout_s, is_durable)
@@ -157,7 +149,7 @@ class Positions:
         if position is not None and is_asked_for:
             position = self._groups[group, partition] = Position(after)
         if position is None:
-            if len(self._groups) >= self._limits.group_positions_max:
+            if len(self._groups) >= self._termini_max:
                 problem = f"this log remembers {len(self._groups)} positions of groups, and no more are allowed"
                 raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
             position = self._groups[group, partition] = Position(after)
@@ -228,9 +220,9 @@ def store(state: StateStore, incarnation: str, changes: Sequence[Change]) -> Non
             state.put(kind, key, json.dumps(value).encode(), is_durable=key.startswith(_EPOCH))
 
 
-def load(state: StateStore, incarnation: str, now_ms: int, limits: PositionLimits | None = None) -> Positions:
+def load(state: StateStore, incarnation: str, now_ms: int, termini_max: int) -> Positions:
     """What the store has of one incarnation of a log; blocks. The connections of its receivers have ended by now."""
-    positions = Positions(limits)
+    positions = Positions(termini_max)
     _, kind = kinds_of_log(incarnation)
     for key, entry in state.items(kind, "amqp-"):
         sort, first, second = key.split("\n")

@@ -29,13 +29,13 @@ class BulkSettings(msgspec.Struct, frozen=True):
 
     host: str
     port: int
-    certificate: str = ""
-    key: str = ""
-    streams_max: int = 64
-    staged_bytes_max: int = 16 * 2**30
-    disk_reserve_bytes: int = 0
-    stop_ms: int = 10_000
-    log_level: str = "info"
+    certificate: str
+    key: str
+    streams_max: int
+    staged_bytes_max: int
+    disk_reserve_bytes: int
+    stop_ms: int
+    log_level: str
 
 
 class Reservation:

@@ -1,0 +1,24 @@
+"""The settings of Arrow Flight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.limits import STAGED_BYTES_MAX
+from ..formats.values import MIB, boolean, byte_count, setting, whole_number
+
+DEFAULT_PORT = 8815
+
+
+@dataclass(frozen=True, slots=True)
+class FlightSettings:
+    """Arrow Flight: bulk reads and writes, in a process of its own."""
+
+    enabled: bool = setting(True, boolean, "serve Arrow Flight; with storage in memory it is not served")
+    port: int = setting(DEFAULT_PORT, whole_number(0, 65535), "TCP port of Arrow Flight; 0 takes any free one")
+    streams_max: int = setting(
+        64, whole_number(1, 10_000), "reads and writes at the same time; more are told to try again"
+    )
+    staged_bytes_max: int = setting(
+        STAGED_BYTES_MAX, byte_count(MIB, 2**50), "bytes that exactly-once writers may have staged, per log"
+    )
