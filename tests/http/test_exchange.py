@@ -50,6 +50,10 @@ def test_a_body_that_will_be_too_long_or_is_compressed_is_not_read_at_all() -> N
         asked(echo, pieces=[], headers=[(b"content-length", b"11")])
     with pytest.raises(CodedBody):
         asked(echo, pieces=[], headers=[(b"content-encoding", b"gzip")])
+    with pytest.raises(CodedBody):
+        asked(echo, pieces=[], headers=[(b"content-encoding", b"identity"), (b"content-encoding", b"gzip")])
+    with pytest.raises(CodedBody):  # whichever stands first
+        asked(echo, pieces=[], headers=[(b"content-length", b"11"), (b"content-encoding", b"gzip")])
 
 
 def test_a_client_that_leaves_before_its_body_is_there_is_told_apart() -> None:

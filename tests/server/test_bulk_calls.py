@@ -179,6 +179,18 @@ def test_what_is_wrong_with_a_body_is_said_by_the_server_as_it_would_be_here(
     assert (caught.value.where, caught.value.problem) == ("trim.below", "expected `int` >= 0")
 
 
+@pytest.mark.parametrize(
+    ("name", "more"), [("writer", ""), ("commit", ',"batch":1,"stages":[]'), ("discard", ',"batch":1')]
+)
+def test_no_log_is_opened_for_a_writer_whose_name_cannot_be_one(
+    served: tuple[Engine, BulkBackend], name: str, more: str
+) -> None:
+    _, backend = served
+    with pytest.raises(InvalidInput) as caught:
+        backend.act(ANYBODY, name, (r'{"log":"nothing","writer":"w\n"' + more + "}").encode())
+    assert caught.value.where == "writer"
+
+
 def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:

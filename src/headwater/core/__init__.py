@@ -31,6 +31,9 @@ from .state import StateEntry, StateStore
 from .store import LogStore
 from .subscription import Subscription
 
+EventType = NotificationType
+"""Its name in 0.1.0."""
+
 __all__ = [
     "ALL",
     "ANYBODY",
@@ -48,6 +51,7 @@ __all__ = [
     "Encoding",
     "Event",
     "EventLog",
+    "EventType",
     "Extent",
     "Forbidden",
     "Grant",

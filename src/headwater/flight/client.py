@@ -95,6 +95,9 @@ class BulkClient:
         """The number of the first retained event recorded at that time (ms) or later; head + 1 if there is none."""
         return self._act(wire.SEQUENCE_NUMBER_AT, wire.SequenceNumberAtBody(log, recorded_at)).sequence_number
 
+    position_at = sequence_number_at
+    """Its name in 0.1.0."""
+
     def count(
         self, log: str, after: int | None = None, upto: int | None = None, *, partition: int | None = None
     ) -> int:

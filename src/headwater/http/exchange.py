@@ -65,12 +65,13 @@ class Exchange:
 
         Raises CodedBody and BodyTooLarge (without reading on), Disconnected.
         """
-        limit = self.body_bytes_max
-        coding = self.header(b"content-encoding")
-        if coding is not None and coding.lower() not in (b"", b"identity"):
-            raise CodedBody(coding.decode("latin-1"))
-        length = self.header(b"content-length")
-        if length is not None and length.isdigit() and int(length) > limit:
+        limit, length = self.body_bytes_max, b""
+        for name, value in self.scope["headers"]:
+            if name == b"content-encoding" and value.lower() not in (b"", b"identity"):
+                raise CodedBody(value.decode("latin-1"))
+            if name == b"content-length":
+                length = value
+        if length.isdigit() and int(length) > limit:
             raise BodyTooLarge(int(length), limit)
         chunk, is_last = await self._receive_chunk()
         if is_last and len(chunk) <= limit:

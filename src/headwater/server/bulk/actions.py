@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ...core.log import LogInfo
-from ...core.mark import Committed, check_writer
+from ...core.mark import Committed
 from ...core.store import LogStore
 from ...flight import wire
 from ...flight.wire import ActionShape, Answer, Body
@@ -57,11 +57,6 @@ def _unregister_consumer(log: StoredLog, body: wire.ConsumerBody) -> wire.Nothin
     return wire.Nothing()
 
 
-def _writer(log: StoredLog, body: wire.WriterBody) -> wire.OneWriter:
-    check_writer(body.writer)
-    return wire.OneWriter(log.writer(body.writer))
-
-
 def _commit(log: StoredLog, body: wire.CommitBody) -> Committed:
     return commit_staged(
         log,
@@ -99,7 +94,7 @@ HANDLERS: dict[str, Handling] = dict(
             lambda log, body: log.acknowledge(body.owner, body.component, body.sequence_number, epoch=body.epoch),
         ),
         _on_log(wire.UNREGISTER_CONSUMER, _unregister_consumer),
-        _on_log(wire.WRITER, _writer, None),
+        _on_log(wire.WRITER, lambda log, body: wire.OneWriter(log.writer(body.writer)), None),
         _on_log(wire.COMMIT, _commit, Work.COMMIT, takes_turns=True),
         _on_log(wire.DISCARD, _discard, takes_turns=True),
     )

@@ -15,9 +15,21 @@ import pyarrow as pa
 from ...core.access import Credentials, Guard, Right, User
 from ...core.errors import StorageUnavailable
 from ...core.extent import Extent
+from ...core.mark import check_writer
 from ...core.store import LogStore
 from ...flight.backend import Login, LogPlace
-from ...flight.wire import ACTIONS, AppendCommand, Appended, LogNames, condition_of, decode, encode
+from ...flight.wire import (
+    ACTIONS,
+    AppendCommand,
+    Appended,
+    CommitBody,
+    DiscardBody,
+    LogNames,
+    WriterBody,
+    condition_of,
+    decode,
+    encode,
+)
 from ...formats.arrow_events import columns_of
 from ...storage.log import StoredLog
 from .actions import HANDLERS, Work
@@ -99,6 +111,8 @@ class BulkCalls:
             names = await self._blocking(Work.ASK, self._store.names)
             return encode(LogNames([name for name in names if caller.may(Right.READ, name)]))
         self._guard.authorize(caller, shape.right, given.log)
+        if isinstance(given, WriterBody | CommitBody | DiscardBody):
+            check_writer(given.writer)  # no log is opened for a name that cannot be one
         handler, work, takes_turns = HANDLERS[name]
         target = self._store if work is Work.OPEN else await self._opened(given.log)
         if work is None:
