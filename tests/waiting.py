@@ -10,9 +10,14 @@ WAIT_S_MAX = 60.0
 PAUSE_S = 0.005
 
 
-def eventually(is_so: Callable[[], object], otherwise: Callable[[], object] = lambda: "it never came") -> None:
-    """Wait until it is so; `otherwise` says what is there instead."""
-    deadline = time.monotonic() + WAIT_S_MAX
+def eventually(
+    is_so: Callable[[], object],
+    otherwise: Callable[[], object] = lambda: "it never came",
+    *,
+    within_s: float = WAIT_S_MAX,
+) -> None:
+    """Wait until it is so; `otherwise` says what is there instead. After `within_s` it would come by another way."""
+    deadline = time.monotonic() + within_s
     while not is_so():
         assert time.monotonic() < deadline, otherwise()
         time.sleep(PAUSE_S)

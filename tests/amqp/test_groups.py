@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from headwater.amqp.streams.consuming import GroupMember
 from headwater.core.local import LocalLog
 from headwater.storage import Engine
 
+from ..waiting import eventually
 from .asking import EARLIEST, bound, drained, message, numbers, put
 from .served import Served
 
@@ -397,13 +397,6 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def until(is_so: Callable[[], bool], limit_s: float) -> None:
-    end = time.monotonic() + limit_s
-    while not is_so():
-        assert time.monotonic() < end, "it has not come about"
-        time.sleep(0.01)
-
-
 def load(served: Served, count: int, sent: list[int]) -> None:
     with served.client() as client:
         sender = client.sender("split")
@@ -430,18 +423,21 @@ def test_members_that_are_killed_under_load_cost_no_event_and_give_no_partition_
         node = served.container._nodes.get("split")
         return [owner and owner._attaching.container for owner in node.groups.owners("G")] if node else [None]
 
-    until(lambda: None not in owners() and len(set(owners())) == PARTITIONS, 30)
+    eventually(lambda: None not in owners() and len(set(owners())) == PARTITIONS)
     sent: list[int] = []
     loading = threading.Thread(target=load, args=(served, EVENTS, sent), daemon=True)
     loading.start()
-    until(lambda: len(sent) > EVENTS // 4, 30)
+    eventually(lambda: len(sent) > EVENTS // 4)
     killed = set(owners()[:KILLED])
     for member in members:
         member.is_killed = member.name in killed
-    until(lambda: None not in owners() and killed.isdisjoint(owners()) and len(set(owners())) == MEMBERS - KILLED, 5)
+    eventually(
+        lambda: None not in owners() and killed.isdisjoint(owners()) and len(set(owners())) == MEMBERS - KILLED,
+        within_s=5,
+    )
     loading.join(60)
     assert len(sent) == EVENTS
-    until(lambda: {number for member in members for number in member.accepted} == set(range(EVENTS)), 60)
+    eventually(lambda: {number for member in members for number in member.accepted} == set(range(EVENTS)))
     for member in members:
         member.is_stopped = True
     for member in members:
@@ -476,9 +472,9 @@ def test_a_link_that_is_stolen_before_its_log_is_open_owns_nothing(
     assert begun.wait(10)
     second = client.receiver("nowhere", name="same", waits=False)
     (transport,) = served.container.connections
-    until(lambda: len(list(transport.engine.sessions[0].links)) == 2, 10)
+    eventually(lambda: len(list(transport.engine.sessions[0].links)) == 2)
     may_open.set()
-    until(lambda: "split" in served.container._nodes, 10)  # while the client has not answered that it was stolen
+    eventually(lambda: "split" in served.container._nodes)  # while the client has not answered that it was stolen
     client.wait(lambda: first.error is not None and second.error is not None)
     assert (first.error.condition, second.error.condition) == (conditions.LINK_STOLEN, conditions.NOT_FOUND)
     assert [partition_of(join(client)) for _ in range(3)] == ["0", "1", "2"]

@@ -18,20 +18,13 @@ from headwater.flight.schemas import SPARK_SCHEMA
 from headwater.flight.wire import Ticket, query_json
 from headwater.formats.arrow import SCHEMA, record_batch
 
+from ..waiting import eventually
 from .conftest import Raw, refusal
 from .memory_backend import MemoryBackend, serving
 
 
 def numbers(client, ticket):
     return [number for batch in client.read(ticket) for number in batch.column("sequence_number").to_pylist()]
-
-
-def eventually(condition):
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it never came true")
 
 
 def test_a_ticket_with_nothing_but_the_log_reads_all_of_it(raw, log):

@@ -13,8 +13,8 @@ from headwater.core.errors import AppendConditionFailed, DuplicateEventId, Inval
 from headwater.core.mark import Committed
 from headwater.flight.wire import Appended, Ticket
 
+from ..waiting import eventually
 from .conftest import batch, refusal
-from .test_reading import eventually
 
 APPEND = {"append": {"log": "orders"}}
 STAGE = {"stage": {"log": "orders", "writer": "w", "batch": 7, "part": 0, "attempt": 1}}

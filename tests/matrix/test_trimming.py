@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from tests.amqp.asking import after, drained, offsets
 from tests.docs.documents import ROOT, table_after
 from tests.spark.archive_tables import step
 
+from ..waiting import eventually
 from .cases import CASES, resource
 from .readers import of_batches
-from .world import CNE, LOG, SILENCE_S_MAX, World, served
+from .world import CNE, LOG, World, served
 from .writers import WRITERS
 
 pytestmark = pytest.mark.timeout(180)
@@ -37,14 +37,6 @@ def futoin(world: World, log: str, function: str, **parameters: Any) -> Any:
     """The answer to a call of futoin.evt.poll."""
     call = {"f": f"futoin.evt.poll:1.1:{function}", "p": parameters, "sec": "bob:secret"}
     return world.call("POST", f"/futoin/{log}", json.dumps(call).encode()).json
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + SILENCE_S_MAX
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_futoin_consumer_and_spark_archive_hold_trimming_back(world: World, tmp_path: Path) -> None:
@@ -77,7 +69,7 @@ def trimmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with served(tmp_path_factory.mktemp("trimmed")) as world:
         for number in range(1, 13):
             world.write(WRITER["amqp"], replace(PLAIN, name=f"e-{number}", type=f"T{number}"))
-        until(lambda: world.log.trim(RETAINED) == RETAINED)  # the feed of the notifications has to get there first
+        eventually(lambda: world.log.trim(RETAINED) == RETAINED)  # the feed of the notifications has to get there first
         yield world
 
 
@@ -173,7 +165,7 @@ def test_webhook_that_was_away_gets_the_state_and_a_gap(tmp_path: Path) -> None:
             attributes = {"time": f"2026-01-31T12:00:0{second}Z"}
             world.write(WRITER["cne"], replace(NOTIFICATION, name="away", attributes=attributes))
         last = world.log.head()
-        until(lambda: world.log.trim(last + 1) == last + 1)
+        eventually(lambda: world.log.trim(last + 1) == last + 1)
         state = world.call("GET", f"{CNE}{resource('cne', 'away')}/CurrentState").json
         assert (state["sequence"], state["time"]) == (str(last), "2026-01-31T12:00:05Z")
         world.webhook.is_up = True
