@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import polars
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, TableFeatures
 
-from headwater.spark.archive.errors import ArchiveFenced, NotAnArchive
+from headwater.spark.archive.errors import ArchiveFenced, ArchiveUnreadable, NotAnArchive
 from headwater.spark.archive.snapshot import snapshot
 from headwater.spark.archive.table import CHECKPOINT_COMMITS, ArchiveTable
 
@@ -34,6 +34,13 @@ def test_a_new_table_is_empty_and_says_of_what_it_is(tmp_path):
 def test_table_that_begins_later_says_so(tmp_path):
     table = ArchiveTable.create(tmp_path / "orders", "orders", "first-life", 501)
     assert (table.state.first, table.state.archived) == (501, 500)
+
+
+def test_an_archive_whose_files_do_not_say_all_is_not_read(tmp_path):
+    archive(tmp_path, 50)
+    DeltaTable(tmp_path).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    with pytest.raises(ArchiveUnreadable, match="the table uses deletionVectors"):
+        snapshot(tmp_path)
 
 
 def test_commit_adds_its_files_and_the_number_they_reach_at_once(tmp_path):

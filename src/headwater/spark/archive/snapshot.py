@@ -111,9 +111,10 @@ class Snapshot:
 
 
 def snapshot(path: str | os.PathLike[str], version: int | None = None) -> Snapshot:
-    """The archive at that path, at its newest version or a given one. Raises NotAnArchive."""
+    """The archive at that path, at its newest version or a given one. Raises NotAnArchive, ArchiveUnreadable."""
     root = Path(path).absolute()
     table = open_table(root, NotAnArchive, version)
+    _check_features(table, str(root))
     state = state_of(table, root)
     files = _files_of(table, str(root))
     return Snapshot(str(root), state.log, state.incarnation, state.first, state.archived, state.version, files)
@@ -131,10 +132,7 @@ class Archive:
             self._table = open_table(path, NotAnArchive)
         except NotAnArchive as error:
             raise InvalidOption(f"{error.problem} at {path!r}", "archive") from None
-        protocol = self._table.protocol()
-        unreadable = UNREADABLE_FEATURES & set(protocol.reader_features or ())
-        if unreadable or protocol.min_reader_version == 2:
-            raise ArchiveUnreadable(path, f"the table uses {', '.join(sorted(unreadable)) or 'columnMapping'}")
+        _check_features(self._table, path)
 
     def next_number(self, log: str) -> int:
         """The number from which on nothing of the log is archived; 0 if nothing ever was."""
@@ -169,6 +167,14 @@ def open_file(path: str) -> pq.ParquetFile:
         return pq.ParquetFile(path)
     filesystem, place = FileSystem.from_uri(path)
     return pq.ParquetFile(place, filesystem=filesystem)
+
+
+def _check_features(table: DeltaTable, path: str) -> None:
+    """Raises ArchiveUnreadable where the files alone do not say what is in the table."""
+    protocol = table.protocol()
+    unreadable = UNREADABLE_FEATURES & set(protocol.reader_features or ())
+    if unreadable or protocol.min_reader_version == 2:
+        raise ArchiveUnreadable(path, f"the table uses {', '.join(sorted(unreadable)) or 'columnMapping'}")
 
 
 def _files_of(table: DeltaTable, root: str) -> list[ArchiveFile]:
