@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -25,6 +25,10 @@ class Exchange:
     """A request, and the one answer to it."""
 
     __slots__ = ("_receive", "_send", "arguments", "body_bytes_max", "has_started", "scope")
+
+    heeds_length: ClassVar[bool] = True
+    """Whether a body that says it is too long is refused unread. A client that sends first and listens later may then
+    find the connection broken, and no answer."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -71,7 +75,7 @@ class Exchange:
                 raise CodedBody(value.decode("latin-1"))
             if name == b"content-length":
                 length = value
-        if length.isdigit() and int(length) > limit:
+        if self.heeds_length and length.isdigit() and int(length) > limit:
             raise BodyTooLarge(int(length), limit)
         chunk, is_last = await self._receive_chunk()
         if is_last and len(chunk) <= limit:
