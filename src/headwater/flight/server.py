@@ -10,7 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from ..core.access import Right, User
+from ..core.access import Right, Unauthenticated, User
 from ..core.errors import Closed, InvalidInput, LogNotFound
 from ..core.limits import show
 from . import actions, reading, writing
@@ -171,7 +171,12 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             if self._stopping.is_set():
                 raise Closed("")
-            return call(context.get_middleware(MIDDLEWARE).user(address_of(context.peer())))
+            user = context.get_middleware(MIDDLEWARE).user(address_of(context.peer()))
+            try:
+                return call(user)
+            except Unauthenticated:
+                self.sessions.end(user.name)
+                raise
         except Exception as error:
             raise flight_error_of(error, doing) from None
 

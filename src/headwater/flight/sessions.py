@@ -87,6 +87,12 @@ class Sessions:
         session.used_at = now
         return session.user
 
+    def end(self, name: str) -> None:
+        """The backend knows that user no more: his sessions are over before they would be looked at again."""
+        with self._lock:
+            for hashed in [hashed for hashed, session in self._by_token.items() if session.user.name == name]:
+                self._forget(hashed)
+
     def token_of(self, credentials: Credentials) -> str | None:
         """The token of a session that began with these credentials a short while ago, or None."""
         with self._lock:
