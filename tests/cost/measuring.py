@@ -1,0 +1,120 @@
+"""Measuring what a peer's bytes cost, and judging its growth: CPU time counts, not how long anything took.
+
+So that a busy machine does not matter, each figure is the least of some tries, and limits are generous: what the tests
+are for costs ten times as much.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from tests.server.running import SILENCE_S_MAX, RunningServer
+
+TRIES = 3
+GROWTH_MAX = 2.0
+"""How much more than four times the work four times the bytes may make. Work that grows with the square makes 4.0."""
+GROWTH_FLOOR_S = 0.02
+"""Work that is less than that may grow as it likes."""
+HOLD_S_MAX = 0.020
+"""How long one thread may keep the interpreter from all others."""
+STEP_S_MAX = 0.020
+"""How long one turn of the event loop may take."""
+GENEROSITY = 3.0
+"""By what the two are multiplied: a core with a busy neighbour needs twice the CPU time for the same work."""
+_OBSERVED = (sys.executable, "-m", "tests.cost.observed")
+QUIET_S = 0.01
+QUIET_SHARE = 0.2
+
+
+class Cost(NamedTuple):
+    """What something cost the server, in seconds of CPU."""
+
+    whole: float
+    step: float
+    """The longest turn of the event loop."""
+    hold: float
+    """The longest time in which the interpreter was one thread's."""
+
+
+NOTHING_YET = Cost(math.inf, math.inf, math.inf)
+
+
+class ObservedServer(RunningServer):
+    """A server that can be asked what it spent."""
+
+    def __init__(self, *arguments: str, cwd: Path) -> None:
+        self._asked = str(cwd / "cost")
+        super().__init__(*arguments, cwd=cwd, program=(*_OBSERVED, self._asked))
+
+    def exchange(self, method: str, path: str, body: bytes, media_type: str, **headers: str) -> int:
+        """One request on a connection of its own; answers the status, or 0 where the server has closed it."""
+        with closing(HTTPConnection(urlsplit(self.url).netloc, timeout=SILENCE_S_MAX)) as connection:
+            try:
+                connection.request(method, path, body, {"content-type": media_type, **headers})
+                answer = connection.getresponse()
+                answer.read()
+                return answer.status
+            except (ConnectionError, HTTPException):
+                return 0
+
+    def spent(self) -> Cost:
+        """Since it was last asked."""
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.connect(self._asked)
+            return Cost(**json.loads(peer.recv(10_000)))
+
+    def settle(self) -> Cost:
+        """What it spent until it has nothing more to do."""
+        found = self.spent()
+        while True:
+            time.sleep(QUIET_S)
+            more = self.spent()
+            found = Cost(found.whole + more.whole, max(found.step, more.step), max(found.hold, more.hold))
+            if more.whole < QUIET_S * QUIET_SHARE:
+                return found
+
+    def cost_of(self, act: Callable[[], object]) -> Cost:
+        """What the server spends on something, until it has nothing more to do."""
+        self.settle()
+        act()
+        return self.settle()
+
+    def check_growth(self, name: str, act: Callable[[int], object], sizes: Sequence[int]) -> None:
+        """Three sizes, each twice the one before: the work grows with them, and nobody waits long.
+
+        A busy machine spends more than the work needs, so what is too much is measured again, and the least counts.
+        Raises AssertionError.
+        """
+        least = [NOTHING_YET] * len(sizes)
+        for left in reversed(range(TRIES)):
+            costs = [self.cost_of(partial(act, size)) for size in sizes]
+            least = [Cost(*map(min, *pair)) for pair in zip(least, costs, strict=True)]
+            problem = _problem(least)
+            if problem is None:
+                return
+            assert left, f"{name}, {sizes[0]} bytes and more: {problem}"
+
+
+def _problem(costs: Sequence[Cost]) -> str | None:
+    """What is wrong with the costs of n, 2n and 4n."""
+    small, large = costs[0], costs[-1]
+    shown = "; ".join("/".join(f"{1000 * seconds:.1f}" for seconds in cost) for cost in costs)
+    told = f"ms of CPU in all/in one step/in one hold at n; 2n; 4n: {shown}"
+    if large.whole > GROWTH_FLOOR_S + small.whole * 4 * GROWTH_MAX:
+        return f"the work grows faster than the bytes; {told}"
+    if max(cost.step for cost in costs) > STEP_S_MAX * GENEROSITY:
+        return f"one step holds up the event loop; {told}"
+    if max(cost.hold for cost in costs) > HOLD_S_MAX * GENEROSITY:
+        return f"one thread keeps the interpreter; {told}"
+    return None

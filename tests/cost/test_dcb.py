@@ -1,0 +1,73 @@
+"""Each route of `/logs` and `/dcb`, with JSON that nobody asked for, and with what is asked for, but too much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.core.access import OpenGuard
+from headwater.dcb.server import Application
+from headwater.storage.memory import MemoryStore
+
+from .measuring import ObservedServer
+from .shapes import ANY_JSON, EVENT, ITEM, Shape, cloudevents, filled, json_list
+
+ROUTES = [
+    (method, path)
+    for method, path in Application(MemoryStore(), OpenGuard()).routes.patterns
+    if method in ("POST", "PUT", "PATCH")
+]
+ANY_SIZES = (128 * 1024, 256 * 1024, 512 * 1024)
+SIZES = (1024 * 1024, 2 * 1024 * 1024, 4 * 1024 * 1024)
+JSON = "application/json"
+BATCH = "application/cloudevents-batch+json"
+ASKED_FOR: dict[str, tuple[str, str, Shape]] = {
+    "events": ("/logs/{log}/append", JSON, json_list('{"events":[', EVENT, "]}")),
+    "tags of an event": ("/logs/{log}/append", JSON, json_list('{"events":[{"type":"A","tags":[', '"t:{}"', "]}]}")),
+    "one large event": ("/logs/{log}/append", JSON, filled('{"events":[{"type":"A","data":"', "AAAA", '"}]}')),
+    "attributes": ("/logs/{log}/append", JSON, json_list('{"events":[{"type":"A","attributes":{', '"a{}":"b"', "}}]}")),
+    "items of a condition": (
+        "/logs/{log}/append",
+        JSON,
+        json_list('{"events":[{"type":"A"}],"condition":{"fail_if_events_match":{"items":[', ITEM, "]}}}"),
+    ),
+    "items of a query": ("/logs/{log}/read", JSON, json_list('{"query":{"items":[', ITEM, "]}}")),
+    "types of a query": ("/logs/{log}/read", JSON, json_list('{"query":{"items":[{"types":[', '"A{}"', "]}]}}")),
+    "tags of a query": ("/logs/{log}/read", JSON, json_list('{"query":{"items":[{"tags":[', '"t:{}"', "]}]}}")),
+    "cloudevents": ("/logs/{log}/events", BATCH, cloudevents),
+    "suite's events": ("/dcb/{log}/append", JSON, json_list('{"events":[', EVENT, "]}")),
+    "suite's condition": (
+        "/dcb/{log}/append",
+        JSON,
+        json_list('{"events":[{"type":"A"}],"condition":{"failIfEventsMatch":{"items":[', ITEM, "]}}}"),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObservedServer]:
+    folder: Path = tmp_path_factory.mktemp("cost")
+    with ObservedServer("--data", "data", "--log", "l", cwd=folder) as running:
+        yield running
+
+
+@pytest.mark.parametrize("shape", ANY_JSON)
+@pytest.mark.parametrize("route", ROUTES, ids=" ".join)
+def test_json_that_nobody_asked_for(server: ObservedServer, route: tuple[str, str], shape: str) -> None:
+    method, path = route
+    target = path.format(log="l", owner="o", component="c")
+    server.check_growth(
+        f"{method} {path}, {shape}",
+        lambda size: server.exchange(method, target, ANY_JSON[shape](size), JSON),
+        ANY_SIZES,
+    )
+
+
+@pytest.mark.parametrize("name", ASKED_FOR)
+def test_too_much_of_what_is_asked_for(server: ObservedServer, name: str) -> None:
+    path, media_type, shape = ASKED_FOR[name]
+    server.check_growth(
+        f"{path}, {name}", lambda size: server.exchange("POST", path.format(log="l"), shape(size), media_type), SIZES
+    )
