@@ -72,3 +72,38 @@ def cloudevents(size: int) -> bytes:
     unit = {"specversion": "1.0", "id": "{}", "source": "/s", "type": "A", "data": {"a": 1}, "tags": "t:{}"}
     text = _braces(json.dumps(unit)).replace("{}", "{0}")
     return repeated("[", text, "]")(size)
+
+
+NIL_OF_MESSAGE_PACK, NIL_OF_CBOR = b"\xc0", b"\xf6"
+ANY_MESSAGE_PACK: Mapping[str, Shape] = {
+    "nils": lambda size: b"\xdd" + size.to_bytes(4) + NIL_OF_MESSAGE_PACK * size,
+    "empty arrays": lambda size: b"\xdd" + size.to_bytes(4) + b"\x90" * size,
+    "nested arrays": lambda size: b"\x91" * size + NIL_OF_MESSAGE_PACK,
+    "nested maps": lambda size: b"\x81\xa1a" * (size // 3) + NIL_OF_MESSAGE_PACK,
+    "the same member": lambda size: b"\xdf" + (size // 3).to_bytes(4) + b"\xa1a\xc0" * (size // 3),
+    "members": lambda size: (
+        b"\xdf" + (size // 6).to_bytes(4) + b"".join(b"\xa4%04x\xc0" % (n & 0xFFFF) for n in range(size // 6))
+    ),
+    "more than there is": lambda size: b"\xdd\xff\xff\xff\xff" + NIL_OF_MESSAGE_PACK * size,
+    "one text": lambda size: b"\xdb" + size.to_bytes(4) + b"x" * size,
+    "extensions": lambda size: b"\xdd" + (size // 6).to_bytes(4) + b"\xd6\xff\x00\x00\x00\x01" * (size // 6),
+}
+"""MessagePack values."""
+ANY_CBOR: Mapping[str, Shape] = {
+    "nulls": lambda size: b"\x9a" + size.to_bytes(4) + NIL_OF_CBOR * size,
+    "empty arrays": lambda size: b"\x9a" + size.to_bytes(4) + b"\x80" * size,
+    "nested arrays": lambda size: b"\x81" * size + NIL_OF_CBOR,
+    "nested maps": lambda size: b"\xa1\x61a" * (size // 3) + NIL_OF_CBOR,
+    "nested tags": lambda size: b"\xc1" * size + b"\x00",
+    "arrays without length": lambda size: b"\x9f" * (size // 2) + b"\xff" * (size // 2),
+    "a text in pieces": lambda size: b"\x7f" + b"\x61x" * (size // 2) + b"\xff",
+    "the same member": lambda size: b"\xba" + (size // 3).to_bytes(4) + b"\x61a\xf6" * (size // 3),
+    "one large number": lambda size: b"\xc2\x5a" + size.to_bytes(4) + b"\xff" * size,
+    "decimal fractions": lambda size: (
+        b"\x9a" + (size // 9).to_bytes(4) + b"\xc4\x82\x1a\x00\x01\x00\x00\x01\x01" * (size // 9)
+    ),
+    "shared references": lambda size: b"\x9a" + (size // 4).to_bytes(4) + b"\xd8\x1c\x80\xf6"[:3] * (size // 4),
+    "more than there is": lambda size: b"\x9a\xff\xff\xff\xff" + NIL_OF_CBOR * size,
+    "one text": lambda size: b"\x7a" + size.to_bytes(4) + b"x" * size,
+}
+"""CBOR values."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from headwater.core.access import OpenGuard
@@ -44,13 +41,6 @@ ASKED_FOR: dict[str, tuple[str, str, Shape]] = {
         json_list('{"events":[{"type":"A"}],"condition":{"failIfEventsMatch":{"items":[', ITEM, "]}}}"),
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObservedServer]:
-    folder: Path = tmp_path_factory.mktemp("cost")
-    with ObservedServer("--data", "data", "--log", "l", cwd=folder) as running:
-        yield running
 
 
 @pytest.mark.parametrize("shape", ANY_JSON)

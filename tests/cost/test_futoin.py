@@ -1,0 +1,112 @@
+"""Each function of FutoIn in each coder, with parameters that nobody asked for; and who is not known, or signs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from headwater.futoin.pushing import Pushing
+from headwater.futoin.server import handlers
+
+from .measuring import ObservedServer
+from .shapes import ANY_CBOR, ANY_JSON, ANY_MESSAGE_PACK, Shape, json_list
+
+SIZES = (512 * 1024, 1024 * 1024, 2 * 1024 * 1024)
+FUNCTIONS = (
+    ("futoin.evt.gen:1.1:ping", "echo"),
+    ("futoin.evt.gen:1.1:addEvent", "data"),
+    ("headwater.evt.gen:1.0:addEvents", "events"),
+    ("futoin.evt.poll:1.1:registerConsumer", "component"),
+    ("headwater.evt.poll:1.0:pollEvents", "want"),
+    ("futoin.evt.push:1.1:readyToReceive", "want"),
+)
+PATH = "/futoin/l"
+BATCH = "headwater.evt.gen:1.0:addEvents"
+
+
+def json_message(function: str, parameter: str, value: bytes) -> bytes:
+    """A call with one parameter."""
+    return b'{"f":"%b","p":{"%b":%b}}' % (function.encode(), parameter.encode(), value)
+
+
+def message_pack_message(function: str, parameter: str, value: bytes) -> bytes:
+    """A call with one parameter."""
+    return b"MPCK\x82\xa1f%b\xa1p\x81%b%b" % (_text(0xD9, function), _text(0xD9, parameter), value)
+
+
+def cbor_message(function: str, parameter: str, value: bytes) -> bytes:
+    """A call with one parameter."""
+    return b"CBOR\xa2\x61f%b\x61p\xa1%b%b" % (_text(0x78, function), _text(0x78, parameter), value)
+
+
+def _text(marker: int, text: str) -> bytes:
+    return bytes([marker, len(text)]) + text.encode()
+
+
+CODERS: Mapping[str, tuple[Callable[[str, str, bytes], bytes], Mapping[str, Shape]]] = {
+    "JSON": (json_message, ANY_JSON),
+    "MPCK": (message_pack_message, ANY_MESSAGE_PACK),
+    "CBOR": (cbor_message, ANY_CBOR),
+}
+
+
+def test_no_function_is_left_out() -> None:
+    assert {name.split(":")[2] for name, _ in FUNCTIONS} == {name for _, name in handlers(Pushing())}
+
+
+WAYS = [(coder, shape) for coder, (_, shapes) in CODERS.items() for shape in shapes]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=":".join)
+def test_parameters_that_nobody_asked_for(
+    server: ObservedServer, function: tuple[str, str], way: tuple[str, str]
+) -> None:
+    coder, shape = way
+    message, shapes = CODERS[coder]
+    server.check_growth(
+        f"{':'.join(function)}, {coder}, {shape}",
+        lambda size: server.exchange("POST", PATH, message(*function, shapes[shape](size)), "application/json"),
+        SIZES,
+    )
+
+
+def _signed(name: str, code: str, value: bytes) -> bytes:
+    return b'{"f":"%b","sec":"-hmac:%b:SHA256:%b","p":{"events":%b}}' % (
+        BATCH.encode(), name.encode(), code.encode(), value,
+    )  # fmt: skip
+
+
+EVENTS = json_list("[", '{"type":"A","data":{"a":[1,2,3,"{}"]}}', "]")
+
+
+@pytest.mark.parametrize("shape", ["nested arrays", "members", "small arrays", "small numbers", "events"])
+@pytest.mark.parametrize("name", ["nobody", "alice"])
+def test_a_signature_of_whoever_it_is(guarded: ObservedServer, name: str, shape: str) -> None:
+    value = EVENTS if shape == "events" else ANY_JSON[shape]
+    guarded.check_growth(
+        f"signed by {name}, {shape}",
+        lambda size: guarded.exchange("POST", PATH, _signed(name, "AAAA", value(size)), "application/json"),
+        SIZES,
+    )
+
+
+def test_a_thousand_large_events(server: ObservedServer) -> None:
+    def events(size: int) -> bytes:
+        text = b'{"type":"A","data":"%b"}' % (b"x" * (size // 1000))
+        return json_message(BATCH, "events", b"[" + b",".join([text] * 1000) + b"]")
+
+    server.check_growth(
+        "addEvents", lambda size: server.exchange("POST", PATH, events(size), "application/json"), SIZES
+    )
+
+
+def test_a_thousand_events_of_many_values(server: ObservedServer) -> None:
+    def events(size: int) -> bytes:
+        values = b",".join([b"[1]"] * (size // 4000))
+        return json_message(BATCH, "events", b"[" + b",".join([b'{"type":"A","data":[%b]}' % values] * 1000) + b"]")
+
+    server.check_growth(
+        "addEvents", lambda size: server.exchange("POST", PATH, events(size), "application/json"), SIZES
+    )
