@@ -66,7 +66,7 @@ def test_document_has_every_route_and_no_other():
     served = {
         (method, f"/api/ocloudnotifications/{version}/{route.path}")
         for version in ("v1", "v2")
-        for route in (*server._ROUTES, server._CURRENT_STATE)
+        for route in (*server.ROUTES, server._CURRENT_STATE)
         for method in route.handlers
     }
     served |= {("GET", "/ocloudnotifications/api_versions"), ("GET", "/health")}

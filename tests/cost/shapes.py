@@ -28,6 +28,11 @@ def filled(head: str, unit: str, tail: str) -> Shape:
     return shape
 
 
+def then(shape: Shape, tail: bytes) -> Shape:
+    """A shape whose last byte is replaced by that."""
+    return lambda size: shape(size)[:-1] + tail
+
+
 def nested(opening: str, closing: str) -> Shape:
     """As deep as there are bytes for."""
 
@@ -40,6 +45,7 @@ def nested(opening: str, closing: str) -> Shape:
 
 ANY_JSON: Mapping[str, Shape] = {
     "members": repeated("{", '"m{}":0', "}"),
+    "members, the last of them twice": then(repeated("{", '"{}":0', "}"), b',"z":0,"z":0}'),
     "the same member": filled("{", '"m":0,', '"m":0}'),
     "small arrays": repeated("[", "[]", "]"),
     "small numbers": repeated("[", "1", "]"),

@@ -35,7 +35,7 @@ def test_every_http_route_is_in_the_table() -> None:
 
 
 def test_every_route_of_notifications_is_in_the_table() -> None:
-    of_version = (*cne._ROUTES, cne._CURRENT_STATE)
+    of_version = (*cne.ROUTES, cne._CURRENT_STATE)
     found = {f"{method} {route.path}" for route in of_version for method in route.handlers}
     assert calls(table.CNE) == found | {"GET /health", "GET api_versions"}
     assert [*cne._ROOT_HEALTH.handlers, *cne._VERSIONS.handlers] == ["GET", "GET"]

@@ -125,7 +125,7 @@ def _route_below(exchange: Exchange, segments: list[str], lowered: list[str], ba
     if len(lowered) > 1 and lowered[-1] == CURRENT_STATE:
         exchange.arguments = ["/" + "/".join(segments[:-1])]
         return f"{base}/{{ResourceAddress}}/CurrentState", _CURRENT_STATE
-    for route in _ROUTES:
+    for route in ROUTES:
         pattern = route.path.split("/")
         if len(pattern) == len(lowered) and all(
             wanted in (given, "{id}") for wanted, given in zip(pattern, lowered, strict=True)
@@ -177,7 +177,7 @@ async def _dummy(host: Host, exchange: Exchange) -> None:
 _ROOT_HEALTH = Route("health", {"GET": _root_health})
 _VERSIONS = Route("api_versions", {"GET": _versions})
 _CURRENT_STATE = Route("{ResourceAddress}/currentstate", {"GET": subscriptions.current_state}, says_why=False)
-_ROUTES = (
+ROUTES = (
     Route("health", {"GET": _health}, says_why=False),
     Route(
         "subscriptions",
