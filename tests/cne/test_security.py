@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headwater.core import Credentials, Forbidden, Grant, Right, Unauthenticated, User
+from headwater.core import Credentials, Forbidden, Grant, Right, TooManyLogins, Unauthenticated, User
 
 from .builders import NODE_SYNC_STATE
 from .world import V1, V2, World
@@ -66,6 +66,19 @@ def test_changes_need_a_token_with_the_right(play):
             assert (await world.ask(method, V2 + path, headers=bearer(may))).status not in (401, 403), path
 
     play(scenario, guard=Doorman())
+
+
+def test_a_login_that_was_not_looked_at_is_to_come_again(play):
+    class Crowded(Doorman):
+        async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+            raise TooManyLogins(2.0)
+
+    async def scenario(world: World) -> None:
+        for path in (f"{V2}/subscriptions", f"{V1}/publishers"):
+            answer = await world.ask("GET", path, headers=bearer("consumer"))
+            assert (answer.status, answer.headers["retry-after"]) == (429, "2")
+
+    play(scenario, guard=Crowded())
 
 
 def test_reads_need_one_too_and_health_does_not(play):

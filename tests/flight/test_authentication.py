@@ -5,7 +5,7 @@ import base64
 import pyarrow.flight as flight
 import pytest
 
-from headwater.core import Event, Forbidden, Grant, Right, Unauthenticated
+from headwater.core import Event, Forbidden, Grant, Right, TooManyLogins, Unauthenticated
 from headwater.flight.authentication import address_of
 from headwater.flight.client import BulkClient
 from headwater.flight.wire import Ticket
@@ -62,6 +62,20 @@ def test_without_credentials_or_with_wrong_ones_nothing_is_done_and_nothing_told
         with pytest.raises(Exception, match="unauthenticated: credentials are missing or wrong"):
             raw.client.get_schema(flight.FlightDescriptor.for_path("orders"), raw.options)
         raw.close()
+
+
+def test_a_login_that_was_not_looked_at_is_to_come_again(url, backend, monkeypatch):
+    def crowded(credentials, peer):
+        raise TooManyLogins(2.0)
+
+    monkeypatch.setattr(backend, "authenticate", crowded)
+    raw = Raw(url, authorization=basic("alice", "secret"))
+    kind, told = refusal(lambda: raw.act("logs"))
+    assert kind is flight.FlightUnavailableError
+    assert (told["error"], told["retry_after_s"]) == ("too_many_logins", 2.0)
+    raw.close()
+    with BulkClient(url, user="alice", password="secret", retries=0) as client, pytest.raises(TooManyLogins):
+        client.logs()
 
 
 def test_a_handshake_of_pyarrow_gives_a_session(url, backend):

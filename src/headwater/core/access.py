@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,6 +24,17 @@ class Right(StrEnum):
 
 class Unauthenticated(EventLogError):
     """Credentials are missing, or wrong (which of the two, or what was wrong, is not said)."""
+
+
+class TooManyLogins(EventLogError):
+    """The login was not looked at, because too many wait or have failed; it may be right, and is to come again."""
+
+    def __init__(self, retry_after_s: float = 1.0) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(
+            "too many logins from your address wait or have failed, so that this one was not looked at; "
+            f"try again in {math.ceil(retry_after_s)} s"
+        )
 
 
 class Forbidden(EventLogError):
@@ -87,7 +99,8 @@ class Guard(Protocol):
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
         """The user behind the credentials; ANYBODY where the guard is open. `peer` is the address, for the log.
 
-        Raises Unauthenticated. Constant time in what it compares; never blocks the event loop.
+        Raises Unauthenticated, and TooManyLogins, which says nothing of the credentials. Constant time in what it
+        compares; never blocks the event loop.
         """
 
     def trusted(self, name: str, peer: str) -> User:
@@ -109,7 +122,7 @@ class Guard(Protocol):
         """
 
     def recall(self, credentials: Credentials) -> User | None:
-        """The user behind credentials that were found right a short while ago; None says nothing."""
+        """The user behind credentials that can be known for right without a wait; None says nothing."""
 
     def authorize(self, user: User, right: Right, log: str) -> None:
         """Raises Forbidden if the user lacks the right on that log (`*` = the server itself)."""
