@@ -40,10 +40,12 @@ class TooManyLogins(EventLogError):
 class Forbidden(EventLogError):
     """The user lacks the right on that log; `*` is the server itself."""
 
-    def __init__(self, user: str, right: Right, log: str) -> None:
+    def __init__(self, user: str, right: Right, log: str, why: str = "") -> None:
+        """`why`: what it takes the right for, where that does not go without saying."""
         self.user, self.right, self.log = user, right, log
         where = "the server" if log == "*" else f"log {log!r}"
-        super().__init__(f"user {user!r} has no right to {right} {where}")
+        message = f"user {user!r} has no right to {right} {where}"
+        super().__init__(f"{message}, {why}" if why else message)
 
 
 @dataclass(frozen=True, slots=True)
