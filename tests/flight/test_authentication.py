@@ -181,3 +181,26 @@ def test_where_no_user_is_configured_everybody_may_do_everything():
 )
 def test_a_peer_is_known_by_its_address(peer, address):
     assert address_of(peer) == address
+
+
+def test_a_handshake_that_would_have_to_wait_is_looked_at_with_its_first_call(url, backend, server, monkeypatch):
+    """Its peer is not known: what others show in theirs holds up nobody."""
+    looked_at = backend.authenticate
+
+    def crowded(credentials, peer):
+        if not peer:
+            raise TooManyLogins(2.0)
+        return looked_at(credentials, peer)
+
+    monkeypatch.setattr(backend, "authenticate", crowded)
+    raw = Raw(url)
+    right, wrong = (raw.client.authenticate_basic_token("alice", each)[1].decode() for each in ("secret", "wrong"))
+    assert backend.logins == [] and len(server.sessions) == 0
+    late = Raw(url, authorization=right)
+    assert [late.act("logs") for _ in range(2)] == [{"logs": ["orders"]}] * 2
+    assert backend.logins == [("alice", "127.0.0.1")] and len(server.sessions) == 1
+    other = Raw(url, authorization=wrong)
+    for _ in range(2):
+        assert refusal(lambda: other.act("logs"))[1]["error"] == "unauthenticated"
+    for each in (raw, late, other):
+        each.close()

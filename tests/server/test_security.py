@@ -467,6 +467,28 @@ def test_a_right_password_passes_from_one_address_while_it_waits_at_another() ->
     asyncio.run(scenario())
 
 
+def test_where_no_peer_is_known_nothing_waits_for_the_failures_of_others() -> None:
+    async def scenario() -> None:
+        setting = Setting()
+        assert await setting.outcome(WRONG, "") == "refused"
+        assert await setting.outcome(RIGHT, "") == "later"
+        assert await setting.outcome(RIGHT, "10.0.0.1") == "alice"
+        assert await setting.outcome(RIGHT, "") == "alice"
+        assert setting.clock.slept == []
+
+    asyncio.run(scenario())
+
+
+def test_a_password_that_many_places_show_at_once_is_checked_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        setting, checks = Setting(), HeldChecks(monkeypatch)
+        tasks = [asyncio.create_task(setting.outcome(RIGHT, f"10.0.0.{n}")) for n in range(100)]
+        assert await checks.finish(tasks) == ["alice"] * 100
+        assert len(checks.begun) <= password_checks.CHECKS_AT_ONCE + 1
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     ("peer", "place"),
     [

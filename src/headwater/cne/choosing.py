@@ -1,4 +1,4 @@
-"""Which subscriptions, or publishers, a request to delete them all is about: the caller's own, if it is known who calls.
+"""Which subscriptions, or publishers, are to go where all of them are to: the caller's own, if it is known who calls.
 
 An address is no caller: on a node, all consumers have that of the loopback. So a caller of whom nothing else is known
 says which endpoint it is about, unless all of that address have the same host and port to deliver to.

@@ -102,7 +102,7 @@ class Guard(Protocol):
         """The user behind the credentials; ANYBODY where the guard is open. `peer` is the address, for the log.
 
         Raises Unauthenticated, and TooManyLogins, which says nothing of the credentials. Constant time in what it
-        compares; never blocks the event loop.
+        compares; never blocks the event loop. Where no peer is known (empty), nothing waits for failures of others.
         """
 
     def trusted(self, name: str, peer: str) -> User:

@@ -189,13 +189,13 @@ class AccountGuard:
         return account if account and encoded and is_right else None
 
     async def _wait(self, attempt: Attempt, peer: str) -> None:
-        """Wait as long as the failures before this attempt make it. Raises TooManyLogins."""
+        """Wait as long as failures before this attempt make it. Raises TooManyLogins, at once if no peer is known."""
         place, name = attempt
         wait_s = self._brake.begin(attempt)
         if wait_s > WAIT_S_MAX:
             raise self._hasty(name, peer, wait_s)
         if wait_s > 0:
-            if not self._braked.take(place):
+            if not place or not self._braked.take(place):
                 self._brake.take_back(attempt)
                 raise self._hasty(name, peer, wait_s)
             try:
