@@ -16,6 +16,7 @@ from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER, frame
 from headwater.amqp.protocol.message import DATA, Message, Properties
 from headwater.amqp.protocol.performatives import Accepted, Open, Rejected, encode_performative
 from headwater.amqp.settings import AmqpSettings
+from headwater.core.access import Credentials, TooManyLogins, User
 from headwater.server.accounts import Account, AccountDirectory, hash_password, read_grant
 from headwater.server.config import Tls
 from headwater.server.listening import tls_context
@@ -148,6 +149,21 @@ def test_a_mechanism_that_is_not_offered_is_refused(guarded: Served, mechanism: 
     connection = connected(guarded)
     connection.sendall(SASL_HEADER + sasl_frame(sasl.SaslInit(mechanism, b"alice")))
     assert read_to_end(connection).endswith(sasl_frame(sasl.SaslOutcome(code=1)))
+
+
+def test_a_login_that_was_not_looked_at_is_no_wrong_password() -> None:
+    class Crowded(AccountGuard):
+        async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+            raise TooManyLogins(2.0)
+
+    crowded = Crowded(AccountDirectory(ACCOUNTS, MemoryState()), allows_anybody=False)
+    with Served(guard=crowded) as running:
+        connection = connected(running)
+        connection.sendall(SASL_HEADER + sasl_frame(sasl.SaslInit("PLAIN", sasl.plain("alice", PASSWORD))))
+        assert read_to_end(connection).endswith(sasl_frame(sasl.SaslOutcome(code=sasl.SYS_TEMP)))
+        with pytest.raises(AmqpError, match="try again") as refused:
+            running.client(ALICE)
+        assert refused.value.condition == conditions.RESOURCE_LIMIT_EXCEEDED
 
 
 OF_ANOTHER = b"reader\0alice\0" + PASSWORD.encode()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headwater.core import Credentials, Forbidden, Grant, Right, Unauthenticated, User
+from headwater.core import Credentials, Forbidden, Grant, Right, TooManyLogins, Unauthenticated, User
 
 from .builders import NODE_SYNC_STATE
 from .world import V1, V2, World
@@ -66,6 +66,19 @@ def test_changes_need_a_token_with_the_right(play):
             assert (await world.ask(method, V2 + path, headers=bearer(may))).status not in (401, 403), path
 
     play(scenario, guard=Doorman())
+
+
+def test_a_login_that_was_not_looked_at_is_to_come_again(play):
+    class Crowded(Doorman):
+        async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+            raise TooManyLogins(2.0)
+
+    async def scenario(world: World) -> None:
+        for path in (f"{V2}/subscriptions", f"{V1}/publishers"):
+            answer = await world.ask("GET", path, headers=bearer("consumer"))
+            assert (answer.status, answer.headers["retry-after"]) == (429, "2")
+
+    play(scenario, guard=Crowded())
 
 
 def test_reads_need_one_too_and_health_does_not(play):
@@ -164,6 +177,65 @@ def test_delete_of_all_may_be_limited_to_one_endpoint(play):
         uri = world.app.service.subscriptions.by_id[second].endpoint
         assert (await world.ask("DELETE", f"{V2}/subscriptions", query=f"EndpointUri={uri}")).status == 204
         assert await ids(world) == [first]
+
+    play(scenario)
+
+
+async def of_two_callers(world: World, path: str) -> tuple[str, list[str]]:
+    """One of each of two endpoints, made from one address; the first one's HOST:PORT, and the ids."""
+    endpoints = [await world.subscriber(), await world.subscriber()]
+    made = []
+    for index, endpoint in enumerate(endpoints):
+        body = {"EndpointUri": endpoint.uri("/events"), "ResourceAddress": f"/x/{index}"}
+        body |= {"endpointUri": endpoint.uri("/events"), "resource": f"/x/{index}"}
+        answer = await world.ask("POST", f"{V1}/{path}", body)
+        assert answer.status == 201, answer.body
+        made.append(answer.json["id"])
+    return endpoints[0].uri("").removeprefix("http://").partition("/")[0], made
+
+
+@pytest.mark.parametrize("path", ["subscriptions", "publishers"])
+def test_an_address_does_not_stand_for_all_who_call_from_it(play, path):
+    async def scenario(world: World) -> None:
+        place, (first, second) = await of_two_callers(world, path)
+        refused = await world.ask("DELETE", f"{V1}/{path}")
+        assert refused.status == 400 and "say ?EndpointUri=HOST:PORT" in refused.json["error"]
+        assert [each["id"] for each in (await world.ask("GET", f"{V1}/{path}")).json] == [first, second]
+        assert (await world.ask("DELETE", f"{V2}/{path}")).status == 400
+        done = await world.ask("DELETE", f"{V1}/{path}", query=f"EndpointUri={place}")
+        assert done.status == 200
+        assert [each["id"] for each in (await world.ask("GET", f"{V1}/{path}")).json] == [second]
+        assert (await world.ask("DELETE", f"{V1}/{path}")).status == 200, "there is one left, so it is no guess"
+        assert (await world.ask("GET", f"{V1}/{path}")).json == []
+
+    play(scenario)
+
+
+def test_a_consumer_that_finds_its_subscriptions_there_deletes_all_and_makes_them_again(play):
+    """What the consumer of cloud-event-proxy does when it starts again, on a node where it is the only one."""
+
+    async def scenario(world: World) -> None:
+        endpoint = await world.subscriber()
+        await world.publisher(NODE_SYNC_STATE)
+        body = {"EndpointUri": endpoint.uri("/event"), "ResourceAddress": NODE_SYNC_STATE}
+        other = body | {"EndpointUri": endpoint.uri("/other")}
+        assert [(await world.ask("POST", f"{V2}/subscriptions", each)).status for each in (body, other)] == [201, 201]
+        assert (await world.ask("POST", f"{V2}/subscriptions", body)).status == 409
+        assert (await world.ask("DELETE", f"{V2}/subscriptions")).status == 204
+        assert (await world.ask("POST", f"{V2}/subscriptions", body)).status == 201
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("given", ["http://HOST/1", "http://HOST", "HOST"])
+def test_an_endpoint_is_chosen_by_its_uri_its_origin_or_its_authority(play, given):
+    async def scenario(world: World) -> None:
+        first, second = await two_subscriptions(world, one={}, two={})
+        uri = world.app.service.subscriptions.by_id[second].endpoint
+        place = uri.removeprefix("http://").partition("/")[0]
+        query = f"EndpointUri={given.replace('HOST', place)}"
+        assert (await world.ask("DELETE", f"{V2}/subscriptions", query=query)).status == 204
+        assert await ids(world) == ([first] if given.endswith("/1") else [])
 
     play(scenario)
 

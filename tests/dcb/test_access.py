@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from headwater.core import Forbidden, Grant, Right, Unauthenticated, User
+from headwater.core import Forbidden, Grant, Right, TooManyLogins, Unauthenticated, User
 
 
 class Doorkeeper:
@@ -37,6 +37,21 @@ def guarded(client_of, store):
 
 def basic(name, secret):
     return {"authorization": "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode()}
+
+
+class Crowded(Doorkeeper):
+    """A guard who looks at nobody."""
+
+    async def authenticate(self, credentials, peer):
+        raise TooManyLogins(2.5)
+
+
+def test_a_login_that_was_not_looked_at_is_to_come_again(client_of, store):
+    store.create("courses")
+    answer = client_of(Crowded()).ask("GET", "/logs/courses/head", headers=basic("read", "read"))
+    assert (answer.status, answer.headers["retry-after"]) == (429, "3")
+    assert answer.json["type"] == "urn:headwater:problem:too_many_logins"
+    assert "www-authenticate" not in answer.headers
 
 
 CONSUMER = "/logs/courses/consumers/o/c"

@@ -184,7 +184,7 @@ class MemoryBackend:
             result = opened.append_columns(columns, condition, partition=command.partition)
             return Appended(result.first, result.last, result.was_stored, batch.num_rows - columns.count)
 
-    def stage(self, command: StageCommand, schema: pa.Schema) -> MemoryStage:
+    def stage(self, user: User, command: StageCommand, schema: pa.Schema) -> MemoryStage:
         writing = self._writing(command.log, command.writer)
         self.open_stages += 1
         return MemoryStage(self, writing, (command.batch, command.part, command.attempt), schema)

@@ -5,7 +5,7 @@ import base64
 import pyarrow.flight as flight
 import pytest
 
-from headwater.core import Event, Forbidden, Grant, Right, Unauthenticated
+from headwater.core import Event, Forbidden, Grant, Right, TooManyLogins, Unauthenticated
 from headwater.flight.authentication import address_of
 from headwater.flight.client import BulkClient
 from headwater.flight.wire import Ticket
@@ -62,6 +62,20 @@ def test_without_credentials_or_with_wrong_ones_nothing_is_done_and_nothing_told
         with pytest.raises(Exception, match="unauthenticated: credentials are missing or wrong"):
             raw.client.get_schema(flight.FlightDescriptor.for_path("orders"), raw.options)
         raw.close()
+
+
+def test_a_login_that_was_not_looked_at_is_to_come_again(url, backend, monkeypatch):
+    def crowded(credentials, peer):
+        raise TooManyLogins(2.0)
+
+    monkeypatch.setattr(backend, "authenticate", crowded)
+    raw = Raw(url, authorization=basic("alice", "secret"))
+    kind, told = refusal(lambda: raw.act("logs"))
+    assert kind is flight.FlightUnavailableError
+    assert (told["error"], told["retry_after_s"]) == ("too_many_logins", 2.0)
+    raw.close()
+    with BulkClient(url, user="alice", password="secret", retries=0) as client, pytest.raises(TooManyLogins):
+        client.logs()
 
 
 def test_a_handshake_of_pyarrow_gives_a_session(url, backend):
@@ -167,3 +181,26 @@ def test_where_no_user_is_configured_everybody_may_do_everything():
 )
 def test_a_peer_is_known_by_its_address(peer, address):
     assert address_of(peer) == address
+
+
+def test_a_handshake_that_would_have_to_wait_is_looked_at_with_its_first_call(url, backend, server, monkeypatch):
+    """Its peer is not known: what others show in theirs holds up nobody."""
+    looked_at = backend.authenticate
+
+    def crowded(credentials, peer):
+        if not peer:
+            raise TooManyLogins(2.0)
+        return looked_at(credentials, peer)
+
+    monkeypatch.setattr(backend, "authenticate", crowded)
+    raw = Raw(url)
+    right, wrong = (raw.client.authenticate_basic_token("alice", each)[1].decode() for each in ("secret", "wrong"))
+    assert backend.logins == [] and len(server.sessions) == 0
+    late = Raw(url, authorization=right)
+    assert [late.act("logs") for _ in range(2)] == [{"logs": ["orders"]}] * 2
+    assert backend.logins == [("alice", "127.0.0.1")] and len(server.sessions) == 1
+    other = Raw(url, authorization=wrong)
+    for _ in range(2):
+        assert refusal(lambda: other.act("logs"))[1]["error"] == "unauthenticated"
+    for each in (raw, late, other):
+        each.close()

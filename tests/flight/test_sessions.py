@@ -120,3 +120,20 @@ def test_there_are_so_many_sessions_and_the_one_used_least_goes(world, monkeypat
     assert len(world.sessions) == 3
     assert world.sessions.token_of(Credentials("alice", "b")) is None
     assert world.sessions.token_of(Credentials("alice", "a")) == "a"
+
+
+def test_logins_that_are_put_off_are_few_and_soon_forgotten(monkeypatch):
+    now = [100.0]
+    sessions = Sessions(lambda name, seal, peer: User(name, ()), lambda: now[0])
+    monkeypatch.setattr("headwater.flight.sessions.PUT_OFF_MAX", 2)
+    shown = Credentials("alice", "secret")
+    for token in ("a", "b", "c"):
+        sessions.put_off(token, shown)
+        now[0] += 1
+    assert [sessions.put_off_by(token) for token in ("a", "b", "c", "d")] == [None, shown, shown, None]
+    sessions.begin("b", shown, Login(User("alice", ()), ""))
+    assert sessions.put_off_by("b") is None and sessions.user("b", "").name == "alice"
+    now[0] += 60
+    assert sessions.put_off_by("c") is None
+    sessions.put_off("e", shown)
+    assert len(sessions._put_off) == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater.core import Grant, Right
+from headwater.core import Credentials, Grant, Right, TooManyLogins, User
 from headwater.futoin.coders import CBOR, MPCK
 from headwater.futoin.signing import ALGORITHMS, LEGACY_ALGORITHMS, Signature
 from headwater.server.accounts import Account, AccountDirectory, hash_password, hash_token
@@ -48,6 +48,18 @@ def guarded(peer_of: Callable[..., Any], accounts: list[Account]) -> Any:
 
 def test_nobody_is_anonymous(guarded: Any) -> None:
     assert guarded.call(ADD, EVENT) == {"e": "SecurityError", "edesc": "Anonymous not allowed"}
+
+
+def test_a_login_that_was_not_looked_at_is_no_wrong_password(
+    peer_of: Callable[..., Any], accounts: list[Account]
+) -> None:
+    class Crowded(AccountGuard):
+        async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+            raise TooManyLogins(2.0)
+
+    peer = peer_of(Crowded(AccountDirectory(accounts, MemoryState()), allows_anybody=False))
+    reply = peer.call(ADD, EVENT, sec=ALICE)
+    assert reply["e"] == "DefenseRejected" and "try again in 2 s" in reply["edesc"]
 
 
 def test_a_wrong_password_is_a_security_error(guarded: Any) -> None:

@@ -47,6 +47,9 @@ class Row(NamedTuple):
     about: str = ""
 
 
+OF_ANOTHER = "under a writer's name that another user wrote under first: `append` and `manage`"
+
+
 class Protocol(NamedTuple):
     """The calls of one protocol, and its refusals."""
 
@@ -224,7 +227,7 @@ FLIGHT = Protocol(
         Row("get_schema", TO_READ),
         Row("do_get", TO_READ),
         Row("do_put append", TO_APPEND),
-        Row("do_put stage", TO_APPEND),
+        Row("do_put stage", TO_APPEND, OF_ANOTHER),
         Row("do_action logs", ANY_USER, _SHOWS_READABLE),
         Row("do_action info", TO_READ),
         Row("do_action head", TO_READ),
@@ -238,8 +241,8 @@ FLIGHT = Protocol(
         Row("do_action acknowledge", TO_MANAGE),
         Row("do_action unregister_consumer", TO_MANAGE),
         Row("do_action writer", TO_APPEND),
-        Row("do_action commit", TO_APPEND),
-        Row("do_action discard", TO_APPEND),
+        Row("do_action commit", TO_APPEND, OF_ANOTHER),
+        Row("do_action discard", TO_APPEND, OF_ANOTHER),
     ),
 )
 
@@ -249,9 +252,11 @@ _OPENING = """\
 # Rights
 
 What each call takes where there are users ([operations](../guides/operations.md#users-and-rights)), and what a call
-gets that is refused. Rights are on the log of the call and do not include each other; `manage:*` is the right to manage
-all logs, and with them the server. A refused call changes nothing. A test makes every call of this page without
-credentials, with wrong ones, and as users of each right alone, on a running server.
+gets that is refused. Who logs in while
+[too many logins wait](../guides/operations.md#who-guesses-and-who-floods) is told to try again, which is no refusal.
+Rights are on the log of the call and do not include each other; `manage:*` is the right to manage all logs, and with
+them the server. A refused call changes nothing. A test makes every call of this page without credentials, with wrong
+ones, and as users of each right alone, on a running server.
 
 The log `$system` is the server's own: who has `manage:*` may read and manage it, and nobody may append to it.
 """

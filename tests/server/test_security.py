@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
-from headwater.core.access import ANYBODY, Credentials, Forbidden, Grant, Right, Unauthenticated
+from headwater.core.access import ANYBODY, Credentials, Forbidden, Grant, Right, TooManyLogins, Unauthenticated
 from headwater.core.bus import Bus, Notification
 from headwater.core.errors import InvalidInput
 from headwater.core.notification_types import NotificationType
 from headwater.server import accounts as accounts_module
-from headwater.server import security
+from headwater.server import brake as brake_module
+from headwater.server import password_checks, security
 from headwater.server.accounts import (
     KIND,
     NOBODY_PASSWORD,
@@ -26,7 +27,8 @@ from headwater.server.accounts import (
     read_grant,
     show_grant,
 )
-from headwater.server.security import WAIT_S_MAX, AccountGuard, Brake
+from headwater.server.brake import WAIT_S_MAX, Brake, place_of
+from headwater.server.security import AccountGuard
 from headwater.storage.memory import MemoryState
 
 PASSWORD = "correct horse"
@@ -84,6 +86,16 @@ class Setting:
         except Unauthenticated:
             return False
         return True
+
+    async def outcome(self, credentials: Credentials | None, peer: str = "10.0.0.1") -> str:
+        """How a login ends."""
+        try:
+            return (await self.guard.authenticate(credentials, peer)).name
+        except Unauthenticated:
+            return "refused"
+        except TooManyLogins as error:
+            assert error.retry_after_s > 0
+            return "later"
 
 
 def test_a_password_hash_says_its_parameters_and_never_the_password() -> None:
@@ -270,7 +282,7 @@ def test_attempts_at_once_are_braked_too_and_in_the_end_refused_unchecked(monkey
         checks = Checks(monkeypatch)
         setting = Setting()
         guesses = [Credentials("alice", f"guess number {n}") for n in range(30)]
-        assert not any(await asyncio.gather(*map(setting.is_in, guesses)))
+        assert set(await asyncio.gather(*map(setting.outcome, guesses))) == {"refused", "later"}
         assert setting.guard.refusals["hasty"] > 20 and len(checks.encoded) < 10
 
     asyncio.run(scenario())
@@ -283,20 +295,214 @@ def test_the_brake_forgets_and_stays_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert waits[0] == 0 and waits == sorted(waits) and waits[-1] > WAIT_S_MAX
     clock.pass_(10_000)
     assert brake.begin(("peer", "user")) == 0
-    monkeypatch.setattr(security, "FAILURES_MAX", 10)
+    monkeypatch.setattr(brake_module, "FAILURES_MAX", 10)
     for number in range(50):
         brake.begin(("peer", f"user{number}"))
     assert len(brake._failures) <= 11
 
 
-def test_a_flood_of_passwords_is_refused_beyond_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+TOKEN = new_token()
+ROBOT = Account("robot", ALL, tokens=(hash_token(TOKEN),))
+
+
+def test_wrong_tokens_of_an_address_never_hold_up_a_right_one_from_there() -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(security, "CHECKS_WAITING_MAX", 2)
-        setting = Setting()
-        await asyncio.gather(*(setting.is_in(Credentials(f"user{n}", "wrong password")) for n in range(6)))
-        assert setting.guard.refusals["hasty"] == 4 and setting.guard.refusals["wrong"] == 2
+        setting = Setting([ROBOT])
+        for number in range(3):
+            assert await setting.outcome(Credentials("", f"stale {number}")) == "refused"
+        floods = [asyncio.create_task(setting.outcome(Credentials("", new_token()))) for _ in range(24)]
+        await asyncio.sleep(0)
+        before = list(setting.clock.slept)
+        assert await setting.outcome(Credentials("", TOKEN)) == "robot"
+        assert setting.guard.recall(Credentials("", TOKEN)) == ROBOT.user, "without a wait, so without one of the loop"
+        assert setting.clock.slept == before
+        assert set(await asyncio.gather(*floods)) == {"refused", "later"}
+        assert await setting.outcome(Credentials("", TOKEN)) == "robot"
 
     asyncio.run(scenario())
+
+
+def test_wrong_tokens_are_counted_and_wait_longer_each_time_by_address() -> None:
+    async def scenario() -> None:
+        setting = Setting([ROBOT])
+        assert [await setting.outcome(Credentials("", f"stale {n}")) for n in range(4)] == ["refused"] * 4
+        assert setting.clock.slept == [0.25, 0.5, 1.0]
+        assert await setting.outcome(Credentials("", "stale"), "10.0.0.2") == "refused"
+        assert setting.clock.slept == [0.25, 0.5, 1.0], "another address has not failed yet"
+        assert setting.guard.refusals["wrong"] == 5
+
+    asyncio.run(scenario())
+
+
+def test_a_revoked_token_is_out_within_a_second() -> None:
+    async def scenario() -> None:
+        setting = Setting(configured=(), allows_anybody=False)
+        setting.state.put(KIND, "robot", encode_account(ROBOT))
+        assert await setting.outcome(Credentials("", TOKEN)) == "robot"
+        setting.state.delete(KIND, "robot")
+        setting.clock.pass_(1)
+        assert setting.guard.recall(Credentials("", TOKEN)) is None
+        assert await setting.outcome(Credentials("", TOKEN)) == "refused"
+
+    asyncio.run(scenario())
+
+
+class HeldChecks:
+    """Password checks that end when they are told to, and the order in which they were begun."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun: list[str] = []
+        self.held: list[asyncio.Future[None]] = []
+        monkeypatch.setattr(password_checks.PasswordChecks, "run", self._run)
+
+    async def _run(self, check: Callable[..., bool], secret: str, encoded: str) -> bool:
+        held = asyncio.get_running_loop().create_future()
+        self.begun.append(secret)
+        self.held.append(held)
+        await held
+        return secret == PASSWORD
+
+    async def finish(self, tasks: Iterable[asyncio.Task[str]]) -> list[str]:
+        """Let all of them end, one by one."""
+        everything = asyncio.gather(*tasks)
+        while not everything.done():
+            if self.held:
+                self.held.pop(0).set_result(None)
+            await asyncio.sleep(0)
+        return everything.result()
+
+
+def made_up(number: int) -> Credentials:
+    """A name that nobody has."""
+    return Credentials(f"user{number}", f"made up {number}")
+
+
+def test_a_flood_of_made_up_names_is_never_a_wrong_password_for_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        setting, checks = Setting(), HeldChecks(monkeypatch)
+        flood = [asyncio.create_task(setting.outcome(made_up(n), "10.0.0.9")) for n in range(400)]
+        await asyncio.sleep(0)
+        own = asyncio.create_task(setting.outcome(RIGHT, "10.0.0.1"))
+        beside = asyncio.create_task(setting.outcome(RIGHT, "10.0.0.9"))
+        outcomes = await checks.finish([*flood, own, beside])
+        assert outcomes[-2] == "alice", "another address has its own queue"
+        assert outcomes[-1] in ("alice", "later"), "the same address is asked to come again"
+        assert checks.begun.index(PASSWORD) <= 4, "it is the next but one whose turn it is"
+        looked_at = password_checks.CHECKS_AT_ONCE + password_checks.CHECKS_WAITING_OF_PLACE_MAX
+        assert outcomes[:-2].count("refused") == looked_at
+        assert outcomes[:-2].count("later") == 400 - looked_at
+        assert setting.guard.refusals["hasty"] >= 400 - looked_at
+
+    asyncio.run(scenario())
+
+
+def test_what_is_not_looked_at_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(password_checks, "CHECKS_WAITING_OF_PLACE_MAX", 0)
+        setting, checks = Setting(), HeldChecks(monkeypatch)
+        flood = [asyncio.create_task(setting.outcome(made_up(n))) for n in range(2)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [await setting.outcome(RIGHT) for _ in range(10)] == ["later"] * 10
+        assert await checks.finish(flood) == ["refused"] * 2
+        (outcome,) = await checks.finish([asyncio.create_task(setting.outcome(RIGHT))])
+        assert outcome == "alice" and setting.clock.slept == []
+
+    asyncio.run(scenario())
+
+
+def test_a_user_who_was_let_in_lately_passes_whatever_comes_from_his_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        setting = Setting()
+        assert await setting.outcome(RIGHT) == "alice"
+        checks = HeldChecks(monkeypatch)
+        flood = [asyncio.create_task(setting.outcome(made_up(n))) for n in range(400)]
+        flood += [asyncio.create_task(setting.outcome(Credentials("alice", f"guess {n}"))) for n in range(10)]
+        await asyncio.sleep(0)
+        for _ in range(5):
+            assert setting.guard.recall(RIGHT) == ALICE.user
+            assert await setting.outcome(RIGHT) == "alice"
+            setting.clock.pass_(50)  # in use, it is not forgotten
+        await checks.finish(flood)
+
+    asyncio.run(scenario())
+
+
+def test_a_login_in_use_is_remembered_for_half_a_day_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        setting, checks = Setting(), Checks(monkeypatch)
+        for _ in range(12 * 60 + 1):
+            assert await setting.is_in(RIGHT)
+            setting.clock.pass_(59)
+        assert len(checks.encoded) == 1
+        for _ in range(20):
+            assert await setting.is_in(RIGHT)
+            setting.clock.pass_(59)
+        assert len(checks.encoded) == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_new_user_ends_no_login_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        setting, checks = Setting(), Checks(monkeypatch)
+        assert await setting.is_in(RIGHT)
+        setting.state.put(KIND, "bob", encode_account(Account("bob", (), password=HASH)))
+        setting.clock.pass_(1)
+        assert await setting.is_in(RIGHT) and len(checks.encoded) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_right_password_passes_from_one_address_while_it_waits_at_another() -> None:
+    async def scenario() -> None:
+        setting = Setting()
+        guesses = [Credentials("alice", f"guess number {n}") for n in range(30)]
+        flood = [asyncio.create_task(setting.outcome(guess, "10.0.0.9")) for guess in guesses]
+        await asyncio.sleep(0)
+        assert await setting.outcome(RIGHT, "10.0.0.9") == "later", "too many have failed there"
+        assert await setting.outcome(RIGHT, "10.0.0.1") == "alice"
+        await asyncio.gather(*flood)
+
+    asyncio.run(scenario())
+
+
+def test_where_no_peer_is_known_nothing_waits_for_the_failures_of_others() -> None:
+    async def scenario() -> None:
+        setting = Setting()
+        assert await setting.outcome(WRONG, "") == "refused"
+        assert await setting.outcome(RIGHT, "") == "later"
+        assert await setting.outcome(RIGHT, "10.0.0.1") == "alice"
+        assert await setting.outcome(RIGHT, "") == "alice"
+        assert setting.clock.slept == []
+
+    asyncio.run(scenario())
+
+
+def test_a_password_that_many_places_show_at_once_is_checked_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        setting, checks = Setting(), HeldChecks(monkeypatch)
+        tasks = [asyncio.create_task(setting.outcome(RIGHT, f"10.0.0.{n}")) for n in range(100)]
+        assert await checks.finish(tasks) == ["alice"] * 100
+        assert len(checks.begun) <= password_checks.CHECKS_AT_ONCE + 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("peer", "place"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("", ""),
+        ("unknown", "unknown"),
+    ],
+)
+def test_a_network_that_one_customer_has_is_one_place(peer: str, place: str) -> None:
+    assert place_of(peer) == place
 
 
 def test_a_missing_right_is_refused_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -232,7 +232,10 @@ class Client(Closing):
                 else:
                     self.engine.sasl_init("EXTERNAL" if "EXTERNAL" in event.mechanisms else "ANONYMOUS", b"")
             elif isinstance(event, SaslEnded):
-                if event.code:
+                if event.code == sasl.SYS_TEMP:
+                    told = "the server has too many logins to look at; try again in some seconds"
+                    self._error = ConnectionFault(Symbol("amqp:resource-limit-exceeded"), told)
+                elif event.code:
                     self._error = ConnectionFault(Symbol("amqp:unauthorized-access"), "the login was refused")
                 else:
                     self.engine.open()

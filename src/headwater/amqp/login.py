@@ -5,13 +5,10 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from ..core.access import ANYBODY, Credentials, Guard, Unauthenticated, User
+from ..core.access import ANYBODY, Credentials, Guard, TooManyLogins, Unauthenticated, User
 from .protocol.codec import DecodeError
 from .protocol.connection import Connection
-from .protocol.sasl import parse_plain
-
-OK, REFUSED = 0, 1
-"""sasl-code (5.3.3.6)."""
+from .protocol.sasl import AUTH, OK, SYS_TEMP, parse_plain
 
 
 class Login:
@@ -38,12 +35,15 @@ class Login:
         if mechanism != "ANONYMOUS" and response is None:
             engine.sasl_challenge(b"")
             return
+        self.user, outcome = None, OK
         try:
             self.user = await self._authenticate(mechanism, response or b"")
         except Unauthenticated:
-            self.user = None
-        self.is_refused = self.user is None
-        engine.sasl_outcome(REFUSED if self.is_refused else OK)
+            outcome = AUTH
+        except TooManyLogins:
+            outcome = SYS_TEMP
+        self.is_refused = outcome != OK
+        engine.sasl_outcome(outcome)
 
     def malformed(self, name: str = "") -> Unauthenticated:
         """What the peer has said is no login, so that there is nothing to be checked; it is a refusal all the same."""

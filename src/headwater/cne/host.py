@@ -9,6 +9,13 @@ from .records import Record
 from .service import Service
 from .settings import Settings
 
+_ADDRESS = "address:"
+
+
+def is_address(owner: str) -> bool:
+    """Whether nothing is known of an owner but the address that he called from."""
+    return owner.startswith(_ADDRESS)
+
 
 class Host(http.Host):
     """The service of one front end, and its guard."""
@@ -37,14 +44,14 @@ class Host(http.Host):
             raise Unauthenticated("a client certificate is needed")
         if not self.guard.is_open:
             return f"user:{(await self._user(exchange, right)).name}"
-        return f"certificate:{exchange.certificate}" if exchange.certificate else f"address:{exchange.peer}"
+        return f"certificate:{exchange.certificate}" if exchange.certificate else f"{_ADDRESS}{exchange.peer}"
 
     async def check_own(self, exchange: Exchange, record: Record, owner: str) -> None:
         """Raises Forbidden if somebody whom the server knows by name meddles with what is another's.
 
         Who may manage the log may do so; addresses are no proof of anything, and keep nobody out.
         """
-        if record.owner == owner or owner.startswith("address:"):
+        if record.owner == owner or is_address(owner):
             return
         user = await self.user(exchange)
         if self.guard.is_open or not user.may(Right.MANAGE, self.settings.log):

@@ -12,6 +12,7 @@ from ..core.event import Event
 from ..core.limits import show
 from ..formats import cloudevents
 from . import reading, records, rendering, rules, stored
+from .choosing import chosen
 from .document import Members
 from .errors import Refused, too_large
 from .exchange import Exchange
@@ -69,11 +70,10 @@ async def delete_publisher(host: Host, exchange: Exchange) -> None:
 
 
 async def delete_own_publishers(host: Host, exchange: Exchange) -> None:
-    """DELETE /publishers: the caller's own."""
+    """DELETE /publishers: the caller's own, see `choosing`."""
     owner = await host.owner(exchange, Right.APPEND)
-    for each in list(host.service.publishers.by_id.values()):
-        if each.owner == owner:
-            await host.service.publishers.remove(each.id)
+    for each in chosen(exchange, owner, host.service.publishers.by_id.values()):
+        await host.service.publishers.remove(each.id)
     await exchange.answer_json(200, {"status": "deleted all publishers"})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..core.access import Right
 from ..core.limits import show
 from . import records, rendering
+from .choosing import chosen
 from .document import Members
 from .endpoint import Endpoint
 from .errors import Refused
@@ -56,12 +57,10 @@ async def delete(host: Host, exchange: Exchange) -> None:
 
 
 async def delete_own(host: Host, exchange: Exchange) -> None:
-    """DELETE /subscriptions: the caller's own, and of those only the ones of `EndpointUri`, if that is given."""
+    """DELETE /subscriptions: the caller's own, see `choosing`."""
     owner = await host.owner(exchange, Right.READ)
-    endpoint = exchange.parameter("EndpointUri")
-    for each in list(host.service.subscriptions.by_id.values()):
-        if each.owner == owner and endpoint in (None, each.endpoint):
-            await host.service.unsubscribe(each)
+    for each in chosen(exchange, owner, host.service.subscriptions.by_id.values()):
+        await host.service.unsubscribe(each)
     await _deleted(exchange, "deleted all subscriptions")
 
 

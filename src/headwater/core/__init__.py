@@ -3,7 +3,18 @@
 Terms follow the DCB specification (dcb.events and its first draft) and CloudEvents 1.0.
 """
 
-from .access import ANYBODY, Credentials, Forbidden, Grant, Guard, OpenGuard, Right, Unauthenticated, User
+from .access import (
+    ANYBODY,
+    Credentials,
+    Forbidden,
+    Grant,
+    Guard,
+    OpenGuard,
+    Right,
+    TooManyLogins,
+    Unauthenticated,
+    User,
+)
 from .asynchronous import AsyncLog
 from .bus import Bus, Notification
 from .condition import AppendCondition
@@ -76,6 +87,7 @@ __all__ = [
     "StateEntry",
     "StateStore",
     "Subscription",
+    "TooManyLogins",
     "Unauthenticated",
     "User",
     "WriterState",

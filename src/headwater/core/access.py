@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,13 +26,26 @@ class Unauthenticated(EventLogError):
     """Credentials are missing, or wrong (which of the two, or what was wrong, is not said)."""
 
 
+class TooManyLogins(EventLogError):
+    """The login was not looked at, because too many wait or have failed; it may be right, and is to come again."""
+
+    def __init__(self, retry_after_s: float = 1.0) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(
+            "too many logins from your address wait or have failed, so that this one was not looked at; "
+            f"try again in {math.ceil(retry_after_s)} s"
+        )
+
+
 class Forbidden(EventLogError):
     """The user lacks the right on that log; `*` is the server itself."""
 
-    def __init__(self, user: str, right: Right, log: str) -> None:
+    def __init__(self, user: str, right: Right, log: str, why: str = "") -> None:
+        """`why`: what it takes the right for, where that does not go without saying."""
         self.user, self.right, self.log = user, right, log
         where = "the server" if log == "*" else f"log {log!r}"
-        super().__init__(f"user {user!r} has no right to {right} {where}")
+        message = f"user {user!r} has no right to {right} {where}"
+        super().__init__(f"{message}, {why}" if why else message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +101,8 @@ class Guard(Protocol):
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
         """The user behind the credentials; ANYBODY where the guard is open. `peer` is the address, for the log.
 
-        Raises Unauthenticated. Constant time in what it compares; never blocks the event loop.
+        Raises Unauthenticated, and TooManyLogins, which says nothing of the credentials. Constant time in what it
+        compares; never blocks the event loop. Where no peer is known (empty), nothing waits for failures of others.
         """
 
     def trusted(self, name: str, peer: str) -> User:
@@ -109,7 +124,7 @@ class Guard(Protocol):
         """
 
     def recall(self, credentials: Credentials) -> User | None:
-        """The user behind credentials that were found right a short while ago; None says nothing."""
+        """The user behind credentials that can be known for right without a wait; None says nothing."""
 
     def authorize(self, user: User, right: Right, log: str) -> None:
         """Raises Forbidden if the user lacks the right on that log (`*` = the server itself)."""

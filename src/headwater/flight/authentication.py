@@ -1,7 +1,8 @@
 """Who calls: the Authorization header of each call, as a middleware, and the handshake.
 
 gRPC tells a middleware nothing of the peer, so that a header is only read here, and looked at by the call itself. A
-handshake never gets as far as a call of ours: its header is looked at here, and its peer is not known.
+handshake never gets as far as a call of ours: its header is looked at here, and its peer is not known. So that nobody
+waits for what others show in theirs, one that would have to wait is looked at when its session is first used.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from urllib.parse import unquote
 
 import pyarrow.flight as flight
 
-from ..core.access import Credentials, User
+from ..core.access import Credentials, TooManyLogins, User
 from ..formats.authorization import UNREADABLE, credentials_of
 from .backend import Backend
 from .errors import flight_error_of
@@ -47,23 +48,41 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
     def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str | bytes]]) -> Caller:
         """Called by Flight."""
-        caller = self._caller(credentials_of(_header(headers)))
+        credentials = credentials_of(_header(headers))
+        caller = self._caller(credentials)
         if info.method == flight.FlightMethod.HANDSHAKE:
             try:
-                caller.user("")
+                return self._shaken(caller, credentials)
             except Exception as error:
                 raise flight_error_of(error, "a handshake") from None
+        return caller
+
+    def _shaken(self, caller: Caller, credentials: Credentials | None) -> Caller:
+        """The caller of a handshake, authenticated now, or with a session that is looked at when it is used."""
+        try:
+            caller.user("")
+        except TooManyLogins:
+            if credentials is None or not credentials.name:
+                raise
+            token = new_token()
+            self._sessions.put_off(token, credentials)
+            return Caller(lambda peer: self._user(token, peer), token)
         return caller
 
     def _caller(self, credentials: Credentials | None) -> Caller:
         if credentials is None or credentials is UNREADABLE:
             return Caller(lambda peer: self._backend.authenticate(credentials, peer).user, None)
         if not credentials.name and credentials.secret.startswith(TOKEN_PREFIX):
-            return Caller(lambda peer: self._sessions.user(credentials.secret, peer), None)
+            return Caller(lambda peer: self._user(credentials.secret, peer), None)
         if (known := self._sessions.token_of(credentials)) is not None:
             return Caller(lambda peer: self._sessions.user(known, peer), known)
         token = new_token()
         return Caller(lambda peer: self._begin(credentials, token, peer), token if credentials.name else None)
+
+    def _user(self, token: str, peer: str) -> User:
+        if (credentials := self._sessions.put_off_by(token)) is not None:
+            return self._begin(credentials, token, peer)
+        return self._sessions.user(token, peer)
 
     def _begin(self, credentials: Credentials, token: str, peer: str) -> User:
         login = self._backend.authenticate(credentials, peer)

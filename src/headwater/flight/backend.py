@@ -105,8 +105,8 @@ class Backend(Protocol):
         With `on_duplicate` = skip, events whose ids are stored are left out.
         """
 
-    def stage(self, command: StageCommand, schema: pa.Schema) -> StageWriter:
-        """Begin a stage. Raises LogNotFound, DiskFull, TooLarge."""
+    def stage(self, user: User, command: StageCommand, schema: pa.Schema) -> StageWriter:
+        """Begin a stage. Raises LogNotFound, DiskFull, TooLarge, and Forbidden: the writer's name is another user's."""
 
     # All else
 

@@ -156,6 +156,7 @@ TABLE: dict[type[core.EventLogError], _Row] = {
     access.Unauthenticated: _wordy(
         "unauthenticated", _UNAUTHENTICATED, access.Unauthenticated, "credentials are missing or wrong"
     ),
+    access.TooManyLogins: _plain("too_many_logins", _UNAVAILABLE, access.TooManyLogins, "retry_after_s"),
     access.Forbidden: _Row(
         "forbidden",
         _UNAUTHORIZED,

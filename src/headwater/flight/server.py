@@ -150,7 +150,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
                 if command.append is not None:
                     writing.append(self._backend, command.append, incoming, writer)
                 elif command.stage is not None:
-                    writing.stage(self._backend, command.stage, incoming, writer)
+                    writing.stage(self._backend, user, command.stage, incoming, writer)
 
         self._answer(context, "do_put", put)
 

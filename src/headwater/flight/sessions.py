@@ -30,6 +30,8 @@ SHOWN_S = 60.0
 """How long the same credentials, shown again, find their session and need not be looked at."""
 SESSIONS_MAX = 10_000
 """Beyond, the one that was not used for longest goes."""
+PUT_OFF_MAX, PUT_OFF_S = 1000, 60.0
+"""Logins that are looked at when they are first used: how many there may be, and how long they may wait for that."""
 
 
 @dataclass(slots=True)
@@ -57,16 +59,34 @@ class Sessions:
         self._lock = threading.Lock()
         self._by_token: OrderedDict[bytes, Session] = OrderedDict()
         self._by_shown: dict[bytes, Session] = {}
+        self._put_off: OrderedDict[bytes, tuple[Credentials, float]] = OrderedDict()
 
     def begin(self, token: str, credentials: Credentials, login: Login) -> None:
         """From now on that token stands for the user of that login, who has shown these credentials."""
         now = self._clock()
         session = Session(login.user, login.seal, now, now, now, self._digest(credentials), token)
         with self._lock:
+            self._put_off.pop(_hash(token), None)
             self._by_token[_hash(token)] = session
             self._by_shown[session.shown] = session
             while len(self._by_token) > SESSIONS_MAX:
                 self._forget(next(iter(self._by_token)))
+
+    def put_off(self, token: str, credentials: Credentials) -> None:
+        """That token stands for whoever these credentials turn out to be of, when it is first used: soon."""
+        now = self._clock()
+        with self._lock:
+            self._put_off[_hash(token)] = credentials, now
+            oldest = next(iter(self._put_off))
+            while len(self._put_off) > PUT_OFF_MAX or now - self._put_off[oldest][1] >= PUT_OFF_S:
+                del self._put_off[oldest]
+                oldest = next(iter(self._put_off))
+
+    def put_off_by(self, token: str) -> Credentials | None:
+        """The credentials that are still to be looked at, if that token stands for some; `begin` ends that."""
+        with self._lock:
+            credentials, at = self._put_off.get(_hash(token), (None, 0.0))
+            return credentials if self._clock() - at < PUT_OFF_S else None
 
     def user(self, token: str, peer: str) -> User:
         """Who it is. Raises Unauthenticated: no such session, or it is over, or the user is no more."""

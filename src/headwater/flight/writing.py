@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from ..core.access import User
 from ..core.errors import Closed, InvalidEvent, InvalidInput, InvalidPosition, TooLarge
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX
 from ..core.mark import check_writer
@@ -122,13 +123,15 @@ def _joined(incoming: Incoming) -> Iterator[pa.RecordBatch]:
     yield pa.concat_batches(batches)
 
 
-def stage(backend: Backend, command: StageCommand, incoming: Incoming, writer: flight.FlightMetadataWriter) -> None:
+def stage(
+    backend: Backend, user: User, command: StageCommand, incoming: Incoming, writer: flight.FlightMetadataWriter
+) -> None:
     """Lay the batches down as a stage, and tell its name. Of a stream that breaks off nothing is left.
 
-    Raises LogNotFound, DiskFull, TooLarge, InvalidEvent.
+    Raises LogNotFound, DiskFull, TooLarge, InvalidEvent, Forbidden.
     """
     check_writer(command.writer)
-    staging = backend.stage(command, incoming.schema)
+    staging = backend.stage(user, command, incoming.schema)
     try:
         for batch in incoming:
             staging.write(batch)

@@ -7,10 +7,11 @@ import random
 import time
 from collections.abc import Callable
 
+from ..core.access import TooManyLogins
 from ..core.errors import Closed, EventLogError, Overloaded, StorageUnavailable
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
-PASSING = (Overloaded, Closed, StorageUnavailable)
+PASSING = (Overloaded, TooManyLogins, Closed, StorageUnavailable)
 """Answers of a server that may be better in a moment: it has too much to do, or it stops."""
 BUSY_S = 600.0
 """How long to wait for a place at a server that is busy."""
@@ -39,7 +40,7 @@ class Attempts:
         now = time.monotonic()
         if self._failed_at is None:
             self._failed_at = now
-        asked_s = error.retry_after_s if isinstance(error, Overloaded) else 0.0
+        asked_s = error.retry_after_s if isinstance(error, Overloaded | TooManyLogins) else 0.0
         pause_s = max(asked_s, self._pause_s * random.uniform(0.5, 1.0))
         if self._left <= 0 or self._busy_s > BUSY_S or now - self._failed_at + pause_s > self._within_s:
             raise error

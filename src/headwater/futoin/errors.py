@@ -106,6 +106,7 @@ _TABLE: dict[type, _Row] = {
     core.ConsumerNotFound: _Row(NOT_REGISTERED, lambda e: f"component {show(e.component)} is not registered"),
     core.ConsumerFenced: _Row(INVALID_REQUEST),
     access.Unauthenticated: _Row(SECURITY_ERROR),
+    access.TooManyLogins: _Row(DEFENSE_REJECTED),
     access.Forbidden: _Row(UNAUTHORIZED),
     core.Overloaded: _Row(DEFENSE_REJECTED),
     core.Closed: _Row(INTERNAL_ERROR, _say(_STOPPING)),

@@ -60,6 +60,7 @@ _TABLE: dict[type, _Row] = {
         lambda e: {"path": json_path(e.where), "given": e.given, "allowed": e.allowed, "unit": e.unit},
     ),
     access.Unauthenticated: _Row(401, "unauthenticated", "Credentials are missing or wrong"),
+    access.TooManyLogins: _Row(429, "too_many_logins", "Too many logins"),
     access.Forbidden: _Row(403, "forbidden", "Not allowed", lambda e: {"right": e.right.value, "log": e.log}),
     core.LogNotFound: _Row(404, "log_not_found", "No such log", lambda e: {"log": e.name}),
     core.ConsumerNotFound: _Row(404, "consumer_not_found", "No such consumer", _fields("owner", "component")),

@@ -50,6 +50,7 @@ def refusal_of(error: core.EventLogError) -> Refusal:
 _TABLE: dict[type, Status] = {
     core.InvalidInput: Status.BAD_REQUEST,
     access.Unauthenticated: Status.UNAUTHORIZED,
+    access.TooManyLogins: Status.UNAVAILABLE,
     access.Forbidden: Status.FORBIDDEN,
     core.LogNotFound: Status.NOT_FOUND,
     core.ConsumerNotFound: Status.NOT_FOUND,

@@ -149,7 +149,7 @@ def new_token() -> str:
 
 def hash_token(token: str) -> str:
     """What is kept of a token. One fast hash suffices, because tokens are random."""
-    return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
+    return f"sha256:{hashlib.sha256(token.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 class Accounts:

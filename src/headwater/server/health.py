@@ -10,10 +10,11 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from ..core.access import Guard, Unauthenticated
+from ..core.access import Guard, TooManyLogins, Unauthenticated
 from ..formats.problem import Problem
 from ..http import JSON, Exchange, Header, Host, Receive, Scope, Send, refuse_websocket
 from ..http.authentication import BASIC
+from ..http.errors import headers_of
 from .gate import RETRY
 from .metrics import CONTENT_TYPE, ServerCollector, scrape
 
@@ -76,9 +77,12 @@ class Metrics(_Page):
         except Unauthenticated as error:
             await _refuse(exchange, 401, str(error), BASIC)
             return
+        except TooManyLogins as error:
+            await _refuse(exchange, 429, str(error), *headers_of(error))
+            return
         body = await asyncio.to_thread(scrape, self._collector)
         await exchange.answer(200, body, CONTENT_TYPE.encode(), (_NO_STORE,))
 
 
-async def _refuse(exchange: Exchange, status: int, detail: str, header: Header) -> None:
-    await exchange.answer_problem(Problem.of_status(status, detail, _NO_STORE, header))
+async def _refuse(exchange: Exchange, status: int, detail: str, *headers: Header) -> None:
+    await exchange.answer_problem(Problem.of_status(status, detail, _NO_STORE, *headers))

@@ -1,7 +1,11 @@
 """The guard: who a peer is and what it may do (`core.access.Guard`). Front ends call it; nothing else decides.
 
-A right password costs one scrypt (about 50 ms in a thread) and is then remembered for a minute. A wrong one costs
-the same, whether the user exists or not, and makes the next attempt of that peer at that user wait.
+A right password costs one scrypt (about 50 ms in a thread, `password_checks`) and is then remembered while it is used.
+A wrong one costs the same, whether the user exists or not, and makes the next attempt of that peer at that user wait. A
+token is found by its hash, so that a right one never waits for anything; wrong ones make the next wrong one wait.
+
+Who fails, or asks for too much, holds up his own place only (`brake.place_of`). What is not looked at is TooManyLogins,
+never a wrong password.
 """
 
 from __future__ import annotations
@@ -13,27 +17,25 @@ import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-from ..core.access import ANYBODY, Credentials, Forbidden, Right, Unauthenticated, User
+from ..core.access import ANYBODY, Credentials, Forbidden, Right, TooManyLogins, Unauthenticated, User
 from ..core.bus import Bus
 from ..core.notification_types import NotificationType
-from .accounts import NOBODY_PASSWORD, AccountDirectory, Accounts, hash_token, is_password
+from .accounts import NOBODY_PASSWORD, Account, AccountDirectory, Accounts, hash_token, is_password
+from .brake import WAIT_S_MAX, Attempt, Brake, Seats, place_of
 from .log_lines import fields
+from .password_checks import NoRoom, PasswordChecks
 
 logger = logging.getLogger("headwater.security")
 
-CHECKS_AT_ONCE = 2
-"""Threads that run scrypt: bounds what logins take of the machine, 16 MiB and one core each."""
-CHECKS_WAITING_MAX = 256
-"""Passwords that may wait for those threads; attempts beyond are refused unchecked."""
-LOGIN_LIFETIME_S = 60.0
+LOGIN_LIFETIME_S, LOGIN_LIFETIME_S_MAX = 60.0, 12 * 3600.0
+"""How long a right password is remembered after it was last used, and in all."""
 LOGINS_MAX = 10_000
-PAUSE_S, PAUSE_S_MAX = 0.25, 8.0
-WAIT_S_MAX = 15.0
-"""An attempt that would have to wait longer is refused unchecked."""
-FAILURES_FORGOTTEN_S = 600.0
-FAILURES_MAX = 10_000
+RETRY_AFTER_S = 2.0
+"""When to come again where too many passwords wait: in that time as many are checked as one place may have waiting."""
+BRAKED_OF_PLACE_MAX, BRAKED_MAX = 32, 512
+"""Attempts that wait because others failed; those beyond are refused unchecked."""
 LOG_NAME_SHOWN = 100
 """Characters of a name in the line that logs a refusal: who has no right to it may have made it up."""
 
@@ -58,10 +60,10 @@ class AccountGuard:
         self._directory, self._allows_anybody, self._sleep = directory, allows_anybody, sleep
         self._logins = Logins(clock)
         self._brake = Brake(clock)
-        self._running: dict[bytes, asyncio.Task[User | None]] = {}
+        self._braked = Seats(BRAKED_OF_PLACE_MAX, BRAKED_MAX)
+        self._running: dict[tuple[str, bytes], asyncio.Task[User | None]] = {}
         """Checks under way: the connections that a client opens at once with one password cost one scrypt."""
-        self._threads = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="password")
-        self._waiting = 0
+        self._checks = PasswordChecks()
         self._no_key = secrets.token_bytes(32)
         """What a message is checked with that claims to be signed by a user without a key; known to nobody else."""
         self.refusals: Counter[str] = Counter(missing=0, wrong=0, hasty=0, forbidden=0)
@@ -84,17 +86,13 @@ class AccountGuard:
             return ANYBODY
         if credentials is None:
             raise self._refusal("missing", "", peer)
-        digest = self._logins.digest(credentials)
-        if (user := self._logins.get(digest, accounts)) is not None:
+        if (user := self._recalled(credentials, accounts)) is not None:
             return user
-        if (task := self._running.get(digest)) is None:
-            task = asyncio.create_task(self._check(credentials, digest, peer))
-            self._running[digest] = task
-            task.add_done_callback(lambda _: self._running.pop(digest, None))
-        user = await asyncio.shield(task)  # one caller that goes away must not end the check of the others
-        if user is None:
-            raise self._refusal("wrong", credentials.name, peer)
-        return user
+        if is_token(credentials):
+            await self._wait((place_of(peer), ""), peer)
+        elif (user := await self._checked(credentials, peer)) is not None:
+            return user
+        raise self._refusal("wrong", credentials.name, peer)
 
     def trusted(self, name: str, peer: str) -> User:
         """See Guard."""
@@ -119,7 +117,7 @@ class AccountGuard:
 
     def recall(self, credentials: Credentials) -> User | None:
         """See Guard."""
-        return self._logins.get(self._logins.digest(credentials), self._directory.current())
+        return self._recalled(credentials, self._directory.current())
 
     def authorize(self, user: User, right: Right, log: str) -> None:
         """See Guard."""
@@ -142,43 +140,93 @@ class AccountGuard:
         account = self._directory.current().by_name.get(name)
         return account.key if account else None
 
-    async def _check(self, credentials: Credentials, digest: bytes, peer: str) -> User | None:
-        attempt = (peer, credentials.name)
-        wait_s = self._brake.begin(attempt)
-        if wait_s > WAIT_S_MAX:
-            raise self._refusal("hasty", credentials.name, peer)
-        if wait_s > 0:
-            await self._sleep(wait_s)
-        accounts = self._directory.current()
-        if credentials.name:
-            user = await self._user_of_password(accounts, credentials, peer)
-        else:
-            # Looked up by its hash: what the time of that could give away is the hash of a random token.
-            account = accounts.by_token.get(hash_token(credentials.secret))
-            user = account.user if account else None
+    def _recalled(self, credentials: Credentials, accounts: Accounts) -> User | None:
+        """The user, where that needs no wait: of a token, or of a password that was right lately."""
+        if not is_token(credentials):
+            return self._logins.get(self._logins.digest(credentials), accounts)
+        # Looked up by its hash: what the time of that could give away is the hash of a random token.
+        account = accounts.by_token.get(hash_token(credentials.secret))
+        return account.user if account else None
+
+    async def _checked(self, credentials: Credentials, peer: str) -> User | None:
+        """The user whose password it is. Those who ask the same from the same place wait for one check."""
+        key = place, digest = place_of(peer), self._logins.digest(credentials)
+        if (task := self._running.get(key)) is None:
+            task = asyncio.create_task(self._check(credentials, digest, place, peer))
+            self._running[key] = task
+
+            def ended(task: asyncio.Task[User | None]) -> None:
+                self._running.pop(key, None)
+                if not task.cancelled():
+                    task.exception()  # where all who asked have left, it is of no interest
+
+            task.add_done_callback(ended)
+        return await asyncio.shield(task)  # one caller that goes away must not end the check of the others
+
+    async def _check(self, credentials: Credentials, digest: bytes, place: str, peer: str) -> User | None:
+        if not self._checks.has_room(place):  # so that no failure is forgotten for one that is not checked
+            raise self._hasty(credentials.name, peer)
+        attempt = place, credentials.name
+        await self._wait(attempt, peer)
+        try:
+            async with self._checks.turn(place):
+                accounts = self._directory.current()
+                user = self._logins.get(digest, accounts)  # another place may have shown it meanwhile
+                if user is None and (account := await self._account_of_password(accounts, credentials)) is not None:
+                    self._logins.put(digest, account, accounts)
+                    user = account.user
+        except NoRoom:
+            self._brake.take_back(attempt)
+            raise self._hasty(credentials.name, peer) from None
         if user is not None:
             self._brake.release(attempt)
-            self._logins.put(digest, user, accounts)
         return user
 
-    async def _user_of_password(self, accounts: Accounts, credentials: Credentials, peer: str) -> User | None:
+    async def _account_of_password(self, accounts: Accounts, credentials: Credentials) -> Account | None:
         account = accounts.by_name.get(credentials.name)
         encoded = account.password if account else None
-        if self._waiting >= CHECKS_WAITING_MAX:
-            raise self._refusal("hasty", credentials.name, peer)
-        self._waiting += 1
-        try:
-            loop = asyncio.get_running_loop()
-            checked = (credentials.secret, encoded or NOBODY_PASSWORD)
-            is_right = await loop.run_in_executor(self._threads, is_password, *checked)
-        finally:
-            self._waiting -= 1
-        return account.user if account and encoded and is_right else None
+        is_right = await self._checks.run(is_password, credentials.secret, encoded or NOBODY_PASSWORD)
+        return account if account and encoded and is_right else None
+
+    async def _wait(self, attempt: Attempt, peer: str) -> None:
+        """Wait as long as failures before this attempt make it. Raises TooManyLogins, at once if no peer is known."""
+        place, name = attempt
+        wait_s = self._brake.begin(attempt)
+        if wait_s > WAIT_S_MAX:
+            raise self._hasty(name, peer, wait_s)
+        if wait_s > 0:
+            if not place or not self._braked.take(place):
+                self._brake.take_back(attempt)
+                raise self._hasty(name, peer, wait_s)
+            try:
+                await self._sleep(wait_s)
+            finally:
+                self._braked.leave(place)
+
+    def _hasty(self, name: str, peer: str, retry_after_s: float = RETRY_AFTER_S) -> TooManyLogins:
+        self._count("hasty", name, peer)
+        return TooManyLogins(retry_after_s)
 
     def _refusal(self, reason: str, name: str, peer: str) -> Unauthenticated:
+        self._count(reason, name, peer)
+        return Unauthenticated("valid credentials are needed: a user's name and password, or a token")
+
+    def _count(self, reason: str, name: str, peer: str) -> None:
         self.refusals[reason] += 1
         self._bus.emit(NotificationType.AUTHENTICATION_FAILED, reason=reason, user=name, peer=peer)
-        return Unauthenticated("valid credentials are needed: a user's name and password, or a token")
+
+
+def is_token(credentials: Credentials) -> bool:
+    """Whether they are a bearer token."""
+    return not credentials.name
+
+
+@dataclass(slots=True)
+class _Login:
+    account: Account
+    user: User
+    until: float
+    until_max: float
 
 
 class Logins:
@@ -187,7 +235,7 @@ class Logins:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._secret = secrets.token_bytes(32)
-        self._users: OrderedDict[bytes, tuple[User, float]] = OrderedDict()
+        self._logins: OrderedDict[bytes, _Login] = OrderedDict()
         self._accounts: Accounts | None = None
 
     def digest(self, credentials: Credentials) -> bytes:
@@ -197,49 +245,28 @@ class Logins:
         return hmac.digest(self._secret, len(name).to_bytes(4, "big") + name + secret, "sha256")
 
     def get(self, digest: bytes, accounts: Accounts) -> User | None:
-        """The user, if these credentials were right lately and no account has changed since."""
+        """The user, if these credentials were right or used lately and the account has not changed since."""
         if accounts is not self._accounts:
-            self._users.clear()
-            self._accounts = accounts
-        user, until = self._users.get(digest, (None, 0.0))
-        return user if self._clock() < until else None
+            self._keep_unchanged(accounts)
+        login = self._logins.get(digest)
+        if login is None or (now := self._clock()) >= login.until:
+            return None
+        login.until = min(now + LOGIN_LIFETIME_S, login.until_max)
+        return login.user
 
-    def put(self, digest: bytes, user: User, accounts: Accounts) -> None:
-        """Remember that these credentials are right, as judged by those accounts."""
+    def put(self, digest: bytes, account: Account, accounts: Accounts) -> None:
+        """Remember that these are the credentials of that account, as judged by those accounts."""
         if accounts is not self._accounts:
             return
-        self._users[digest] = (user, self._clock() + LOGIN_LIFETIME_S)
-        self._users.move_to_end(digest)
-        if len(self._users) > LOGINS_MAX:
-            self._users.popitem(last=False)
-
-
-class Brake:
-    """Makes attempts that follow failures wait, longer each time, per peer and user; the table is bounded.
-
-    An attempt counts as a failure until it is released, so that opening many connections at once gains nothing.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._failures: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
-        """How many, and when the next attempt may be checked; the one not heard of for longest comes first."""
-
-    def begin(self, attempt: tuple[str, str]) -> float:
-        """How long this attempt must wait, in seconds; its turn is reserved unless that is over WAIT_S_MAX."""
         now = self._clock()
-        count, next_at = self._failures.get(attempt, (0, now))
-        if now - next_at > FAILURES_FORGOTTEN_S:
-            count, next_at = 0, now
-        wait_s = max(0.0, next_at - now)
-        if wait_s <= WAIT_S_MAX:
-            pause_s = min(PAUSE_S * 2**count, PAUSE_S_MAX)
-            self._failures[attempt] = (min(count + 1, 32), now + wait_s + pause_s)
-        self._failures.move_to_end(attempt)
-        if len(self._failures) > FAILURES_MAX:
-            self._failures.popitem(last=False)
-        return wait_s
+        self._logins[digest] = _Login(account, account.user, now + LOGIN_LIFETIME_S, now + LOGIN_LIFETIME_S_MAX)
+        self._logins.move_to_end(digest)
+        if len(self._logins) > LOGINS_MAX:
+            self._logins.popitem(last=False)
 
-    def release(self, attempt: tuple[str, str]) -> None:
-        """The attempt succeeded: forget the failures."""
-        self._failures.pop(attempt, None)
+    def _keep_unchanged(self, accounts: Accounts) -> None:
+        """Other accounts hold now: a user who was added or changed ends no login but his own."""
+        for digest, login in list(self._logins.items()):
+            if accounts.by_name.get(login.account.name) != login.account:
+                del self._logins[digest]
+        self._accounts = accounts

@@ -40,6 +40,7 @@ from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segments import Segment, segment_paths
 from .staging import MANIFEST_NAME, STAGED
 from .state import SqliteState
+from .writer_owners import OWNERS
 from .writers import WRITERS_NAME, write_writers
 
 Progress = Callable[[str, int, int], None]
@@ -197,6 +198,9 @@ class _Copy:
                 self.file(path, relative / INDEX / path.name, may_vanish=True)
         for manifest in sorted((source / STAGED).glob(f"*/*/{MANIFEST_NAME}")):  # commits that have begun
             self._begun_commit(manifest, relative / manifest.parent.relative_to(source))
+        for owner in sorted((source / OWNERS).glob("*")):
+            if owner.suffix != ".tmp":
+                self.file(owner, relative / OWNERS / owner.name, may_vanish=True)
         return max(last, meta.floor)
 
     def _begun_commit(self, manifest: Path, relative: Path) -> None:

@@ -30,6 +30,7 @@ from .recovery import known_durable, open_segments
 from .sealing import FRAMES, INDEX
 from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
+from .writer_owners import release_unknown
 from .writers import read_writers
 
 logger = logging.getLogger("headwater.storage")
@@ -90,6 +91,7 @@ class StoredLog(LocalLog):
         self._closing = threading.Lock()
         """Who closes second waits for the first: until then frames are written."""
         drop_committed(self, directory)
+        release_unknown(directory, lambda writer: self.writer(writer) is not None)
 
     def _load(
         self, meta: Meta, clock: Callable[[], int], waiting_bytes_max: int, fatal: Callable[[str], None] | None

@@ -21,7 +21,9 @@ from ...flight.backend import Login, LogPlace, Span
 from ...flight.wire import AppendCommand, Appended, StageCommand, encode
 from ...storage.mapped import MappedLog
 from ...storage.staging import StagedFile, Staging
+from ...storage.writer_owners import claim
 from .link import Link
+from .own_writers import check_own
 
 MAPPED_MAX = 128
 """Logs that are kept mapped; those used longest ago are let go."""
@@ -89,10 +91,11 @@ class BulkBackend:
         with _handed_over(batch) as path:
             return self._link.call("append", path, encode(command), type=Appended)
 
-    def stage(self, command: StageCommand, schema: pa.Schema) -> StagedFile:
+    def stage(self, user: User, command: StageCommand, schema: pa.Schema) -> StagedFile:
         """See Backend."""
         place = self.place(command.log)
         directory = place.directory
+        check_own(claim(Path(directory), command.writer, user.name), user, command.log, self.authorize)
         with self._mapping:
             staging = self._stagings.pop(directory, None) or Staging(
                 Path(directory), bytes_max=self._staged_bytes_max, reserve_bytes=self._disk_reserve_bytes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from functools import partial
 from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
@@ -32,8 +31,10 @@ from ...flight.wire import (
 )
 from ...formats.arrow_events import columns_of
 from ...storage.log import StoredLog
+from ...storage.writer_owners import release
 from .actions import HANDLERS, Work
 from .link import Call
+from .own_writers import check_own, is_ended, owner_for
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -117,8 +118,15 @@ class BulkCalls:
         target = self._store if work is Work.OPEN else await self._opened(given.log)
         if work is None:
             return encode(handler(target, given))
-        async with self._turn(given.log, given.writer) if takes_turns else nullcontext():
+        if not takes_turns:
             return encode(await self._blocking(work, handler, target, given))
+        async with self._turn(given.log, given.writer):
+            owner = await self._blocking(Work.ASK, owner_for, target.directory, caller, given)
+            check_own(owner, caller, given.log, self._guard.authorize)
+            answer = await self._blocking(work, handler, target, given)
+            if is_ended(target, given):
+                await self._blocking(Work.ASK, release, target.directory, given.writer)
+            return encode(answer)
 
     def _turn(self, log: str, writer: str) -> asyncio.Lock:
         return self._turns.setdefault((log, writer), asyncio.Lock())

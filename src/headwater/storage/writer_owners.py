@@ -1,0 +1,106 @@
+"""Whose an exactly-once writer's name is: the user's who used it first. Nobody else may end or undo his batches.
+
+    LOG/writers/WRITER    a line of JSON: {"crc": ..., "owner": {"writer": ..., "user": ...}}
+
+WRITER is the hash by which the writer's batches are staged (`staging`). A name that nobody has, as where no user is
+configured, or where an older version made the log, becomes that of the next user who stages or commits under it. What
+the names are checked for is decided above (`server.bulk`); any process may claim one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import google_crc32c
+import msgspec
+
+from ..core.errors import DiskFull, StorageCorrupted, StorageUnavailable
+from .disk import Disk, write_whole
+from .staging import exclusively, writer_directory
+from .writers import WRITERS_MAX
+
+OWNERS = "writers"
+
+
+class _Owner(msgspec.Struct):
+    writer: str
+    user: str
+
+
+class _File(msgspec.Struct):
+    crc: int
+    """CRC32C of `owner` as it stands in the file."""
+    owner: msgspec.Raw
+
+
+def owner_of(log_directory: Path, writer: str) -> str | None:
+    """Whose name it is; None: nobody's. Raises StorageCorrupted."""
+    found = _read(_path(log_directory, writer))
+    return None if found is None else found.user
+
+
+def claim(log_directory: Path, writer: str, user: str) -> str | None:
+    """Whose name it is: that user's from now on, durably, if it was nobody's. One without a name claims nothing.
+
+    Raises StorageCorrupted, DiskFull, StorageUnavailable (the log was deleted, say).
+    """
+    path = _path(log_directory, writer)
+    if (found := _read(path)) is not None or not user:
+        return None if found is None else found.user
+    try:
+        with exclusively(log_directory):
+            if (found := _read(path)) is not None:  # another has been quicker
+                return found.user
+            path.parent.mkdir(exist_ok=True)
+            owner = msgspec.json.encode(_Owner(writer, user))
+            write_whole(path, msgspec.json.encode(_File(_crc(owner), msgspec.Raw(owner))) + b"\n")
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(str(log_directory), Disk().free_bytes(log_directory), 1) from error
+        raise StorageUnavailable(f"{path}: the writer's name cannot be kept: {error.strerror}") from error
+    return user
+
+
+def release(log_directory: Path, writer: str) -> None:
+    """The name is nobody's any more; not before nothing is staged under it."""
+    with exclusively(log_directory):
+        if not writer_directory(log_directory, writer).exists():
+            _path(log_directory, writer).unlink(missing_ok=True)
+
+
+def release_unknown(log_directory: Path, is_known: Callable[[str], bool]) -> None:
+    """Where more names are kept than a log knows writers: forget those of writers that it does not know."""
+    directory = log_directory / OWNERS
+    if not directory.exists() or len(names := os.listdir(directory)) <= WRITERS_MAX:
+        return
+    for name in names:
+        try:
+            owner = _read(directory / name)
+        except StorageCorrupted:  # told to who uses that name
+            continue
+        if owner is not None and not is_known(owner.writer):
+            release(log_directory, owner.writer)
+
+
+def _path(log_directory: Path, writer: str) -> Path:
+    return log_directory / OWNERS / writer_directory(log_directory, writer).name
+
+
+def _read(path: Path) -> _Owner | None:
+    try:
+        file = msgspec.json.decode(path.read_bytes(), type=_File)
+        if file.crc != _crc(bytes(file.owner)):
+            raise msgspec.DecodeError("the checksum does not fit")
+        return msgspec.json.decode(file.owner, type=_Owner)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        remedy = "remove the file: the name is then that of the next user who writes under it"
+        raise StorageCorrupted(str(path), f"unreadable: {error}", remedy) from None
+
+
+def _crc(owner: bytes) -> int:
+    return int(google_crc32c.value(owner))
