@@ -290,6 +290,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _text("path", "the data directory"),
             _number("freeBytes", "what is free"),
             _number("reserveBytes", "what must be free"),
+            _perhaps(_number("refusedBytes", "what the file system refused, though so much is free (a quota, say)")),
         ),
         _entry(
             NotificationType.DISK_RECOVERED,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import shutil
 import signal
 import socket
 import sys
@@ -47,7 +46,14 @@ from .metrics import ServerCollector
 from .notifications import Notifications
 from .open_files import raise_open_files
 from .request_meter import RequestMeter
-from .room_metrics import amqp_metrics, bulk_metrics, http_metrics, notification_metrics, webhook_metrics
+from .room_metrics import (
+    amqp_metrics,
+    bulk_metrics,
+    http_metrics,
+    notification_metrics,
+    storage_metrics,
+    webhook_metrics,
+)
 from .security import AccountGuard
 
 logger = logging.getLogger("headwater.server")
@@ -134,6 +140,7 @@ class Server:
         self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter(), bodies_bytes_max)
         self._notifications = Notifications(config.management)
         self._bus = self._notifications.bus
+        self._store: LogStore | None = None
 
     async def run(self) -> None:
         """Start, wait for a signal, stop. Raises as `serve`."""
@@ -159,7 +166,7 @@ class Server:
             http = HttpServer(self._gate, sockets, config.http, tls, admission)
             await http.start()
             ending.push_async_callback(http.stop)
-            store = await asyncio.to_thread(open_store, config, self._bus)
+            self._store = store = await asyncio.to_thread(open_store, config, self._bus)
             ending.push_async_callback(asyncio.to_thread, store.close)
             ending.push_async_callback(self._notifications.stop)
             await self._notifications.start(store)
@@ -198,10 +205,7 @@ class Server:
         """Why the server should get no work at the moment, or None."""
         if self._gate.state is not State.OPEN:
             return f"the server is {self._gate.state}"
-        free, reserve = self._free_bytes(), self._config.limits.disk_reserve_bytes
-        if free is not None and free < reserve:
-            return f"the disk is full: {free} bytes are free, {reserve} are kept in reserve"
-        return None
+        return self._store.unready() if self._store is not None else None
 
     def _open(
         self,
@@ -214,13 +218,14 @@ class Server:
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
         rooms_metrics = (
+            partial(storage_metrics, store),
             partial(http_metrics, http),
             partial(amqp_metrics, container),
             partial(webhook_metrics, clouds.service),
             partial(notification_metrics, self._bus),
             partial(bulk_metrics, bulk),
         )
-        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, rooms=rooms_metrics)
+        collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=rooms_metrics)
         data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
         events = futoin.Application(store, guard, self._config.futoin)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
@@ -255,9 +260,6 @@ class Server:
         if has_users and not is_private and not has_tls:
             logger.warning("passwords travel in the clear: set tls.certificate and tls.key")
         return AccountGuard(directory, allows_anybody=is_private or config.insecure, bus=self._bus)
-
-    def _free_bytes(self) -> int | None:
-        return None if self._config.storage == "memory" else shutil.disk_usage(self._config.data).free
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:

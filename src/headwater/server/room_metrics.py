@@ -10,7 +10,9 @@ from prometheus_client.metrics_core import Metric
 from ..amqp.container import Container
 from ..cne.service import Service
 from ..core.bus import Bus
+from ..core.errors import StorageUnavailable
 from ..core.notification_types import NotificationType
+from ..core.store import LogStore
 from .bulk.serving import BulkPlane
 from .http_server import HttpServer
 from .metric_families import counter, gauge
@@ -28,6 +30,21 @@ AMQP_COUNTERS = {
 }
 """The fields of AmqpStatistics."""
 STANDINGS = ("delivering", "retrying", "suspended")
+
+
+def storage_metrics(store: LogStore) -> Iterator[Metric]:
+    """The room on the disk, as appends see it; nothing of a store in memory."""
+    from ..storage import Engine  # a server that keeps its logs in memory need not load it
+
+    if not isinstance(store, Engine):
+        return
+    try:
+        standing = store.room.look()
+    except StorageUnavailable:  # the disk does not answer: readiness says so
+        return
+    yield gauge("disk_free_bytes", "Free space for the data directory.", standing.free_bytes)
+    yield gauge("disk_reserve_bytes", "Free space below which appends are refused.", standing.reserve_bytes)
+    yield gauge("disk_low", "1 while appends are refused because the disk is full.", standing.is_low)
 
 
 def amqp_metrics(container: Container) -> Iterator[Metric]:

@@ -19,7 +19,6 @@ from ..core.errors import (
     DuplicateEventId,
     EventLogError,
     SequenceExhausted,
-    StorageUnavailable,
 )
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.log import AppendRequest, AppendResult, LogStatistics
@@ -197,10 +196,7 @@ class LogJudge:
                 return
             if request.condition is not None:
                 self._check(request.condition, head)
-            try:
-                self._writers.record(request.mark, head, self._now)
-            except OSError as error:
-                raise self._no_room(error) from error
+            self._writers.record(request.mark, head, self._now)
             request.result = AppendResult(0, 0)
         except EventLogError as error:
             request.error = error
@@ -208,29 +204,19 @@ class LogJudge:
     def _is_behind(self, request: AppendRequest) -> bool:
         """Whether a mark is not ahead of its writer's newest; then that is the request's result.
 
-        If it is ahead, all is ready to take it. Raises TooLarge (one writer too many), DiskFull.
+        If it is ahead, all is ready to take it. Raises TooLarge (one writer too many), DiskFull, StorageUnavailable.
         """
         assert request.mark is not None
         request.result = self._writers.judge(request.mark, request.columns.count, self._now)
         if request.result is not None:
             return True
-        try:
-            self._writers.begin()
-        except OSError as error:
-            raise self._no_room(error) from error
+        self._writers.begin()
         return False
 
     def _apply_mark(self, request: AppendRequest, number: int, index: int) -> FrameMark:
         assert request.mark is not None
         count = request.columns.count
         return frame_mark(self._writers.apply(request.mark, number, count, self._now), index, count)
-
-    @staticmethod
-    def _no_room(error: OSError) -> EventLogError:
-        """A small file could not be written: nothing is promised, and nothing is lost."""
-        return StorageUnavailable(
-            f"the table of exactly-once writers cannot be written: {error}; free some space, and append again"
-        )
 
     def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
         """See sequencer.Judge."""

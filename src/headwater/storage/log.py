@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..core.bus import Bus
-from ..core.errors import Closed, PositionOfOtherIncarnation, PositionTrimmed
+from ..core.errors import Closed, EventLogError, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.limits import EventColumns
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, LogInfo, LogStatistics, Page
@@ -28,6 +28,8 @@ from .postings import PARTITION, write_postings
 from .reader import Bounds, Reader
 from .recovery import known_durable, open_segments
 from .sealing import FRAMES, INDEX
+from .refusals import refusing
+from .room import Room
 from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
 from .writers import read_writers
@@ -49,7 +51,7 @@ class StoredLog(LocalLog):
         *,
         disk: Disk,
         clock: Callable[[], int],
-        reserve_bytes: int,
+        room: Room,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
         fatal: Callable[[str], None] | None = None,
         bus: Bus | None = None,
@@ -80,7 +82,7 @@ class StoredLog(LocalLog):
             crc_seed=meta.crc_seed,
             floor=meta.floor,
             disk=disk,
-            reserve_bytes=reserve_bytes,
+            room=room,
         )
         try:
             self._load(meta, clock, waiting_bytes_max, fatal)
@@ -190,7 +192,7 @@ class StoredLog(LocalLog):
     def info(self) -> LogInfo:
         """See EventLog."""
         head, first = self.head(), self._numbering.first_retained
-        events = self._count(first, head)
+        events, segments = self._count(first, head), self.frames.segments
         return LogInfo(
             self.name,
             self.meta.incarnation,
@@ -198,9 +200,10 @@ class StoredLog(LocalLog):
             head,
             first,
             events,
-            sum(segment.size for segment in self.frames.segments),
+            sum(segment.end for segment in segments),
             self.meta.created_at,
             self._partition_events(first, head, events),
+            sum(segment.size for segment in segments) + self.frames.prepared_bytes,
         )
 
     @property
@@ -271,7 +274,10 @@ class StoredLog(LocalLog):
                 self._is_closed = True
                 try:
                     self._write_down_end()
-                except OSError as error:  # a full disk, say: the next opening takes longer, that is all
+                except (
+                    EventLogError,
+                    OSError,
+                ) as error:  # a full disk, say: the next opening takes longer, that is all
                     logger.warning("log %s: how it ended could not be written down: %s", self.name, error)
                 self.frames.close()
         self._wake_all()
@@ -299,8 +305,10 @@ class StoredLog(LocalLog):
 
     def _set_numbering(self, first_retained: int, known_from: int) -> None:
         """Durably first, so that what was trimmed once never comes back."""
-        self.meta = self.meta.changed(first_retained=first_retained, known_from=known_from)
-        self.meta.write(self.directory)
+        meta = self.meta.changed(first_retained=first_retained, known_from=known_from)
+        with refusing(self.directory, "where the log begins cannot be written down"):
+            meta.write(self.directory)
+        self.meta = meta
         self._numbering.known_from = known_from
         self._numbering.first_retained = first_retained
 

@@ -371,6 +371,14 @@ class MemoryStore:
             del self._logs[name]
             notify_deleted(log.bus, info)
 
+    def unready(self) -> str | None:
+        """See LogStore. Memory is there, or the process ends."""
+        return None
+
+    def troubles(self) -> list[str]:
+        """See LogStore."""
+        return []
+
     def close(self) -> None:
         """See LogStore."""
         for log in self._logs.values():

@@ -33,7 +33,7 @@ class BulkSettings(msgspec.Struct, frozen=True):
     key: str
     streams_max: int
     staged_bytes_max: int
-    disk_reserve_bytes: int
+    disk_reserve_bytes: int | None
     stop_ms: int
     log_level: str
 
