@@ -1,4 +1,4 @@
-"""The room on the disk: used down to the reserve, one truth for appends, alarm and readiness, and what else may fail."""
+"""The room on the disk: used down to the reserve, one truth for appends, alarm and readiness, and what else fails."""
 
 from __future__ import annotations
 

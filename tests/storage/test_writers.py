@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from headwater.core import AppendRequest, AppendResult, LogSettings, Mark, WriterState
-from headwater.core.errors import DiskFull, StorageUnavailable, TooLarge
+from headwater.core.errors import DiskFull, TooLarge
 from headwater.core.limits import EventColumns
 from headwater.storage import Engine, StoredLog, writers
 from headwater.storage.frame import MARKS_FEATURE, Column

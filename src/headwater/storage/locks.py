@@ -14,7 +14,7 @@ BACKUP_LOCK = "BACKUP.lock"
 
 
 class NoBackup:
-    """While held, no backup begins; enters with False where one is running, or where nobody can tell (no descriptor)."""
+    """While held, no backup begins; enters with False where one is running, or where nobody can tell."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / BACKUP_LOCK

@@ -27,9 +27,9 @@ from .places import hash_ids, hashes_of
 from .postings import PARTITION, write_postings
 from .reader import Bounds, Reader
 from .recovery import known_durable, open_segments
-from .sealing import FRAMES, INDEX
 from .refusals import refusing
 from .room import Room
+from .sealing import FRAMES, INDEX
 from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
 from .writers import read_writers

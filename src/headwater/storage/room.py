@@ -120,7 +120,7 @@ class Room:
         return DiskFull(str(self._directory), standing.free_bytes, needed)
 
     def try_again(self) -> None:
-        """If something was refused, see whether it can be had now; then tell what is news. Raises StorageUnavailable."""
+        """If something was refused, see whether it can be had now; tell what is news. Raises StorageUnavailable."""
         if (withheld := self._withheld) and self._can_have(withheld):
             with self._changing:
                 if self._withheld == withheld:
