@@ -29,6 +29,7 @@ from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
+from ..core.threads import Threads
 from ..futoin import server as futoin
 from ..http import Application, Receive, Scope, Send
 from .accounts import AccountDirectory
@@ -52,6 +53,7 @@ from .room_metrics import (
     http_metrics,
     notification_metrics,
     storage_metrics,
+    thread_metrics,
     webhook_metrics,
 )
 from .security import AccountGuard
@@ -77,8 +79,8 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
         runner.run(Server(config, announce).run())
 
 
-def open_store(config: Config, bus: Bus | None = None) -> LogStore:
-    """The logs where the configuration keeps them; `bus` is told what happens to them.
+def open_store(config: Config, bus: Bus | None = None, threads: Threads | None = None) -> LogStore:
+    """The logs where the configuration keeps them; `bus` is told what happens to them, `threads` keeps them tended.
 
     Raises StorageUnavailable, StorageCorrupted.
     """
@@ -90,7 +92,11 @@ def open_store(config: Config, bus: Bus | None = None) -> LogStore:
 
     limits = config.limits
     return Engine(
-        config.data, reserve_bytes=limits.disk_reserve_bytes, waiting_bytes_max=limits.waiting_bytes_max, bus=bus
+        config.data,
+        reserve_bytes=limits.disk_reserve_bytes,
+        waiting_bytes_max=limits.waiting_bytes_max,
+        bus=bus,
+        threads=threads,
     )
 
 
@@ -137,9 +143,9 @@ class Server:
     def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
         self._config, self._announce = config, announce
         bodies_bytes_max = max(config.http.bodies_bytes_max, config.http.body_bytes_max)  # there is room for one
-        self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter(), bodies_bytes_max)
+        self._gate = Gate(Health(self.unready, self.troubles), HEALTH_PATHS, RequestMeter(), bodies_bytes_max)
         self._notifications = Notifications(config.management)
-        self._bus = self._notifications.bus
+        self._bus, self._threads = self._notifications.bus, self._notifications.threads
         self._store: LogStore | None = None
 
     async def run(self) -> None:
@@ -163,10 +169,10 @@ class Server:
             lines.append(f"headwater: listening on {bulk.url}")
         async with AsyncExitStack() as ending:
             admission = Admission(config.http.connections_max, self._gate, self._bus)
-            http = HttpServer(self._gate, sockets, config.http, tls, admission)
+            http = HttpServer(self._gate, sockets, config.http, tls, admission, died=stop.set)
             await http.start()
             ending.push_async_callback(http.stop)
-            self._store = store = await asyncio.to_thread(open_store, config, self._bus)
+            self._store = store = await asyncio.to_thread(open_store, config, self._bus, self._threads)
             ending.push_async_callback(asyncio.to_thread, store.close)
             ending.push_async_callback(self._notifications.stop)
             await self._notifications.start(store)
@@ -174,7 +180,7 @@ class Server:
             guard = self._guard(store, has_tls=tls is not None)
             container = Container(store, guard, config.amqp, bus=self._bus)
             management = ManagementNode(container)
-            messages = AmqpServer(container, management, amqp_sockets, tls)
+            messages = AmqpServer(container, management, amqp_sockets, tls, self._threads)
             clouds = cne.Application(store, guard, config.cne, bus=self._bus)
             ending.push_async_callback(clouds.close)
             await clouds.start()
@@ -186,7 +192,7 @@ class Server:
             ending.push_async_callback(messages.stop)
             if bulk is not None:
                 ending.push_async_callback(bulk.stop)
-                await bulk.start(store, guard)
+                await bulk.start(store, guard, self._threads)
             _tune_interpreter()
             for line in lines:
                 self._announce(line)
@@ -207,6 +213,10 @@ class Server:
             return f"the server is {self._gate.state}"
         return self._store.unready() if self._store is not None else None
 
+    def troubles(self) -> list[str]:
+        """What an operator should look at, though the server serves."""
+        return [*self._threads.troubles(), *(self._store.troubles() if self._store is not None else ())]
+
     def _open(
         self,
         store: LogStore,
@@ -219,6 +229,7 @@ class Server:
         """Let requests in; answers the rooms that must be stopped and closed."""
         rooms_metrics = (
             partial(storage_metrics, store),
+            partial(thread_metrics, self._threads),
             partial(http_metrics, http),
             partial(amqp_metrics, container),
             partial(webhook_metrics, clouds.service),

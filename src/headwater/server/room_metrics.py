@@ -13,6 +13,7 @@ from ..core.bus import Bus
 from ..core.errors import StorageUnavailable
 from ..core.notification_types import NotificationType
 from ..core.store import LogStore
+from ..core.threads import Threads
 from .bulk.serving import BulkPlane
 from .http_server import HttpServer
 from .metric_families import counter, gauge
@@ -45,6 +46,12 @@ def storage_metrics(store: LogStore) -> Iterator[Metric]:
     yield gauge("disk_free_bytes", "Free space for the data directory.", standing.free_bytes)
     yield gauge("disk_reserve_bytes", "Free space below which appends are refused.", standing.reserve_bytes)
     yield gauge("disk_low", "1 while appends are refused because the disk is full.", standing.is_low)
+
+
+def thread_metrics(threads: Threads) -> Iterator[Metric]:
+    """How often what goes on for as long as the server had to begin again."""
+    counts = [([name], count) for name, count in threads.restarts.items()]
+    yield counter("thread_restarts", "Threads and tasks that failed and were begun again.", counts, ["thread"])
 
 
 def amqp_metrics(container: Container) -> Iterator[Metric]:

@@ -27,6 +27,7 @@ from ..core.consumer import stored_consumers
 from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
+from ..core.threads import Threads
 from . import maintenance
 from .disk import Disk, sync_directory
 from .locks import NoBackup
@@ -76,11 +77,14 @@ class Engine(Closing):
         fatal: Callable[[str], None] | None = None,
         maintains: bool = True,
         bus: Bus | None = None,
+        threads: Threads | None = None,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
         `bus` is told what happens to logs, but for those of the server's own. `reserve_bytes`: what is kept free on
         the file system (None: see `Room`).
+
+        `threads` sees to it that maintenance goes on.
 
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
@@ -107,8 +111,7 @@ class Engine(Closing):
         self._empty_trash()
         self._tender: threading.Thread | None = None
         if maintains:
-            self._tender = threading.Thread(target=self._tend, name="headwater-maintenance", daemon=True)
-            self._tender.start()
+            self._tender = (threads or Threads(self.bus)).start("maintenance", self._tend, self._stopping)
 
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> StoredLog:
         """See LogStore."""
