@@ -18,6 +18,7 @@ def test_a_listener_that_dies_is_told_and_ends_the_server(caplog: pytest.LogCapt
             http = HttpServer(None, [bound], Http(), None, died=died.set)  # type: ignore[arg-type]
 
             async def fails() -> None:
+                await asyncio.sleep(0.05)  # until it has begun
                 raise OSError(24, "Too many open files")
 
             http._server.main_loop = fails  # type: ignore[method-assign]

@@ -13,12 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from headwater.core.access import Grant, OpenGuard, Right
 from headwater.core.event import Event
 from headwater.core.store import LogStore
+from headwater.core.threads import Threads
 from headwater.server.accounts import Account, AccountDirectory, hash_token, new_token
 from headwater.server.gate import Gate
 from headwater.server.health import HEALTH_PATHS, Health, Metrics
 from headwater.server.metrics import ServerCollector, scrape
 from headwater.server.request_meter import RequestMeter
-from headwater.server.room_metrics import storage_metrics
+from headwater.server.room_metrics import storage_metrics, thread_metrics
 from headwater.server.security import AccountGuard
 from headwater.storage import Engine
 from headwater.storage.memory import MemoryState, MemoryStore
@@ -31,7 +32,11 @@ def collector(store: LogStore) -> ServerCollector:
     gate = Gate(Health(lambda: None), HEALTH_PATHS, RequestMeter())
     gate.meter.measure("GET", "/logs/{log}", 200, 0.002)
     return ServerCollector(
-        store, gate, lambda: {"wrong": 3}, clock=lambda: 101.0, rooms=[partial(storage_metrics, store)]
+        store,
+        gate,
+        lambda: {"wrong": 3},
+        clock=lambda: 101.0,
+        rooms=[partial(storage_metrics, store), partial(thread_metrics, Threads())],
     )
 
 

@@ -84,17 +84,18 @@ def open_store(config: Config, bus: Bus | None = None, threads: Threads | None =
 
     Raises StorageUnavailable, StorageCorrupted.
     """
+    limits = config.limits
     if config.storage == "memory":
         from ..storage.memory import MemoryStore
 
-        return MemoryStore(bus=bus)
+        return MemoryStore(bus=bus, clock_patience_ms=limits.clock_patience_ms)
     from ..storage import Engine
 
-    limits = config.limits
     return Engine(
         config.data,
         reserve_bytes=limits.disk_reserve_bytes,
         waiting_bytes_max=limits.waiting_bytes_max,
+        clock_patience_ms=limits.clock_patience_ms,
         bus=bus,
         threads=threads,
     )

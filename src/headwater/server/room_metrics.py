@@ -39,6 +39,10 @@ def storage_metrics(store: LogStore) -> Iterator[Metric]:
 
     if not isinstance(store, Engine):
         return
+    ahead_s = store.clock.ahead_ms / 1000
+    yield gauge(
+        "clock_ahead_seconds", "How far the clock is ahead of what is believed; 0 while it is believed.", ahead_s
+    )
     try:
         standing = store.room.look()
     except StorageUnavailable:  # the disk does not answer: readiness says so

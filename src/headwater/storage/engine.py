@@ -29,10 +29,11 @@ from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from ..core.threads import Threads
 from . import maintenance
+from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
+from .clock_memory import ClockMemory, poisoned
 from .disk import Disk, sync_directory
 from .locks import NoBackup
 from .log import StoredLog
-from .memory import wall_clock_ms
 from .meta import META_NAME, Meta, read_meta
 from .notifying import notify_changed, notify_created, notify_deleted
 from .refusals import refusal_of, refusing
@@ -73,6 +74,7 @@ class Engine(Closing):
         reserve_bytes: int | None = None,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
         clock: Callable[[], int] = wall_clock_ms,
+        clock_patience_ms: int = PATIENCE_MS,
         disk: Disk | None = None,
         fatal: Callable[[str], None] | None = None,
         maintains: bool = True,
@@ -84,6 +86,8 @@ class Engine(Closing):
         `bus` is told what happens to logs, but for those of the server's own. `reserve_bytes`: what is kept free on
         the file system (None: see `Room`).
 
+        `clock_patience_ms`: how long a clock that jumped ahead must stay so before it is believed (see `TrustedClock`).
+
         `threads` sees to it that maintenance goes on.
 
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
@@ -91,8 +95,11 @@ class Engine(Closing):
         """
         self.directory = Path(directory)
         self._waiting_bytes_max = waiting_bytes_max
-        self._clock, self._disk, self._fatal = clock, disk or Disk(), fatal
+        self._disk, self._fatal = disk or Disk(), fatal
         self.bus = bus or Bus()
+        self.clock = TrustedClock(clock, patience_ms=clock_patience_ms, bus=self.bus)
+        if isinstance(clock, TrustedClock):
+            self.clock = clock
         self.room = Room(self.directory, self._disk, reserve_bytes, self.bus)
         """What says whether there is room for appends."""
         self._lock_file = lock_directory(self.directory)
@@ -108,6 +115,7 @@ class Engine(Closing):
         self._stopping = threading.Event()
         self._is_closed = False
         (self.directory / LOGS).mkdir(exist_ok=True)
+        self._clock_memory = ClockMemory(self.state, self.clock, self.directory / LOGS)
         self._empty_trash()
         self._tender: threading.Thread | None = None
         if maintains:
@@ -124,7 +132,7 @@ class Engine(Closing):
                 return log
             floor = max(self._floor(name), self._floor(EVERY_LOG))
             settings = settings or LogSettings()
-            meta = _new_meta(name, floor, settings.partitions, self._clock())
+            meta = _new_meta(name, floor, settings.partitions, self.clock())
             directory = f"{name}.{meta.incarnation[:8]}"
             self.state.put(TRASH_KIND, directory, b"")  # until it is known as a log
             with refusing(self.directory, "the log cannot be made"):
@@ -194,6 +202,7 @@ class Engine(Closing):
 
     def _maintain(self, retention: bool) -> None:
         self._one_by_one("the disk", self.room.try_again)
+        self._one_by_one("the clock", self._clock_memory.look)
         for log in self.opened():
             self._one_by_one(f"log {log.name}", partial(self._maintain_log, log, retention), log)
         self._one_by_one("deleted logs", self._empty_trash_unless_backup)
@@ -203,7 +212,7 @@ class Engine(Closing):
         try:
             step()
         except Exception as error:
-            if self._stopping.is_set() or (log is not None and log.is_closed):
+            if log is not None and (log.is_closed or self._stopping.is_set()):
                 return
             if isinstance(error, OSError):
                 error = refusal_of(error, self.directory, "a file cannot be written")
@@ -216,7 +225,7 @@ class Engine(Closing):
         maintenance.seal_segments(log, self._worker.run)
         maintenance.merge_postings(log, self._worker.run)
         if retention:
-            maintenance.apply_retention(log, self._clock())
+            maintenance.apply_retention(log, self.clock())
         with NoBackup(self.directory) as may_unlink:
             if may_unlink:
                 maintenance.drop_leftovers(log)
@@ -236,7 +245,9 @@ class Engine(Closing):
 
     def troubles(self) -> list[str]:
         """See LogStore."""
-        return []
+        troubles = [trouble] if (trouble := self.clock.trouble()) else []
+        now = self.clock()
+        return troubles + [trouble for log in self.opened() if (trouble := poisoned(log, now))]
 
     def close(self) -> None:
         """See LogStore."""
@@ -251,6 +262,7 @@ class Engine(Closing):
         for log in self.opened():
             log.close()
         with self._maintaining:  # a round that somebody else began still asks the state
+            self._one_by_one("the clock", self._clock_memory.save)
             self.state.flush()
             self.state.close()
         fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
@@ -264,7 +276,7 @@ class Engine(Closing):
                 entry.settings,
                 self.state,
                 disk=self._disk,
-                clock=self._clock,
+                clock=self.clock,
                 room=self.room,
                 waiting_bytes_max=self._waiting_bytes_max,
                 fatal=self._fatal,

@@ -73,7 +73,10 @@ class LogJudge:
         id_seed: int,
         recorded_at: int,
         clock: Callable[[], int],
+        counts_as: Callable[[int], int | None] = lambda number: None,
     ) -> None:
+        """`recorded_at`: of the last event; `counts_as`: see `Meta.counts_as`."""
+        self._counts_as = counts_as
         self._index, self._settings, self._numbering, self._statistics = index, settings, numbering, statistics
         self._frame_at = frame_at
         self._writers = writers
@@ -247,7 +250,7 @@ class LogJudge:
         """Take up the events of a frame that is in the log already."""
         self._index.apply_frame(frame)
         self._index.ids.insert(hashes_of_frame(frame, self._id_seed), frame.first)
-        self._recorded_at = max(self._recorded_at, frame.recorded_at)
+        self._recorded_at = max(self._recorded_at, self._counts_as(frame.last) or frame.recorded_at)
 
     def _check(self, condition: AppendCondition, head: int) -> None:
         """Raises AppendConditionFailed or ConditionNeedsTrimmedEvents."""

@@ -19,6 +19,7 @@ from ..core.state import StateStore
 from . import ids
 from .committing import drop_committed
 from .disk import Disk
+from .frame import Frame
 from .ids import are_distinct
 from .judge import LogJudge, Numbering
 from .loading import load_index, load_writers
@@ -112,8 +113,9 @@ class StoredLog(LocalLog):
             self._reader.frame_at_exactly,
             self.writer_table,
             id_seed=meta.id_seed,
-            recorded_at=self.frames.recorded_at,
+            recorded_at=self.recorded_at,
             clock=clock,
+            counts_as=meta.counts_as,
         )
         for frame in loaded.frames_to_replay():
             judge.apply_frame(frame)
@@ -177,17 +179,26 @@ class StoredLog(LocalLog):
         """See LocalLog."""
         return self.meta.voids
 
+    @property
+    def recorded_at(self) -> int:
+        """When the last event was recorded; 0 if there is none. See `Meta.counts_as`."""
+        return self.meta.counts_as(self.frames.last) or self.frames.recorded_at
+
     def sequence_number_at(self, recorded_at: int) -> int:
-        """See LocalLog. Bisects over the frames, whose times never go back."""
+        """See LocalLog. Bisects over the frames, whose times never go back (but see `Meta.counts_as`)."""
         low, high = self._numbering.first_retained, self.head() + 1
         while low < high:
             middle = (low + high) // 2
             frame = self._reader.frame_at(middle)
-            if frame is not None and frame.recorded_at_of(max(middle, frame.first)) < recorded_at:
+            if frame is not None and self._time_of(frame, max(middle, frame.first)) < recorded_at:
                 low = max(middle, frame.first) + 1
             else:
                 high = middle
         return low
+
+    def _time_of(self, frame: Frame, number: int) -> int:
+        taken_as = self.meta.counts_as(number) if self.meta.distrusted else None
+        return frame.recorded_at_of(number) if taken_as is None else taken_as
 
     def info(self) -> LogInfo:
         """See EventLog."""
@@ -299,7 +310,7 @@ class StoredLog(LocalLog):
 
     def _begin_marks(self) -> None:
         with self._changing:
-            meta = self.meta.changed(format=FORMAT_MARKS)
+            meta = self.meta.changed(format=max(self.meta.format, FORMAT_MARKS))
             meta.write(self.directory)
             self.meta = meta
 
