@@ -43,11 +43,7 @@ class RunningServer:
     """`headwater serve` with these arguments; a context manager that ends it."""
 
     def __init__(
-        self,
-        *arguments: str,
-        cwd: Path,
-        context: ssl.SSLContext | None = None,
-        program: Sequence[str] = PROGRAM,
+        self, *arguments: str, cwd: Path, context: ssl.SSLContext | None = None, program: Sequence[str] = PROGRAM
     ) -> None:
         self._errors = open(cwd / "stderr.txt", "w+", encoding="utf-8")  # noqa: SIM115 - as long as the process
         self.process = subprocess.Popen(

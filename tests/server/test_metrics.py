@@ -5,28 +5,39 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from functools import partial
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from headwater.core.access import Grant, OpenGuard, Right
 from headwater.core.event import Event
+from headwater.core.store import LogStore
+from headwater.core.threads import Threads
 from headwater.server.accounts import Account, AccountDirectory, hash_token, new_token
 from headwater.server.gate import Gate
 from headwater.server.health import HEALTH_PATHS, Health, Metrics
 from headwater.server.metrics import ServerCollector, scrape
 from headwater.server.request_meter import RequestMeter
+from headwater.server.room_metrics import storage_metrics, thread_metrics
 from headwater.server.security import AccountGuard
+from headwater.storage import Engine
 from headwater.storage.memory import MemoryState, MemoryStore
 from tests.http.asgi import ask
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 
-def collector(store: MemoryStore, free_bytes: int | None = 4711) -> ServerCollector:
+def collector(store: LogStore) -> ServerCollector:
     gate = Gate(Health(lambda: None), HEALTH_PATHS, RequestMeter())
     gate.meter.measure("GET", "/logs/{log}", 200, 0.002)
-    return ServerCollector(store, gate, lambda: {"wrong": 3}, lambda: free_bytes, clock=lambda: 101.0)
+    return ServerCollector(
+        store,
+        gate,
+        lambda: {"wrong": 3},
+        clock=lambda: 101.0,
+        rooms=[partial(storage_metrics, store), partial(thread_metrics, Threads())],
+    )
 
 
 def store_with_lag() -> MemoryStore:
@@ -57,19 +68,35 @@ def test_logs_consumers_requests_and_refusals_are_shown() -> None:
     assert found["headwater_refusals_total", ("wrong",)] == 3
     assert found["headwater_http_requests_total", ("GET", "/logs/{log}", "200")] == 1
     assert found["headwater_http_request_seconds_count", ("GET", "/logs/{log}")] == 1
-    assert found["headwater_disk_free_bytes", ()] == 4711
 
 
 def test_a_log_that_was_closed_meanwhile_is_left_out() -> None:
     store = store_with_lag()
     store.delete("orders")
     assert not any(name.startswith("headwater_log_") for name, _ in samples(collector(store)))
-    assert ("headwater_disk_free_bytes", ()) not in samples(collector(store, free_bytes=None))
+    assert ("headwater_disk_free_bytes", ()) not in samples(collector(store))
 
 
-def test_every_metric_is_in_the_reference() -> None:
+def test_the_room_on_the_disk_is_shown(tmp_path: Path) -> None:
+    with Engine(tmp_path, maintains=False, reserve_bytes=2**60) as engine:
+        found = samples(collector(engine))
+        assert found["headwater_disk_free_bytes", ()] > 0
+        assert (found["headwater_disk_reserve_bytes", ()], found["headwater_disk_low", ()]) == (2**60, 1)
+
+
+def test_what_a_log_uses_and_what_was_allocated_ahead_are_told_apart(tmp_path: Path) -> None:
+    with Engine(tmp_path, maintains=False, reserve_bytes=0) as engine:
+        engine.create("orders").append([Event("Placed", b"x")])
+        found = samples(collector(engine))
+        assert found["headwater_log_bytes", ("orders",)] < 1000
+        assert found["headwater_log_allocated_bytes", ("orders",)] == 4 * 2**20
+
+
+def test_every_metric_is_in_the_reference(tmp_path: Path) -> None:
     text = REFERENCE.read_text(encoding="utf-8")
     names = {family.name for family in text_string_to_metric_families(scrape(collector(store_with_lag())).decode())}
+    with Engine(tmp_path, maintains=False) as engine:
+        names |= {family.name for family in text_string_to_metric_families(scrape(collector(engine)).decode())}
     assert {name for name in names if f"`{name}" not in text} == set()
 
 

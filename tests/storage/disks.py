@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from headwater.storage.disk import Disk
+from headwater.storage.room import TRIAL
+from headwater.storage.segments import PREPARED
 
 
 class SlowWriter(Disk):
@@ -34,6 +38,68 @@ class FullDisk(Disk):
 
     def free_bytes(self, directory: Path) -> int:
         return self.free
+
+
+class SmallDisk(Disk):
+    """Has so many bytes for what is allocated on it; a file given up gives its bytes back."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.quota: int | None = None
+        """What may be allocated at once, though more is free."""
+        self._directories: set[Path] = set()
+
+    def allocate(self, fd: int, size: int) -> None:
+        more = size - os.fstat(fd).st_size
+        if more > self._free() or (self.quota is not None and more > self.quota):
+            raise OSError(errno.ENOSPC if self.quota is None else errno.EDQUOT, "no space left on device")
+        super().allocate(fd, size)
+
+    def free_bytes(self, directory: Path) -> int:
+        self._directories.add(directory)
+        return self._free()
+
+    def size_bytes(self, directory: Path) -> int:
+        return self.size
+
+    def _free(self) -> int:
+        used = 0
+        for directory in self._directories:
+            for path in directory.rglob("*"):
+                if path.suffix == ".log" or path.name in (PREPARED, TRIAL):
+                    with contextlib.suppress(FileNotFoundError):
+                        used += path.stat().st_size
+        return self.size - used
+
+
+class RefusingDisk(Disk):
+    """Fails an operation (`allocate`, `rename`, `free_bytes`) with an error, as long as it is told to."""
+
+    def __init__(self) -> None:
+        self.refuses: dict[str, int] = {}
+
+    def allocate(self, fd: int, size: int) -> None:
+        self._perhaps("allocate")
+        super().allocate(fd, size)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._perhaps("rename")
+        super().rename(source, target)
+
+    def free_bytes(self, directory: Path) -> int:
+        self._perhaps("free_bytes")
+        return super().free_bytes(directory)
+
+    def _perhaps(self, operation: str) -> None:
+        if (number := self.refuses.get(operation)) is not None:
+            raise OSError(number, os.strerror(number))
+
+
+class OldFileSystem(Disk):
+    """Cannot allocate, as NFS and some others cannot."""
+
+    def _fallocate(self, fd: int, size: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
 
 class BrokenDisk(Disk):

@@ -80,7 +80,7 @@ def test_history_and_trimmed_logs_are_sound(sound: Path) -> None:
     assert files(sound, "history/*.postings")
     (log,) = report.logs
     assert log.segments == len(files(sound, "log/*.log"))
-    assert log.bytes == sum(path.stat().st_size for path in files(sound, "log/*.log"))
+    assert 0 < log.bytes < sum(path.stat().st_size for path in files(sound, "log/*.log"))
 
 
 def test_progress_is_told(sound: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headwater.core import ALL, AppendCondition, Event, LogSettings, Query, QueryItem
+from headwater.core import ALL, AppendCondition, Bus, Event, LogSettings, NotificationType, Query, QueryItem
 from headwater.core.errors import (
     AppendConditionFailed,
     ConditionNeedsTrimmedEvents,
@@ -23,10 +24,14 @@ from headwater.core.errors import (
     PositionTrimmed,
     StorageCorrupted,
 )
+from headwater.core.threads import Threads
 from headwater.storage import Engine, StoredLog, check_directory, ids, maintenance
+from headwater.storage import engine as engine_module
 from headwater.storage import log as log_module
-from headwater.storage.locks import BACKUP_LOCK
+from headwater.storage.locks import BACKUP_LOCK, NoBackup
 from headwater.storage.worker import Job, Worker, do
+from tests.management.told import Told
+from tests.waiting import eventually
 
 from .builders import crashed, engine, event, log_directory, numbers
 
@@ -470,3 +475,65 @@ def test_a_worker_whose_server_was_killed_ends_without_a_word(tmp_path: Path) ->
         worker.stdin.close()
         assert worker.stderr.read() == b""
         assert worker.wait(60) == 0
+
+
+# What goes wrong in the background.
+
+
+def test_maintenance_goes_on_after_a_time_without_descriptors(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of maintenance outlives rounds in which no file can be opened, and does then what it could not."""
+    rounds, is_short = [], threading.Event()
+    is_short.set()
+
+    def short_of_descriptors(self: NoBackup) -> bool:
+        rounds.append(is_short.is_set())
+        if is_short.is_set():
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return entered(self)
+
+    entered = NoBackup.__enter__
+    monkeypatch.setattr(NoBackup, "__enter__", short_of_descriptors)
+    monkeypatch.setattr(engine_module, "MAINTENANCE_INTERVAL_S", 0.001)
+    monkeypatch.setattr(engine_module, "RETENTION_INTERVAL_S", 0.002)
+    monkeypatch.setattr(Worker, "run", lambda self, job: do(job).problem)
+    with engine(data, maintains=True) as one:
+        log = one.create("orders", LogSettings(retention_bytes=20_000))
+        fill(log, 500)
+        eventually(lambda: len(rounds) > 5)
+        is_short.clear()
+        eventually(lambda: log.first_retained > 1 and log.frames.segments[0].first > 1)
+
+
+def test_a_lock_file_that_cannot_be_opened_lets_nothing_be_unlinked(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engine(data) as one:
+        one.create("orders")
+        (data / BACKUP_LOCK).unlink(missing_ok=True)
+        (data / BACKUP_LOCK).mkdir()
+        with NoBackup(data) as may_unlink:
+            assert not may_unlink
+        one.delete("orders")
+        one.maintain()
+        assert list((data / "logs").iterdir()), "its directory is still there"
+        (data / BACKUP_LOCK).rmdir()
+        one.maintain()
+        assert not list((data / "logs").iterdir())
+
+
+def test_maintenance_that_fails_as_a_whole_is_told_and_begun_again(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus, rounds = Bus(), []
+    told = Told(bus)
+    threads = Threads(bus, pause_s=(0.001, 0.001))
+
+    def fails_at_first(self: Engine, *, retention: bool = True) -> None:
+        rounds.append(retention)
+        if len(rounds) < 3:
+            raise MemoryError
+
+    monkeypatch.setattr(Engine, "maintain", fails_at_first)
+    monkeypatch.setattr(engine_module, "MAINTENANCE_INTERVAL_S", 0.001)
+    with engine(data, maintains=True, bus=bus, threads=threads):
+        eventually(lambda: len(rounds) > 4)
+    assert threads.restarts == {"maintenance": 2}
+    assert len(told.of(NotificationType.THREAD_FAILED)) == 2

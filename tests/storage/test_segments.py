@@ -13,6 +13,7 @@ from headwater.storage import segments as module
 from headwater.storage.disk import Disk
 from headwater.storage.framelog import HeadMoved
 from headwater.storage.recovery import open_segments
+from headwater.storage.room import Room
 from headwater.storage.segments import PREPARED, SEGMENT_HEADER_BYTES, SegmentLog, segment_header, segment_paths
 
 from .builders import LOG_ID, SEED, chained, change
@@ -46,7 +47,8 @@ class Logs:
             gaps=gaps,
             disk=disk,
         )
-        log = SegmentLog(self.directory, LOG_ID, found, crc_seed=SEED, floor=floor, disk=disk, reserve_bytes=reserve)
+        log = SegmentLog(self.directory, LOG_ID, found, crc_seed=SEED, floor=floor, disk=disk,
+                         room=Room(self.directory, disk, reserve))  # fmt: skip
         self._opened.append(log)
         return log
 

@@ -90,7 +90,7 @@ _TABLE: dict[type, _Row] = {
     ),
     core.SequenceExhausted: _Row(conditions.RESOURCE_LIMIT_EXCEEDED, ("last",)),
     core.Closed: _Row(conditions.LINK_DETACH_FORCED),
-    core.StorageUnavailable: _Row(conditions.INTERNAL_ERROR, (), lambda e: "the log cannot be opened at present"),
+    core.StorageUnavailable: _Row(conditions.INTERNAL_ERROR, (), lambda e: e.reason),
     core.StorageCorrupted: _Row(
         conditions.INTERNAL_ERROR, (), lambda e: "the stored log is hurt; the server's operator must look at it"
     ),

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Sequence
 from functools import partial
 
+from ..core.threads import Threads
 from .attaching import attach
 from .container import Container
 from .management.node import ManagementNode
@@ -34,7 +35,10 @@ class AmqpServer:
         management: ManagementNode,
         sockets: Sequence[socket.socket],
         tls: ssl.SSLContext | None,
+        threads: Threads | None = None,
     ) -> None:
+        """`threads` sees to it that the ticks go on."""
+        self._threads = threads or Threads()
         self._container, self._sockets, self._tls = container, sockets, tls
         self._attach = partial(attach, container, management)
         self._servers: list[asyncio.Server] = []
@@ -53,7 +57,7 @@ class AmqpServer:
                 ssl_handshake_timeout=timeout_s,
             )
             self._servers.append(server)
-        self._ticking = asyncio.create_task(self._tick())
+        self._ticking = self._threads.task("amqp ticks", self._tick)
 
     async def stop(self) -> None:
         """Accept nothing more, let what producers have sent reach the disk, close every connection, and let go."""

@@ -22,7 +22,7 @@ EventLogError
 ├── DiskFull
 ├── SequenceExhausted                10**18 - 1 numbers were issued
 ├── StorageCorrupted
-├── StorageUnavailable               locked by another process, not writable, foreign or newer format
+├── StorageUnavailable               locked by another process, not writable, foreign or newer format; a failing disk
 └── Closed
 
 Exceptions carry data; the message is built from it.
@@ -223,7 +223,14 @@ class StorageCorrupted(EventLogError):
 
 
 class StorageUnavailable(EventLogError):
-    """The storage cannot be opened; the message says why and what to do."""
+    """The storage cannot be opened, or the operating system refuses what it needs; the message says why and what to do.
+
+    `reason` is what anybody may be told of it: it names no path.
+    """
+
+    def __init__(self, problem: str = "", *, reason: str = "the log cannot be opened at present") -> None:
+        self.reason = reason
+        super().__init__(problem or reason)
 
 
 class Closed(EventLogError):

@@ -57,11 +57,13 @@ class LogInfo:
     events: int
     """How many events are retained."""
     bytes: int
-    """What the log takes on its storage."""
+    """What its events take on its storage: that part of its files which is used."""
     created_at: int
     """ms since 1970 UTC."""
     partition_events: tuple[int, ...] = ()
     """How many retained events each partition has."""
+    allocated_bytes: int = 0
+    """What the files of its events take on its storage, with what was allocated ahead."""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,9 @@ class NotificationType(StrEnum):
 
     SERVER_STARTED = "io.headwater.server.started"
     SERVER_STOPPING = "io.headwater.server.stopping"
+    THREAD_FAILED = "io.headwater.thread.failed"
+    CLOCK_JUMPED = "io.headwater.clock.jumped"
+    CLOCK_SETTLED = "io.headwater.clock.settled"
     LOG_CREATED = "io.headwater.log.created"
     LOG_CHANGED = "io.headwater.log.changed"
     LOG_DELETED = "io.headwater.log.deleted"

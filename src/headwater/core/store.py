@@ -38,6 +38,12 @@ class LogStore(Protocol):
         Raises LogNotFound, InvalidLogName (it is the server's own).
         """
 
+    def unready(self) -> str | None:
+        """Why appends are refused by all logs at present (the disk is full, say); None if they are not."""
+
+    def troubles(self) -> Sequence[str]:
+        """What an operator should look at, though logs are served: a clock that is not believed, say."""
+
     @property
     def state(self) -> StateStore:
         """Consumers, users, subscriptions: whatever front ends must remember."""

@@ -111,7 +111,7 @@ _TABLE: dict[type, _Row] = {
     core.Overloaded: _Row(DEFENSE_REJECTED),
     core.Closed: _Row(INTERNAL_ERROR, _say(_STOPPING)),
     core.StateConflict: _Row(INTERNAL_ERROR),
-    core.StorageUnavailable: _Row(INTERNAL_ERROR, _say("the log cannot be opened at present")),
+    core.StorageUnavailable: _Row(INTERNAL_ERROR, lambda e: e.reason),
     core.StorageCorrupted: _Row(INTERNAL_ERROR, _say("the stored log is hurt; the server's operator must look at it")),
     core.DiskFull: _Row(INTERNAL_ERROR, _say("the disk is full; reads go on")),
     core.SequenceExhausted: _Row(INTERNAL_ERROR),

@@ -104,9 +104,7 @@ _TABLE: dict[type, _Row] = {
     ),
     core.Overloaded: _Row(503, "overloaded", "Overloaded", _fields("waiting_bytes", "allowed_bytes")),
     core.Closed: _Row(503, "stopping", "Stopping"),
-    core.StorageUnavailable: _Row(
-        503, "storage_unavailable", "Storage unavailable", detail=lambda e: "the log cannot be opened at present"
-    ),
+    core.StorageUnavailable: _Row(503, "storage_unavailable", "Storage unavailable", detail=lambda e: e.reason),
     core.DiskFull: _Row(
         507,
         "disk_full",

@@ -140,6 +140,32 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _number("streams", "how many subscriptions and WebSockets are ended"),
         ),
         _entry(
+            NotificationType.THREAD_FAILED,
+            Scope.SERVER,
+            "What goes on in the background failed, and is begun again.",
+            _text("name", "what it is: `maintenance`, say"),
+            _text("reason", "the error"),
+            _number("restarts", "how often it was begun again so far"),
+        ),
+        _entry(
+            NotificationType.CLOCK_JUMPED,
+            Scope.SERVER,
+            "The system's clock went further ahead than time can have passed; events keep the time that is trusted.",
+            _text("shown", "what the clock shows (RFC 3339)"),
+            _text("trusted", "the time that events get (RFC 3339)"),
+            _number("aheadMs", "the difference"),
+            _number("patienceMs", "how long the clock must stay so until it is believed"),
+        ),
+        _entry(
+            NotificationType.CLOCK_SETTLED,
+            Scope.SERVER,
+            "Events get the time of the system's clock again.",
+            _text(
+                "how", "`returned` (the clock went back), `patience` (it stayed as it is), `accepted` (by an operator)"
+            ),
+            _text("trusted", "the time that events get (RFC 3339)"),
+        ),
+        _entry(
             NotificationType.LOG_CREATED,
             Scope.LOG,
             "A log was made.",
@@ -290,6 +316,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _text("path", "the data directory"),
             _number("freeBytes", "what is free"),
             _number("reserveBytes", "what must be free"),
+            _perhaps(_number("refusedBytes", "what the file system refused, though so much is free (a quota, say)")),
         ),
         _entry(
             NotificationType.DISK_RECOVERED,

@@ -15,6 +15,7 @@ from ..core.bus import Bus, Notification
 from ..core.errors import Closed, EventLogError, InvalidInput
 from ..core.event import Event
 from ..core.local import LocalLog
+from ..core.threads import Threads
 from ..formats.cloudevents import format_time
 from .queue import NotificationQueue
 
@@ -33,22 +34,32 @@ _TAGGED = ("log", "user", "group", "owner", "component", "endpoint", "link")
 class History:
     """Appends every notification, from `start` to `close`, on a thread of its own: a slow disk slows nobody else."""
 
-    def __init__(self, bus: Bus, log: LocalLog, *, waiting_max: int = WAITING_MAX, retry_s: float = RETRY_S) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        log: LocalLog,
+        *,
+        waiting_max: int = WAITING_MAX,
+        retry_s: float = RETRY_S,
+        threads: Threads | None = None,
+    ) -> None:
         self._log, self._retry_s = log, retry_s
         self._awake = threading.Event()
         self._is_stopping = threading.Event()
         self._queue = NotificationQueue(bus, self._awake.set, waiting_max=waiting_max)
-        self._thread = threading.Thread(target=self._run, name="headwater-history", daemon=True)
+        self._threads = threads or Threads(bus)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin to append; with what was emitted since this was made."""
-        self._thread.start()
+        self._thread = self._threads.start("history", self._run, self._is_stopping)
 
     def close(self) -> None:
         """Append what was emitted until now, and end; after some seconds without that."""
         self._is_stopping.set()
         self._awake.set()
-        self._thread.join(CLOSE_S)
+        if self._thread is not None:
+            self._thread.join(CLOSE_S)
         self._queue.close()
 
     def _run(self) -> None:

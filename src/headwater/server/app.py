@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import shutil
 import signal
 import socket
 import sys
@@ -30,6 +29,7 @@ from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
+from ..core.threads import Threads
 from ..futoin import server as futoin
 from ..http import Application, Receive, Scope, Send
 from .accounts import AccountDirectory
@@ -47,7 +47,15 @@ from .metrics import ServerCollector
 from .notifications import Notifications
 from .open_files import raise_open_files
 from .request_meter import RequestMeter
-from .room_metrics import amqp_metrics, bulk_metrics, http_metrics, notification_metrics, webhook_metrics
+from .room_metrics import (
+    amqp_metrics,
+    bulk_metrics,
+    http_metrics,
+    notification_metrics,
+    storage_metrics,
+    thread_metrics,
+    webhook_metrics,
+)
 from .security import AccountGuard
 
 logger = logging.getLogger("headwater.server")
@@ -71,20 +79,25 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
         runner.run(Server(config, announce).run())
 
 
-def open_store(config: Config, bus: Bus | None = None) -> LogStore:
-    """The logs where the configuration keeps them; `bus` is told what happens to them.
+def open_store(config: Config, bus: Bus | None = None, threads: Threads | None = None) -> LogStore:
+    """The logs where the configuration keeps them; `bus` is told what happens to them, `threads` keeps them tended.
 
     Raises StorageUnavailable, StorageCorrupted.
     """
+    limits = config.limits
     if config.storage == "memory":
         from ..storage.memory import MemoryStore
 
-        return MemoryStore(bus=bus)
+        return MemoryStore(bus=bus, clock_patience_ms=limits.clock_patience_ms)
     from ..storage import Engine
 
-    limits = config.limits
     return Engine(
-        config.data, reserve_bytes=limits.disk_reserve_bytes, waiting_bytes_max=limits.waiting_bytes_max, bus=bus
+        config.data,
+        reserve_bytes=limits.disk_reserve_bytes,
+        waiting_bytes_max=limits.waiting_bytes_max,
+        clock_patience_ms=limits.clock_patience_ms,
+        bus=bus,
+        threads=threads,
     )
 
 
@@ -131,9 +144,10 @@ class Server:
     def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
         self._config, self._announce = config, announce
         bodies_bytes_max = max(config.http.bodies_bytes_max, config.http.body_bytes_max)  # there is room for one
-        self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter(), bodies_bytes_max)
+        self._gate = Gate(Health(self.unready, self.troubles), HEALTH_PATHS, RequestMeter(), bodies_bytes_max)
         self._notifications = Notifications(config.management)
-        self._bus = self._notifications.bus
+        self._bus, self._threads = self._notifications.bus, self._notifications.threads
+        self._store: LogStore | None = None
 
     async def run(self) -> None:
         """Start, wait for a signal, stop. Raises as `serve`."""
@@ -156,10 +170,10 @@ class Server:
             lines.append(f"headwater: listening on {bulk.url}")
         async with AsyncExitStack() as ending:
             admission = Admission(config.http.connections_max, self._gate, self._bus)
-            http = HttpServer(self._gate, sockets, config.http, tls, admission)
+            http = HttpServer(self._gate, sockets, config.http, tls, admission, died=stop.set)
             await http.start()
             ending.push_async_callback(http.stop)
-            store = await asyncio.to_thread(open_store, config, self._bus)
+            self._store = store = await asyncio.to_thread(open_store, config, self._bus, self._threads)
             ending.push_async_callback(asyncio.to_thread, store.close)
             ending.push_async_callback(self._notifications.stop)
             await self._notifications.start(store)
@@ -167,7 +181,7 @@ class Server:
             guard = self._guard(store, has_tls=tls is not None)
             container = Container(store, guard, config.amqp, bus=self._bus)
             management = ManagementNode(container)
-            messages = AmqpServer(container, management, amqp_sockets, tls)
+            messages = AmqpServer(container, management, amqp_sockets, tls, self._threads)
             clouds = cne.Application(store, guard, config.cne, bus=self._bus)
             ending.push_async_callback(clouds.close)
             await clouds.start()
@@ -179,7 +193,7 @@ class Server:
             ending.push_async_callback(messages.stop)
             if bulk is not None:
                 ending.push_async_callback(bulk.stop)
-                await bulk.start(store, guard)
+                await bulk.start(store, guard, self._threads)
             _tune_interpreter()
             for line in lines:
                 self._announce(line)
@@ -198,10 +212,11 @@ class Server:
         """Why the server should get no work at the moment, or None."""
         if self._gate.state is not State.OPEN:
             return f"the server is {self._gate.state}"
-        free, reserve = self._free_bytes(), self._config.limits.disk_reserve_bytes
-        if free is not None and free < reserve:
-            return f"the disk is full: {free} bytes are free, {reserve} are kept in reserve"
-        return None
+        return self._store.unready() if self._store is not None else None
+
+    def troubles(self) -> list[str]:
+        """What an operator should look at, though the server serves."""
+        return [*self._threads.troubles(), *(self._store.troubles() if self._store is not None else ())]
 
     def _open(
         self,
@@ -214,13 +229,15 @@ class Server:
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
         rooms_metrics = (
+            partial(storage_metrics, store),
+            partial(thread_metrics, self._threads),
             partial(http_metrics, http),
             partial(amqp_metrics, container),
             partial(webhook_metrics, clouds.service),
             partial(notification_metrics, self._bus),
             partial(bulk_metrics, bulk),
         )
-        collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, rooms=rooms_metrics)
+        collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=rooms_metrics)
         data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
         events = futoin.Application(store, guard, self._config.futoin)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
@@ -255,9 +272,6 @@ class Server:
         if has_users and not is_private and not has_tls:
             logger.warning("passwords travel in the clear: set tls.certificate and tls.key")
         return AccountGuard(directory, allows_anybody=is_private or config.insecure, bus=self._bus)
-
-    def _free_bytes(self) -> int | None:
-        return None if self._config.storage == "memory" else shutil.disk_usage(self._config.data).free
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:

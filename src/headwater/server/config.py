@@ -90,10 +90,18 @@ class Limits:
         64 * MIB, byte_count(MIB, 64 * GIB), "bytes of appends that may wait to be written, per log; more get 503"
     )
     """Bytes of appends that may wait to be written, per log; what comes above is answered 503."""
-    disk_reserve_bytes: int = setting(
-        256 * MIB, byte_count(0, 2**60), "free disk space below which appends are refused"
+    disk_reserve_bytes: int | None = setting(
+        None,
+        byte_count(0, 2**60),
+        "free disk space below which appends are refused (default: 256 MiB, at most a tenth)",
     )
-    """Free disk space below which appends are refused. Reads, trims and acknowledgements go on."""
+    """Free disk space below which appends are refused. Reads, trims and acknowledgements go on. Without it 256 MiB, but
+    no more than a tenth of the file system, so that a small one can be used too."""
+    clock_patience_ms: int = setting(
+        3_600_000, duration_ms(0, 10**12), "how long a clock that jumped ahead must stay so before it is believed"
+    )
+    """How long a clock that jumped ahead must stay so before it is believed; until then events keep the time before
+    it. `headwater clock --accept` believes it at once."""
     stop_ms: int = setting(
         10_000, duration_ms(0, 600_000), "how long running requests may take to finish when the server stops"
     )

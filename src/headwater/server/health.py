@@ -7,8 +7,9 @@ as there are users.
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..core.access import Guard, TooManyLogins, Unauthenticated
 from ..formats.problem import Problem
@@ -45,16 +46,21 @@ class _Page(ABC):
 class Health(_Page):
     """The ASGI application behind HEALTH_PATHS; works while the server starts and stops."""
 
-    def __init__(self, unready: Callable[[], str | None]) -> None:
-        """`unready` says why the server should get no work at the moment, or None."""
-        self._unready = unready
+    def __init__(self, unready: Callable[[], str | None], troubles: Callable[[], Sequence[str]] = tuple) -> None:
+        """`unready` says why the server should get no work at the moment, or None.
+
+        `troubles` are what an operator should look at, though it serves: they are told with its being ready.
+        """
+        self._unready, self._troubles = unready, troubles
 
     async def answer(self, exchange: Exchange) -> None:
         """Ready or not, or that it lives."""
         if exchange.scope["path"] != READY:
             await exchange.answer(200, b'{"status": "live"}', JSON, (_NO_STORE,))
         elif (reason := self._unready()) is None:
-            await exchange.answer(200, b'{"status": "ready"}', JSON, (_NO_STORE,))
+            troubles = self._troubles()
+            body = json.dumps({"status": "ready"} | ({"troubles": troubles} if troubles else {})).encode()
+            await exchange.answer(200, body, JSON, (_NO_STORE,))
         else:
             await _refuse(exchange, 503, reason, RETRY)
 

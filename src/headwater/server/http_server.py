@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import uvicorn
@@ -16,6 +17,8 @@ from .admission import Admission
 from .bounded_requests import BoundedHttpProtocol
 from .config import Http
 from .websocket_protocol import MESSAGE_BYTES_MAX, PING_INTERVAL_S, PING_TIMEOUT_S, BoundedWebSocketProtocol
+
+logger = logging.getLogger("headwater.server")
 
 KEEP_ALIVE_S = 75
 """Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
@@ -33,8 +36,13 @@ class HttpServer:
         http: Http,
         tls: ssl.SSLContext | None,
         admission: Admission | None = None,
+        died: Callable[[], None] = lambda: None,
     ) -> None:
-        """`admission` says how many connections there may be; by default, as many as are configured."""
+        """`admission` says how many connections there may be; by default, as many as are configured.
+
+        `died` is called if it ends without being told to: nobody could get in any more.
+        """
+        self._died, self._has_died = died, False
         self.admission = admission or Admission(http.connections_max)
         self._sockets = list(sockets)
         self._server = _Server(
@@ -67,11 +75,19 @@ class HttpServer:
     async def start(self) -> None:
         """Accept connections."""
         self._task = asyncio.create_task(self._server.serve(sockets=self._sockets))
+        self._task.add_done_callback(self._has_ended)
         is_up = asyncio.create_task(self._server.is_up.wait())
         await asyncio.wait((self._task, is_up), return_when=asyncio.FIRST_COMPLETED)
         is_up.cancel()
         if self._task.done():
             self._task.result()
+
+    def _has_ended(self, task: asyncio.Task[None]) -> None:
+        if self._server.is_up.is_set() and not self._server.should_exit:
+            error = None if task.cancelled() else task.exception()
+            logger.critical("HTTP is not served any more; the server stops", exc_info=error)
+            self._has_died = True
+            self._died()
 
     def refuse_connections(self) -> None:
         """Accept no more connections; those that are open stay."""
@@ -88,7 +104,9 @@ class HttpServer:
         """Close what is idle, give answers under way a moment, and end. May be called again."""
         assert self._task is not None
         self._server.should_exit = True
-        await self._task
+        await asyncio.wait((self._task,))
+        if not self._has_died:
+            self._task.result()
 
 
 class _Server(uvicorn.Server):

@@ -55,7 +55,8 @@ LOG_GAUGES: tuple[tuple[str, str, LogValue], ...] = (
     ("head", "Number of the last durable event.", lambda sample: sample.info.head),
     ("first_retained", "Number from which events can be read.", lambda sample: sample.info.first_retained),
     ("events", "Retained events.", lambda sample: sample.info.events),
-    ("bytes", "Bytes that the log takes on its storage.", lambda sample: sample.info.bytes),
+    ("bytes", "Bytes that the log's events take on its storage.", lambda sample: sample.info.bytes),
+    ("allocated_bytes", "The same, with what was allocated ahead.", lambda sample: sample.info.allocated_bytes),
     ("segments", "Segments of the log.", lambda sample: sample.statistics.segments),
     ("fsync_seconds_max", "Longest write and fsync so far.", lambda sample: sample.statistics.fsync_seconds_max),
     ("queued_requests", "Appends that wait to be written.", lambda sample: sample.statistics.queued_requests),
@@ -71,13 +72,12 @@ class ServerCollector(Collector):
         store: LogStore,
         gate: Gate,
         refusals: Callable[[], Mapping[str, int]],
-        free_bytes: Callable[[], int | None],
         clock: Callable[[], float] = time.time,
         rooms: Iterable[Callable[[], Iterable[Metric]]] = (),
     ) -> None:
         """`rooms` answer what single rooms count."""
         self._store, self._gate, self._refusals, self._rooms = store, gate, refusals, tuple(rooms)
-        self._free_bytes, self._clock = free_bytes, clock
+        self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
         """See Collector."""
@@ -92,8 +92,6 @@ class ServerCollector(Collector):
     def _server(self) -> Iterator[Metric]:
         yield gauge("info", "The version that runs.", [([__version__], 1)], ["version"])
         yield gauge("stopping", "1 while the server stops.", self._gate.state is State.STOPPING)
-        if (free := self._free_bytes()) is not None:
-            yield gauge("disk_free_bytes", "Free space for the data directory.", free)
         refusals = [([reason], count) for reason, count in self._refusals().items()]
         yield counter("refusals", "Refused logins and accesses, by reason.", refusals, ["reason"])
 

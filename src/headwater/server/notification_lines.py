@@ -15,6 +15,9 @@ _DEBUG, _INFO, _WARNING = logging.DEBUG, logging.INFO, logging.WARNING
 LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.SERVER_STARTED: (_INFO, "started"),
     NotificationType.SERVER_STOPPING: (_INFO, "stopping"),
+    NotificationType.THREAD_FAILED: (_WARNING, "background work failed"),
+    NotificationType.CLOCK_JUMPED: (_WARNING, "clock jumped"),
+    NotificationType.CLOCK_SETTLED: (_INFO, "clock settled"),
     NotificationType.LOG_CREATED: (_INFO, "log created"),
     NotificationType.LOG_CHANGED: (_INFO, "log changed"),
     NotificationType.LOG_DELETED: (_INFO, "log deleted"),

@@ -12,6 +12,7 @@ from ..core.errors import EventLogError
 from ..core.local import LocalLog
 from ..core.settings import SYSTEM_LOG, LogSettings
 from ..core.store import LogStore
+from ..core.threads import Threads
 from ..management.consumers import ConsumerWatch
 from ..management.history import History
 from ..management.summaries import Summaries
@@ -31,6 +32,8 @@ class Notifications:
     def __init__(self, settings: Management) -> None:
         self._settings = settings
         self.bus = Bus()
+        self.threads = Threads(self.bus)
+        """Of the whole server: what goes on for as long as it does."""
         self._history: History | None = None
         self._looking: asyncio.Task[None] | None = None
         self._is_stopping = asyncio.Event()
@@ -46,11 +49,11 @@ class Notifications:
             except EventLogError as error:  # damaged, or a full disk: logged, and no reason to serve nothing
                 logger.error("nothing is kept of what happens", extra=fields(log=SYSTEM_LOG, problem=error))
             else:
-                self._history = History(self.bus, log)
+                self._history = History(self.bus, log, threads=self.threads)
                 self._history.start()
         watch = ConsumerWatch(self.bus, store.opened, lag_events=settings.lag_events, lag_ms=settings.lag_ms)
         looks = (Summaries(self.bus, store.opened).look, watch.look)
-        self._looking = asyncio.create_task(_look_again_and_again(looks, self._is_stopping))
+        self._looking = self.threads.task("looking", lambda: _look_again_and_again(looks, self._is_stopping))
 
     async def stop(self) -> None:
         """Look for the last time; what was emitted until now is kept."""

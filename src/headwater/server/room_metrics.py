@@ -10,7 +10,10 @@ from prometheus_client.metrics_core import Metric
 from ..amqp.container import Container
 from ..cne.service import Service
 from ..core.bus import Bus
+from ..core.errors import StorageUnavailable
 from ..core.notification_types import NotificationType
+from ..core.store import LogStore
+from ..core.threads import Threads
 from .bulk.serving import BulkPlane
 from .http_server import HttpServer
 from .metric_families import counter, gauge
@@ -28,6 +31,31 @@ AMQP_COUNTERS = {
 }
 """The fields of AmqpStatistics."""
 STANDINGS = ("delivering", "retrying", "suspended")
+
+
+def storage_metrics(store: LogStore) -> Iterator[Metric]:
+    """The room on the disk, as appends see it; nothing of a store in memory."""
+    from ..storage import Engine  # a server that keeps its logs in memory need not load it
+
+    if not isinstance(store, Engine):
+        return
+    ahead_s = store.clock.ahead_ms / 1000
+    yield gauge(
+        "clock_ahead_seconds", "How far the clock is ahead of what is believed; 0 while it is believed.", ahead_s
+    )
+    try:
+        standing = store.room.look()
+    except StorageUnavailable:  # the disk does not answer: readiness says so
+        return
+    yield gauge("disk_free_bytes", "Free space for the data directory.", standing.free_bytes)
+    yield gauge("disk_reserve_bytes", "Free space below which appends are refused.", standing.reserve_bytes)
+    yield gauge("disk_low", "1 while appends are refused because the disk is full.", standing.is_low)
+
+
+def thread_metrics(threads: Threads) -> Iterator[Metric]:
+    """How often what goes on for as long as the server had to begin again."""
+    counts = [([name], count) for name, count in threads.restarts.items()]
+    yield counter("thread_restarts", "Threads and tasks that failed and were begun again.", counts, ["thread"])
 
 
 def amqp_metrics(container: Container) -> Iterator[Metric]:

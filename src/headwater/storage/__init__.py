@@ -5,6 +5,7 @@ The format on disk is described in docs/data-file-format.md.
 
 from .backup import BackupReport, backup, restore
 from .check import CheckReport, LogCheck, accept_loss, check_directory
+from .clock_repair import Distrusted, repair_clock
 from .engine import Engine
 from .log import StoredLog
 from .memory import MemoryLog, MemoryState, MemoryStore
@@ -13,6 +14,7 @@ from .state import SqliteState
 __all__ = [
     "BackupReport",
     "CheckReport",
+    "Distrusted",
     "Engine",
     "LogCheck",
     "MemoryLog",
@@ -23,5 +25,6 @@ __all__ = [
     "accept_loss",
     "backup",
     "check_directory",
+    "repair_clock",
     "restore",
 ]

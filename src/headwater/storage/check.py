@@ -160,7 +160,7 @@ def _check_log(directory: Path, name: str, state: SqliteState, progress: Progres
             if segment.events:
                 crc, last = segment.last_crc, segment.last
             _check_places(directory, segment, meta, report)
-            report.bytes += segment.size
+            report.bytes += segment.end
         _check_postings(directory, meta, paths, last, report)
         progress(name, total, total)
     except (EventLogError, OSError) as error:

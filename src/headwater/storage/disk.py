@@ -5,12 +5,15 @@ Nothing here knows what a log is.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 _IOV_MAX = 1024
+_NO_FALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_ZEROS = bytes(1024 * 1024)
 
 if sys.platform == "darwin":  # fdatasync does not reach the platter there
     import fcntl
@@ -34,16 +37,37 @@ class Disk:
         _sync(fd)
 
     def allocate(self, fd: int, size: int) -> None:
-        """Make the file that large, with blocks behind it, reading as zeros. Raises OSError (ENOSPC)."""
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(fd, 0, size)
-        else:
-            os.ftruncate(fd, size)
+        """Make the file that large, with blocks behind it, reading as zeros. Raises OSError (ENOSPC).
+
+        A file system that cannot do so at once gets the zeros written.
+        """
+        try:
+            self._fallocate(fd, size)
+        except OSError as error:
+            if error.errno not in _NO_FALLOCATE:
+                raise
+            for start in range(os.fstat(fd).st_size, size, len(_ZEROS)):
+                self._write_all(fd, [_ZEROS[: size - start]], start)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name; what had that name is gone. Raises OSError."""
+        os.rename(source, target)
 
     def free_bytes(self, directory: Path) -> int:
         """What an ordinary process may still fill there."""
         found = os.statvfs(directory)
         return found.f_bavail * found.f_frsize
+
+    def size_bytes(self, directory: Path) -> int:
+        """How large the file system is there."""
+        found = os.statvfs(directory)
+        return found.f_blocks * found.f_frsize
+
+    def _fallocate(self, fd: int, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+        else:
+            os.ftruncate(fd, size)
 
     def _write_all(self, fd: int, buffers: Sequence[bytes], offset: int) -> int:
         left = sum(map(len, buffers))

@@ -15,6 +15,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -24,16 +25,19 @@ from ..core.bus import Bus
 from ..core.closing import Closing
 from ..core.consumer import stored_consumers
 from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageCorrupted, StorageUnavailable
-from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
+from ..core.threads import Threads
 from . import maintenance
+from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
+from .clock_memory import ClockMemory, poisoned
 from .disk import Disk, sync_directory
 from .locks import NoBackup
 from .log import StoredLog
-from .memory import wall_clock_ms
 from .meta import META_NAME, Meta, read_meta
 from .notifying import notify_changed, notify_created, notify_deleted
+from .refusals import refusal_of, refusing
+from .room import Room
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
 from .state import SqliteState
@@ -41,8 +45,6 @@ from .worker import Worker
 
 logger = logging.getLogger("headwater.storage")
 
-RESERVE_BYTES = 128 * 1024 * 1024
-"""Appends fail while less than that is free on the file system."""
 STATE_NAME = "state.sqlite"
 LOGS = "logs"
 PARTIAL_BACKUP = "BACKUP.partial"
@@ -69,26 +71,37 @@ class Engine(Closing):
         self,
         directory: Path | str,
         *,
-        reserve_bytes: int = RESERVE_BYTES,
+        reserve_bytes: int | None = None,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
         clock: Callable[[], int] = wall_clock_ms,
+        clock_patience_ms: int = PATIENCE_MS,
         disk: Disk | None = None,
         fatal: Callable[[str], None] | None = None,
         maintains: bool = True,
         bus: Bus | None = None,
+        threads: Threads | None = None,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
-        `bus` is told what happens to logs, but for those of the server's own.
+        `bus` is told what happens to logs, but for those of the server's own. `reserve_bytes`: what is kept free on
+        the file system (None: see `Room`).
+
+        `clock_patience_ms`: how long a clock that jumped ahead must stay so before it is believed (see `TrustedClock`).
+
+        `threads` sees to it that maintenance goes on.
 
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
         """
         self.directory = Path(directory)
-        self._reserve_bytes, self._waiting_bytes_max = reserve_bytes, waiting_bytes_max
-        self._clock, self._disk, self._fatal = clock, disk or Disk(), fatal
+        self._waiting_bytes_max = waiting_bytes_max
+        self._disk, self._fatal = disk or Disk(), fatal
         self.bus = bus or Bus()
-        self._is_disk_low = False
+        self.clock = TrustedClock(clock, patience_ms=clock_patience_ms, bus=self.bus)
+        if isinstance(clock, TrustedClock):
+            self.clock = clock
+        self.room = Room(self.directory, self._disk, reserve_bytes, self.bus)
+        """What says whether there is room for appends."""
         self._lock_file = lock_directory(self.directory)
         try:
             self.state = _open_state(self.directory)
@@ -102,11 +115,11 @@ class Engine(Closing):
         self._stopping = threading.Event()
         self._is_closed = False
         (self.directory / LOGS).mkdir(exist_ok=True)
+        self._clock_memory = ClockMemory(self.state, self.clock, self.directory / LOGS)
         self._empty_trash()
         self._tender: threading.Thread | None = None
         if maintains:
-            self._tender = threading.Thread(target=self._tend, name="headwater-maintenance", daemon=True)
-            self._tender.start()
+            self._tender = (threads or Threads(self.bus)).start("maintenance", self._tend, self._stopping)
 
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> StoredLog:
         """See LogStore."""
@@ -119,10 +132,11 @@ class Engine(Closing):
                 return log
             floor = max(self._floor(name), self._floor(EVERY_LOG))
             settings = settings or LogSettings()
-            meta = _new_meta(name, floor, settings.partitions, self._clock())
+            meta = _new_meta(name, floor, settings.partitions, self.clock())
             directory = f"{name}.{meta.incarnation[:8]}"
             self.state.put(TRASH_KIND, directory, b"")  # until it is known as a log
-            _make_log_directory(self.directory / LOGS / directory, meta)
+            with refusing(self.directory, "the log cannot be made"):
+                _make_log_directory(self.directory / LOGS / directory, meta)
             entry = LogEntry(directory, settings)
             self.state.put(LOG_KIND, name, msgspec.json.encode(entry), expected_version=0)
             self.state.delete(TRASH_KIND, directory)
@@ -178,9 +192,7 @@ class Engine(Closing):
                     self.state.delete(kind, key)
             del self._logs[name]
             notify_deleted(log.bus, info)
-        with NoBackup(self.directory) as may_unlink:
-            if may_unlink:
-                self._empty_trash()
+        self._empty_trash_unless_backup()
 
     def maintain(self, *, retention: bool = True) -> None:
         """One round of what is otherwise done in the background: sealing, merging, retention, reclaiming."""
@@ -189,31 +201,53 @@ class Engine(Closing):
                 self._maintain(retention)
 
     def _maintain(self, retention: bool) -> None:
-        self._look_at_disk()
+        self._one_by_one("the disk", self.room.try_again)
+        self._one_by_one("the clock", self._clock_memory.look)
         for log in self.opened():
-            try:
-                maintenance.seal_segments(log, self._worker.run)
-                maintenance.merge_postings(log, self._worker.run)
-                if retention:
-                    maintenance.apply_retention(log, self._clock())
-                with NoBackup(self.directory) as may_unlink:
-                    if may_unlink:
-                        maintenance.drop_leftovers(log)
-                        maintenance.reclaim(log, self.state.flush)
-            except Exception:  # whatever it is, the other logs and the next round must have their turn
-                if not log.is_closed and not self._stopping.is_set():
-                    logger.exception("log %s: maintenance failed; it will be tried again", log.name)
+            self._one_by_one(f"log {log.name}", partial(self._maintain_log, log, retention), log)
+        self._one_by_one("deleted logs", self._empty_trash_unless_backup)
+
+    def _one_by_one(self, what: str, step: Callable[[], None], log: StoredLog | None = None) -> None:
+        """Whatever a step raises, the others and the next round must have their turn."""
+        try:
+            step()
+        except Exception as error:
+            if log is not None and (log.is_closed or self._stopping.is_set()):
+                return
+            if isinstance(error, OSError):
+                error = refusal_of(error, self.directory, "a file cannot be written")
+            is_known = isinstance(error, EventLogError)
+            logger.error(
+                "%s: maintenance failed; it will be tried again: %s", what, error, exc_info=None if is_known else error
+            )
+
+    def _maintain_log(self, log: StoredLog, retention: bool) -> None:
+        maintenance.seal_segments(log, self._worker.run)
+        maintenance.merge_postings(log, self._worker.run)
+        if retention:
+            maintenance.apply_retention(log, self.clock())
+        with NoBackup(self.directory) as may_unlink:
+            if may_unlink:
+                maintenance.drop_leftovers(log)
+                maintenance.reclaim(log, self.state.flush)
+
+    def _empty_trash_unless_backup(self) -> None:
         with NoBackup(self.directory) as may_unlink:
             if may_unlink:
                 self._empty_trash()
 
-    def _look_at_disk(self) -> None:
-        """Tell when free space falls below the reserve, which appends need, and when there is enough again."""
-        free = self._disk.free_bytes(self.directory)
-        if (free < self._reserve_bytes) is not self._is_disk_low:
-            self._is_disk_low = not self._is_disk_low
-            type = NotificationType.DISK_LOW if self._is_disk_low else NotificationType.DISK_RECOVERED
-            self.bus.emit(type, path=str(self.directory), freeBytes=free, reserveBytes=self._reserve_bytes)
+    def unready(self) -> str | None:
+        """See LogStore."""
+        try:
+            return self.room.look().problem
+        except StorageUnavailable as error:
+            return error.reason
+
+    def troubles(self) -> list[str]:
+        """See LogStore."""
+        troubles = [trouble] if (trouble := self.clock.trouble()) else []
+        now = self.clock()
+        return troubles + [trouble for log in self.opened() if (trouble := poisoned(log, now))]
 
     def close(self) -> None:
         """See LogStore."""
@@ -228,6 +262,7 @@ class Engine(Closing):
         for log in self.opened():
             log.close()
         with self._maintaining:  # a round that somebody else began still asks the state
+            self._one_by_one("the clock", self._clock_memory.save)
             self.state.flush()
             self.state.close()
         fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
@@ -241,14 +276,14 @@ class Engine(Closing):
                 entry.settings,
                 self.state,
                 disk=self._disk,
-                clock=self._clock,
-                reserve_bytes=self._reserve_bytes,
+                clock=self.clock,
+                room=self.room,
                 waiting_bytes_max=self._waiting_bytes_max,
                 fatal=self._fatal,
                 bus=None if is_own(entry.directory) else self.bus,
             )
         except OSError as error:
-            raise StorageUnavailable(f"{directory}: cannot be opened: {error}") from error
+            raise refusal_of(error, directory, "the log cannot be opened") from error
 
     def _floor(self, name: str) -> int:
         entry = self.state.get(FLOOR_KIND, name)

@@ -19,7 +19,6 @@ from ..core.errors import (
     DuplicateEventId,
     EventLogError,
     SequenceExhausted,
-    StorageUnavailable,
 )
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.log import AppendRequest, AppendResult, LogStatistics
@@ -74,7 +73,10 @@ class LogJudge:
         id_seed: int,
         recorded_at: int,
         clock: Callable[[], int],
+        counts_as: Callable[[int], int | None] = lambda number: None,
     ) -> None:
+        """`recorded_at`: of the last event; `counts_as`: see `Meta.counts_as`."""
+        self._counts_as = counts_as
         self._index, self._settings, self._numbering, self._statistics = index, settings, numbering, statistics
         self._frame_at = frame_at
         self._writers = writers
@@ -197,10 +199,7 @@ class LogJudge:
                 return
             if request.condition is not None:
                 self._check(request.condition, head)
-            try:
-                self._writers.record(request.mark, head, self._now)
-            except OSError as error:
-                raise self._no_room(error) from error
+            self._writers.record(request.mark, head, self._now)
             request.result = AppendResult(0, 0)
         except EventLogError as error:
             request.error = error
@@ -208,29 +207,19 @@ class LogJudge:
     def _is_behind(self, request: AppendRequest) -> bool:
         """Whether a mark is not ahead of its writer's newest; then that is the request's result.
 
-        If it is ahead, all is ready to take it. Raises TooLarge (one writer too many), DiskFull.
+        If it is ahead, all is ready to take it. Raises TooLarge (one writer too many), DiskFull, StorageUnavailable.
         """
         assert request.mark is not None
         request.result = self._writers.judge(request.mark, request.columns.count, self._now)
         if request.result is not None:
             return True
-        try:
-            self._writers.begin()
-        except OSError as error:
-            raise self._no_room(error) from error
+        self._writers.begin()
         return False
 
     def _apply_mark(self, request: AppendRequest, number: int, index: int) -> FrameMark:
         assert request.mark is not None
         count = request.columns.count
         return frame_mark(self._writers.apply(request.mark, number, count, self._now), index, count)
-
-    @staticmethod
-    def _no_room(error: OSError) -> EventLogError:
-        """A small file could not be written: nothing is promised, and nothing is lost."""
-        return StorageUnavailable(
-            f"the table of exactly-once writers cannot be written: {error}; free some space, and append again"
-        )
 
     def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
         """See sequencer.Judge."""
@@ -261,7 +250,7 @@ class LogJudge:
         """Take up the events of a frame that is in the log already."""
         self._index.apply_frame(frame)
         self._index.ids.insert(hashes_of_frame(frame, self._id_seed), frame.first)
-        self._recorded_at = max(self._recorded_at, frame.recorded_at)
+        self._recorded_at = max(self._recorded_at, self._counts_as(frame.last) or frame.recorded_at)
 
     def _check(self, condition: AppendCondition, head: int) -> None:
         """Raises AppendConditionFailed or ConditionNeedsTrimmedEvents."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..core.bus import Bus
-from ..core.errors import Closed, PositionOfOtherIncarnation, PositionTrimmed
+from ..core.errors import Closed, EventLogError, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.limits import EventColumns
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, LogInfo, LogStatistics, Page
@@ -19,6 +19,7 @@ from ..core.state import StateStore
 from . import ids
 from .committing import drop_committed
 from .disk import Disk
+from .frame import Frame
 from .ids import are_distinct
 from .judge import LogJudge, Numbering
 from .loading import load_index, load_writers
@@ -27,6 +28,8 @@ from .places import hash_ids, hashes_of
 from .postings import PARTITION, write_postings
 from .reader import Bounds, Reader
 from .recovery import known_durable, open_segments
+from .refusals import refusing
+from .room import Room
 from .sealing import FRAMES, INDEX
 from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
@@ -50,7 +53,7 @@ class StoredLog(LocalLog):
         *,
         disk: Disk,
         clock: Callable[[], int],
-        reserve_bytes: int,
+        room: Room,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
         fatal: Callable[[str], None] | None = None,
         bus: Bus | None = None,
@@ -81,7 +84,7 @@ class StoredLog(LocalLog):
             crc_seed=meta.crc_seed,
             floor=meta.floor,
             disk=disk,
-            reserve_bytes=reserve_bytes,
+            room=room,
         )
         try:
             self._load(meta, clock, waiting_bytes_max, fatal)
@@ -112,8 +115,9 @@ class StoredLog(LocalLog):
             self._reader.frame_at_exactly,
             self.writer_table,
             id_seed=meta.id_seed,
-            recorded_at=self.frames.recorded_at,
+            recorded_at=self.recorded_at,
             clock=clock,
+            counts_as=meta.counts_as,
         )
         for frame in loaded.frames_to_replay():
             judge.apply_frame(frame)
@@ -177,22 +181,31 @@ class StoredLog(LocalLog):
         """See LocalLog."""
         return self.meta.voids
 
+    @property
+    def recorded_at(self) -> int:
+        """When the last event was recorded; 0 if there is none. See `Meta.counts_as`."""
+        return self.meta.counts_as(self.frames.last) or self.frames.recorded_at
+
     def sequence_number_at(self, recorded_at: int) -> int:
-        """See LocalLog. Bisects over the frames, whose times never go back."""
+        """See LocalLog. Bisects over the frames, whose times never go back (but see `Meta.counts_as`)."""
         low, high = self._numbering.first_retained, self.head() + 1
         while low < high:
             middle = (low + high) // 2
             frame = self._reader.frame_at(middle)
-            if frame is not None and frame.recorded_at_of(max(middle, frame.first)) < recorded_at:
+            if frame is not None and self._time_of(frame, max(middle, frame.first)) < recorded_at:
                 low = max(middle, frame.first) + 1
             else:
                 high = middle
         return low
 
+    def _time_of(self, frame: Frame, number: int) -> int:
+        taken_as = self.meta.counts_as(number) if self.meta.distrusted else None
+        return frame.recorded_at_of(number) if taken_as is None else taken_as
+
     def info(self) -> LogInfo:
         """See EventLog."""
         head, first = self.head(), self._numbering.first_retained
-        events = self._count(first, head)
+        events, segments = self._count(first, head), self.frames.segments
         return LogInfo(
             self.name,
             self.meta.incarnation,
@@ -200,9 +213,10 @@ class StoredLog(LocalLog):
             head,
             first,
             events,
-            sum(segment.size for segment in self.frames.segments),
+            sum(segment.end for segment in segments),
             self.meta.created_at,
             self._partition_events(first, head, events),
+            sum(segment.size for segment in segments) + self.frames.prepared_bytes,
         )
 
     @property
@@ -273,7 +287,10 @@ class StoredLog(LocalLog):
                 self._is_closed = True
                 try:
                     self._write_down_end()
-                except OSError as error:  # a full disk, say: the next opening takes longer, that is all
+                except (
+                    EventLogError,
+                    OSError,
+                ) as error:  # a full disk, say: the next opening takes longer, that is all
                     logger.warning("log %s: how it ended could not be written down: %s", self.name, error)
                 self.frames.close()
         self._wake_all()
@@ -295,14 +312,16 @@ class StoredLog(LocalLog):
 
     def _begin_marks(self) -> None:
         with self._changing:
-            meta = self.meta.changed(format=FORMAT_MARKS)
+            meta = self.meta.changed(format=max(self.meta.format, FORMAT_MARKS))
             meta.write(self.directory)
             self.meta = meta
 
     def _set_numbering(self, first_retained: int, known_from: int) -> None:
         """Durably first, so that what was trimmed once never comes back."""
-        self.meta = self.meta.changed(first_retained=first_retained, known_from=known_from)
-        self.meta.write(self.directory)
+        meta = self.meta.changed(first_retained=first_retained, known_from=known_from)
+        with refusing(self.directory, "where the log begins cannot be written down"):
+            meta.write(self.directory)
+        self.meta = meta
         self._numbering.known_from = known_from
         self._numbering.first_retained = first_retained
 

@@ -6,7 +6,6 @@ Linear in everything; no durability. For tests and for trying things out.
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
@@ -35,14 +34,10 @@ from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
 from ..core.state import StateEntry, StateStore
+from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
 from .notifying import notify_changed, notify_created, notify_deleted
 from .partitioner import Partitioner
 from .writers import WriterTable
-
-
-def wall_clock_ms() -> int:
-    """ms since 1970 UTC."""
-    return time.time_ns() // 1_000_000
 
 
 class MemoryLog(LocalLog):
@@ -315,12 +310,19 @@ class MemoryLog(LocalLog):
 class MemoryStore:
     """Logs by name, in memory."""
 
-    def __init__(self, clock: Callable[[], int] = wall_clock_ms, *, bus: Bus | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], int] = wall_clock_ms, *, bus: Bus | None = None, clock_patience_ms: int = PATIENCE_MS
+    ) -> None:
         self.bus = bus or Bus()
         self.state: StateStore = MemoryState()
         self._logs: dict[str, MemoryLog] = {}
         self._floors: dict[str, int] = {}
-        self._clock = clock
+        self.clock = (
+            clock
+            if isinstance(clock, TrustedClock)
+            else TrustedClock(clock, patience_ms=clock_patience_ms, bus=self.bus)
+        )
+        """The time of all its logs."""
         self._lock = threading.RLock()
 
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> MemoryLog:
@@ -333,7 +335,7 @@ class MemoryStore:
                 return log
             floor = self._floors.get(name, 0)
             bus = None if is_own else self.bus
-            log = MemoryLog(name, settings, state=self.state, floor=floor, clock=self._clock, bus=bus)
+            log = MemoryLog(name, settings, state=self.state, floor=floor, clock=self.clock, bus=bus)
             self._logs[name] = log
             notify_created(log.bus, log.info())
             return log
@@ -370,6 +372,15 @@ class MemoryStore:
             self._floors[name] = log.head()
             del self._logs[name]
             notify_deleted(log.bus, info)
+
+    def unready(self) -> str | None:
+        """See LogStore. Memory is there, or the process ends."""
+        return None
+
+    def troubles(self) -> list[str]:
+        """See LogStore."""
+        self.clock()
+        return [trouble] if (trouble := self.clock.trouble()) else []
 
     def close(self) -> None:
         """See LogStore."""

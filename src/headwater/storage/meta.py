@@ -10,11 +10,12 @@ import msgspec
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from .disk import write_whole
 
-FORMAT = 2
+FORMAT = 3
 """The highest version of the directory layout, and of META, that this code knows."""
-FORMAT_PLAIN, FORMAT_MARKS = 1, 2
+FORMAT_PLAIN, FORMAT_MARKS, FORMAT_DISTRUSTED = 1, 2, 3
 """A log begins with the first, which older code opens too. With its first mark it gets the second: older code, which
-would drop frames without keeping the table of writers, refuses it."""
+would drop frames without keeping the table of writers, refuses it. With the first events that a wrong clock recorded it
+gets the third (and the table): older code would look times up where they are not in order."""
 META_NAME = "META.json"
 
 
@@ -52,6 +53,8 @@ class Meta:
     lost: list[tuple[int, int]] = field(default_factory=list)
     """Numbers of damaged events whose loss was accepted."""
     clean: CleanStop | None = None
+    distrusted: list[tuple[int, int, int]] = field(default_factory=list)
+    """First and last number of events that a wrong clock recorded, ascending, and the time that they count as."""
 
     @property
     def crc_seed(self) -> int:
@@ -72,6 +75,10 @@ class Meta:
     def has_marks(self) -> bool:
         """Whether the log has, or had, marks of exactly-once writers: then there is a file of their table."""
         return self.format >= FORMAT_MARKS
+
+    def counts_as(self, number: int) -> int | None:
+        """The time that an event counts as which a wrong clock recorded; None if its own time is right."""
+        return next((taken_as for first, last, taken_as in self.distrusted if first <= number <= last), None)
 
     def changed(self, **changes: object) -> Meta:
         """A copy with these fields changed."""

@@ -6,7 +6,6 @@ the others never change. Recovery of the newest after a crash is in `recovery`.
 
 from __future__ import annotations
 
-import errno
 import logging
 import mmap
 import os
@@ -19,10 +18,12 @@ from pathlib import Path
 
 import google_crc32c
 
-from ..core.errors import DiskFull, StorageCorrupted, StorageUnavailable
+from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnavailable
 from .disk import Disk, sync_directory
 from .frame import BadFrame, EncodedFrame, Frame
 from .framelog import HeadMoved
+from .refusals import NO_SPACE, refusal_of
+from .room import Room
 
 logger = logging.getLogger("headwater.storage")
 
@@ -38,6 +39,7 @@ _HEADER = struct.Struct("<8sII16sQI16s")
 _CHECKSUM = struct.Struct("<I")
 SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 PREPARED = "prepared.tmp"
+_CANNOT_PREPARE = "the next segment cannot be made"
 
 
 def segment_name(first: int) -> str:
@@ -194,9 +196,9 @@ class SegmentLog:
     """A FrameLog in a directory. One thread appends; any thread reads what is durable."""
 
     def __init__(self, directory: Path, log_id: bytes, segments: Sequence[Segment], *, crc_seed: int, floor: int,
-                 disk: Disk, reserve_bytes: int) -> None:  # fmt: skip
+                 disk: Disk, room: Room) -> None:  # fmt: skip
         """Take over recovered segments (see `recovery`). `floor`: numbers up to it were issued before."""
-        self._directory, self._log_id, self._disk, self._reserve = directory, log_id, disk, reserve_bytes
+        self._directory, self._log_id, self._disk, self._room = directory, log_id, disk, room
         self.crc_seed = crc_seed
         self._segments: tuple[Segment, ...] = tuple(segments)
         self._replacing = threading.Lock()
@@ -234,11 +236,19 @@ class SegmentLog:
         """All segments, oldest first; the last one is written."""
         return self._segments
 
+    @property
+    def prepared_bytes(self) -> int:
+        """What the file of the next segment takes that was made ahead; 0 if none was."""
+        try:
+            return (self._directory / PREPARED).stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def append_frames(self, frames: Sequence[EncodedFrame], expected_head: int) -> None:
         """See FrameLog."""
         if expected_head != self.head:
             raise HeadMoved(self.head)
-        self._check_free(0)
+        self._room.check()
         for run in self._split(frames):
             segment = self._segments[-1]
             buffers = [buffer for frame in run for buffer in frame.buffers]
@@ -314,19 +324,16 @@ class SegmentLog:
         return segment.end + length <= segment.size and (events <= SEGMENT_EVENTS_MAX or not segment.events)
 
     def _roll(self, frame: EncodedFrame) -> None:
-        """Begin a new segment with that frame. Raises DiskFull, StorageUnavailable."""
+        """Begin a new segment with that frame. Raises DiskFull, StorageUnavailable: then nothing has changed."""
         if self._preparing is not None:
             self._preparing.join()
             self._preparing = None
+        needed = SEGMENT_HEADER_BYTES + frame.length
         try:
-            segment = self._make_segment(frame)
+            segment = self._make_segment(frame, needed)
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            raise StorageUnavailable(
-                f"{self._directory}: the next segment cannot be made: {error.strerror}; raise the limit of open files "
-                f"(ulimit -n); appends go on when it can"
-            ) from error
+            (self._directory / PREPARED).unlink(missing_ok=True)
+            raise self._refusal(error, needed) from error
         with self._replacing:
             kept = self._segments
             if kept and not kept[-1].events:  # too small for its first frame: the new one took its place
@@ -337,11 +344,10 @@ class SegmentLog:
                 kept[-1].give_back_rest()
                 kept[-1].close()
 
-    def _make_segment(self, frame: EncodedFrame) -> Segment:
+    def _make_segment(self, frame: EncodedFrame, needed: int) -> Segment:
         prepared = self._directory / PREPARED
-        needed = SEGMENT_HEADER_BYTES + frame.length
-        if not prepared.exists() or prepared.stat().st_size < needed:
-            self._prepare(max(self._next_size(), needed))
+        if self.prepared_bytes < needed:
+            self._prepare(self._next_size(), needed)
         fd = os.open(prepared, os.O_RDWR)
         try:
             self._disk.write(fd, [segment_header(self._log_id, frame.first, self.crc_seed)], 0)
@@ -349,7 +355,7 @@ class SegmentLog:
         finally:
             os.close(fd)
         path = self._directory / segment_name(frame.first)
-        os.rename(prepared, path)
+        self._disk.rename(prepared, path)
         sync_directory(self._directory)
         segment = Segment(path, self._log_id)
         segment.open_to_write()
@@ -363,30 +369,57 @@ class SegmentLog:
         return max(SEGMENT_BYTES_MIN, min(newest.size * 2, expected, SEGMENT_BYTES_MAX)) // 4096 * 4096
 
     def _prepare_soon(self) -> None:
-        if self._preparing is None:
-            self._preparing = threading.Thread(target=self._prepare_ahead, name="headwater-prepare", daemon=True)
-            self._preparing.start()
+        if self._preparing is not None:
+            return
+        preparing = threading.Thread(target=self._prepare_ahead, name="headwater-prepare", daemon=True)
+        try:
+            preparing.start()
+        except RuntimeError as error:  # no thread can be had: it is made when it is needed
+            logger.warning("the next segment is not prepared ahead: %s", error)
+        else:
+            self._preparing = preparing
 
     def _prepare_ahead(self) -> None:
+        """Nothing waits for it: what goes wrong here, the roll tries again, and says so to the producer."""
         try:
             self._prepare(self._next_size())
-        except (DiskFull, OSError) as error:  # the roll tries again, and says so to the producer
-            logger.warning("no room for the next segment: %s", error)
+        except (DiskFull, OSError) as error:
+            if isinstance(error, DiskFull) or error.errno in NO_SPACE:
+                logger.warning("no room for the next segment: %s", error)
+            else:
+                logger.error("%s", refusal_of(error, self._directory, _CANNOT_PREPARE))
+        except EventLogError as error:
+            logger.error("%s", error)
 
-    def _prepare(self, size: int) -> None:
-        self._check_free(size)
-        path = self._directory / PREPARED
+    def _prepare(self, wanted: int, needed: int = 0) -> None:
+        """Make the file of the next segment: as large as wanted, or smaller where there is less room.
+
+        As large as needed at least; ahead of time nothing is. Raises DiskFull, StorageUnavailable, OSError.
+        """
+        refusal: OSError | None = None
+        for size in self._room.sizes(wanted, needed):
+            try:
+                self._allocate(self._directory / PREPARED, size)
+                return
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+                refusal = error
+        if refusal is not None:
+            raise refusal
+
+    def _allocate(self, path: Path, size: int) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640)
         try:
             self._disk.allocate(fd, size)
             os.fsync(fd)
-        except OSError as error:
+        except OSError:
             path.unlink(missing_ok=True)
-            raise DiskFull(str(self._directory), self._disk.free_bytes(self._directory), size) from error
+            raise
         finally:
             os.close(fd)
 
-    def _check_free(self, size: int) -> None:
-        free = self._disk.free_bytes(self._directory)
-        if free < size + self._reserve:
-            raise DiskFull(str(self._directory), free, size + self._reserve)
+    def _refusal(self, error: OSError, needed: int) -> EventLogError:
+        if error.errno in NO_SPACE:
+            return self._room.refused(needed)
+        return refusal_of(error, self._directory, _CANNOT_PREPARE)

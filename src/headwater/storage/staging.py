@@ -33,12 +33,11 @@ from ..formats.arrow_events import appends_of
 from ..formats.arrow_schema import check_schema
 from .disk import Disk, sync_directory, write_whole
 from .locks import NoBackup
+from .room import Room
 
 STAGED = "staged"
 MANIFEST_NAME = "MANIFEST.json"
 GIVEN_UP_NAME = "GIVEN_UP"
-RESERVE_BYTES = 128 * 1024 * 1024
-"""As of the engine: nothing is staged while less than that is free."""
 ORPHAN_AGE_S = 7 * 24 * 60 * 60
 """What was staged and not committed for so long is forgotten."""
 RELOOK_S = 5.0
@@ -69,14 +68,15 @@ class Staging:
         settings: LogSettings | None = None,
         *,
         bytes_max: int = STAGED_BYTES_MAX,
-        reserve_bytes: int = RESERVE_BYTES,
+        reserve_bytes: int | None = None,
         disk: Disk | None = None,
     ) -> None:
         """Rows are checked against the settings as they come; a commit checks them again."""
         self.directory = log_directory
         self.settings = settings or LogSettings()
         """May be replaced when the log's are."""
-        self._bytes_max, self._reserve_bytes, self._disk = bytes_max, reserve_bytes, disk or Disk()
+        self._bytes_max, self._disk = bytes_max, disk or Disk()
+        self._room = Room(log_directory, self._disk, reserve_bytes)
         self._staged_bytes, self._looked_at = 0, -math.inf
         self._looking = threading.Lock()
         self._orphans_looked_at = -math.inf
@@ -116,9 +116,9 @@ class Staging:
         if staged > self._bytes_max:
             raise Overloaded(staged, self._bytes_max)
         with self._telling(size):
-            free = self._disk.free_bytes(self.directory)
-        if free < size + self._reserve_bytes:
-            raise DiskFull(str(self.directory), free, size + self._reserve_bytes)
+            free, reserve, _ = self._room.standing()
+        if free < size + reserve:
+            raise DiskFull(str(self.directory), free, size + reserve)
 
     @contextlib.contextmanager
     def _telling(self, size: int = 0) -> Iterator[None]:

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from ..core.errors import StateConflict, StorageCorrupted, StorageUnavailable
 from ..core.state import StateEntry
+from .refusals import refusing
 
 SCHEMA_VERSION = 1
+_CANNOT_WRITE = "what the server must remember cannot be written down"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entry (
     kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (kind, key)
@@ -58,14 +60,14 @@ class SqliteState:
         self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
     ) -> int:
         """See StateStore."""
-        with self._lock, self._transaction(is_durable):
+        with self._lock, refusing(self._path, _CANNOT_WRITE), self._transaction(is_durable):
             version = self._expect(kind, key, expected_version) + 1
             self._connection.execute(_PUT, (kind, key, value, version))
             return version
 
     def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
         """See StateStore."""
-        with self._lock, self._transaction():
+        with self._lock, refusing(self._path, _CANNOT_WRITE), self._transaction():
             self._expect(kind, key, expected_version)
             found = self._connection.execute("DELETE FROM entry WHERE kind = ? AND key = ?", (kind, key))
             return found.rowcount > 0
@@ -127,4 +129,15 @@ class _Transaction:
         self._connection.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._connection.execute("ROLLBACK" if kind else "COMMIT")
+        if kind is None:
+            try:
+                self._connection.execute("COMMIT")
+                return
+            except sqlite3.Error:
+                self._roll_back()
+                raise
+        self._roll_back()
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:  # SQLite has done so itself where the disk is full, say
+            self._connection.execute("ROLLBACK")

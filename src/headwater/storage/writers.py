@@ -19,6 +19,7 @@ from ..core.errors import StorageCorrupted, StorageUnavailable, TooLarge
 from ..core.log import AppendResult
 from ..core.mark import BATCH_MAX, Mark, WriterState, advanced
 from .disk import write_whole
+from .refusals import refusing
 
 WRITERS_MAX = 10_000
 """A log knows no more writers than that: for a new one, the one that was idle longest is forgotten."""
@@ -26,6 +27,7 @@ WRITER_IDLE_MS = 7 * 24 * 60 * 60 * 1000
 """But none whose newest batch is not complete, or younger than that: then the new one is refused."""
 WRITER_ENDED_MS = 60 * 60 * 1000
 """Nor one younger than that whose newest batch is the last that there can be: it comes only to ask again."""
+_CANNOT_WRITE = "the table of exactly-once writers cannot be written"
 WRITERS_NAME = "WRITERS.json"
 WRITERS_FORMAT = 1
 _Row = tuple[str, int, int, int, int, int, bool, int]
@@ -134,7 +136,10 @@ class WriterTable:
         return state
 
     def record(self, mark: Mark, head: int, at: int) -> None:
-        """Enter a mark without events, durably; nothing else is pending. Raises OSError: then nothing has changed."""
+        """Enter a mark without events, durably; nothing else is pending.
+
+        Raises DiskFull, StorageUnavailable: then nothing has changed.
+        """
         self.apply(mark, head + 1, 0, at)
         self.landed(head)
 
@@ -163,10 +168,10 @@ class WriterTable:
             self._applied = dict(self._durable)
 
     def begin(self) -> None:
-        """The first mark is about to go in. Raises OSError."""
+        """The first mark is about to go in. Raises DiskFull, StorageUnavailable."""
 
     def save(self) -> None:
-        """Make the durable table last without the frames it comes from. Raises OSError."""
+        """Make the durable table last without the frames it comes from. Raises DiskFull, StorageUnavailable."""
 
     def snapshot(self) -> tuple[int, list[_Known]]:
         """A number, and what was known with the events up to it."""
@@ -214,15 +219,15 @@ class StoredWriterTable(WriterTable):
     def begin(self) -> None:
         """See WriterTable."""
         if self._begin is not None:
-            with self._saving:
+            with self._saving, refusing(self._directory, _CANNOT_WRITE):
                 write_writers(self._directory, *self.snapshot())
-            self._begin()
+                self._begin()
             self._begin = None
 
     def save(self) -> None:
         """See WriterTable."""
         if self.is_used:
-            with self._saving:  # an older snapshot must not replace a newer one
+            with self._saving, refusing(self._directory, _CANNOT_WRITE):  # an older one must not replace a newer one
                 write_writers(self._directory, *self.snapshot())
 
     def record(self, mark: Mark, head: int, at: int) -> None:
@@ -231,7 +236,8 @@ class StoredWriterTable(WriterTable):
             upto, known = self.snapshot()
             state = advanced(self.get(mark.writer), mark, 0, 0)
             others = [each for each in known if each.state.writer != mark.writer]
-            write_writers(self._directory, upto, [*others, (state, at)])
+            with refusing(self._directory, _CANNOT_WRITE):
+                write_writers(self._directory, upto, [*others, (state, at)])
             super().record(mark, head, at)
 
 

@@ -34,7 +34,7 @@ STAGINGS_MAX = 1024
 class BulkBackend:
     """See flight.backend.Backend. Any thread may call it."""
 
-    def __init__(self, link: Link, *, staged_bytes_max: int, disk_reserve_bytes: int) -> None:
+    def __init__(self, link: Link, *, staged_bytes_max: int, disk_reserve_bytes: int | None) -> None:
         self._link = link
         self._staged_bytes_max, self._disk_reserve_bytes = staged_bytes_max, disk_reserve_bytes
         self._mapped: OrderedDict[str, MappedLog] = OrderedDict()

@@ -7,6 +7,7 @@ from typing import Self
 
 from ...core.access import Guard
 from ...core.store import LogStore
+from ...core.threads import Threads
 from ..config import Config
 from ..log_lines import fields
 from .calls import BulkCalls
@@ -45,7 +46,7 @@ class BulkPlane:
         """How many bulk processes ended by themselves."""
         return 0 if self._supervisor is None else self._supervisor.deaths
 
-    async def start(self, store: LogStore, guard: Guard) -> None:
+    async def start(self, store: LogStore, guard: Guard, threads: Threads | None = None) -> None:
         """Serve. Raises CannotListen."""
         config = self._config
         settings = BulkSettings(
@@ -60,7 +61,7 @@ class BulkPlane:
             log_level=config.log_level,
         )
         self._calls = BulkCalls(store, guard)
-        self._supervisor = Supervisor(settings, self._calls.table())
+        self._supervisor = Supervisor(settings, self._calls.table(), threads)
         await self._supervisor.start()
 
     async def stop(self) -> None:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 import msgspec
 
+from ...core.threads import Threads
 from ..listening import CannotListen, addresses
 from ..log_lines import fields
 from .link import Answering, Call
@@ -33,7 +34,7 @@ class BulkSettings(msgspec.Struct, frozen=True):
     key: str
     streams_max: int
     staged_bytes_max: int
-    disk_reserve_bytes: int
+    disk_reserve_bytes: int | None
     stop_ms: int
     log_level: str
 
@@ -72,8 +73,8 @@ class Reservation:
 class Supervisor:
     """One bulk process after the other, from `start` to `stop`."""
 
-    def __init__(self, settings: BulkSettings, calls: Mapping[str, Call]) -> None:
-        self._settings = settings
+    def __init__(self, settings: BulkSettings, calls: Mapping[str, Call], threads: Threads | None = None) -> None:
+        self._settings, self._threads = settings, threads or Threads()
         self._calls = {**calls, "ready": self._ready}
         self._is_ready = asyncio.Event()
         self._is_stopping = False
@@ -87,7 +88,7 @@ class Supervisor:
 
     async def start(self) -> None:
         """Start the first one, and wait until it serves. Raises CannotListen."""
-        self._task = asyncio.create_task(self._run())
+        self._task = self._threads.task("bulk process", self._run)
         ready = asyncio.create_task(self._is_ready.wait())
         await asyncio.wait((self._task, ready), timeout=STARTS_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()

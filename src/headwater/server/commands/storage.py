@@ -31,21 +31,32 @@ directory = click.Path(path_type=Path)
 @click.option(
     "--accept-loss", "lost", metavar="LOG", help="Give up the damaged events of LOG, for ever, so that it opens again."
 )
+@click.option(
+    "--repair-clock", "late", metavar="LOG", help="Count the events of LOG that a wrong clock recorded as recorded now."
+)
 @json_option
 @config_option
 @setting_options("data")
-def check(lost: str | None, as_json: bool, file: Path | None, **flags: object) -> None:
+def check(lost: str | None, late: str | None, as_json: bool, file: Path | None, **flags: object) -> None:
     """Verify a data directory, or a backup, on which no server runs.
 
     Reads everything: the checksum of every frame, the order of the numbers, and the index against the log. Changes
-    nothing, unless a loss is accepted. Exits with 0 if everything is sound, with 5 if not.
+    nothing, unless a loss is accepted, or times are mended. Exits with 0 if everything is sound, with 5 if not.
     """
-    from ...storage import accept_loss, check_directory
+    from ...storage import accept_loss, check_directory, repair_clock
+    from ...storage.clock import show_ms
 
     config = load_config(file, flags)
     if lost is not None:
         for first, last in accept_loss(config.data, lost):
             click.echo(f"{lost}: events {first} to {last} are given up", err=True)
+    if late is not None:
+        if (found := repair_clock(config.data, late)) is None:
+            click.echo(f"{late}: no event is recorded in the future", err=True)
+        else:
+            events = f"events {found.first} to {found.last}, recorded from {show_ms(found.recorded_at)} on"
+            click.echo(f"{late}: {events}, count as recorded at {show_ms(found.taken_as)}; ", nl=False, err=True)
+            click.echo(f"recorded_at goes back at event {found.last + 1}", err=True)
     with _progress("checking") as progress:
         report = check_directory(config.data, progress)
     if as_json:

@@ -1,0 +1,105 @@
+"""Threads and tasks that go on for as long as the server does: none of them ends without that being told.
+
+What one raises is logged, counted and notified; then it is begun again, after a pause that grows while it fails again
+and again. One that must not go on after a failure (the committer and the writer of a log) is none of these: there the
+process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from .bus import Bus
+from .notification_types import NotificationType
+
+_logger = logging.getLogger("headwater.threads")
+
+PAUSE_S_MIN = 0.1
+PAUSE_S_MAX = 10.0
+TROUBLE_S = 60.0
+"""What has gone on for so long after a failure is in order again."""
+
+
+class Threads:
+    """The lasting threads and tasks of one server. Any thread may ask how they are."""
+
+    def __init__(
+        self,
+        bus: Bus | None = None,
+        *,
+        pause_s: tuple[float, float] = (PAUSE_S_MIN, PAUSE_S_MAX),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`bus` is told of each failure; `pause_s` are the shortest and the longest pause before one begins again."""
+        self._bus, self._pauses, self._clock = bus or Bus(), pause_s, clock
+        self._counting = threading.Lock()
+        self._restarts: dict[str, int] = {}
+        self._failed_at: dict[str, float] = {}
+
+    @property
+    def restarts(self) -> dict[str, int]:
+        """How often each has begun again, by its name; a copy."""
+        with self._counting:
+            return dict(self._restarts)
+
+    def troubles(self) -> list[str]:
+        """What to tell an operator: which of them have failed lately."""
+        now = self._clock()
+        with self._counting:
+            failed = sorted(name for name, at in self._failed_at.items() if now - at < TROUBLE_S)
+            return [f"{name} failed, and was begun again ({self._restarts[name]} times so far)" for name in failed]
+
+    def start(self, name: str, run: Callable[[], None], is_stopping: threading.Event) -> threading.Thread:
+        """Start a thread that runs until `run` returns, or fails while it `is_stopping`. Raises RuntimeError."""
+
+        def go_on() -> None:
+            pause_s = self._pauses[0]
+            while True:
+                began = self._clock()
+                try:
+                    run()
+                    return
+                except Exception as error:  # whatever it is: nobody else would hear of it
+                    if is_stopping.is_set():
+                        return
+                    pause_s = self._next_pause(pause_s, began)
+                    self._failed(name, error, pause_s)
+                if is_stopping.wait(pause_s):
+                    return
+
+        thread = threading.Thread(target=go_on, name=f"headwater-{name}", daemon=True)
+        thread.start()
+        return thread
+
+    def task(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        """The same on the running event loop: a task that runs until `run` returns, or is cancelled."""
+
+        async def go_on() -> None:
+            pause_s = self._pauses[0]
+            while True:
+                began = self._clock()
+                try:
+                    await run()
+                    return
+                except Exception as error:
+                    pause_s = self._next_pause(pause_s, began)
+                    self._failed(name, error, pause_s)
+                await asyncio.sleep(pause_s)
+
+        return asyncio.get_running_loop().create_task(go_on(), name=name)
+
+    def _next_pause(self, pause_s: float, began: float) -> float:
+        shortest, longest = self._pauses
+        return shortest if self._clock() - began > longest else min(pause_s * 2, longest)
+
+    def _failed(self, name: str, error: Exception, pause_s: float) -> None:
+        with self._counting:
+            self._restarts[name] = restarts = self._restarts.get(name, 0) + 1
+            self._failed_at[name] = self._clock()
+        _logger.error("%s failed; it is begun again in %.1f s", name, pause_s, exc_info=error)
+        self._bus.emit(NotificationType.THREAD_FAILED, name=name, reason=repr(error), restarts=restarts)

@@ -1,0 +1,45 @@
+"""No thread or task of the server ends without somebody knowing: whoever starts one is here, with who sees to it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "headwater"
+STARTS = re.compile(r"threading\.Thread\(|ThreadPoolExecutor\(|\bcreate_task\(|ensure_future\(|TaskGroup\(")
+SEEN_TO = {
+    "core/threads.py": "begins again what failed, and tells it: for all that lasts as long as the server",
+    "storage/sequencer.py": "committer and writer: if one fails, the process ends",
+    "storage/segments.py": "prepares one segment; what it could not do, the roll does, and tells the producer",
+    "storage/committing.py": "its results are asked for",
+    "server/security.py": "answers are awaited by whoever asked",
+    "server/bulk/link.py": "its end ends the bulk process; an answer tells its own error",
+    "server/bulk/supervisor.py": "waited for",
+    "server/bulk/calls.py": "its results are awaited",
+    "server/http_server.py": "its end stops the server; waited for",
+    "server/commands/bench.py": "its results are asked for",
+    "amqp/container.py": "of one connection or log; what it raises is logged by asyncio, or awaited",
+    "amqp/transport.py": "of one connection, and ends with it",
+    "amqp/streams/node.py": "what they cannot store, the next tick stores; awaited",
+    "futoin/websocket.py": "of one connection, and ends with it",
+    "futoin/pushing.py": "closes its connection when it fails, so that the consumer comes again",
+    "cne/feed.py": "its loop logs what a turn raises, and goes on",
+    "cne/endpoint.py": "its loop logs what a turn raises, and goes on",
+    "cne/supervision.py": "its loop logs what a turn raises, and goes on",
+    "dcb/subscribing.py": "of one request, and ends with it",
+    "dcb/reading.py": "of one request, and ends with it",
+    "flight/server.py": "waited for",
+    "client/bulk.py": "in programs of users; its results are asked for",
+    "spark/jobs/project.py": "in pipelines; its results are asked for",
+    "spark/archive/tending.py": "in pipelines; what it raises ends the run",
+}
+"""Who sees to what each module starts. What lasts as long as the server is started by `Threads`."""
+
+
+def test_whoever_starts_a_thread_or_a_task_says_who_sees_to_it() -> None:
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if STARTS.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == SEEN_TO.keys()

@@ -1,0 +1,101 @@
+"""A server on a small disk that gets full: what it takes, what it says to whom, and that it goes on by itself."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headwater.amqp.client import Client
+from headwater.amqp.protocol import conditions
+from headwater.amqp.protocol.performatives import Accepted, Rejected
+from tests.amqp.asking import message
+from tests.waiting import eventually
+
+from .running import PROGRAM, RunningServer
+from .test_amqp import amqp_url
+
+MIB = 2**20
+DISK_BYTES = 64 * MIB
+LARGE = json.dumps({"events": [{"type": "Placed", "data": "x" * 256 * 1024}]}).encode()
+ONE = b'{"events": [{"type": "Placed", "data": ""}]}'
+ON_A_SEAM = [
+    sys.executable,
+    "-c",
+    "from headwater.storage import engine; from tests.storage.disks import SmallDisk; "
+    f"disk = SmallDisk({DISK_BYTES}); engine.Disk = lambda: disk; "
+    "from headwater.server.cli import main; main()",
+]
+"""Where nobody may mount: a server whose disk only says that it is small."""
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def small_disk(directory: Path) -> Iterator[tuple[Path, Sequence[str]]]:
+    """A directory on a file system of so many bytes, and the program to serve it: a real one where we may mount."""
+    data = directory / "small"
+    data.mkdir()
+    if _libc.mount(b"tmpfs", os.fsencode(data), b"tmpfs", 0, f"size={DISK_BYTES}".encode()) != 0:
+        yield data, ON_A_SEAM
+        return
+    try:
+        yield data, PROGRAM
+    finally:
+        _libc.umount2(os.fsencode(data), 2)  # MNT_DETACH
+
+
+@pytest.fixture(params=["mounted", "seam"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, Sequence[str]]]:
+    if request.param == "seam":
+        yield tmp_path / "data", ON_A_SEAM
+    else:
+        with small_disk(tmp_path) as found:
+            yield found
+
+
+def measured(server: RunningServer, metric: str) -> float:
+    lines = [line for line in server.ask("/metrics")[1].splitlines() if line.startswith(metric)]
+    return float(lines[0].rpartition(" ")[2]) if lines else 0.0
+
+
+def test_a_small_disk_is_used_down_to_the_reserve_and_everybody_says_so_together(
+    disk: tuple[Path, Sequence[str]], tmp_path: Path
+) -> None:
+    data, program = disk
+    arguments = ("--data", str(data), "--log", "orders")
+    with RunningServer(*arguments, cwd=tmp_path, program=program) as server, Client(amqp_url(server)) as client:
+        sender = client.sender("orders")
+        taken = 0
+        while True:
+            ready, low = server.ask("/health/ready")[0], measured(server, "headwater_disk_low")
+            status, text = server.ask("/logs/orders/append", LARGE)
+            if status != 200:
+                break
+            assert (ready, low) == (200, 0)
+            taken += 256 * 1024
+        assert (status, ready, low) == (507, 503, 1), "readiness and the metric knew before the append was refused"
+        problem = json.loads(text)
+        assert problem["free_bytes"] < problem["needed_bytes"] <= DISK_BYTES // 10
+        assert taken > 50 * MIB
+        told = 'headwater_management_events_total{type="io.headwater.disk.low"}'
+        assert measured(server, told) == 1
+
+        refused = sender.send(message(b"no room"))
+        assert isinstance(refused, Rejected) and refused.error is not None
+        assert refused.error.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+        head = json.loads(server.ask("/logs/orders/head")[1])["head"]
+        assert server.ask("/logs/orders/read", b'{"query": "all", "limit": 1}')[0] == 200
+        assert server.ask("/logs/orders/trim", json.dumps({"below": head}).encode())[0] == 200
+
+        eventually(lambda: server.ask("/health/ready")[0] == 200, lambda: server.errors)
+        assert server.ask("/logs/orders/append", ONE)[0] == 200
+        assert sender.send(message(b"room")) == Accepted()
+        assert measured(server, told.replace("low", "recovered")) == 1
+        assert measured(server, "headwater_disk_low") == 0
+        assert "Traceback" not in server.errors
