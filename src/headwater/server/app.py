@@ -49,6 +49,7 @@ from .open_files import raise_open_files
 from .request_meter import RequestMeter
 from .room_metrics import amqp_metrics, bulk_metrics, http_metrics, notification_metrics, webhook_metrics
 from .security import AccountGuard
+from .web_guard import ANY_ORIGIN, WebGuard
 
 logger = logging.getLogger("headwater.server")
 
@@ -131,7 +132,8 @@ class Server:
     def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
         self._config, self._announce = config, announce
         bodies_bytes_max = max(config.http.bodies_bytes_max, config.http.body_bytes_max)  # there is room for one
-        self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter(), bodies_bytes_max)
+        web = WebGuard(config.http, config.host)
+        self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter(), bodies_bytes_max, web)
         self._notifications = Notifications(config.management)
         self._bus = self._notifications.bus
 
@@ -165,6 +167,7 @@ class Server:
             await self._notifications.start(store)
             create_logs(store, config.logs)
             guard = self._guard(store, has_tls=tls is not None)
+            self._gate.web.has_users = lambda: guard.has_users
             container = Container(store, guard, config.amqp, bus=self._bus)
             management = ManagementNode(container)
             messages = AmqpServer(container, management, amqp_sockets, tls)
@@ -251,6 +254,12 @@ class Server:
                 f"would be allowed to everybody; add a user (headwater user add NAME --grant all:*), listen on "
                 f"127.0.0.1, or accept it with --insecure",
                 "host",
+            )
+        if ANY_ORIGIN in config.http.origins and not has_users:
+            raise InvalidConfiguration(
+                "* given, but no user is configured, so that every web page could do everything; name the origins, or "
+                "add a user (headwater user add NAME --grant all:*)",
+                "http.origins",
             )
         if has_users and not is_private and not has_tls:
             logger.warning("passwords travel in the clear: set tls.certificate and tls.key")
