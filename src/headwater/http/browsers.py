@@ -49,20 +49,15 @@ class Origin(NamedTuple):
     port: int | None
 
 
-class Head(NamedTuple):
-    """The fields of a request that tell a page from a program. What is not there is empty."""
+class Head(dict[bytes, bytes]):
+    """The fields of a request that tell a page from a program; of several of one name, the values joined by commas."""
 
-    fields: dict[bytes, bytes]
-    """Those of `_FIELDS` that are there; of several of one name the values are joined by commas."""
-
-    def get(self, name: bytes) -> bytes:
-        """The value of one of those fields."""
-        return self.fields.get(name, b"")
+    __slots__ = ()
 
     @property
     def is_of_browser(self) -> bool:
         """Whether a browser says so; old ones, and those that ask over plain HTTP on a network, say nothing."""
-        return not self.fields.keys().isdisjoint(_OF_BROWSERS)
+        return not self.keys().isdisjoint(_OF_BROWSERS)
 
     @property
     def is_silent_browser(self) -> bool:
@@ -71,8 +66,8 @@ class Head(NamedTuple):
         That is so for GETs of images and frames, of Safari before 16.4, and of any browser over plain HTTP on a
         network. All browsers begin User-Agent like this, and no page keeps them from it.
         """
-        is_telling = self.fields.keys() & {b"origin", b"sec-fetch-site"}
-        return not is_telling and self.get(b"user-agent")[:8].lower() == b"mozilla/"
+        is_telling = b"origin" in self or b"sec-fetch-site" in self
+        return not is_telling and self.get(b"user-agent", b"")[:8].lower() == b"mozilla/"
 
     @property
     def is_of_other_site(self) -> bool:
@@ -87,12 +82,12 @@ class Head(NamedTuple):
     @property
     def has_body(self) -> bool:
         """Whether a body is announced (RFC 9112, 6.3)."""
-        return b"transfer-encoding" in self.fields or self.get(b"content-length") not in (b"", b"0")
+        return b"transfer-encoding" in self or self.get(b"content-length", b"0") not in (b"", b"0")
 
     @property
     def media_type(self) -> bytes:
         """Of the body, without parameters, in lower case; empty if nothing is said."""
-        return self.get(b"content-type").partition(b";")[0].strip().lower()
+        return self.get(b"content-type", b"").partition(b";")[0].strip().lower()
 
     @property
     def has_simple_type(self) -> bool:
@@ -100,7 +95,7 @@ class Head(NamedTuple):
 
         Not so with `ce-` header fields (CloudEvents in binary mode), whatever the type: a page must ask for those.
         """
-        return self.media_type in SIMPLE_TYPES and b"ce-specversion" not in self.fields
+        return self.media_type in SIMPLE_TYPES and b"ce-specversion" not in self
 
 
 _OF_BROWSERS = frozenset(
@@ -120,11 +115,11 @@ _FIELDS = _OF_BROWSERS | {
 
 def head_of(headers: Iterable[Header]) -> Head:
     """What the header fields of a request say; names are in lower case, as ASGI has them."""
-    fields: dict[bytes, bytes] = {}
+    head = Head()
     for name, value in headers:
         if name in _FIELDS:
-            fields[name] = value if name not in fields else fields[name] + b", " + value
-    return Head(fields)
+            head[name] = value if name not in head else head[name] + b", " + value
+    return head
 
 
 def authority_of(host: bytes) -> Authority | None:

@@ -60,22 +60,22 @@ class WebGuard:
         is_other = self._is_of_other_origin(scope, head, authority)
         if scope["type"] == "websocket":
             return unchanged
-        if is_other and scope["method"] == "OPTIONS" and b"access-control-request-method" in head.fields:
-            return preflight(head.get(b"origin"), head.get(b"access-control-request-headers"))
+        if is_other and scope["method"] == "OPTIONS" and b"access-control-request-method" in head:
+            return preflight(head[b"origin"], head.get(b"access-control-request-headers", b""))
         if scope["method"] in ("GET", "HEAD"):
             if head.is_silent_browser and _room_of(scope) in ROOMS_CHANGED_BY_GET:
                 raise ForeignPage("a browser that does not say which page sent it", "a GET that may change something")
         elif head.has_simple_type and _must_say_type(scope, head):
             raise UnsupportedMediaType(head.media_type.decode("latin-1"), TYPES)
-        return crossing(head.get(b"origin")) if is_other else self._ordinary
+        return crossing(head[b"origin"]) if is_other else self._ordinary
 
     def _authority(self, scope: Scope, head: Head) -> Authority | None:
         """The host that was asked for; None where HTTP/1.0 names none. Raises InvalidParameter, HostNotServed."""
-        if b"host" not in head.fields:
+        if b"host" not in head:
             if scope.get("http_version") == "1.0":
                 return None
             raise InvalidParameter("Host", "no such header field given, one is needed")
-        given = head.get(b"host")
+        given = head[b"host"]
         authority = authority_of(given)
         if authority is None:
             raise InvalidParameter("Host", f"{given[:80].decode('latin-1')!r} given, one name or address is allowed")
@@ -88,8 +88,8 @@ class WebGuard:
 
     def _is_of_other_origin(self, scope: Scope, head: Head, authority: Authority | None) -> bool:
         """Whether a page of another origin sent it that may do so. Raises ForeignPage where it may not."""
-        given = head.get(b"origin")
-        if b"origin" in head.fields:
+        if b"origin" in head:
+            given = head[b"origin"]
             origin = origin_of(given)
             own = own_origin(scope.get("scheme", "http"), authority) if authority is not None else None
             if origin is not None and origin == own:
@@ -98,7 +98,7 @@ class WebGuard:
                 raise ForeignPage(f"a page of {given[:80].decode('latin-1')!r}")
             return True
         if head.is_of_other_site and not _leads_to_console(scope, head):
-            raise ForeignPage(f"a page of another origin (Sec-Fetch-Site: {head.get(b'sec-fetch-site').decode()})")
+            raise ForeignPage(f"a page of another origin (Sec-Fetch-Site: {head[b'sec-fetch-site'].decode()})")
         return False
 
     def _is_allowed(self, given: bytes, is_listed: bool, is_origin: bool) -> bool:
