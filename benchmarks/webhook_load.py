@@ -170,7 +170,7 @@ class Round:
         for number in range(self._load.events):
             at = began + number / self._load.rate if self._load.rate else 0.0
             body = _event(publisher, f"n{number}")
-            head = f"POST {API}/create/event HTTP/1.1\r\nhost: bench\r\ncontent-length: {len(body)}\r\n\r\n"
+            head = f"POST {API}/create/event HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
             self._sent[number] = max(at, time.perf_counter())
             yield head.encode() + body, at
 

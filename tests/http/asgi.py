@@ -19,7 +19,9 @@ class Answer(NamedTuple):
 def scope(
     path: str, method: str = "GET", headers: Sequence[tuple[bytes, bytes]] = (), type: str = "http", query: bytes = b""
 ) -> dict[str, Any]:
-    """An ASGI scope."""
+    """An ASGI scope; it is for localhost, where `headers` name no other host."""
+    if not any(name == b"host" for name, _ in headers):
+        headers = [(b"host", b"localhost"), *headers]
     return {
         "type": type,
         "method": method,

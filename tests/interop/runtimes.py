@@ -234,7 +234,35 @@ class DeltaSpark(Runtime):
         return [str(self.built / "venv" / "bin" / "python"), str(self.sources / "client.py")]
 
 
-RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, FutoIn, Jms, GoAmqp, PostgreSql, DeltaSpark)
+class Chromium(Runtime):
+    """No client either: the browser in which `test_browser.py` opens pages of strangers. Nothing is built."""
+
+    name = "chromium"
+    programs = ("chromium",)
+    debian = ("chromium",)
+
+    def missing(self) -> str | None:
+        """See Runtime."""
+        is_there = shutil.which("chromium") is not None
+        return None if is_there else "no chromium here; on Debian: apt-get install chromium"
+
+    def build(self) -> None:
+        """See Runtime."""
+
+    def install(self) -> bool:
+        """See Runtime."""
+        if reason := self.missing():
+            raise Unavailable(f"{self.name}: {reason}")
+        return False
+
+    def command(self) -> list[str]:
+        """See Runtime; the page is added. All names that end in `.test` lead to this machine."""
+        quiet = ["--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking"]
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+        return ["chromium", "--headless", *quiet, *sandbox, "--host-resolver-rules=MAP *.test 127.0.0.1"]
+
+
+RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, FutoIn, Jms, GoAmqp, PostgreSql, DeltaSpark, Chromium)
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:

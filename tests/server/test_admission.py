@@ -31,7 +31,7 @@ def connected(server: RunningServer) -> socket.socket:
 
 def asked(connection: socket.socket, path: str, *more: str) -> tuple[int, bytes, bytes]:
     """Status, head and body of the answer to a GET; the connection is kept where the server keeps it."""
-    connection.sendall("\r\n".join((f"GET {path} HTTP/1.1", "host: x", *more, "", "")).encode())
+    connection.sendall("\r\n".join((f"GET {path} HTTP/1.1", "host: localhost", *more, "", "")).encode())
     received = b""
     while b"\r\n\r\n" not in received:
         piece = connection.recv(65_536)
@@ -86,7 +86,7 @@ def test_subscriptions_and_websockets_count(server: RunningServer) -> None:
         key = "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA=="
         for path, *more in (("/futoin/default", *websocket, key), ("/logs/default/subscribe?query=all",)):
             held = stack.enter_context(connected(server))
-            held.sendall("\r\n".join((f"GET {path} HTTP/1.1", "host: x", *more, "", "")).encode())
+            held.sendall("\r\n".join((f"GET {path} HTTP/1.1", "host: localhost", *more, "", "")).encode())
             assert held.recv(12) == (b"HTTP/1.1 101" if more else b"HTTP/1.1 200")
         with connected(server) as last, connected(server) as late:
             assert (asked(last, "/logs")[0], asked(late, "/logs")[0]) == (200, 503)

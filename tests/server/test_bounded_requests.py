@@ -33,7 +33,7 @@ def connected(server: RunningServer) -> socket.socket:
 @pytest.mark.parametrize("piece", [b"x" * 65_536, b"a: b\r\n" * 10_000], ids=["one field", "many fields"])
 def test_a_head_without_end_is_refused(server: RunningServer, piece: bytes) -> None:
     with connected(server) as connection:
-        connection.sendall(b"GET /logs HTTP/1.1\r\nhost: x\r\nx: ")
+        connection.sendall(b"GET /logs HTTP/1.1\r\nhost: localhost\r\nx: ")
         received = b""
         try:
             for _ in range(1000):
@@ -46,7 +46,7 @@ def test_a_head_without_end_is_refused(server: RunningServer, piece: bytes) -> N
 
 
 def test_many_requests_in_pieces_on_one_connection_are_no_large_head(server: RunningServer) -> None:
-    request = b"GET /logs HTTP/1.1\r\nhost: x\r\nx: " + b"y" * 4000 + b"\r\n\r\n"
+    request = b"GET /logs HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 4000 + b"\r\n\r\n"
     with connected(server) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for _ in range(200):
@@ -57,7 +57,7 @@ def test_many_requests_in_pieces_on_one_connection_are_no_large_head(server: Run
 
 @pytest.mark.parametrize(
     "begin",
-    [b"", b"GET / HTTP/1.1\r\nx", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{"],
+    [b"", b"GET / HTTP/1.1\r\nx", b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{"],
     ids=["nothing", "half a head", "half a body"],
 )
 def test_a_request_that_does_not_go_on_is_given_up(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
@@ -103,7 +103,7 @@ def test_a_body_that_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
         server = HttpServer(application, sockets, Http(), None)  # type: ignore[arg-type]
         await server.start()
         reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
-        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n")
+        writer.write(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n")
         dripping = asyncio.create_task(drip(writer))
         async with asyncio.timeout(SILENCE_S_MAX):
             with suppress(ConnectionError):  # it was sending when it was given up
@@ -122,7 +122,10 @@ def test_what_never_ends_is_cut_off_in_order_when_the_server_stops(tmp_path: Pat
         for _ in range(4):
             assert server.ask("/logs/default/append", b'{"events":[' + b",".join([event] * 100) + b"]}")[0] == 200
         with connected(server) as half, connected(server) as stalled:
-            head = "POST /logs/default/{} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n"
+            head = (
+                "POST /logs/default/{} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+                "content-length: {}\r\n\r\n"
+            )
             half.sendall(head.format("append", 100).encode() + b"{")
             stalled.sendall(head.format("read", 15).encode() + b'{"query":"all"}')
             assert stalled.recv(100)

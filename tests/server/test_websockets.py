@@ -85,7 +85,7 @@ def raw(server: RunningServer) -> socket.socket:
     assert address.hostname is not None
     made = socket.create_connection((address.hostname, address.port or 0), timeout=10)
     made.sendall(
-        b"GET %b HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+        b"GET %b HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
         b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" % PATH.encode()
     )
     head = b""

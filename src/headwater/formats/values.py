@@ -40,6 +40,8 @@ BYTE_UNITS = {
 }
 DURATION_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _QUANTITY = re.compile(r"([0-9]+)\s*([A-Za-z]*)", re.ASCII)
+_HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?", re.ASCII)
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -141,6 +143,25 @@ def hosts(value: object) -> tuple[str, ...]:
             except ValueError:
                 raise ValueError(f"{show(host)} given, a network such as 10.0.0.0/8 is allowed") from None
     return found
+
+
+def host_names(value: object) -> tuple[str, ...]:
+    """Reads a list of names of hosts, without ports; answers them in lower case."""
+    found = texts(value)
+    for host in found:
+        if not _HOST_NAME.fullmatch(host):
+            raise ValueError(f"{show(host)} given, a name such as log.example.org is allowed, without port and scheme")
+    return tuple(host.lower().removesuffix(".") for host in found)
+
+
+def origins(value: object) -> tuple[str, ...]:
+    """Reads a list of origins of web pages: scheme, host, and port; or `null`, or `*`. Answers them in lower case."""
+    found = texts(value)
+    for origin in found:
+        if origin not in ("null", "*") and not _ORIGIN.fullmatch(origin):
+            allowed = "an origin such as https://app.example.org:8443 is allowed, without a path; or null, or *"
+            raise ValueError(f"{show(origin)} given, {allowed}")
+    return tuple(origin.lower() for origin in found)
 
 
 def show_bytes(count: int) -> str:

@@ -76,7 +76,8 @@ class Application:
         elif len(path) > 1 and method == "GET":
             await http.get(self._host, self._handlers, path[0], path[1:], exchange)
         else:
-            await exchange.answer(400, b"", b"text/plain")
+            allowed = b"POST" if len(path) == 1 else b"GET"
+            await exchange.answer(400, b"", b"text/plain", [(b"allow", allowed)] if path else ())
 
     async def _connect(self, path: list[str], exchange: Exchange, receive: Receive, send: Send) -> None:
         if len(path) != 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -29,6 +29,15 @@ async def refuse_websocket(
 ) -> None:
     """Turn a WebSocket away before it is accepted."""
     await send({"type": "websocket.close", "code": code, "reason": reason})
+
+
+async def answer_websocket(scope: Scope, send: Send, status: int, headers: Sequence[Header], body: bytes) -> None:
+    """Turn a WebSocket away before it is accepted, with an answer of HTTP; by 403 alone where the server cannot."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await refuse_websocket(send)
+        return
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})
 
 
 async def live(

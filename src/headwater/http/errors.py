@@ -4,6 +4,8 @@ HttpError
 ├── RouteNotFound        nothing is served at that path
 ├── MethodNotAllowed
 ├── InvalidParameter     a query parameter, a path parameter or a header field breaks a rule
+├── HostNotServed        the request is for a name that is not this server's
+├── ForeignPage          a web page sent it that may not
 ├── UnsupportedMediaType
 ├── CodedBody            the body is compressed
 ├── BodyTooLarge         and is not read on
@@ -62,11 +64,35 @@ class InvalidParameter(HttpError):
         super().__init__(f"{name}: {problem}")
 
 
+class HostNotServed(HttpError):
+    """421 (RFC 9110, 15.5.20), with the name that was asked for."""
+
+    def __init__(self, name: str, own: str) -> None:
+        self.name = name
+        super().__init__(
+            f"Host {show(name)} given; a server on loopback or without users is asked by a loopback name, an IP "
+            f"address, what it listens on ({own}), or a name of the setting http.hosts"
+        )
+
+
+class ForeignPage(HttpError):
+    """403 for what a web page sent that is not of this server, nor of an origin of `http.origins`."""
+
+    headers = ((b"vary", b"origin, sec-fetch-site, sec-fetch-mode, sec-fetch-dest"), (b"cache-control", b"no-store"))
+
+    def __init__(self, page: str, request: str = "this request") -> None:
+        super().__init__(
+            f"{page} sent {request}; allowed are pages of this server itself (scheme, name and port as it was asked) "
+            f"and of the origins in the setting http.origins"
+        )
+
+
 class UnsupportedMediaType(HttpError):
     """415, with the media types that the resource takes."""
 
     def __init__(self, given: str, allowed: Sequence[str]) -> None:
-        super().__init__(f"a body of {show(given)} given, allowed: {', '.join(allowed)}")
+        body = f"a body of {show(given)}" if given else "a body without a media type (Content-Type)"
+        super().__init__(f"{body} given, allowed: {', '.join(allowed)}")
 
 
 class CodedBody(HttpError):

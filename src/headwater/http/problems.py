@@ -45,6 +45,10 @@ _TABLE: dict[type, _Row] = {
     errors.InvalidParameter: _Row(
         400, "invalid_request", "Invalid request", lambda e: {"parameter": e.name, "path": e.path}
     ),
+    errors.HostNotServed: _Row(
+        421, "host_not_served", "No such server here", lambda e: {"host": e.name, "setting": "http.hosts"}
+    ),
+    errors.ForeignPage: _Row(403, "foreign_page", "A web page may not do this", lambda e: {"setting": "http.origins"}),
     errors.UnsupportedMediaType: _Row(415, "unsupported_media_type", "Unsupported media type"),
     errors.CodedBody: _Row(415, "unsupported_media_type", "Unsupported media type"),
     errors.BodyTooLarge: _Row(

@@ -57,6 +57,7 @@ from .room_metrics import (
     webhook_metrics,
 )
 from .security import AccountGuard
+from .web_guard import ANY_ORIGIN, WebGuard
 
 logger = logging.getLogger("headwater.server")
 
@@ -144,7 +145,8 @@ class Server:
     def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
         self._config, self._announce = config, announce
         bodies_bytes_max = max(config.http.bodies_bytes_max, config.http.body_bytes_max)  # there is room for one
-        self._gate = Gate(Health(self.unready, self.troubles), HEALTH_PATHS, RequestMeter(), bodies_bytes_max)
+        health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host)
+        self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), bodies_bytes_max, web)
         self._notifications = Notifications(config.management)
         self._bus, self._threads = self._notifications.bus, self._notifications.threads
         self._store: LogStore | None = None
@@ -179,6 +181,7 @@ class Server:
             await self._notifications.start(store)
             create_logs(store, config.logs)
             guard = self._guard(store, has_tls=tls is not None)
+            self._gate.web.has_users = lambda: guard.has_users
             container = Container(store, guard, config.amqp, bus=self._bus)
             management = ManagementNode(container)
             messages = AmqpServer(container, management, amqp_sockets, tls, self._threads)
@@ -268,6 +271,12 @@ class Server:
                 f"would be allowed to everybody; add a user (headwater user add NAME --grant all:*), listen on "
                 f"127.0.0.1, or accept it with --insecure",
                 "host",
+            )
+        if ANY_ORIGIN in config.http.origins and not has_users:
+            raise InvalidConfiguration(
+                "* given, but no user is configured, so that every web page could do everything; name the origins, or "
+                "add a user (headwater user add NAME --grant all:*)",
+                "http.origins",
             )
         if has_users and not is_private and not has_tls:
             logger.warning("passwords travel in the clear: set tls.certificate and tls.key")

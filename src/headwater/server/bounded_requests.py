@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httptools
+
 from .admission import Admission, Verdict
 from .client_certificates import extension_of
 from .joined_writes import JoiningHttpProtocol
@@ -102,6 +104,8 @@ class BoundedHttpProtocol(JoiningHttpProtocol):
 
     def on_headers_complete(self) -> None:
         """See httptools."""
+        if not self.url.startswith(b"/"):
+            self._take_absolute_form()
         self._in_head, self._in_body = False, True
         self._body_bytes = 0
         self._wait(None)
@@ -113,6 +117,18 @@ class BoundedHttpProtocol(JoiningHttpProtocol):
         """See httptools."""
         self._in_body = False
         super().on_message_complete()
+
+    def _take_absolute_form(self) -> None:
+        """A target with a host: that host counts, and what the Host field says does not (RFC 9112, 3.2.2)."""
+        url = httptools.parse_url(self.url)
+        if url.host is None:
+            return
+        name = b"[%b]" % url.host if b":" in url.host else url.host
+        host = name if url.port is None else b"%b:%d" % (name, url.port)
+        self.headers[:] = [(name, host if name == b"host" else value) for name, value in self.headers]
+        if self.parser.get_http_version() == "1.0" and not any(name == b"host" for name, _ in self.headers):
+            self.headers.append((b"host", host))
+        self.url = (url.path or b"/") + (b"?" + url.query if url.query else b"")
 
     @property
     def is_answering(self) -> bool:

@@ -25,7 +25,9 @@ from ..formats.values import (
     boolean,
     byte_count,
     duration_ms,
+    host_names,
     one_of,
+    origins,
     path,
     setting,
     text,
@@ -63,6 +65,17 @@ class Http:
     )
     """Addresses or networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count. A list; in the
     environment and in flags, separated by commas."""
+    hosts: tuple[str, ...] = setting(
+        (), host_names, "names by which a server on loopback or without users may be asked, besides loopback names"
+    )
+    """Names by which a server that listens on loopback, or has no users, may be asked, besides loopback names, IP
+    addresses, and `host`; by another one the answer is 421. Without ports. [Why](../guides/operations.md#web-pages)."""
+    origins: tuple[str, ...] = setting(
+        (), origins, "origins of web pages, other than the server's own, that may ask it: https://app.example.org"
+    )
+    """Origins of web pages, other than the server's own, that may ask it and read its answers (CORS):
+    `https://app.example.org`, with a port where it is not the scheme's own. `null` is a page without an origin; `*` is
+    every origin, and takes users. [Why](../guides/operations.md#web-pages)."""
 
 
 @dataclass(frozen=True, slots=True)

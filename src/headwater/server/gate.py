@@ -1,5 +1,6 @@
 """What every HTTP request passes on its way in: it is counted, measured, and refused while the server starts or stops.
 
+What a web page may not do is refused first (`web_guard`).
 Bodies of which only a part has come are bounded in sum: where there is too much of them, the largest is given up.
 
 The gate tells requests that run (they finish before the logs close) from streams (subscriptions and WebSockets, which
@@ -15,9 +16,12 @@ from enum import StrEnum
 
 from ..formats.problem import Problem
 from ..http import Application, Exchange, Header, Message, Receive, Scope, Send, refuse_websocket
-from ..http.asgi import SERVICE_RESTART
-from ..http.errors import CLOSE
+from ..http.asgi import SERVICE_RESTART, answer_websocket
+from ..http.errors import CLOSE, HttpError
+from ..http.exchange import PROBLEM
+from ..http.problems import problem_of
 from .request_meter import RequestMeter
+from .web_guard import WebGuard
 
 RETRY: Header = (b"retry-after", b"5")
 """To clients, and to whoever asks whether the server is ready."""
@@ -42,9 +46,14 @@ class Gate:
         health_paths: Container[str],
         meter: RequestMeter,
         bodies_bytes_max: int = BODIES_BYTES_MAX,
+        web: WebGuard | None = None,
     ) -> None:
-        """`bodies_bytes_max`: how much there may be of bodies that have come in part, of all requests together."""
+        """`bodies_bytes_max`: how much there may be of bodies that have come in part, of all requests together.
+
+        `web` knows from where requests may come; by default, as for a server on loopback.
+        """
         self._health, self._health_paths, self.meter = health, health_paths, meter
+        self.web = web or WebGuard()
         self._bodies_bytes_max = bodies_bytes_max
         self._receiving: set[_Passage] = set()
         """Requests of which a part of the body has come."""
@@ -64,25 +73,41 @@ class Gate:
         What is to look at each of them does so here: its head is known, nothing of its body was read, and no room was
         chosen. (One on a connection too many gets no further than `admission`, which only says that.)
         """
+        try:
+            answering = self.web.judge(scope)
+        except HttpError as error:
+            await self._turn_away(scope, receive, send, error)
+            return
         if self.passes_always(scope):
-            await self._health(scope, receive, send)
+            await self._health(scope, receive, answering(send))
             return
         if self.state is not State.OPEN:
-            await refuse(scope, receive, send, f"the server is {self.state}; try again in a few seconds")
+            await refuse(scope, receive, answering(send), f"the server is {self.state}; try again in a few seconds")
             return
         passage = _Passage(self, receive, send, is_stream=scope["type"] == "websocket")
+        send = answering(passage.send)
         try:
-            await self._front_ends(scope, passage.receive, passage.send)
+            await self._front_ends(scope, passage.receive, send)
         except asyncio.CancelledError:
             if not passage.is_given_up:
                 raise
             passage.task.uncancel()
             if not passage.has_started:
                 detail = f"more than {self._bodies_bytes_max} bytes of unfinished bodies wait, and yours is the largest"
-                await refuse(scope, passage.receive, passage.send, detail)
+                await refuse(scope, passage.receive, send, detail)
         finally:
             passage.end(scope)
             self._left.set()
+
+    async def _turn_away(self, scope: Scope, receive: Receive, send: Send, error: HttpError) -> None:
+        problem = problem_of(error)
+        assert problem is not None, error
+        self.meter.count(scope.get("method", "WEBSOCKET"), UNMATCHED, problem.status)
+        if scope["type"] == "websocket":
+            fields = [(b"content-type", PROBLEM), *problem.headers]
+            await answer_websocket(scope, send, problem.status, fields, problem.to_json())
+        else:
+            await Exchange(scope, receive, send).answer_problem(problem)
 
     def passes_always(self, scope: Scope) -> bool:
         """Whether it is a question about the server's health."""

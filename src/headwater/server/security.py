@@ -79,6 +79,11 @@ class AccountGuard:
         """See Guard."""
         return self._allows_anybody and not self._directory.current().by_name
 
+    @property
+    def has_users(self) -> bool:
+        """Whether there is any account."""
+        return bool(self._directory.current().by_name)
+
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
         """See Guard."""
         accounts = self._directory.current()
