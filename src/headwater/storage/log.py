@@ -22,7 +22,7 @@ from .disk import Disk
 from .ids import are_distinct
 from .judge import LogJudge, Numbering
 from .loading import load_index, load_writers
-from .meta import FORMAT_MARKS, CleanStop, Meta, read_meta
+from .meta import FORMAT, CleanStop, Meta, read_meta
 from .places import hash_ids, hashes_of
 from .postings import PARTITION, write_postings
 from .reader import Bounds, Reader
@@ -30,6 +30,7 @@ from .recovery import known_durable, open_segments
 from .sealing import FRAMES, INDEX
 from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
+from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over
 from .writers import read_writers
 
 logger = logging.getLogger("headwater.storage")
@@ -56,6 +57,7 @@ class StoredLog(LocalLog):
     ) -> None:
         """Raises StorageCorrupted, StorageUnavailable."""
         meta = read_meta(directory)
+        check_witness(state, meta, directory)
         super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
         self._state = state
@@ -71,7 +73,8 @@ class StoredLog(LocalLog):
             gaps=meta.gaps,
             disk=disk,
         )
-        self.meta = meta.changed(epoch=meta.epoch + 1, clean=None)
+        take_over(state, meta)
+        self.meta = meta.changed(format=FORMAT, epoch=meta.epoch + 1, clean=None)
         self.meta.write(directory)  # before anything is appended: the old ending is none any more
         self.frames = SegmentLog(
             directory / FRAMES,
@@ -95,7 +98,7 @@ class StoredLog(LocalLog):
         self, meta: Meta, clock: Callable[[], int], waiting_bytes_max: int, fatal: Callable[[str], None] | None
     ) -> None:
         """Load the index, and make what works on it. Raises StorageCorrupted."""
-        origin = self._origin()
+        origin = meta.origin
         self._numbering = Numbering(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
         self._numbering.gaps = tuple(sorted(meta.gaps))
         loaded = load_index(self.directory, self.frames, meta)
@@ -211,7 +214,6 @@ class StoredLog(LocalLog):
 
     def _begin_at(self, number: int) -> None:
         """See LocalLog. `maintenance.reclaim` unlinks whole segments later."""
-        self._state.flush()  # nothing is forgotten that a consumer could come back to
         self._set_numbering(number, self._numbering.known_from if self.settings.keeps_history else number)
 
     def writer(self, name: str) -> WriterState | None:
@@ -257,6 +259,11 @@ class StoredLog(LocalLog):
         """The number from which conditions know of everything."""
         return self._numbering.known_from
 
+    def agreed_trim(self) -> Trimmed:
+        """What may be unlinked: as far as META on disk, the state and this log agree. Raises StorageCorrupted."""
+        said = agreed(self.directory, self._state, self.meta.incarnation)
+        return Trimmed(min(said.first_retained, self.first_retained), min(said.known_from, self.known_from))
+
     def changing(self) -> threading.RLock:
         """The lock that is held while META, the settings or the set of files change."""
         return self._changing
@@ -293,24 +300,21 @@ class StoredLog(LocalLog):
 
     def _begin_marks(self) -> None:
         with self._changing:
-            meta = self.meta.changed(format=FORMAT_MARKS)
+            meta = self.meta.changed(has_marks=True)
             meta.write(self.directory)
             self.meta = meta
 
     def _set_numbering(self, first_retained: int, known_from: int) -> None:
-        """Durably first, so that what was trimmed once never comes back."""
-        self.meta = self.meta.changed(first_retained=first_retained, known_from=known_from)
-        self.meta.write(self.directory)
+        """Durably first, so that what was trimmed once never comes back.
+
+        The state first of all: with it, what consumers acknowledged is durable before an event is forgotten.
+        """
+        bear_witness(self._state, self.meta.incarnation, Trimmed(first_retained, known_from))
+        meta = self.meta.changed(first_retained=first_retained, known_from=known_from)
+        meta.write(self.directory)
+        self.meta = meta
         self._numbering.known_from = known_from
         self._numbering.first_retained = first_retained
-
-    def _origin(self) -> int:
-        """The first number that was ever an event of this log."""
-        origin = 1
-        for low, high in sorted(self.meta.voids):
-            if low <= origin:
-                origin = high + 1
-        return origin
 
     def _count(self, low: int, high: int) -> int:
         if low > high:
