@@ -93,9 +93,11 @@ def unused_segments(directory: Path, segments: Sequence[Segment], meta: Meta, be
     found: list[Segment] = []
     for segment, following in pairwise(segments):
         upto = highest_kept(meta.gaps, following.first - 1)
-        if max(segment.last, upto) >= below or not is_sealed(directory, segment):
+        if max(segment.last, upto) >= below:
             break
         _check_neighbours(segment, following, upto, bytes.fromhex(meta.segments_id))
+        if not is_sealed(directory, segment):
+            break
         found.append(segment)
     return found
 
