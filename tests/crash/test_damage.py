@@ -17,6 +17,7 @@ import pytest
 from headwater.core import Event, LocalLog, SequencedEvent
 from headwater.core.errors import EventLogError, StorageCorrupted
 from headwater.storage import Engine
+from headwater.storage.meta import read_meta
 from headwater.storage.segments import SEGMENT_HEADER_BYTES
 
 NAME = "orders"
@@ -121,7 +122,7 @@ def reopened(crashed: Crashed, tmp_path: Path, damage: Callable[[Path], None]) -
     except EventLogError as refusal:
         return Outcome([], refusal)
     for path in copy.glob("logs/*/META.json"):
-        path.write_text(path.read_text().replace('"clean"', '"unclean"'))  # so that every frame is looked at again
+        read_meta(path.parent).changed(clean=None).write(path.parent)  # so that every frame is looked at again
     with Engine(copy, maintains=False) as engine:
         again = readable(engine.open(NAME))
     assert again[:-1] == events

@@ -5,6 +5,8 @@ Nothing of headwater is imported here, on purpose: it proves that the document s
 
 from __future__ import annotations
 
+import json
+import re
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,17 +17,42 @@ DIRECTORY_AT, SLOTS, SEGMENT_HEADER, FRAME_HEADER_MIN = 80, 28, 64, 192
 
 
 def read_log(directory: Path) -> Iterator[dict[str, Any]]:
-    """All events of a log directory, in order. Raises ValueError where something is not as documented."""
+    """All retained events of a log directory, in order. Raises ValueError where something is not as documented."""
+    meta = read_meta(directory)
     for path in sorted((directory / "log").glob("*.log")):
         content = path.read_bytes()
-        magic, version, _, _, first, seed, crc = struct.unpack("<8sII16sQI16xI", content[:SEGMENT_HEADER])
-        if magic != b"HWSEGMNT" or version != 1 or crc != crc32c(content[:60]) or first != int(path.stem):
+        magic, version, _, log, first, seed, crc = struct.unpack("<8sII16sQI16xI", content[:SEGMENT_HEADER])
+        is_whole = magic == b"HWSEGMNT" and version == 1 and crc == crc32c(content[:60])
+        if not is_whole or first != int(path.stem) or log.hex() != meta["segments_id"]:
             raise ValueError(f"{path}: the header is not as documented")
         at = SEGMENT_HEADER
         while content[at : at + 8].strip(b"\0"):
             (length,) = struct.unpack_from("<Q", content, at + 8)
-            yield from read_frame(content[at : at + length], seed)
+            for event in read_frame(content[at : at + length], seed):
+                if event["sequence_number"] >= meta["first_retained"]:
+                    yield event
             at += length
+
+
+def read_meta(directory: Path) -> dict[str, Any]:
+    """META.json, or another small file. Raises ValueError."""
+    return read_checked(directory / "META.json", checked_from=3)
+
+
+def read_checked(path: Path, checked_from: int) -> dict[str, Any]:
+    """A small file; that format is the first with a checksum, and the last that is known. Raises ValueError."""
+    content = path.read_bytes()
+    found: dict[str, Any] = json.loads(content)
+    if found["format"] > checked_from:
+        raise ValueError(f"{path}: format {found['format']}: use a newer reader")
+    checksum = re.search(rb'"crc32c": ?"([0-9a-f]{8})"\s*}\s*$', content)
+    if checksum is None and found["format"] == checked_from:
+        raise ValueError(f"{path}: the checksum is missing")
+    if checksum and int(checksum[1], 16) != crc32c(
+        content[: checksum.start(1)] + b"0" * 8 + content[checksum.end(1) :]
+    ):
+        raise ValueError(f"{path}: the checksum does not fit")
+    return found
 
 
 def read_frame(frame: bytes, seed: int) -> Iterator[dict[str, Any]]:

@@ -5,19 +5,27 @@ from __future__ import annotations
 import importlib
 import re
 import struct
+from dataclasses import fields
 from itertools import accumulate
 
+import pyarrow as pa
 import pytest
 
-from headwater.core import AppendCondition, Encoding, Event, LogSettings, Query
-from headwater.storage import Engine, ids, places, postings, segments
+from headwater.core import AppendCondition, Encoding, Event, LogSettings, Mark, Query
+from headwater.core.limits import EventColumns
+from headwater.storage import Engine, backup, ids, places, postings, segments
+from headwater.storage.checked_file import CRC_FIELD
 from headwater.storage.frame import DIRECTORY_SLOTS, HEADER_BYTES, MAGIC, Column
+from headwater.storage.meta import Meta
+from headwater.storage.staged_part import PART_MAGIC
+from headwater.storage.staging import Staging
 
 from .documents import ROOT, table_after
-from .independent_reader import crc32c, read_log
+from .independent_reader import crc32c, read_checked, read_log, read_meta
 
 FORMAT = ROOT / "docs" / "data-file-format.md"
 TEXT = " ".join(FORMAT.read_text(encoding="utf-8").split())
+EVENTS = pa.schema({"type": pa.string(), "data": pa.binary()})
 LAYOUTS = re.findall(r"<!-- (layout: [^>]*?) -->", TEXT)
 
 
@@ -109,3 +117,47 @@ def test_independent_reader_refuses_a_flipped_bit(tmp_path):
     segment.write_bytes(content)
     with pytest.raises(ValueError, match="not whole"):
         list(read_log(segment.parents[1]))
+
+
+def test_independent_reader_leaves_out_what_is_trimmed(tmp_path):
+    with Engine(tmp_path, maintains=False) as engine:
+        log = engine.create("trimmed")
+        log.append([Event("E", id=str(number)) for number in range(1, 11)])
+        log.trim(8)
+        directory = log.directory
+    assert [event["id"] for event in read_log(directory)] == ["8", "9", "10"]
+
+
+def test_independent_reader_checks_every_small_file(tmp_path):
+    with Engine(tmp_path / "data", maintains=False) as engine:
+        log = engine.create("marked")
+        log.append_columns(EventColumns.none(), mark=Mark("w", 1, 0, True))
+        directory = log.directory
+    backup(tmp_path / "data", tmp_path / "backup")
+    assert read_meta(directory)["has_marks"]
+    assert read_checked(directory / "WRITERS.json", 2)["writers"][0][0] == "w"
+    assert read_checked(tmp_path / "backup" / "BACKUP.json", 2)["logs"] == {"marked": 0}
+    for path, format in ((directory / "META.json", 3), (directory / "WRITERS.json", 2)):
+        content = bytearray(path.read_bytes())
+        content[content.index(b"format") + 1] ^= 1
+        path.write_bytes(content)
+        with pytest.raises((ValueError, KeyError)):
+            read_checked(path, format)
+
+
+def test_fields_of_meta_are_those_of_the_code():
+    described = [row[0].strip("`") for row in table_after(FORMAT, "meta")]
+    assert set(described) == {CRC_FIELD, *(each.name for each in fields(Meta))}
+    assert described[-1] == CRC_FIELD
+
+
+def test_a_staged_part_is_as_it_is_described(tmp_path):
+    with Engine(tmp_path, maintains=False) as engine:
+        part = Staging(engine.create("staged").directory).stage("w", 1, 0, 0, EVENTS)
+        part.write(pa.record_batch([["E"], [b"x"]], schema=EVENTS))
+        part.close()
+        (path,) = tmp_path.glob("logs/*/staged/*/1/0-0.arrow")
+        content = path.read_bytes()
+        assert content[-12:-4] == PART_MAGIC and f"`{PART_MAGIC.decode()}`" in TEXT
+        assert int.from_bytes(content[-4:], "little") == crc32c(content[:-4])
+        assert pa.ipc.open_file(content[:-12]).read_all()["type"].to_pylist() == ["E"]

@@ -70,8 +70,8 @@ class Attack:
 
     def request(self, method: str, path: str, *more: str) -> bytes:
         """The head of an HTTP request."""
-        lines = [f"{method} {path} HTTP/1.1", "host: localhost", f"authorization: {self.place.authorization}", *more, "", ""]
-        return "\r\n".join(lines).encode()
+        login = f"authorization: {self.place.authorization}"
+        return "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", login, *more, "", ""]).encode()
 
 
 class Http(Attack):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from headwater.core.limits import SEQUENCE_NUMBER_MAX
 from headwater.core.state import kinds_of_log
 from headwater.storage import Engine, check_directory
 from headwater.storage import log as log_module
+from headwater.storage.checked_file import with_checksum
 from headwater.storage.meta import META_NAME, read_meta
 
 from .builders import Fatal, crashed, engine, event, log_directory, numbers, unless
@@ -234,9 +236,12 @@ def test_a_newer_format_of_the_directory_is_refused(data: Path) -> None:
     with engine(data) as one:
         one.create("orders")
     path = log_directory(data) / META_NAME
-    path.write_text(path.read_text().replace('"format": 1', '"format": 3'))
-    with engine(data) as refusing, pytest.raises(StorageUnavailable, match="format 3 is newer"):
-        refusing.open("orders")
+    newer = json.loads(path.read_bytes()) | {"format": 4}
+    del newer["crc32c"]
+    for content in (json.dumps(newer).encode(), with_checksum(json.dumps(newer).encode())):
+        path.write_bytes(content)
+        with engine(data) as refusing, pytest.raises(StorageUnavailable, match="format 4 is newer"):
+            refusing.open("orders")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"name": 5}'])
@@ -461,7 +466,7 @@ def test_what_is_remembered_of_readers_goes_with_their_log(data: Path) -> None:
         one.state.put(kinds[1], "who", b"7")
         one.state.put("reader/of another log", "who", b"8")
         one.delete("orders")
-        assert [list(one.state.items(kind)) for kind in kinds] == [[], []]
+        assert [list(one.state.items(kind)) for kind in kinds] == [[], [], []]
         assert one.state.get("reader/of another log", "who") is not None
 
 

@@ -15,7 +15,7 @@ import pytest
 from headwater.core import AppendRequest, AppendResult, LogSettings, Mark, WriterState
 from headwater.core.errors import DiskFull, TooLarge
 from headwater.core.limits import EventColumns
-from headwater.storage import Engine, StoredLog, writers
+from headwater.storage import Engine, StoredLog, checked_file, writers
 from headwater.storage.frame import MARKS_FEATURE, Column
 from headwater.storage.framelog import HeadMoved
 from headwater.storage.meta import META_NAME
@@ -145,14 +145,14 @@ def test_a_table_that_cannot_be_written_refuses_the_first_mark(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(writers, "write_whole", fail)
+        patched.setattr(checked_file, "write_whole", fail)
         with pytest.raises(DiskFull):
             log.append_columns(**marked(count, "a", 1, count, True))
         assert log.append([event()]) == AppendResult(1, 1), "events without marks go on"
     assert log.writers() == []
     assert not log.append_columns(**marked(count, "a", 1, count, True)).was_stored
     with monkeypatch.context() as patched:
-        patched.setattr(writers, "write_whole", fail)
+        patched.setattr(checked_file, "write_whole", fail)
         with pytest.raises(DiskFull):
             log.append_columns(**marked(0, "a", 2, 0, True))
         assert [state.batch for state in log.writers()] == [1]
@@ -160,14 +160,14 @@ def test_a_table_that_cannot_be_written_refuses_the_first_mark(
     assert log.writer("a") is not None
 
 
-def test_only_a_log_with_marks_is_of_the_newer_format(log: StoredLog) -> None:
-    def on_file() -> int:
-        return int(json.loads((log.directory / META_NAME).read_bytes())["format"])
+def test_meta_says_whether_a_log_has_marks(log: StoredLog) -> None:
+    def on_file() -> bool:
+        return bool(json.loads((log.directory / META_NAME).read_bytes())["has_marks"])
 
     log.append([event()])
-    assert (on_file(), (log.directory / WRITERS_NAME).exists()) == (1, False)
+    assert (on_file(), (log.directory / WRITERS_NAME).exists()) == (False, False)
     log.append_columns(**marked(1, "a", 1, 1, True))
-    assert (on_file(), (log.directory / WRITERS_NAME).exists()) == (2, True)
+    assert (on_file(), (log.directory / WRITERS_NAME).exists()) == (True, True)
 
 
 def test_marks_stand_in_the_frame_as_it_is_described(log: StoredLog) -> None:

@@ -39,9 +39,10 @@ class StateStore(Protocol):
         """All entries of a kind whose key starts so, in order of key."""
 
 
-def kinds_of_log(incarnation: str) -> tuple[str, str]:
+def kinds_of_log(incarnation: str) -> tuple[str, str, str]:
     """The kinds of entries that belong to one incarnation of a log: gone with the log, and carried over by a restore.
 
-    They are registered consumers, and what front ends remember of readers (each under keys that begin with its name).
+    They are registered consumers, what front ends remember of readers (each under keys that begin with its name), and
+    how far the log is trimmed.
     """
-    return f"consumer/{incarnation}", f"reader/{incarnation}"
+    return f"consumer/{incarnation}", f"reader/{incarnation}", f"trimmed/{incarnation}"

@@ -16,14 +16,16 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from ..core.errors import StorageUnavailable
+from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.state import kinds_of_log
-from .disk import sync_directory, write_whole
+from .checked_file import CheckedFile, earlier_struct
+from .disk import make_directory, sync_directory
 from .engine import (
     EVERY_LOG,
     FLOOR_KIND,
@@ -34,18 +36,21 @@ from .engine import (
     LogEntry,
 )
 from .locks import BACKUP_LOCK
-from .meta import FORMAT_MARKS, META_NAME, Meta, read_meta
+from .meta import META_NAME, Meta, read_meta
 from .recovery import Scan
 from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segments import Segment, segment_paths
+from .staged_part import PART_SUFFIX
 from .staging import MANIFEST_NAME, STAGED
 from .state import SqliteState
+from .trimming import check_witness, copy_witness, take_over
 from .writer_owners import OWNERS
 from .writers import WRITERS_NAME, write_writers
 
 Progress = Callable[[str, int, int], None]
 """Told what is copied, how many bytes are done, and how many there are."""
 MANIFEST = "BACKUP.json"
+MANIFEST_FORMAT = 2
 RESTORE_JUMP = 10**12
 """A restored log goes on at the next multiple of this: years of events at any rate, and a million restores."""
 
@@ -65,7 +70,17 @@ class Manifest(msgspec.Struct):
 
     created_at: int
     logs: dict[str, int]
-    format: int = 1
+    format: int = MANIFEST_FORMAT
+
+
+_MANIFEST = CheckedFile(
+    MANIFEST,
+    Manifest,
+    newest=MANIFEST_FORMAT,
+    checked_from=MANIFEST_FORMAT,
+    earlier=lambda content: earlier_struct(content, Manifest),
+    remedy="take another backup",
+)
 
 
 def backup(source: Path, target: Path, progress: Progress | None = None) -> BackupReport:
@@ -77,19 +92,19 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
         raise StorageUnavailable(f"{source}: no data directory (there is no {STATE_NAME})")
     _make_empty(target)
     (target / PARTIAL_BACKUP).touch()
-    with open(source / BACKUP_LOCK, "a", encoding="ascii") as lock:
+    with (
+        open(source / BACKUP_LOCK, "a", encoding="ascii") as lock,
+        closing(SqliteState(source / STATE_NAME)) as state,
+    ):
         fcntl.flock(lock, fcntl.LOCK_SH)
-        state = SqliteState(source / STATE_NAME)
-        try:
-            state.copy_to(target / STATE_NAME)
-        finally:
-            state.close()
+        state.copy_to(target / STATE_NAME)
         copy = _Copy(target, progress)
         heads = {name: copy.log(source / LOGS / directory) for name, directory in _log_directories(target)}
+        _copy_witnesses(state, target)
     _sync_directories(target)
-    manifest = Manifest(time.time_ns() // 1_000_000, heads)
-    write_whole(target / MANIFEST, msgspec.json.encode(manifest))
+    _MANIFEST.write(target, Manifest(time.time_ns() // 1_000_000, heads))
     (target / PARTIAL_BACKUP).unlink()
+    sync_directory(target)
     return BackupReport(heads, copy.files, copy.bytes)
 
 
@@ -98,10 +113,7 @@ def restore(source: Path, target: Path, progress: Progress | None = None) -> Bac
 
     Raises StorageUnavailable: no whole backup, or the target is not empty.
     """
-    try:
-        manifest = msgspec.json.decode((source / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise StorageUnavailable(f"{source}: no whole backup ({error})") from None
+    manifest = read_manifest(source)
     _make_empty(target)
     copy = _Copy(target, progress)
     copy.file(source / STATE_NAME, Path(STATE_NAME))
@@ -123,9 +135,28 @@ def restore(source: Path, target: Path, progress: Progress | None = None) -> Bac
     return BackupReport(manifest.logs, copy.files, copy.bytes)
 
 
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a backup. Raises StorageUnavailable: there is none, or it is not whole."""
+    try:
+        return _MANIFEST.read(directory)
+    except (OSError, StorageCorrupted) as error:
+        raise StorageUnavailable(f"{directory}: no whole backup ({error})") from None
+
+
+def _copy_witnesses(state: SqliteState, target: Path) -> None:
+    """How far each log is trimmed by the state as it is now: META was copied after it, and must not be ahead."""
+    with closing(SqliteState(target / STATE_NAME)) as copied:
+        for _, directory in _entries(copied):
+            meta = read_meta(target / LOGS / directory)
+            copy_witness(state, copied, meta)
+            check_witness(copied, meta, target / LOGS / directory)
+
+
 def _renew(directory: Path, head: int, state: SqliteState) -> None:
     """Make a copied log a new incarnation, with the consumers and readers of the old one."""
     meta = read_meta(directory)
+    check_witness(state, meta, directory)
+    take_over(state, meta)
     incarnation = uuid.uuid4().hex
     for old, new in zip(kinds_of_log(meta.incarnation), kinds_of_log(incarnation), strict=True):
         for key, entry in list(state.items(old)):
@@ -140,11 +171,12 @@ def _jump(number: int) -> int:
 
 
 def _log_directories(target: Path) -> list[tuple[str, str]]:
-    state = SqliteState(target / STATE_NAME)
-    try:
-        entries = list(state.items(LOG_KIND))
-    finally:
-        state.close()
+    with closing(SqliteState(target / STATE_NAME)) as state:
+        return _entries(state)
+
+
+def _entries(state: SqliteState) -> list[tuple[str, str]]:
+    entries = list(state.items(LOG_KIND))
     return [(name, msgspec.json.decode(entry.value, type=LogEntry).directory) for name, entry in entries]
 
 
@@ -156,7 +188,7 @@ def _sync_directories(target: Path) -> None:
 
 def _make_empty(target: Path) -> None:
     try:
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(target, 0o700)
         if any(target.iterdir()):
             raise StorageUnavailable(f"{target}: not empty; name a new directory")
     except OSError as error:
@@ -187,7 +219,7 @@ class _Copy:
             last = self._newest(paths[-1], relative / FRAMES / paths[-1].name, meta)
         if not meta.has_marks and read_meta(source).has_marks:  # it took its first since: the frames tell of all
             write_writers(self._target / relative, 0, [])
-            meta.changed(format=FORMAT_MARKS).write(self._target / relative)
+            meta.changed(has_marks=True).write(self._target / relative)
         for path in sorted((source / HISTORY).glob("*.postings")):
             self.file(path, relative / HISTORY / path.name, may_vanish=True)
         for path in sorted((source / INDEX).iterdir()):
@@ -205,7 +237,7 @@ class _Copy:
 
     def _begun_commit(self, manifest: Path, relative: Path) -> None:
         """A batch that is being committed; none of it if it is discarded meanwhile: then its manifest goes first."""
-        for path in sorted(manifest.parent.glob("*.arrow")):
+        for path in sorted(manifest.parent.glob(f"*{PART_SUFFIX}")):
             self.file(path, relative / path.name, may_vanish=True)
         self.file(manifest, relative / manifest.name, may_vanish=True)
         if not (self._target / relative / manifest.name).exists():

@@ -1,17 +1,26 @@
-"""Verification: every checksum, the chain of frames, the index against the log. And accepting a loss, explicitly."""
+"""Verification: every checksum, the chain of frames, the index against the log. And accepting a loss, explicitly.
+
+Looking opens nothing for writing, so that a data directory may lie on a medium that takes none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import numpy as np
 
 from ..core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
-from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
+from . import ids
+from .backup import MANIFEST, read_manifest
+from .check_staged import check_staged
+from .engine import LOG_KIND, LOGS, PARTIAL_BACKUP, STATE_NAME, LogEntry, lock_directory
+from .locks import unserved
 from .meta import Meta, read_meta
 from .places import Places, hashes_of_frame, places_name
 from .postings import ActivePostings, FilePostings
@@ -19,6 +28,7 @@ from .recovery import Scan, highest_kept, known_durable
 from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
 from .segments import Segment, segment_paths
 from .state import SqliteState
+from .trimming import accept_witness, check_witness, take_over
 from .writers import WriterTable, read_writers, write_writers
 
 Progress = Callable[[str, int, int], None]
@@ -45,11 +55,13 @@ class CheckReport:
     """What was found in a data directory."""
 
     logs: list[LogCheck]
+    problems: list[str] = field(default_factory=list)
+    """What is damaged of the directory itself."""
 
     @property
     def is_sound(self) -> bool:
         """Whether nothing is damaged."""
-        return not any(log.problems for log in self.logs)
+        return not self.problems and not any(log.problems for log in self.logs)
 
 
 def check_directory(directory: Path, progress: Progress | None = None) -> CheckReport:
@@ -59,9 +71,39 @@ def check_directory(directory: Path, progress: Progress | None = None) -> CheckR
     """
     if not (directory / STATE_NAME).exists():
         raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
-    with closing(lock_directory(directory)), closing(SqliteState(directory / STATE_NAME)) as state:
-        return CheckReport([_check_log(directory / LOGS / entry.directory, name, state, progress or _silent)
-                            for name, entry in _entries(state)])  # fmt: skip
+    if (directory / PARTIAL_BACKUP).exists():
+        raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
+    with unserved(directory), _copy_of_state(directory) as state:
+        report = CheckReport([])
+        for part in _PARTS:
+            report.problems += part(directory, state)
+        for name, entry in _entries(state):
+            report.logs.append(_check_log(directory / LOGS / entry.directory, name, state, progress or _silent))
+        return report
+
+
+def _check_manifest(directory: Path, _state: SqliteState) -> Iterator[str]:
+    """That of a backup, if it is one."""
+    if (directory / MANIFEST).exists():
+        try:
+            read_manifest(directory)
+        except StorageUnavailable as error:
+            yield str(error)
+
+
+_PARTS: tuple[Callable[[Path, SqliteState], Iterable[str]], ...] = (_check_manifest,)
+"""What is looked at of a data directory as a whole; each answers what is damaged."""
+
+
+@contextmanager
+def _copy_of_state(directory: Path) -> Iterator[SqliteState]:
+    """The state, opened elsewhere: SQLite writes even where it only reads."""
+    with TemporaryDirectory(prefix="headwater-check-") as temporary:
+        for name in (STATE_NAME, f"{STATE_NAME}-wal"):
+            if (directory / name).exists():
+                shutil.copyfile(directory / name, Path(temporary) / name)
+        with closing(SqliteState(Path(temporary) / STATE_NAME)) as state:
+            yield state
 
 
 def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
@@ -75,6 +117,8 @@ def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
             raise LogNotFound(name)
         log_directory = directory / LOGS / entry.directory
         meta = read_meta(log_directory)
+        accept_witness(state, meta, log_directory)
+        take_over(state, meta)
         given_up = list(_damaged(log_directory, meta, known_durable(state, meta)))
         if given_up:
             for index_file in (log_directory / INDEX).iterdir():
@@ -138,43 +182,53 @@ def _last_of_history(directory: Path, meta: Meta) -> int:
 
 def _check_log(directory: Path, name: str, state: SqliteState, progress: Progress) -> LogCheck:
     report = LogCheck(name)
-    try:
+    with _telling(report):
         meta = read_meta(directory)
-        paths = segment_paths(directory / FRAMES)
-        total = sum(path.stat().st_size for path in paths)
+        with _telling(report):
+            check_witness(state, meta, directory)
         durable = known_durable(state, meta)
         if meta.has_marks:
-            durable = max(durable, _check_writers(directory, report))
-        crc, last = 0, meta.first_retained - 1
-        if (before := highest_kept(meta.gaps, int(paths[0].stem) - 1 if paths else durable)) > last:
-            report.problems.append(f"events {last + 1} to {before} are missing; a segment file is gone")
-        for number, path in enumerate(paths):
-            progress(name, report.bytes, total)
-            ends_at = int(paths[number + 1].stem) - 1 if number + 1 < len(paths) else None
-            segment = _check_segment(path, meta, report, ends_at, durable)
-            if segment is None:
-                continue
-            is_next = segment.events and crc and segment.firsts[0] == last + 1
-            if is_next and segment.frame(0).previous_crc != crc:
-                report.problems.append(f"{path.name}: does not follow the segment before it")
-            if segment.events:
-                crc, last = segment.last_crc, segment.last
-            _check_places(directory, segment, meta, report)
-            report.bytes += segment.end
-        _check_postings(directory, meta, paths, last, report)
-        progress(name, total, total)
-    except (EventLogError, OSError) as error:
-        report.problems.append(str(error))
+            with _telling(report):
+                durable = max(durable, read_writers(directory)[0])
+        with _telling(report):
+            _check_frames(directory, meta, durable, report, progress)
+        with _telling(report):
+            check_staged(directory, report.problems, report.notes)
     return report
 
 
-def _check_writers(directory: Path, report: LogCheck) -> int:
-    """Up to which number the table of writers is exact."""
+@contextmanager
+def _telling(report: LogCheck) -> Iterator[None]:
+    """What is raised is a problem of the log; the rest of it is looked at all the same."""
     try:
-        return read_writers(directory)[0]
-    except EventLogError as error:
+        yield
+    except (EventLogError, OSError) as error:
         report.problems.append(str(error))
-        return 0
+
+
+def _check_frames(directory: Path, meta: Meta, durable: int, report: LogCheck, progress: Progress) -> None:
+    """The segments, and what is derived from them."""
+    paths = segment_paths(directory / FRAMES)
+    total = sum(path.stat().st_size for path in paths)
+    crc, last = 0, meta.first_retained - 1
+    if (before := highest_kept(meta.gaps, int(paths[0].stem) - 1 if paths else durable)) > last:
+        report.problems.append(f"events {last + 1} to {before} are missing; a segment file is gone")
+    for number, path in enumerate(paths):
+        progress(report.name, report.bytes, total)
+        ends_at = int(paths[number + 1].stem) - 1 if number + 1 < len(paths) else None
+        segment = _check_segment(path, meta, report, ends_at, durable)
+        if segment is None:
+            continue
+        is_next = segment.events and crc and segment.firsts[0] == last + 1
+        if is_next and segment.frame(0).previous_crc != crc:
+            report.problems.append(f"{path.name}: does not follow the segment before it")
+        if segment.events:
+            crc, last = segment.last_crc, segment.last
+        _check_places(directory, segment, meta, report)
+        report.bytes += segment.end
+    _check_postings(directory, meta, paths, last, report)
+    _check_ids(directory, report)
+    progress(report.name, total, total)
 
 
 def _check_segment(path: Path, meta: Meta, report: LogCheck, ends_at: int | None, durable: int) -> Segment | None:
@@ -235,6 +289,14 @@ def _check_postings(directory: Path, meta: Meta, paths: Sequence[Path], last: in
             expected = _postings_of(paths, meta, postings.first, postings.last)
             if {text: list(numbers) for _, text, numbers in postings.entries()} != expected:
                 report.problems.append(f"{path.name}: the postings are not those of the events")
+
+
+def _check_ids(directory: Path, report: LogCheck) -> None:
+    for path in sorted((directory / INDEX).glob("*.ids")):
+        try:
+            ids.load(path)
+        except (OSError, ValueError) as error:
+            report.notes.append(f"{error}; the next start makes it anew")
 
 
 def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> dict[bytes, list[int]]:

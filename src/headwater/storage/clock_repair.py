@@ -16,12 +16,11 @@ from ..core.errors import LogNotFound
 from .clock import TOLERANCE_MS, wall_clock_ms
 from .clock_memory import accept_clock
 from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
-from .meta import FORMAT_DISTRUSTED, Meta, read_meta
+from .meta import Meta, read_meta
 from .recovery import Scan
 from .sealing import FRAMES, frames_of
 from .segments import Segment, segment_paths
 from .state import SqliteState
-from .writers import write_writers
 
 
 class Distrusted(NamedTuple):
@@ -50,10 +49,8 @@ def repair_clock(directory: Path, name: str, now: int | None = None) -> Distrust
         meta = read_meta(log_directory)
         found = _found(log_directory, meta, now)
         if found is not None:
-            if not meta.has_marks:  # every log of that format has the table
-                write_writers(log_directory, found.last, [])
             distrusted = [*meta.distrusted, (found.first, found.last, found.taken_as)]
-            meta.changed(distrusted=distrusted, format=max(meta.format, FORMAT_DISTRUSTED)).write(log_directory)
+            meta.changed(distrusted=distrusted).write(log_directory)
         accept_clock(state)
         return found
 

@@ -7,6 +7,7 @@ log's mark tells of, cannot leave out rows or take them twice. Only what is comp
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from ..core.condition import AppendCondition
-from ..core.errors import DuplicateEventId, InvalidInput, TooLarge
+from ..core.errors import DuplicateEventId, InvalidInput, StorageCorrupted, StorageUnavailable, TooLarge
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, show
 from ..core.local import APPEND_NEW_ATTEMPTS, LocalLog
 from ..core.mark import BATCH_MAX, Committed, Mark, WriterState, check_writer
@@ -28,9 +29,11 @@ from .staging import (
     STAGED,
     Manifest,
     batch_directory,
+    check_parts,
     check_stages,
     drop_orphans,
     give_up_batch,
+    is_whole,
     read_manifest,
     remove_batch,
     remove_committed,
@@ -40,6 +43,8 @@ from .staging import (
     write_manifest,
     writer_directory,
 )
+
+logger = logging.getLogger("headwater.storage")
 
 
 def commit_staged(
@@ -63,7 +68,8 @@ def commit_staged(
     `on_duplicate`: "fail" raises DuplicateEventId where an id is stored already; "skip" leaves such rows out. `step` is
     told of each step that is done, for tests.
 
-    Raises InvalidInput (a stage that is not there), TooLarge (with a condition), and as `append_columns`.
+    Raises InvalidInput (a stage that is not there), TooLarge (with a condition), StorageCorrupted (a part is not as
+    it was staged: nothing more of the batch is appended), and as `append_columns`.
     """
     check_writer(writer)
     _check_arguments(batch, stages, on_duplicate)
@@ -77,6 +83,7 @@ def commit_staged(
         if manifest is None:
             manifest = Manifest(writer, batch, list(stages), partition, on_duplicate)
             check_stages(folder, manifest.stages)
+            check_parts(folder, manifest)
             state = log.writer(writer)
             is_begun = state is not None and state.batch == batch
             if not is_begun and (committed := _commit_at_once(log, folder, manifest, condition)) is not None:
@@ -86,6 +93,8 @@ def commit_staged(
                 return committed
             write_manifest(directory, folder, manifest)
             step("manifest")
+        else:
+            _check_begun(folder, manifest)
         try:
             return _commit_all(log, directory, manifest, condition, step)
         except (InvalidInput, DuplicateEventId):
@@ -98,7 +107,11 @@ def commit_staged(
 def drop_committed(log: LocalLog, directory: Path) -> None:
     """Forget the files of batches that are complete in the log, and what was staged long ago."""
     for manifest in sorted(directory.glob(f"{STAGED}/*/*/{MANIFEST_NAME}")):
-        found = read_manifest(manifest.parent)
+        try:
+            found = read_manifest(manifest.parent)
+        except (StorageCorrupted, StorageUnavailable) as error:  # told to who commits it too; others can go on
+            logger.error("log %s: %s", log.name, error)
+            continue
         if found is not None and _applied(log, found.writer, found.batch) is not None:
             remove_committed(directory, manifest.parent)
     drop_orphans(directory)
@@ -107,8 +120,8 @@ def drop_committed(log: LocalLog, directory: Path) -> None:
 def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, gives_up: bool = False) -> None:
     """Forget what is staged of a batch; what of it is in the log stays there.
 
-    Where a part of it is in the log, the rest is kept for a commit to go on with, unless the caller `gives_up`: then
-    nothing can be staged for it any more either.
+    Where a part of it is in the log, the rest is kept for a commit to go on with, if it is whole, and unless the caller
+    `gives_up`: then nothing can be staged for it any more either.
     """
     check_writer(writer)
     _check_arguments(batch, (), "fail")
@@ -118,7 +131,7 @@ def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, g
             give_up_batch(directory, folder)
             return
         state = log.writer(writer)
-        if state is None or state.batch != batch or state.is_complete:
+        if state is None or state.batch != batch or state.is_complete or not is_whole(folder):
             remove_batch(directory, folder)
 
 
@@ -152,9 +165,16 @@ def _finish_older(log: LocalLog, directory: Path, writer: str, batch: int, step:
     for number in older:
         manifest = read_manifest(folder / str(number))
         if manifest is not None and _applied(log, writer, number) is None:
+            _check_begun(folder / str(number), manifest)
             _commit_all(log, directory, manifest, None, step)
         else:
             remove_committed(directory, folder / str(number))
+
+
+def _check_begun(folder: Path, manifest: Manifest) -> None:
+    """Before a commit goes on: all that it takes is there, as it was staged. Raises InvalidInput, StorageCorrupted."""
+    check_stages(folder, manifest.stages)
+    check_parts(folder, manifest)
 
 
 def _commit_at_once(
@@ -202,7 +222,6 @@ def _commit_all(
     if condition is not None:
         raise InvalidInput("the commit of that batch began without a condition", "condition")
     folder = batch_directory(directory, manifest.writer, manifest.batch)
-    check_stages(folder, manifest.stages)
     state = log.writer(manifest.writer)
     rows = state.rows if state is not None and state.batch == manifest.batch else 0
     batches = _behind(staged_batches(folder, manifest.stages), rows)

@@ -11,7 +11,6 @@ import fcntl
 import logging
 import os
 import secrets
-import shutil
 import threading
 import uuid
 from collections.abc import Callable
@@ -31,8 +30,8 @@ from ..core.threads import Threads
 from . import maintenance
 from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
 from .clock_memory import ClockMemory, poisoned
-from .disk import Disk, sync_directory
-from .locks import NoBackup
+from .disk import Disk, make_directory, sync_directory
+from .locks import LOCK, NoBackup, hold
 from .log import StoredLog
 from .meta import META_NAME, Meta, read_meta
 from .notifying import notify_changed, notify_created, notify_deleted
@@ -41,6 +40,7 @@ from .room import Room
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
 from .state import SqliteState
+from .trash import remove_log_directory
 from .worker import Worker
 
 logger = logging.getLogger("headwater.storage")
@@ -114,7 +114,10 @@ class Engine(Closing):
         self._worker = Worker()
         self._stopping = threading.Event()
         self._is_closed = False
+        self._not_removed: set[str] = set()
+        """Trash that is not what the state says of it."""
         (self.directory / LOGS).mkdir(exist_ok=True)
+        sync_directory(self.directory)  # whoever made it, and whenever: what is appended below it is durable
         self._clock_memory = ClockMemory(self.state, self.clock, self.directory / LOGS)
         self._empty_trash()
         self._tender: threading.Thread | None = None
@@ -185,7 +188,7 @@ class Engine(Closing):
             info = log.info()
             log.close()
             self.state.put(FLOOR_KIND, name, str(max(log.head(), log.meta.floor)).encode())
-            self.state.put(TRASH_KIND, log.directory.name, name.encode())
+            self.state.put(TRASH_KIND, log.directory.name, name.encode())  # as META there says: else it is not removed
             self.state.delete(LOG_KIND, name)
             for kind in kinds_of_log(log.meta.incarnation):
                 for key, _ in list(self.state.items(kind)):
@@ -293,9 +296,17 @@ class Engine(Closing):
         """Remove the directories of deleted logs, and of one whose making was interrupted before it was known."""
         with self._opening:  # no log is being made
             used = {self._entry(name).directory for name in self.names()}
-            for directory in {directory for directory, _ in self.state.items(TRASH_KIND)} - used:
-                shutil.rmtree(self.directory / LOGS / directory, ignore_errors=True)
-                self.state.delete(TRASH_KIND, directory)
+            for directory, entry in list(self.state.items(TRASH_KIND)):
+                if directory not in used | self._not_removed and self._has_removed(directory, entry.value):
+                    self.state.delete(TRASH_KIND, directory)
+
+    def _has_removed(self, directory: str, name: bytes) -> bool:
+        try:
+            return remove_log_directory(self.directory / LOGS, directory, name)
+        except (StorageCorrupted, StorageUnavailable) as error:
+            self._not_removed.add(directory)  # told once, not each second
+            logger.error("%s", error)
+            return False
 
     def _entry(self, name: str) -> LogEntry:
         found = self.state.get(LOG_KIND, name)
@@ -372,20 +383,12 @@ def lock_directory(directory: Path) -> IO[str]:
     if (directory / PARTIAL_BACKUP).exists():
         raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # the state holds users' keys
-        file = open(directory / "LOCK", "a+", encoding="ascii")  # noqa: SIM115 - open as long as the engine
+        make_directory(directory, 0o700)  # the state holds users' keys
+        file = open(directory / LOCK, "a+", encoding="ascii")  # noqa: SIM115 - open as long as the engine
     except OSError as error:
         problem = f"{directory}: {error.strerror}; the data directory must be writable (choose another with --data)"
         raise StorageUnavailable(problem) from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.seek(0)
-        holder = file.read().strip() or "unknown"
-        file.close()
-        raise StorageUnavailable(
-            f"{directory}: in use by another process (pid {holder}); stop it, or choose another directory with --data"
-        ) from None
+    hold(file, directory)
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()

@@ -1,14 +1,20 @@
-"""The lock between backups and whoever unlinks files of a data directory."""
+"""The locks of a data directory: of whoever serves it, and between backups and whoever unlinks files."""
 
 from __future__ import annotations
 
 import fcntl
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from ..core.errors import StorageUnavailable
+
 logger = logging.getLogger("headwater.storage")
 
+LOCK = "LOCK"
+"""Held by the one process that serves the directory; its pid is in it, for people."""
 BACKUP_LOCK = "BACKUP.lock"
 """Held shared by a backup; files are unlinked only while nobody holds it."""
 
@@ -35,3 +41,34 @@ class NoBackup:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def hold(file: IO[str], directory: Path) -> None:
+    """Take the lock of a data directory, whose file this is; closes it where that fails. Raises StorageUnavailable."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise StorageUnavailable(
+            f"{directory}: in use by another process (pid {holder}); stop it, or choose another directory with --data"
+        ) from None
+
+
+@contextmanager
+def unserved(directory: Path) -> Iterator[None]:
+    """While held, no process serves the directory. Writes nothing: it may be on a medium that takes none.
+
+    A directory that was never served, such as a backup, has no lock, and gets none. Raises StorageUnavailable.
+    """
+    try:
+        file = open(directory / LOCK, encoding="ascii")  # noqa: SIM115 - closed below
+    except FileNotFoundError:
+        yield
+        return
+    except OSError as error:
+        raise StorageUnavailable(f"{directory / LOCK}: {error.strerror}") from None
+    with file:
+        hold(file, directory)
+        yield

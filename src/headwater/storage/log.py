@@ -23,7 +23,7 @@ from .frame import Frame
 from .ids import are_distinct
 from .judge import LogJudge, Numbering
 from .loading import load_index, load_writers
-from .meta import FORMAT_MARKS, CleanStop, Meta, read_meta
+from .meta import FORMAT, CleanStop, Meta, read_meta
 from .places import hash_ids, hashes_of
 from .postings import PARTITION, write_postings
 from .reader import Bounds, Reader
@@ -33,6 +33,7 @@ from .room import Room
 from .sealing import FRAMES, INDEX
 from .segments import SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
+from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over
 from .writer_owners import release_unknown
 from .writers import read_writers
 
@@ -60,6 +61,7 @@ class StoredLog(LocalLog):
     ) -> None:
         """Raises StorageCorrupted, StorageUnavailable."""
         meta = read_meta(directory)
+        check_witness(state, meta, directory)
         super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
         self._state = state
@@ -75,7 +77,8 @@ class StoredLog(LocalLog):
             gaps=meta.gaps,
             disk=disk,
         )
-        self.meta = meta.changed(epoch=meta.epoch + 1, clean=None)
+        take_over(state, meta)
+        self.meta = meta.changed(format=FORMAT, epoch=meta.epoch + 1, clean=None)
         self.meta.write(directory)  # before anything is appended: the old ending is none any more
         self.frames = SegmentLog(
             directory / FRAMES,
@@ -100,7 +103,7 @@ class StoredLog(LocalLog):
         self, meta: Meta, clock: Callable[[], int], waiting_bytes_max: int, fatal: Callable[[str], None] | None
     ) -> None:
         """Load the index, and make what works on it. Raises StorageCorrupted."""
-        origin = self._origin()
+        origin = meta.origin
         self._numbering = Numbering(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
         self._numbering.gaps = tuple(sorted(meta.gaps))
         loaded = load_index(self.directory, self.frames, meta)
@@ -227,7 +230,6 @@ class StoredLog(LocalLog):
 
     def _begin_at(self, number: int) -> None:
         """See LocalLog. `maintenance.reclaim` unlinks whole segments later."""
-        self._state.flush()  # nothing is forgotten that a consumer could come back to
         self._set_numbering(number, self._numbering.known_from if self.settings.keeps_history else number)
 
     def writer(self, name: str) -> WriterState | None:
@@ -273,6 +275,11 @@ class StoredLog(LocalLog):
         """The number from which conditions know of everything."""
         return self._numbering.known_from
 
+    def agreed_trim(self) -> Trimmed:
+        """What may be unlinked: as far as META on disk, the state and this log agree. Raises StorageCorrupted."""
+        said = agreed(self.directory, self._state, self.meta.incarnation)
+        return Trimmed(min(said.first_retained, self.first_retained), min(said.known_from, self.known_from))
+
     def changing(self) -> threading.RLock:
         """The lock that is held while META, the settings or the set of files change."""
         return self._changing
@@ -312,26 +319,22 @@ class StoredLog(LocalLog):
 
     def _begin_marks(self) -> None:
         with self._changing:
-            meta = self.meta.changed(format=max(self.meta.format, FORMAT_MARKS))
+            meta = self.meta.changed(has_marks=True)
             meta.write(self.directory)
             self.meta = meta
 
     def _set_numbering(self, first_retained: int, known_from: int) -> None:
-        """Durably first, so that what was trimmed once never comes back."""
+        """Durably first, so that what was trimmed once never comes back.
+
+        The state first of all: with it, what consumers acknowledged is durable before an event is forgotten.
+        """
         meta = self.meta.changed(first_retained=first_retained, known_from=known_from)
         with refusing(self.directory, "where the log begins cannot be written down"):
+            bear_witness(self._state, self.meta.incarnation, Trimmed(first_retained, known_from))
             meta.write(self.directory)
         self.meta = meta
         self._numbering.known_from = known_from
         self._numbering.first_retained = first_retained
-
-    def _origin(self) -> int:
-        """The first number that was ever an event of this log."""
-        origin = 1
-        for low, high in sorted(self.meta.voids):
-            if low <= origin:
-                origin = high + 1
-        return origin
 
     def _count(self, low: int, high: int) -> int:
         if low > high:

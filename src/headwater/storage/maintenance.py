@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from ..core.errors import StorageCorrupted
 from ..core.notification_types import NotificationType
 from . import ids
 from .disk import sync_directory
 from .log import StoredLog
 from .places import places_name
 from .postings import FilePostings, postings_name
-from .sealing import HISTORY, INDEX, is_sealed, range_of
+from .sealing import HISTORY, INDEX, postings_ranges, range_of
+from .segments import Segment
+from .trimming import unused_segments
 from .worker import Job
 
 logger = logging.getLogger("headwater.storage")
@@ -130,10 +133,7 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
     `flush_state` makes acknowledgements durable: nothing goes that a consumer could come back to.
     """
     with log.changing():
-        below = log.first_retained
-        gone = [segment for segment in log.frames.segments[:-1] if segment.last < below]
-        gone = [segment for segment in gone if is_sealed(log.directory, segment)]
-        if gone:
+        if gone := _unused_segments(log):
             flush_state()
             if log.settings.keeps_history:
                 _keep_history(log, gone[-1].last)
@@ -143,21 +143,37 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
                 (log.directory / INDEX / places_name(segment.first)).unlink(missing_ok=True)
             _drop_postings_below(log, gone[-1].last + 1)
             logger.info("log %s: gave back %d segments", log.name, len(gone))
-        log.index.ids.drop(below)
+        log.index.ids.drop(log.first_retained)
         if log.known_from > 1:
             log.index.drop(log.known_from)
-            _drop_history_below(log)
+            _drop_history(log)
+
+
+def _unused_segments(log: StoredLog) -> list[Segment]:
+    """The segments that may go. Raises StorageCorrupted if the witnesses do not agree: then none may."""
+    if not unused_segments(log.directory, log.frames.segments, log.meta, log.first_retained):
+        return []
+    return unused_segments(log.directory, log.frames.segments, log.meta, log.agreed_trim().first_retained)
 
 
 def _keep_history(log: StoredLog, upto: int) -> None:
+    """Keep the postings of what goes: from now on they cannot be made anew. Raises StorageCorrupted: one is damaged."""
     history = log.directory / HISTORY
     for file in log.index.files:
-        target = history / file.path.name
         if file.first <= upto and file.path.parent != history:
-            if not target.exists():
-                os.link(file.path, target)
-            file.path = target
+            _keep(file, history / file.path.name)
     sync_directory(history)
+
+
+def _keep(file: FilePostings, target: Path) -> None:
+    try:
+        file.verify()
+    except ValueError as error:
+        remedy = "nothing is given back before the log was opened anew, which makes it again"
+        raise StorageCorrupted(str(file.path), str(error), remedy) from None
+    if not target.exists():
+        os.link(file.path, target)
+    file.path = target
 
 
 def _drop_postings_below(log: StoredLog, below: int) -> None:
@@ -165,8 +181,10 @@ def _drop_postings_below(log: StoredLog, below: int) -> None:
     _unlink_below(log.directory / INDEX, "*.ids", below)
 
 
-def _drop_history_below(log: StoredLog) -> None:
-    _unlink_below(log.directory / HISTORY, "*.postings", log.known_from)
+def _drop_history(log: StoredLog) -> None:
+    """Unlink the history that conditions do not need any more, if the witnesses agree."""
+    if any(last < log.known_from for _, last in postings_ranges(log.directory / HISTORY)):
+        _unlink_below(log.directory / HISTORY, "*.postings", log.agreed_trim().known_from)
 
 
 def _unlink_below(directory: Path, pattern: str, below: int) -> None:

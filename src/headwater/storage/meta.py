@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import msgspec
 
-from ..core.errors import StorageCorrupted, StorageUnavailable
-from .disk import write_whole
+from ..core.limits import PARTITIONS_MAX
+from .checked_file import CheckedFile, check_names
 
 FORMAT = 3
-"""The highest version of the directory layout, and of META, that this code knows."""
-FORMAT_PLAIN, FORMAT_MARKS, FORMAT_DISTRUSTED = 1, 2, 3
-"""A log begins with the first, which older code opens too. With its first mark it gets the second: older code, which
-would drop frames without keeping the table of writers, refuses it. With the first events that a wrong clock recorded it
-gets the third (and the table): older code would look times up where they are not in order."""
+"""The version of the directory layout, and of META, that this code writes; it opens every one before it."""
+FORMAT_MARKS = 2
+"""Before format 3, that of a log that has marks of exactly-once writers, which 1 has not."""
+FORMAT_CHECKED = 3
+"""From here on META has a checksum, and a second witness of how far the log is trimmed (`trimming`)."""
 META_NAME = "META.json"
+_ID = re.compile("[0-9a-f]{32}")
+_SEGMENT = re.compile(r"[0-9]{20}\.log")
+_U32, _U63, _U64 = 2**32 - 1, 2**63 - 1, 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,13 @@ class CleanStop:
     segment: str
     end: int
     crc: int
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be."""
+        _check_between("clean.head", self.head, 0, _U63)
+        _check_between("clean.end", self.end, 0, _U63)
+        _check_between("clean.crc", self.crc, 0, _U32)
+        _check_fits("clean.segment", self.segment, _SEGMENT)
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,8 @@ class Meta:
     created_at: int
     partitions: int
     """How many the log has; more than one have postings."""
-    format: int = FORMAT_PLAIN
+    format: int = FORMAT
+    """An earlier one: so it was read, and is not written any more."""
     epoch: int = 0
     """Raised at every open."""
     first_retained: int = 1
@@ -53,8 +66,26 @@ class Meta:
     lost: list[tuple[int, int]] = field(default_factory=list)
     """Numbers of damaged events whose loss was accepted."""
     clean: CleanStop | None = None
+    has_marks: bool = False
+    """Whether the log has, or had, marks of exactly-once writers: then there is a file of their table."""
     distrusted: list[tuple[int, int, int]] = field(default_factory=list)
     """First and last number of events that a wrong clock recorded, ascending, and the time that they count as."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be."""
+        if not self.name:
+            raise ValueError("name: it is empty")
+        _check_fits("incarnation", self.incarnation, _ID)
+        _check_fits("segments_id", self.segments_id, _ID)
+        _check_between("id_seed", self.id_seed, 0, _U64)
+        _check_between("partitions", self.partitions, 1, PARTITIONS_MAX)
+        _check_between("format", self.format, 1, FORMAT)
+        _check_between("epoch", self.epoch, 0, _U63)
+        _check_between("first_retained", self.first_retained, 1, _U63)
+        _check_between("known_from", self.known_from, 1, self.first_retained)
+        _check_ranges("voids", self.voids)
+        _check_ranges("lost", self.lost)
+        _check_ranges("distrusted", [(first, last) for first, last, _ in self.distrusted])
 
     @property
     def crc_seed(self) -> int:
@@ -72,9 +103,13 @@ class Meta:
         return max((high for _, high in self.gaps), default=0)
 
     @property
-    def has_marks(self) -> bool:
-        """Whether the log has, or had, marks of exactly-once writers: then there is a file of their table."""
-        return self.format >= FORMAT_MARKS
+    def origin(self) -> int:
+        """The first number that was ever an event of this log: so far the log is trimmed when it begins."""
+        origin = 1
+        for low, high in sorted(self.voids):
+            if low <= origin:
+                origin = max(origin, high + 1)
+        return origin
 
     def counts_as(self, number: int) -> int | None:
         """The time that an event counts as which a wrong clock recorded; None if its own time is right."""
@@ -86,21 +121,46 @@ class Meta:
 
     def write(self, directory: Path) -> None:
         """Replace META durably."""
-        write_whole(directory / META_NAME, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+        _FILE.write(directory, self.changed(format=FORMAT))
 
 
 def read_meta(directory: Path) -> Meta:
     """The META of a log directory. Raises StorageCorrupted, StorageUnavailable (a newer format)."""
-    path = directory / META_NAME
     try:
-        content = path.read_bytes()
-        found = msgspec.json.decode(content)
-        if isinstance(found, dict) and isinstance(found.get("format"), int) and found["format"] > FORMAT:
-            raise StorageUnavailable(
-                f"{path}: format {found['format']} is newer than this headwater ({FORMAT}); use a newer headwater"
-            )
-        return msgspec.json.decode(content, type=Meta)
+        return _FILE.read(directory)
     except FileNotFoundError:
-        raise StorageCorrupted(str(path), "the file is missing", "restore a backup (headwater restore)") from None
-    except msgspec.MsgspecError as error:
-        raise StorageCorrupted(str(path), f"unreadable: {error}", "restore a backup (headwater restore)") from None
+        raise _FILE.damaged(directory / META_NAME, "the file is missing") from None
+
+
+def _earlier(content: bytes) -> Meta:
+    """META as 0.1.0 wrote it. Raises ValueError."""
+    found = msgspec.json.decode(content, type=dict[str, object])
+    check_names(found, {each.name for each in fields(Meta)} - {"has_marks", "distrusted"})
+    return msgspec.convert(found | {"has_marks": found["format"] == FORMAT_MARKS}, Meta)
+
+
+def _check_between(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ValueError(f"{name}: {value} given, {low} to {high} is allowed")
+
+
+def _check_fits(name: str, value: str, pattern: re.Pattern[str]) -> None:
+    if not pattern.fullmatch(value):
+        raise ValueError(f"{name}: {value[:64]!r} does not fit {pattern.pattern}")
+
+
+def _check_ranges(name: str, ranges: Sequence[tuple[int, int]]) -> None:
+    for low, high in ranges:
+        _check_between(f"{name}: the end of a range", high, low, _U63)
+        _check_between(f"{name}: the begin of a range", low, 1, high)
+
+
+_FILE = CheckedFile(
+    META_NAME,
+    Meta,
+    newest=FORMAT,
+    checked_from=FORMAT_CHECKED,
+    earlier=_earlier,
+    remedy="restore a backup (headwater restore)",
+    indent=2,
+)

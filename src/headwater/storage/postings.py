@@ -314,8 +314,13 @@ def write_postings(directory: Path, first: int, last: int, terms: Iterable[tuple
 
 
 def merge_postings(paths: Sequence[Path], directory: Path) -> Path:
-    """One file of postings for adjacent ranges, oldest first. Streams: takes about the memory of the result."""
+    """One file of postings for adjacent ranges, oldest first. Streams: takes about the memory of the result.
+
+    Raises ValueError if one of them is damaged: what is wrong in it must not get a checksum that fits.
+    """
     runs = [FilePostings(path) for path in paths]
+    for run in runs:
+        run.verify()
     streams = [run.entries() for run in runs]
     merged = (
         (digest, text, [number for _, _, numbers in group for number in numbers])

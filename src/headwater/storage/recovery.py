@@ -81,7 +81,9 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
         places = Places(path)
         if places.first == segment.first and places.end <= segment.size:
             segment.adopt(places.firsts, places.offsets)
-            return
+            if segment.end == places.end and highest_kept(gaps, last) <= segment.last <= last:
+                return
+            segment.reset()  # its last frame is not what its header says: look at each
     except FileNotFoundError:
         logger.debug("no places of %s", segment.path)
     except (OSError, ValueError, BadFrame) as error:

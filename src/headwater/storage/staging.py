@@ -4,7 +4,8 @@
     LOG/staged/WRITER/BATCH/MANIFEST.json         the batch is being committed: which files, in order; they are frozen
     LOG/staged/WRITER/BATCH/GIVEN_UP              nothing more is staged of the batch
 
-WRITER is a hash of the writer's name. Any process may stage; the one that serves the log commits (`committing`).
+WRITER is a hash of the writer's name. Any process may stage; the one that serves the log commits (`committing`). How
+the rows of a part lie in its file, and how it is known that they are those that were staged, is in `staged_part`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 import msgspec
 import pyarrow as pa
@@ -31,12 +31,15 @@ from ..core.settings import LogSettings
 from ..formats.arrow_columns import EVENT_SCHEMA, batch_of
 from ..formats.arrow_events import appends_of
 from ..formats.arrow_schema import check_schema
-from .disk import Disk, sync_directory, write_whole
+from .checked_file import CheckedFile, earlier_struct
+from .disk import Disk, sync_directory
 from .locks import NoBackup
 from .room import Room
+from .staged_part import PART_SUFFIX, STAGE_AGAIN, PartFile, check_part, opened_part
 
 STAGED = "staged"
 MANIFEST_NAME = "MANIFEST.json"
+MANIFEST_FORMAT = 2
 GIVEN_UP_NAME = "GIVEN_UP"
 ORPHAN_AGE_S = 7 * 24 * 60 * 60
 """What was staged and not committed for so long is forgotten."""
@@ -57,6 +60,18 @@ class Manifest(msgspec.Struct):
     stages: list[str]
     partition: int | None = None
     on_duplicate: str = "fail"
+    format: int = MANIFEST_FORMAT
+    """1: 0.1.0 wrote it, and may have staged the parts, without checksums."""
+
+
+class _FirstManifest(msgspec.Struct):
+    """A manifest as 0.1.0 wrote it."""
+
+    writer: str
+    batch: int
+    stages: list[str]
+    partition: int | None
+    on_duplicate: str
 
 
 class Staging:
@@ -139,8 +154,8 @@ class StagedFile:
     def __init__(self, staging: Staging, directory: Path, id: str) -> None:
         self._staging, self._directory, self.id = staging, directory, id
         self.rows = 0
-        self._path = directory / f"{id}.arrow"
-        self._file: IO[bytes] | None = None
+        self._path = _part(directory, id)
+        self._file: PartFile | None = None
         self._sink: pa.ipc.RecordBatchFileWriter | None = None
         with staging._telling(), exclusively(staging.directory):
             if (directory / MANIFEST_NAME).exists():
@@ -149,7 +164,7 @@ class StagedFile:
                 raise InvalidInput("it was given up; stage under another number", "batch")
             directory.mkdir(parents=True, exist_ok=True)
             self._temporary = directory / f"{id}.{os.urandom(4).hex()}.tmp"
-            self._file = open(self._temporary, "wb")  # noqa: SIM115 - until it is closed or aborted
+            self._file = PartFile(self._temporary)
         self._sink = pa.ipc.new_file(self._file, EVENT_SCHEMA)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -172,12 +187,9 @@ class StagedFile:
             self.abort()
             raise
 
-    def _close(self, file: IO[bytes], sink: pa.ipc.RecordBatchFileWriter) -> Staged:
+    def _close(self, file: PartFile, sink: pa.ipc.RecordBatchFileWriter) -> Staged:
         sink.close()
-        file.flush()
-        os.fsync(file.fileno())
-        size = file.tell()
-        file.close()
+        size = file.finish()
         with exclusively(self._staging.directory):
             if (self._directory / MANIFEST_NAME).exists() or not self._temporary.exists():  # decided, or discarded
                 self._temporary.unlink(missing_ok=True)
@@ -202,42 +214,53 @@ def batch_directory(log_directory: Path, writer: str, batch: int) -> Path:
 
 def writer_directory(log_directory: Path, writer: str) -> Path:
     """Where the batches of a writer are staged."""
-    return log_directory / STAGED / hashlib.sha256(writer.encode()).hexdigest()[:32]
+    return log_directory / STAGED / writer_hash(writer)
+
+
+def writer_hash(writer: str) -> str:
+    """What a writer's directory is called."""
+    return hashlib.sha256(writer.encode()).hexdigest()[:32]
 
 
 def read_manifest(directory: Path) -> Manifest | None:
-    """The manifest of a batch, if it is being committed. Raises StorageCorrupted."""
-    path = directory / MANIFEST_NAME
+    """The manifest of a batch, if it is being committed. Raises StorageCorrupted, StorageUnavailable (newer)."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+        manifest = _MANIFEST.read(directory)
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as error:
-        raise _damaged(path, error) from None
+    if directory.parts[-2:] != (writer_hash(manifest.writer), str(manifest.batch)):
+        raise _MANIFEST.damaged(directory / MANIFEST_NAME, "it is that of another batch")
+    return manifest
 
 
 def write_manifest(log_directory: Path, directory: Path, manifest: Manifest) -> None:
     """Freeze the files of a batch, durably. Raises InvalidInput if one of them is not there."""
     with exclusively(log_directory):
         check_stages(directory, manifest.stages)
-        write_whole(directory / MANIFEST_NAME, msgspec.json.encode(manifest) + b"\n")
+        _MANIFEST.write(directory, manifest)
 
 
 def check_stages(directory: Path, stages: Sequence[str]) -> None:
     """Raises InvalidInput if a stage is not there, or is named twice."""
     seen: set[str] = set()
     for index, stage in enumerate(stages):
-        if not _is_stage(stage) or not (directory / f"{stage}.arrow").exists():
+        if not _is_stage(stage) or not _part(directory, stage).exists():
             raise InvalidInput(f"there is no stage {show(stage)} of that batch", f"stages[{index}]")
         if stage in seen:
             raise InvalidInput(f"{show(stage)} is there twice", f"stages[{index}]")
         seen.add(stage)
 
 
+def check_parts(directory: Path, manifest: Manifest) -> None:
+    """Look at every byte of the parts that are to be committed. Raises StorageCorrupted: stage the batch again."""
+    for stage in manifest.stages:
+        check_part(_part(directory, stage), may_be_plain=manifest.format < MANIFEST_FORMAT)
+
+
 def staged_batches(directory: Path, stages: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of these stages, in order, mapped. Raises StorageCorrupted."""
     for stage in stages:
-        with _opened(directory / f"{stage}.arrow") as reader:
+        with opened_part(_part(directory, stage)) as reader:
             for index in range(reader.num_record_batches):
                 yield reader.get_batch(index)
 
@@ -246,22 +269,24 @@ def staged_rows(directory: Path, stages: Sequence[str]) -> int:
     """How many rows these stages have. Raises StorageCorrupted."""
     total = 0
     for stage in stages:
-        with _opened(directory / f"{stage}.arrow") as reader:
+        with opened_part(_part(directory, stage)) as reader:
             total += sum(reader.get_batch(index).num_rows for index in range(reader.num_record_batches))
     return total
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
+def is_whole(directory: Path) -> bool:
+    """Whether a commit could go on with what is there of a batch."""
     try:
-        with pa.memory_map(str(path)) as file:
-            yield pa.ipc.open_file(file)
-    except pa.ArrowInvalid as error:
-        raise _damaged(path, error) from None
-
-
-def _damaged(path: Path, error: Exception) -> StorageCorrupted:
-    return StorageCorrupted(str(path), f"unreadable: {error}", "discard the batch, and stage it again")
+        manifest = read_manifest(directory)
+        if manifest is not None:
+            check_stages(directory, manifest.stages)
+            check_parts(directory, manifest)
+        else:
+            for path in directory.glob(f"*{PART_SUFFIX}"):
+                check_part(path)
+        return True
+    except (StorageCorrupted, InvalidInput):
+        return False
 
 
 def unfreeze(log_directory: Path, directory: Path) -> None:
@@ -335,6 +360,10 @@ def exclusively(log_directory: Path) -> Iterator[None]:
         yield
 
 
+def _part(directory: Path, stage: str) -> Path:
+    return directory / f"{stage}{PART_SUFFIX}"
+
+
 def _is_stage(stage: object) -> bool:
     if not isinstance(stage, str) or len(stage) > _STAGE_CHARS_MAX:
         return False
@@ -344,3 +373,18 @@ def _is_stage(stage: object) -> bool:
 
 def _files(log_directory: Path) -> Iterator[Path]:
     yield from (log_directory / STAGED).glob("*/*/*")
+
+
+def _earlier(content: bytes) -> Manifest:
+    first = earlier_struct(content, _FirstManifest)
+    return Manifest(first.writer, first.batch, first.stages, first.partition, first.on_duplicate, format=1)
+
+
+_MANIFEST = CheckedFile(
+    MANIFEST_NAME,
+    Manifest,
+    newest=MANIFEST_FORMAT,
+    checked_from=MANIFEST_FORMAT,
+    earlier=_earlier,
+    remedy=STAGE_AGAIN,
+)

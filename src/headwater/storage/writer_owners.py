@@ -1,6 +1,6 @@
 """Whose an exactly-once writer's name is: the user's who used it first. Nobody else may end or undo his batches.
 
-    LOG/writers/WRITER    a line of JSON: {"crc": ..., "owner": {"writer": ..., "user": ...}}
+    LOG/writers/WRITER    {"writer": ..., "user": ...} with a checksum (`checked_file`)
 
 WRITER is the hash by which the writer's batches are staged (`staging`). A name that nobody has, as where no user is
 configured, or where an older version made the log, becomes that of the next user who stages or commits under it. What
@@ -9,16 +9,16 @@ the names are checked for is decided above (`server.bulk`); any process may clai
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-import google_crc32c
 import msgspec
 
-from ..core.errors import DiskFull, StorageCorrupted, StorageUnavailable
-from .disk import Disk, write_whole
+from ..core.errors import StorageCorrupted
+from .checked_file import checksum_fits, with_checksum
+from .disk import write_whole
+from .refusals import refusing
 from .staging import exclusively, writer_directory
 from .writers import WRITERS_MAX
 
@@ -28,12 +28,6 @@ OWNERS = "writers"
 class _Owner(msgspec.Struct):
     writer: str
     user: str
-
-
-class _File(msgspec.Struct):
-    crc: int
-    """CRC32C of `owner` as it stands in the file."""
-    owner: msgspec.Raw
 
 
 def owner_of(log_directory: Path, writer: str) -> str | None:
@@ -50,17 +44,11 @@ def claim(log_directory: Path, writer: str, user: str) -> str | None:
     path = _path(log_directory, writer)
     if (found := _read(path)) is not None or not user:
         return None if found is None else found.user
-    try:
-        with exclusively(log_directory):
-            if (found := _read(path)) is not None:  # another has been quicker
-                return found.user
-            path.parent.mkdir(exist_ok=True)
-            owner = msgspec.json.encode(_Owner(writer, user))
-            write_whole(path, msgspec.json.encode(_File(_crc(owner), msgspec.Raw(owner))) + b"\n")
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(str(log_directory), Disk().free_bytes(log_directory), 1) from error
-        raise StorageUnavailable(f"{path}: the writer's name cannot be kept: {error.strerror}") from error
+    with refusing(log_directory, "the writer's name cannot be kept"), exclusively(log_directory):
+        if (found := _read(path)) is not None:  # another has been quicker
+            return found.user
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, with_checksum(msgspec.json.encode(_Owner(writer, user))))
     return user
 
 
@@ -91,16 +79,12 @@ def _path(log_directory: Path, writer: str) -> Path:
 
 def _read(path: Path) -> _Owner | None:
     try:
-        file = msgspec.json.decode(path.read_bytes(), type=_File)
-        if file.crc != _crc(bytes(file.owner)):
-            raise msgspec.DecodeError("the checksum does not fit")
-        return msgspec.json.decode(file.owner, type=_Owner)
+        content = path.read_bytes()
+        if not checksum_fits(content):
+            raise ValueError("the checksum does not fit")
+        return msgspec.json.decode(content, type=_Owner)
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as error:
+    except ValueError as error:
         remedy = "remove the file: the name is then that of the next user who writes under it"
         raise StorageCorrupted(str(path), f"unreadable: {error}", remedy) from None
-
-
-def _crc(owner: bytes) -> int:
-    return int(google_crc32c.value(owner))

@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol
 import google_crc32c
 import msgspec
 
-from ..core.errors import StorageCorrupted, StorageUnavailable, TooLarge
+from ..core.errors import TooLarge
 from ..core.log import AppendResult
 from ..core.mark import BATCH_MAX, Mark, WriterState, advanced
-from .disk import write_whole
+from .checked_file import CheckedFile, earlier_struct
 from .refusals import refusing
 
 WRITERS_MAX = 10_000
@@ -29,7 +29,7 @@ WRITER_ENDED_MS = 60 * 60 * 1000
 """Nor one younger than that whose newest batch is the last that there can be: it comes only to ask again."""
 _CANNOT_WRITE = "the table of exactly-once writers cannot be written"
 WRITERS_NAME = "WRITERS.json"
-WRITERS_FORMAT = 1
+WRITERS_FORMAT = 2
 _Row = tuple[str, int, int, int, int, int, bool, int]
 """A writer's state, in its own order, and when it was last heard of, as the file has them."""
 
@@ -247,6 +247,14 @@ class _File(msgspec.Struct):
     format: int
     upto: int
     """The table is exact for the events up to that number; marks of later frames come on top."""
+    writers: list[_Row]
+
+
+class _FirstFile(msgspec.Struct):
+    """WRITERS.json as 0.1.0 wrote it."""
+
+    format: int
+    upto: int
     crc: int
     """CRC32C of `upto` in decimal digits, a line feed, and `writers` as it stands in the file."""
     writers: msgspec.Raw
@@ -254,9 +262,8 @@ class _File(msgspec.Struct):
 
 def write_writers(directory: Path, upto: int, known: Sequence[tuple[WriterState, int]]) -> None:
     """Write the file of a writer table, durably: it is replaced whole, or stays. Raises OSError."""
-    rows = msgspec.json.encode(sorted(_row(state, at) for state, at in known))
-    file = _File(WRITERS_FORMAT, upto, _crc(upto, rows), msgspec.Raw(rows))
-    write_whole(directory / WRITERS_NAME, msgspec.json.encode(file) + b"\n")
+    rows = sorted(_row(state, at) for state, at in known)
+    _FILE.write(directory, _File(WRITERS_FORMAT, upto, rows))
 
 
 def read_writers(directory: Path) -> tuple[int, list[tuple[WriterState, int]]]:
@@ -264,25 +271,19 @@ def read_writers(directory: Path) -> tuple[int, list[tuple[WriterState, int]]]:
 
     Raises StorageCorrupted if the file is missing or damaged, StorageUnavailable (a newer format).
     """
-    path = directory / WRITERS_NAME
-    remedy = (
-        "restore a backup (headwater restore), or accept that batches whose events are gone may come again "
-        "(headwater check --accept-loss)"
-    )
     try:
-        file = msgspec.json.decode(path.read_bytes(), type=_File)
-        if file.format > WRITERS_FORMAT:
-            raise StorageUnavailable(
-                f"{path}: format {file.format} is newer than this headwater ({WRITERS_FORMAT}); use a newer headwater"
-            )
-        if file.crc != _crc(file.upto, bytes(file.writers)):
-            raise StorageCorrupted(str(path), "the checksum does not fit", remedy)
-        rows = msgspec.json.decode(file.writers, type=list[_Row])
+        file = _FILE.read(directory)
     except FileNotFoundError:
-        raise StorageCorrupted(str(path), "the table of exactly-once writers is missing", remedy) from None
-    except msgspec.MsgspecError as error:
-        raise StorageCorrupted(str(path), f"unreadable: {error}", remedy) from None
-    return file.upto, [(WriterState(*row[:7]), row[7]) for row in rows]
+        raise _FILE.damaged(directory / WRITERS_NAME, "the table of exactly-once writers is missing") from None
+    return file.upto, [(WriterState(*row[:7]), row[7]) for row in file.writers]
+
+
+def _earlier(content: bytes) -> _File:
+    """The file as 0.1.0 wrote it. Raises ValueError."""
+    file = earlier_struct(content, _FirstFile)
+    if file.crc != google_crc32c.value(b"%d\n" % file.upto + bytes(file.writers)):
+        raise ValueError("the checksum does not fit")
+    return _File(file.format, file.upto, msgspec.json.decode(file.writers, type=list[_Row]))
 
 
 def _row(state: WriterState, at: int) -> _Row:
@@ -291,5 +292,12 @@ def _row(state: WriterState, at: int) -> _Row:
     )  # fmt: skip
 
 
-def _crc(upto: int, rows: bytes) -> int:
-    return int(google_crc32c.value(b"%d\n" % upto + rows))
+_FILE = CheckedFile(
+    WRITERS_NAME,
+    _File,
+    newest=WRITERS_FORMAT,
+    checked_from=WRITERS_FORMAT,
+    earlier=_earlier,
+    remedy="restore a backup (headwater restore), or accept that batches whose events are gone may come again "
+    "(headwater check --accept-loss)",
+)

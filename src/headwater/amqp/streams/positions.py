@@ -212,7 +212,7 @@ class Positions:
 
 def store(state: StateStore, incarnation: str, changes: Sequence[Change]) -> None:
     """Write changes; blocks. Raises what the store raises: then say nothing of them to `stored`."""
-    _, kind = kinds_of_log(incarnation)
+    _, kind, _ = kinds_of_log(incarnation)
     for key, value in changes:
         if value is None:
             state.delete(kind, key)
@@ -223,7 +223,7 @@ def store(state: StateStore, incarnation: str, changes: Sequence[Change]) -> Non
 def load(state: StateStore, incarnation: str, now_ms: int, termini_max: int) -> Positions:
     """What the store has of one incarnation of a log; blocks. The connections of its receivers have ended by now."""
     positions = Positions(termini_max)
-    _, kind = kinds_of_log(incarnation)
+    _, kind, _ = kinds_of_log(incarnation)
     for key, entry in state.items(kind, "amqp-"):
         sort, first, second = key.split("\n")
         value = json.loads(entry.value)

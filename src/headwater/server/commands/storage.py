@@ -68,6 +68,8 @@ def check(lost: str | None, late: str | None, as_json: bool, file: Path | None, 
             click.echo(f"{log.name}: {state} ({extent})")
             for finding in (*log.problems, *log.notes):
                 click.echo(f"  {finding}")
+        for problem in report.problems:
+            click.echo(problem)
         click.echo(f"{config.data} is {'sound' if report.is_sound else 'damaged'}")
     if not report.is_sound:
         click.get_current_context().exit(DAMAGED)
