@@ -2,6 +2,7 @@
 
 DIR/LOCK                 held by the one process that serves the directory
 DIR/state.sqlite         settings, consumers, users: the StateStore
+DIR/state.witness        which change of the state was the last one to be confirmed
 DIR/logs/NAME.XXXXXXXX/  one directory per log and incarnation: META.json, log/, idx/, history/
 """
 
@@ -15,6 +16,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
@@ -28,15 +30,29 @@ from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from . import maintenance
-from .disk import Disk, sync_directory
+from .disk import Disk, private_opener, sync_directory
 from .locks import NoBackup
 from .log import StoredLog
+from .log_directories import (
+    FLOOR_KIND,
+    LOG_KIND,
+    LOGS,
+    TRASH_KIND,
+    LogEntry,
+    known_logs,
+    left_over,
+    missing_directory,
+    stopped_logs,
+    unknown_directories,
+)
 from .memory import wall_clock_ms
 from .meta import META_NAME, Meta, read_meta
 from .notifying import notify_changed, notify_created, notify_deleted
+from .private import make_directory, tighten
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
-from .state import SqliteState
+from .state import PLAIN_SCHEMA_VERSION, SqliteState, prove, translating
+from .witness import REMEDY
 from .worker import Worker
 
 logger = logging.getLogger("headwater.storage")
@@ -44,22 +60,13 @@ logger = logging.getLogger("headwater.storage")
 RESERVE_BYTES = 128 * 1024 * 1024
 """Appends fail while less than that is free on the file system."""
 STATE_NAME = "state.sqlite"
-LOGS = "logs"
 PARTIAL_BACKUP = "BACKUP.partial"
 """In a backup that is not finished: nobody may take it for a data directory."""
 MAINTENANCE_INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
 
-LOG_KIND, FLOOR_KIND, TRASH_KIND = "log", "log-floor", "log-trash"
 EVERY_LOG = "*"
 """Key of the floor for every log made after a restore: logs lost with the old disk may have issued lower numbers."""
-
-
-class LogEntry(msgspec.Struct):
-    """What the state knows of a log."""
-
-    directory: str
-    settings: LogSettings
 
 
 class Engine(Closing):
@@ -91,7 +98,9 @@ class Engine(Closing):
         self._is_disk_low = False
         self._lock_file = lock_directory(self.directory)
         try:
-            self.state = _open_state(self.directory)
+            tighten(self.directory)
+            tighten(self.directory / LOGS)
+            self.state = open_state(self.directory, is_locked=True)
         except BaseException:
             self._lock_file.close()
             raise
@@ -101,8 +110,11 @@ class Engine(Closing):
         self._worker = Worker()
         self._stopping = threading.Event()
         self._is_closed = False
-        (self.directory / LOGS).mkdir(exist_ok=True)
+        make_directory(self.directory / LOGS)
         self._empty_trash()
+        self._stopped = stopped_logs(self.directory, self.state)
+        """Logs that no part of the directory and the state agree about: by name, what is wrong and what to do."""
+        self._tell_of_directories()
         self._tender: threading.Thread | None = None
         if maintains:
             self._tender = threading.Thread(target=self._tend, name="headwater-maintenance", daemon=True)
@@ -112,7 +124,7 @@ class Engine(Closing):
         """See LogStore."""
         check_log_name(name, is_own=is_own)
         with self._opening:
-            if self.state.get(LOG_KIND, name) is not None:
+            if self.state.get(LOG_KIND, name) is not None or name in self._stopped:
                 log = self.open(name)
                 if settings not in (None, log.settings):
                     raise LogExists(name)
@@ -140,12 +152,12 @@ class Engine(Closing):
                 raise Closed(name)
             if name not in self._logs:
                 entry = self._entry(name)
-                self._logs[name] = self._opened(entry)
+                self._logs[name] = self._opened(name, entry)
             return self._logs[name]
 
     def names(self) -> list[str]:
         """See LogStore."""
-        return [name for name, _ in self.state.items(LOG_KIND)]
+        return sorted({name for name, _ in self.state.items(LOG_KIND)} | set(self._stopped))
 
     def opened(self) -> list[StoredLog]:
         """The logs that are open now."""
@@ -233,8 +245,10 @@ class Engine(Closing):
         fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
         self._lock_file.close()
 
-    def _opened(self, entry: LogEntry) -> StoredLog:
+    def _opened(self, name: str, entry: LogEntry) -> StoredLog:
         directory = self.directory / LOGS / entry.directory
+        if not directory.is_dir():
+            raise missing_directory(self.directory, name, entry, unknown_directories(self.directory, self.state))
         try:
             return StoredLog(
                 directory,
@@ -257,15 +271,26 @@ class Engine(Closing):
     def _empty_trash(self) -> None:
         """Remove the directories of deleted logs, and of one whose making was interrupted before it was known."""
         with self._opening:  # no log is being made
-            used = {self._entry(name).directory for name in self.names()}
-            for directory in {directory for directory, _ in self.state.items(TRASH_KIND)} - used:
+            used = {entry.directory for entry in known_logs(self.state).values()}
+            trash = {directory for directory, _ in self.state.items(TRASH_KIND)}
+            for directory in trash - used:
                 shutil.rmtree(self.directory / LOGS / directory, ignore_errors=True)
-                self.state.delete(TRASH_KIND, directory)
+            if trash:
+                sync_directory(self.directory / LOGS)  # it must not come back when nobody knows it any more
+            for directory in trash:
+                if directory in used or not (self.directory / LOGS / directory).exists():
+                    self.state.delete(TRASH_KIND, directory)
+
+    def _tell_of_directories(self) -> None:
+        for name, error in self._stopped.items():
+            logger.error("log %s is stopped: %s", name, error)
+        for path in left_over(self.directory, self.state):
+            logger.warning("%s: the state does not know this directory; remove it if nobody needs it", path)
 
     def _entry(self, name: str) -> LogEntry:
         found = self.state.get(LOG_KIND, name)
         if found is None:
-            raise LogNotFound(name)
+            raise self._stopped.get(name) or LogNotFound(name)
         return msgspec.json.decode(found.value, type=LogEntry)
 
     def _tend(self) -> None:
@@ -300,14 +325,21 @@ class Engine(Closing):
         return bool(stored_consumers(self.state, meta.incarnation))
 
 
-def _open_state(directory: Path) -> SqliteState:
-    """The state of a data directory. Raises StorageUnavailable, StorageCorrupted: it is gone, but its logs are not."""
+def open_state(directory: Path, *, is_locked: bool = False) -> SqliteState:
+    """The state of a data directory, which is made if it is missing. `is_locked`: the caller has locked it.
+
+    Without a lock, a state of 0.1.0 is left alone while a server, which is of 0.1.0 too, runs on it.
+    Raises StorageUnavailable, StorageCorrupted: it is not what was confirmed, or it is gone, but its logs are not.
+    """
     path = directory / STATE_NAME
     if not path.exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
-        raise StorageCorrupted(
-            str(path), "the file is missing, but there are logs", "put it back, or restore a backup (headwater restore)"
-        )
-    return SqliteState(path)
+        raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
+    with translating(directory):
+        make_directory(directory)
+    if is_locked or prove(path) != PLAIN_SCHEMA_VERSION:
+        return SqliteState(path)
+    with closing(lock_directory(directory)):
+        return SqliteState(path)
 
 
 def _new_meta(name: str, floor: int, partitions: int, now: int) -> Meta:
@@ -327,7 +359,7 @@ def _new_meta(name: str, floor: int, partitions: int, now: int) -> Meta:
 
 def _make_log_directory(directory: Path, meta: Meta) -> None:
     for part in (FRAMES, INDEX, HISTORY):
-        (directory / part).mkdir(parents=True)
+        make_directory(directory / part)
     meta.write(directory)
     sync_directory(directory.parent)
 
@@ -337,8 +369,8 @@ def lock_directory(directory: Path) -> IO[str]:
     if (directory / PARTIAL_BACKUP).exists():
         raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # the state holds users' keys
-        file = open(directory / "LOCK", "a+", encoding="ascii")  # noqa: SIM115 - open as long as the engine
+        make_directory(directory)
+        file = open(directory / "LOCK", "a+", encoding="ascii", opener=private_opener)  # noqa: SIM115 - held
     except OSError as error:
         problem = f"{directory}: {error.strerror}; the data directory must be writable (choose another with --data)"
         raise StorageUnavailable(problem) from None

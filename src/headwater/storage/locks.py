@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
+from .disk import private_opener
+
 BACKUP_LOCK = "BACKUP.lock"
 """Held shared by a backup; files are unlinked only while nobody holds it."""
 
@@ -16,7 +18,7 @@ class NoBackup:
         self._path = directory / BACKUP_LOCK
 
     def __enter__(self) -> bool:
-        self._file = open(self._path, "a", encoding="ascii")
+        self._file = open(self._path, "a", encoding="ascii", opener=private_opener)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
