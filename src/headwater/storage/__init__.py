@@ -4,11 +4,12 @@ The format on disk is described in docs/data-file-format.md.
 """
 
 from .backup import BackupReport, backup, restore
-from .check import CheckReport, LogCheck, accept_loss, check_directory
+from .check import CheckReport, LogCheck, accept_loss, adopt_log, check_directory
 from .engine import Engine
 from .log import StoredLog
 from .memory import MemoryLog, MemoryState, MemoryStore
 from .state import SqliteState
+from .state_check import StateCheck, accept_state_loss
 
 __all__ = [
     "BackupReport",
@@ -19,8 +20,11 @@ __all__ = [
     "MemoryState",
     "MemoryStore",
     "SqliteState",
+    "StateCheck",
     "StoredLog",
     "accept_loss",
+    "accept_state_loss",
+    "adopt_log",
     "backup",
     "check_directory",
     "restore",

@@ -16,6 +16,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,30 +24,22 @@ import msgspec
 
 from ..core.errors import StorageUnavailable
 from ..core.state import kinds_of_log
-from .disk import sync_directory, write_whole
-from .engine import (
-    EVERY_LOG,
-    FLOOR_KIND,
-    LOG_KIND,
-    LOGS,
-    PARTIAL_BACKUP,
-    STATE_NAME,
-    LogEntry,
-)
+from .disk import private_opener, sync_directory, write_whole
+from .engine import PARTIAL_BACKUP, STATE_NAME
 from .locks import BACKUP_LOCK
+from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond, known_logs
 from .meta import FORMAT_MARKS, META_NAME, Meta, read_meta
+from .private import make_directory, make_file, tighten
 from .recovery import Scan
 from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segments import Segment, segment_paths
 from .staging import MANIFEST_NAME, STAGED
-from .state import SqliteState
+from .state import SHARED_MEMORY, SqliteState, copy_state, files_of
 from .writers import WRITERS_NAME, write_writers
 
 Progress = Callable[[str, int, int], None]
 """Told what is copied, how many bytes are done, and how many there are."""
 MANIFEST = "BACKUP.json"
-RESTORE_JUMP = 10**12
-"""A restored log goes on at the next multiple of this: years of events at any rate, and a million restores."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +68,10 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
     if not (source / STATE_NAME).exists():
         raise StorageUnavailable(f"{source}: no data directory (there is no {STATE_NAME})")
     _make_empty(target)
-    (target / PARTIAL_BACKUP).touch()
-    with open(source / BACKUP_LOCK, "a", encoding="ascii") as lock:
+    make_file(target / PARTIAL_BACKUP)
+    with open(source / BACKUP_LOCK, "a", encoding="ascii", opener=private_opener) as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
-        state = SqliteState(source / STATE_NAME)
-        try:
-            state.copy_to(target / STATE_NAME)
-        finally:
-            state.close()
+        copy_state(source / STATE_NAME, target / STATE_NAME)
         copy = _Copy(target, progress)
         heads = {name: copy.log(source / LOGS / directory) for name, directory in _log_directories(target)}
     _sync_directories(target)
@@ -103,7 +92,9 @@ def restore(source: Path, target: Path, progress: Progress | None = None) -> Bac
         raise StorageUnavailable(f"{source}: no whole backup ({error})") from None
     _make_empty(target)
     copy = _Copy(target, progress)
-    copy.file(source / STATE_NAME, Path(STATE_NAME))
+    for path in files_of(Path(STATE_NAME)):
+        if (source / path).exists() and path.suffix != SHARED_MEMORY:
+            copy.file(source / path, path)
     for _, directory in _log_directories(target):
         copy.tree(source / LOGS / directory)
     state = SqliteState(target / STATE_NAME)
@@ -113,8 +104,8 @@ def restore(source: Path, target: Path, progress: Progress | None = None) -> Bac
         highest = max(manifest.logs.values(), default=0)
         for name, entry in list(state.items(FLOOR_KIND)):
             highest = max(highest, int(entry.value))
-            state.put(FLOOR_KIND, name, str(_jump(int(entry.value))).encode())
-        state.put(FLOOR_KIND, EVERY_LOG, str(_jump(highest)).encode())
+            state.put(FLOOR_KIND, name, str(beyond(int(entry.value))).encode())
+        state.put(FLOOR_KIND, EVERY_LOG, str(beyond(highest)).encode())
         state.flush()
     finally:
         state.close()
@@ -130,21 +121,13 @@ def _renew(directory: Path, head: int, state: SqliteState) -> None:
         for key, entry in list(state.items(old)):
             state.put(new, key, entry.value)
             state.delete(old, key)
-    void = (head + 1, _jump(max(head, meta.floor)))
+    void = (head + 1, beyond(max(head, meta.floor)))
     meta.changed(incarnation=incarnation, voids=[*meta.voids, void], clean=None).write(directory)
 
 
-def _jump(number: int) -> int:
-    return (number // RESTORE_JUMP + 1) * RESTORE_JUMP
-
-
 def _log_directories(target: Path) -> list[tuple[str, str]]:
-    state = SqliteState(target / STATE_NAME)
-    try:
-        entries = list(state.items(LOG_KIND))
-    finally:
-        state.close()
-    return [(name, msgspec.json.decode(entry.value, type=LogEntry).directory) for name, entry in entries]
+    with closing(SqliteState(target / STATE_NAME)) as state:
+        return [(name, entry.directory) for name, entry in known_logs(state).items()]
 
 
 def _sync_directories(target: Path) -> None:
@@ -155,7 +138,8 @@ def _sync_directories(target: Path) -> None:
 
 def _make_empty(target: Path) -> None:
     try:
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(target)
+        tighten(target)
         if any(target.iterdir()):
             raise StorageUnavailable(f"{target}: not empty; name a new directory")
     except OSError as error:
@@ -177,7 +161,7 @@ class _Copy:
         if meta.has_marks:  # before the frames: those that come on top of it are all in the copy then
             self.file(source / WRITERS_NAME, relative / WRITERS_NAME)
         for part in (FRAMES, INDEX, HISTORY):
-            (self._target / relative / part).mkdir(parents=True, exist_ok=True)
+            make_directory(self._target / relative / part)
         last = 0
         paths = segment_paths(source / FRAMES)
         for path in paths[:-1]:
@@ -212,14 +196,15 @@ class _Copy:
         for path in sorted(source.rglob("*")):
             relative = Path(LOGS) / source.name / path.relative_to(source)
             if path.is_dir():
-                (self._target / relative).mkdir(parents=True, exist_ok=True)
+                make_directory(self._target / relative)
             else:
                 self.file(path, relative)
 
     def file(self, source: Path, relative: Path, *, may_vanish: bool = False) -> None:
         """One file, whole."""
         target = self._target / relative
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
+        make_file(target)
         try:
             shutil.copyfile(source, target)
         except FileNotFoundError:
@@ -235,7 +220,7 @@ class _Copy:
             os.fdatasync(file.fileno())
         segment = Segment(source, bytes.fromhex(meta.segments_id))
         Scan(segment, meta.gaps).run()
-        with open(self._target / relative, "wb") as file:
+        with open(self._target / relative, "wb", opener=private_opener) as file:
             file.write(segment.buffer[: segment.end])
         self._done(self._target / relative)
         return segment.last

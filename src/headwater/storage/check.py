@@ -7,18 +7,19 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from ..core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
-from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
+from ..core.state import StateStore
+from .engine import STATE_NAME, lock_directory, open_state
+from .log_directories import LOGS, adopt, give_up, known_logs, stopped_logs, unknown_directories
 from .meta import Meta, read_meta
 from .places import Places, hashes_of_frame, places_name
 from .postings import ActivePostings, FilePostings
 from .recovery import Scan, highest_kept, known_durable
 from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
 from .segments import Segment, segment_paths
-from .state import SqliteState
+from .state_check import StateCheck, looking_at_state, unserved
 from .writers import WriterTable, read_writers, write_writers
 
 Progress = Callable[[str, int, int], None]
@@ -45,23 +46,28 @@ class CheckReport:
     """What was found in a data directory."""
 
     logs: list[LogCheck]
+    state: StateCheck = field(default_factory=StateCheck)
 
     @property
     def is_sound(self) -> bool:
         """Whether nothing is damaged."""
-        return not any(log.problems for log in self.logs)
+        return not self.state.problems and not any(log.problems for log in self.logs)
 
 
 def check_directory(directory: Path, progress: Progress | None = None) -> CheckReport:
-    """Check every log of a data directory that is not being served (or of a backup).
+    """Check the state and every log of a data directory that is not being served (or of a backup). Changes nothing.
 
     Raises StorageUnavailable if it is served, or no data directory.
     """
-    if not (directory / STATE_NAME).exists():
+    if not (directory / STATE_NAME).exists() and not (directory / LOGS).exists():
         raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
-    with closing(lock_directory(directory)), closing(SqliteState(directory / STATE_NAME)) as state:
-        return CheckReport([_check_log(directory / LOGS / entry.directory, name, state, progress or _silent)
-                            for name, entry in _entries(state)])  # fmt: skip
+    with unserved(directory), looking_at_state(directory) as (state, found):
+        stopped = {} if found.problems else stopped_logs(directory, state)
+        paths = unknown_directories(directory, state)
+        paths |= {name: [directory / LOGS / entry.directory] for name, entry in known_logs(state).items()}
+        logs = [_check_log(path, name, state, progress or _silent, stopped.get(name))
+                for name in sorted(paths) for path in paths[name]]  # fmt: skip
+        return CheckReport(logs, found)
 
 
 def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
@@ -69,11 +75,13 @@ def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
 
     Answers the ranges newly given up. Raises LogNotFound, StorageUnavailable.
     """
-    with closing(lock_directory(directory)), closing(SqliteState(directory / STATE_NAME)) as state:
-        entry = dict(_entries(state)).get(name)
+    with closing(lock_directory(directory)), closing(open_state(directory, is_locked=True)) as state:
+        entry = known_logs(state).get(name)
         if entry is None:
             raise LogNotFound(name)
         log_directory = directory / LOGS / entry.directory
+        if not log_directory.is_dir():
+            return [(1, give_up(state, name))]
         meta = read_meta(log_directory)
         given_up = list(_damaged(log_directory, meta, known_durable(state, meta)))
         if given_up:
@@ -83,6 +91,15 @@ def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
         if meta.has_marks:
             _mend_writers(log_directory, read_meta(log_directory))
         return given_up
+
+
+def adopt_log(directory: Path, name: str) -> Path:
+    """Have the state know a log again whose directory it has forgotten; answers that. See `log_directories.adopt`.
+
+    Raises StorageCorrupted, LogExists, StorageUnavailable.
+    """
+    with closing(lock_directory(directory)), closing(open_state(directory, is_locked=True)) as state:
+        return adopt(directory, state, name)
 
 
 def _mend_writers(directory: Path, meta: Meta) -> None:
@@ -99,10 +116,6 @@ def _mend_writers(directory: Path, meta: Meta) -> None:
             last = max(last, segment.last)
         table.landed(last)
         write_writers(directory, *table.snapshot())
-
-
-def _entries(state: SqliteState) -> list[tuple[str, LogEntry]]:
-    return [(name, msgspec.json.decode(entry.value, type=LogEntry)) for name, entry in state.items(LOG_KIND)]
 
 
 def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, int]]:
@@ -136,8 +149,14 @@ def _last_of_history(directory: Path, meta: Meta) -> int:
     return last
 
 
-def _check_log(directory: Path, name: str, state: SqliteState, progress: Progress) -> LogCheck:
+def _check_log(
+    directory: Path, name: str, state: StateStore, progress: Progress, stopped: StorageCorrupted | None
+) -> LogCheck:
     report = LogCheck(name)
+    if stopped is not None:
+        report.problems.append(str(stopped))
+        if not directory.is_dir():
+            return report
     try:
         meta = read_meta(directory)
         paths = segment_paths(directory / FRAMES)

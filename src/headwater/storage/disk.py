@@ -89,7 +89,8 @@ def private_opener(path: str, flags: int) -> int:
 def write_whole(path: Path, *parts: bytes) -> Path:
     """Write a file durably under its name, or not at all: a crash leaves the old one, or none, or the new one whole.
 
-    It is its owner's alone. Two processes may do so at once, as an indexing process whose server was killed does beside the one of the next.
+    It is its owner's alone. Two processes may do so at once, as an indexing process whose server was killed does beside
+    the one of the next.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with open(temporary, "wb", opener=private_opener) as file:

@@ -34,6 +34,7 @@ from .disk import Disk, private_opener, sync_directory
 from .locks import NoBackup
 from .log import StoredLog
 from .log_directories import (
+    EVERY_LOG,
     FLOOR_KIND,
     LOG_KIND,
     LOGS,
@@ -64,9 +65,6 @@ PARTIAL_BACKUP = "BACKUP.partial"
 """In a backup that is not finished: nobody may take it for a data directory."""
 MAINTENANCE_INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
-
-EVERY_LOG = "*"
-"""Key of the floor for every log made after a restore: logs lost with the old disk may have issued lower numbers."""
 
 
 class Engine(Closing):
@@ -290,7 +288,9 @@ class Engine(Closing):
     def _entry(self, name: str) -> LogEntry:
         found = self.state.get(LOG_KIND, name)
         if found is None:
-            raise self._stopped.get(name) or LogNotFound(name)
+            if (stopped := self._stopped.get(name)) is not None:
+                raise StorageCorrupted(stopped.path, stopped.problem, stopped.remedy)
+            raise LogNotFound(name)
         return msgspec.json.decode(found.value, type=LogEntry)
 
     def _tend(self) -> None:
@@ -305,7 +305,7 @@ class Engine(Closing):
 
     def _open_those_to_tend(self) -> None:
         """Logs open lazily, but those that must forget things, or have consumers, need tending from the start."""
-        for name in self.names():
+        for name in known_logs(self.state):
             if self._stopping.is_set():
                 return
             try:
@@ -377,13 +377,18 @@ def lock_directory(directory: Path) -> IO[str]:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        file.seek(0)
-        holder = file.read().strip() or "unknown"
-        file.close()
-        raise StorageUnavailable(
-            f"{directory}: in use by another process (pid {holder}); stop it, or choose another directory with --data"
-        ) from None
+        with file:
+            raise in_use(directory, file) from None
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()
     return file
+
+
+def in_use(directory: Path, lock_file: IO[str]) -> StorageUnavailable:
+    """What is said of a directory whose lock another process holds."""
+    lock_file.seek(0)
+    holder = lock_file.read().strip() or "unknown"
+    return StorageUnavailable(
+        f"{directory}: in use by another process (pid {holder}); stop it, or choose another directory with --data"
+    )

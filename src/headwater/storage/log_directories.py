@@ -6,6 +6,7 @@ taken for damaged by chance. Both are stopped, each with what to do, and the oth
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -19,6 +20,12 @@ from .sealing import FRAMES
 
 LOGS = "logs"
 LOG_KIND, FLOOR_KIND, TRASH_KIND = "log", "log-floor", "log-trash"
+
+EVERY_LOG = "*"
+"""Key of the floor for every log made after a restore: logs lost with the old disk may have issued lower numbers."""
+RESTORE_JUMP = 10**12
+"""A log whose numbers are not all known goes on at the next multiple of this: years of events at any rate, and room for
+a million such jumps."""
 
 
 class LogEntry(msgspec.Struct):
@@ -62,7 +69,10 @@ def missing_directory(
     directory: Path, name: str, entry: LogEntry, unknown: Mapping[str, Iterable[Path]]
 ) -> StorageCorrupted:
     """What is said of a log that the state knows and whose directory is not there."""
-    remedy = "put it back, or restore a backup (headwater restore)"
+    remedy = (
+        f"put it back, restore a backup (headwater restore), or give the log up, so that one of its name begins anew "
+        f"(headwater check --accept-loss {name})"
+    )
     if others := [path.name for path in unknown.get(name, ())]:
         remedy += f"; {' and '.join(others)} may be it: headwater check --adopt {name}"
     return StorageCorrupted(str(directory / LOGS / entry.directory), f"the directory of log {name} is missing", remedy)
@@ -90,6 +100,23 @@ def adopt(directory: Path, state: StateStore, name: str) -> Path:
     return found[0]
 
 
+def give_up(state: StateStore, name: str) -> int:
+    """Forget a log whose directory is gone; answers the number above which one of that name will begin.
+
+    How far it went is not known, so that number lies above whatever it can have been.
+    """
+    floors = [int(entry.value) for key in (name, EVERY_LOG) if (entry := state.get(FLOOR_KIND, key))]
+    floor = beyond(max(floors, default=0))
+    state.put(FLOOR_KIND, name, str(floor).encode())
+    state.delete(LOG_KIND, name)
+    return floor
+
+
+def beyond(number: int) -> int:
+    """A number above all that can have been issued since `number` was."""
+    return (number // RESTORE_JUMP + 1) * RESTORE_JUMP
+
+
 def _forgotten(name: str, paths: list[Path]) -> StorageCorrupted:
     problem = f"the state knows no log {name}, but its directory is there; a new one would begin at 1 beside it"
     remedy = (
@@ -107,8 +134,6 @@ def _is_of_a_log(path: Path) -> bool:
 def _names(path: Path) -> set[str]:
     """The name that the directory begins with, and that in its META, if it can be read and says another."""
     names = {path.name.rpartition(".")[0]}
-    try:
+    with contextlib.suppress(EventLogError):  # whoever opens or adopts it is told
         names.add(read_meta(path).name)
-    except EventLogError:
-        pass  # whoever opens or adopts it is told
     return {name for name in names if LOG_NAME.fullmatch(name) or name == SYSTEM_LOG}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import wraps
 from pathlib import Path
@@ -22,6 +22,7 @@ from .state_rows import (
     ENTRIES,
     SCHEMA_VERSION,
     SUMMARY,
+    Entry,
     Summary,
     damage_of,
     examine,
@@ -138,6 +139,12 @@ class SqliteState:
         return iter([(row[1], StateEntry(*row[2:4])) for row in map(self._checked, self._cursor.fetchall())])
 
     @_safely
+    def count(self) -> int:
+        """How many entries there are."""
+        (count,) = self._connection.execute("SELECT count(*) FROM entries").fetchone()
+        return int(count)
+
+    @_safely
     def had_users(self) -> bool:
         """See StateStore."""
         return bool(self._summary().had_users)
@@ -210,9 +217,7 @@ class SqliteState:
         try:
             self._witness.tell(self._summed_up.serial, bool(self._summed_up.had_users))
         except OSError as error:  # the change is durable all the same, and the next one is told of too
-            logger.error(
-                "%s: %s; a loss of what is in the state could go unnoticed", self._witness.path, error.strerror
-            )
+            logger.error("%s: %s; a loss of state could go unnoticed", self._witness.path, error.strerror)
 
 
 class _Change:
@@ -241,6 +246,10 @@ class _Change:
             state._tell()
 
 
+SHARED_MEMORY = ".sqlite-shm"
+"""The suffix of SQLite's file for what its processes share, which says nothing by itself."""
+
+
 def witness_path(path: Path) -> Path:
     """Where the witness of a state is."""
     return path.with_suffix(".witness")
@@ -249,6 +258,17 @@ def witness_path(path: Path) -> Path:
 def files_of(path: Path) -> tuple[Path, ...]:
     """All files of a state: that of SQLite, its two companions, the witness."""
     return path, Path(f"{path}-wal"), Path(f"{path}-shm"), witness_path(path)
+
+
+def make_state(path: Path, entries: Iterable[Entry], serial: int, had_users: bool) -> None:
+    """A new state of these entries, and its witness, durably. Raises StorageUnavailable."""
+    with translating(path):
+        make_file(path)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            _fill(connection, entries, serial, had_users)
+            connection.execute("COMMIT")
+        make_witness(witness_path(path), serial, had_users)
 
 
 def copy_state(source: Path, target: Path) -> None:
@@ -297,9 +317,7 @@ def _prove_guarded(path: Path, connection: sqlite3.Connection) -> None:
     if found.problems:
         raise StorageCorrupted(str(path), "; ".join(found.problems), REMEDY)
     if found.summary.serial < confirmed:
-        problem = (
-            f"it ends with change {found.summary.serial}, but change {confirmed} was confirmed: the newest are lost"
-        )
+        problem = f"it ends with change {found.summary.serial}, but change {confirmed} was confirmed: some are lost"
         raise StorageCorrupted(str(path), problem, REMEDY)
 
 
@@ -313,29 +331,42 @@ def _prove_plain(path: Path, connection: sqlite3.Connection) -> int:
     return PLAIN_SCHEMA_VERSION if tables else 0
 
 
+def is_plain(connection: sqlite3.Connection) -> bool:
+    """Whether it is a state of 0.1.0. Raises sqlite3.Error."""
+    return _tables(connection) == ["entry"]
+
+
+def plain_entries(connection: sqlite3.Connection) -> list[Entry]:
+    """All entries of a state of 0.1.0. Raises sqlite3.Error."""
+    return connection.execute("SELECT kind, key, value, version FROM entry").fetchall()
+
+
 def _begin(connection: sqlite3.Connection, witness: Path) -> None:
     """Make the tables, with the entries of 0.1.0 if there are any: all of it or, after a crash, nothing."""
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        tables = _tables(connection)
-        if "entries" not in tables:  # else another process has done it meanwhile
-            plain = connection.execute("SELECT * FROM entry").fetchall() if tables else []
-            rows = [(*row, guard_of(*row)) for row in plain]
+        if "entries" not in _tables(connection):  # else another process has done it meanwhile
+            plain = plain_entries(connection) if is_plain(connection) else []
             connection.execute("DROP TABLE IF EXISTS entry")
-            connection.execute(ENTRIES)
-            connection.execute(SUMMARY)
-            connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
-            had_users = any(row[0] == USER_KIND for row in rows)
-            summary = summary_of(0, sum(row[4] for row in rows), int(had_users))
-            connection.execute("INSERT INTO summary VALUES (1, ?, ?, ?, ?)", summary)
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            had_users = any(row[0] == USER_KIND for row in plain)
+            _fill(connection, plain, 0, had_users)
             make_witness(witness, 0, had_users)  # before anything can be confirmed that it must tell of
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _fill(connection: sqlite3.Connection, entries: Iterable[Entry], serial: int, had_users: bool) -> None:
+    rows = [(*entry, guard_of(*entry)) for entry in entries]
+    summary = summary_of(serial, sum(row[4] for row in rows), int(had_users))
+    connection.execute(ENTRIES)
+    connection.execute(SUMMARY)
+    connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
+    connection.execute("INSERT INTO summary VALUES (1, ?, ?, ?, ?)", summary)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:

@@ -1,17 +1,17 @@
 """The rows of the state in SQLite, and what guards them: a checksum of each, and one of them all.
 
-SQLite has no checksums of its own. So each row has a guard, 64 bits of two CRCs over all that it says, looked at whenever
-the row is read; a value that was changed behind our back is told, never used. And there is a summary, one row that each
-transaction replaces: the `digest` is the sum of the guards of all rows, so that a row that has vanished, or come back, is
-missed too; the `serial` counts the transactions, for `storage.witness`. A sum can be kept up with what one change takes
-away and adds, by any process, in the transaction that changes.
+SQLite has no checksums of its own. So each row has a guard, 64 bits of two CRCs over all that it says, looked at
+whenever the row is read; a value that was changed behind our back is told, never used. And there is a summary, one row
+that each transaction replaces: the `digest` is the sum of the guards of all rows, so that a row that has vanished, or
+come back, is missed too; the `serial` counts the transactions, for `storage.witness`. A sum can be kept up with what
+one change takes away and adds, by any process, in the transaction that changes.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -32,6 +32,10 @@ _ROW = struct.Struct("<IIQ")
 _SUMMARY = struct.Struct("<qqq")
 _crc32c = google_crc32c.value
 _HALF, _MODULUS = 2**63, 2**64
+
+
+Entry = tuple[str, str, bytes, int]
+"""Kind, key, value, version."""
 
 
 class Summary(NamedTuple):
@@ -107,9 +111,11 @@ def examine(connection: sqlite3.Connection) -> Examined:
         connection.execute("ROLLBACK")
 
 
-def all_rows(connection: sqlite3.Connection) -> Iterable[tuple[str, str, bytes, int, int]]:
-    """Every row, sound or not, in order."""
-    return connection.execute("SELECT kind, key, value, version, guard FROM entries")
+def all_rows(connection: sqlite3.Connection, order: str = "ASC") -> Iterable[tuple[str, str, bytes, int, int]]:
+    """Every row, sound or not, in that order."""
+    return connection.execute(
+        f"SELECT kind, key, value, version, guard FROM entries ORDER BY kind {order}, key {order}"
+    )
 
 
 def damage_of(kind: object, key: object) -> str:
