@@ -80,7 +80,7 @@ class AccountGuard:
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
         """See Guard."""
         accounts = self._directory.current()
-        if self.is_open:
+        if not accounts.by_name and self.is_open:
             return ANYBODY
         if credentials is None:
             raise self._refusal("missing", "", peer)

@@ -32,7 +32,7 @@ from .state_rows import (
     schema_version,
     summary_of,
 )
-from .witness import REMEDY, Witness, make_witness, testimony
+from .witness import REMEDY, Witness, make_witness, read_witness
 
 logger = logging.getLogger("headwater.storage")
 
@@ -294,7 +294,9 @@ def prove(path: Path) -> int:
     Changes nothing. Raises StorageUnavailable (a newer schema), StorageCorrupted.
     """
     witness = witness_path(path)
-    confirmed = testimony(witness).serial if witness.exists() else 0  # before the state, which others may take further
+    confirmed = (
+        read_witness(witness).serial if witness.exists() else 0
+    )  # before the state, which others may take further
     if not path.exists() or not path.stat().st_size:
         if confirmed:
             raise StorageCorrupted(str(path), f"it is gone, but change {confirmed} of it was confirmed", REMEDY)
@@ -312,7 +314,7 @@ def prove(path: Path) -> int:
 
 
 def _prove_guarded(path: Path, connection: sqlite3.Connection) -> None:
-    confirmed = testimony(witness_path(path)).serial
+    confirmed = read_witness(witness_path(path)).serial
     found = examine(connection)
     if found.problems:
         raise StorageCorrupted(str(path), "; ".join(found.problems), REMEDY)

@@ -24,7 +24,7 @@ from .memory import MemoryState
 from .private import make_directory, make_file
 from .state import SHARED_MEMORY, SqliteState, files_of, is_plain, make_state, plain_entries, witness_path
 from .state_rows import Entry, all_rows, damage_of, is_sound, read_only
-from .witness import read_slots, testimony
+from .witness import read_slots, read_witness
 
 COPIES_MAX = 5
 
@@ -146,11 +146,13 @@ def _salvaged(path: Path) -> tuple[list[Entry], list[str]]:
     """All entries that are sound, and what is said of the others."""
     found: dict[tuple[str, str], Entry] = {}
     lost: dict[str, None] = {}
+    if not path.exists():
+        return [], [f"{STATE_NAME}, which is missing"]
     with closing(read_only(path)) as connection:
-        if is_plain(connection):
-            return plain_entries(connection), []
         for order in ("ASC", "DESC"):  # what cannot be reached from one end may be from the other
             try:
+                if is_plain(connection):
+                    return plain_entries(connection), []
                 for row in all_rows(connection, order):
                     if is_sound(*row):
                         found[row[0], row[1]] = row[:4]
@@ -164,6 +166,6 @@ def _salvaged(path: Path) -> tuple[list[Entry], list[str]]:
 def _confirmed(path: Path) -> tuple[int, bool]:
     """The last change that was confirmed, and whether there were users; where nobody can say so, there were."""
     try:
-        return testimony(witness_path(path))
+        return read_witness(witness_path(path))
     except StorageCorrupted:
         return time.time_ns() // 1_000_000, True

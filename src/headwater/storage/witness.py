@@ -43,7 +43,7 @@ class Witness:
     def __init__(self, path: Path) -> None:
         """Raises OSError, StorageCorrupted: it is missing, or no slot of it can be read."""
         self.path = path
-        testimony(path)
+        read_witness(path)
         slots = read_slots(path)
         self._next = 0 if slots[0] is None or (slots[1] is not None and slots[0].serial <= slots[1].serial) else 1
         self._descriptor = private_opener(str(path), os.O_RDWR | os.O_CLOEXEC)
@@ -70,7 +70,7 @@ def read_slots(path: Path) -> list[Testimony | None]:
     return [_read(content[at : at + _SLOT.size]) for at in (0, SLOT_DISTANCE)]
 
 
-def testimony(path: Path) -> Testimony:
+def read_witness(path: Path) -> Testimony:
     """What the witness says: of the newer slot. Raises OSError, StorageCorrupted: it is missing, or unreadable."""
     try:
         told = [slot for slot in read_slots(path) if slot is not None]
