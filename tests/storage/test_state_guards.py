@@ -172,7 +172,7 @@ def test_an_older_state_under_a_newer_witness_is_refused(closed: Path, tmp_path:
     with closing(SqliteState(closed / NAME)) as state:
         state.put("log", "newer", b"{}")
     shutil.copyfile(tmp_path / "older", closed / NAME)
-    with pytest.raises(StorageCorrupted, match="was confirmed: some are lost; restore a backup .*--accept-state-loss"):
+    with pytest.raises(StorageCorrupted, match=r"was confirmed: some are lost; restore a backup .*--accept-state-loss"):
         SqliteState(closed / NAME)
 
 

@@ -31,7 +31,7 @@ from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from . import maintenance
 from .disk import Disk, private_opener, sync_directory
-from .locks import NoBackup
+from .locks import BACKUP_LOCK, NoBackup
 from .log import StoredLog
 from .log_directories import (
     EVERY_LOG,
@@ -96,8 +96,12 @@ class Engine(Closing):
         self._is_disk_low = False
         self._lock_file = lock_directory(self.directory)
         try:
-            tighten(self.directory)
-            tighten(self.directory / LOGS)
+            if mode := tighten(self.directory):
+                logger.warning(
+                    "%s: others could use it (mode %04o), which holds secrets; they cannot now", directory, mode
+                )
+            for each in (LOGS, BACKUP_LOCK):
+                tighten(self.directory / each)
             self.state = open_state(self.directory, is_locked=True)
         except BaseException:
             self._lock_file.close()
@@ -247,6 +251,7 @@ class Engine(Closing):
         directory = self.directory / LOGS / entry.directory
         if not directory.is_dir():
             raise missing_directory(self.directory, name, entry, unknown_directories(self.directory, self.state))
+        tighten(directory)
         try:
             return StoredLog(
                 directory,

@@ -6,7 +6,7 @@ taken for damaged by chance. Both are stopped, each with what to do, and the oth
 
 from __future__ import annotations
 
-import contextlib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -26,6 +26,9 @@ EVERY_LOG = "*"
 RESTORE_JUMP = 10**12
 """A log whose numbers are not all known goes on at the next multiple of this: years of events at any rate, and room for
 a million such jumps."""
+
+_INCARNATION = re.compile("[0-9a-f]{8}")
+"""What the names of directories end with: the first digits of the incarnation."""
 
 
 class LogEntry(msgspec.Struct):
@@ -132,8 +135,15 @@ def _is_of_a_log(path: Path) -> bool:
 
 
 def _names(path: Path) -> set[str]:
-    """The name that the directory begins with, and that in its META, if it can be read and says another."""
-    names = {path.name.rpartition(".")[0]}
-    with contextlib.suppress(EventLogError):  # whoever opens or adopts it is told
-        names.add(read_meta(path).name)
+    """The name in its META, and that with which the directory begins, if it is called as directories of logs are.
+
+    Where META cannot be read, the latter alone.
+    """
+    begins, _, ends = path.name.rpartition(".")
+    try:
+        names = {read_meta(path).name}
+    except EventLogError:  # whoever opens or adopts it is told
+        names = {begins}
+    if _INCARNATION.fullmatch(ends):
+        names.add(begins)
     return {name for name in names if LOG_NAME.fullmatch(name) or name == SYSTEM_LOG}

@@ -33,22 +33,21 @@ def make_directory(path: Path) -> None:
     sync_directory(path.parent)
 
 
-def tighten(path: Path) -> None:
-    """Take everybody else's rights from a file or directory that was made with them; tells of a directory.
+def tighten(path: Path) -> int:
+    """Take everybody else's rights from a file or directory; answers the mode that it had if it had such, else 0.
 
     Where that is not ours to change it is told; what is made in it is private even so.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
-        if not mode & _OTHERS:
-            return
-        path.chmod(mode & ~_OTHERS)
+        if mode & _OTHERS:
+            path.chmod(mode & ~_OTHERS)
+            return mode
     except FileNotFoundError:
-        return
+        pass  # it will be made as it should be
     except OSError as error:
-        logger.warning("%s: others may use it (mode %04o): %s; it holds secrets, make it %04o",
-                       path, mode, error.strerror, mode & ~_OTHERS)  # fmt: skip
-        return
-    if path.is_dir():
-        logger.warning("%s: others could use it (mode %04o), which holds secrets; it is %04o now",
-                       path, mode, mode & ~_OTHERS)  # fmt: skip
+        wanted = mode & ~_OTHERS
+        logger.warning(
+            "%s: others may use it (mode %04o): %s; it holds secrets, make it %04o", path, mode, error.strerror, wanted
+        )
+    return 0

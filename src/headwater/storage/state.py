@@ -309,7 +309,8 @@ def prove(path: Path) -> int:
             _prove_guarded(path, connection)
             return version
         if confirmed:
-            raise StorageCorrupted(str(path), f"schema {version}, but {witness.name} is of a newer one", REMEDY)
+            problem = f"it is of schema {version}, but change {confirmed} of a newer one was confirmed: all is lost"
+            raise StorageCorrupted(str(path), problem, REMEDY)
         return _prove_plain(path, connection)
 
 
