@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+USER_KIND = "user"
+"""The kind of the entries that are users. Every store remembers whether it ever had one."""
+
 
 class StateEntry(NamedTuple):
     """A value and its version, which counts from 1; 0 stands for an entry that is not there."""
@@ -37,6 +40,15 @@ class StateStore(Protocol):
 
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
         """All entries of a kind whose key starts so, in order of key."""
+
+    def had_users(self) -> bool:
+        """Whether there ever was an entry of USER_KIND, or users were kept elsewhere, so that nobody is let in without.
+
+        It stays so when the last one is removed, until `keep_had_users` says otherwise.
+        """
+
+    def keep_had_users(self, had_users: bool) -> None:
+        """Remember that there are users elsewhere, or forget, on purpose, that there ever were any. Durable."""
 
 
 def kinds_of_log(incarnation: str) -> tuple[str, str, str]:

@@ -15,6 +15,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import logging
 import re
 import secrets
 import time
@@ -27,10 +28,14 @@ import msgspec
 from ..core.access import Grant, Right, User
 from ..core.errors import InvalidInput
 from ..core.limits import show
-from ..core.state import StateEntry, StateStore
+from ..core.state import USER_KIND, StateEntry, StateStore
 
-KIND = "user"
+logger = logging.getLogger("headwater.security")
+
+KIND = USER_KIND
 """Users are entries of that kind in the StateStore, keyed by name."""
+EVERYBODY = ("access", "everybody")
+"""The entry that says since when everybody may do everything although there were users; its value is JSON."""
 USER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 PASSWORD_CHARS_MIN, PASSWORD_CHARS_MAX = 8, 1024
 KEY_BYTES_MIN = 16
@@ -169,7 +174,13 @@ class AccountDirectory:
         self._configured, self._state, self._clock = tuple(configured), state, clock
         self._stored: list[tuple[str, StateEntry]] = []
         self._accounts = Accounts(self._configured)
+        self._had_users: bool | None = None
         self._read_at = -REREAD_S
+
+    def remember(self) -> None:
+        """Have the state remember that there are users in the configuration: a server that misses it lets nobody in."""
+        if self._configured and not self._state.had_users():
+            self._state.keep_had_users(True)
 
     @property
     def configured(self) -> frozenset[str]:
@@ -180,12 +191,25 @@ class AccountDirectory:
         """What is stored has changed: it is read again when it is next asked for."""
         self._read_at = -REREAD_S
 
+    @property
+    def never_had_any(self) -> bool:
+        """Whether there is no user and was none before: only then may everybody be let in.
+
+        Where the last one was removed, or all were lost, nobody is, until an operator says otherwise
+        (`headwater user allow-everybody`).
+        """
+        return not self.current().by_name and self._had_users is False
+
     def current(self) -> Accounts:
         """The accounts, at most a second old; the same object until something changes."""
         now = self._clock()
         if now - self._read_at >= REREAD_S:
             self._read_at = now
             stored = list(self._state.items(KIND))
+            had_users = self._state.had_users()
+            if self._had_users and not had_users:
+                logger.warning("that there were users is forgotten: everybody may do everything, on loopback")
+            self._had_users = had_users
             if stored != self._stored:
                 self._stored = stored
                 self._accounts = Accounts((*map(decode_entry, stored), *self._configured))

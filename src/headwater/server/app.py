@@ -32,7 +32,7 @@ from ..core.store import LogStore
 from ..core.threads import Threads
 from ..futoin import server as futoin
 from ..http import Application, Receive, Scope, Send
-from .accounts import AccountDirectory
+from .accounts import EVERYBODY, AccountDirectory
 from .admission import Admission
 from .bulk.serving import BulkPlane
 from .config import Config
@@ -263,8 +263,18 @@ class Server:
     def _guard(self, store: LogStore, *, has_tls: bool) -> AccountGuard:
         config = self._config
         directory = AccountDirectory(config.users.values(), store.state)
+        directory.remember()
         is_private = is_loopback(config.host)
         has_users = bool(directory.current().by_name)
+        if not has_users and not directory.never_had_any:
+            raise InvalidConfiguration(
+                f"{config.data} has had users, and there are none now: everything would be allowed to everybody. Add a "
+                f"user (headwater user add NAME --grant all:* --data {config.data}), name the configuration that has "
+                f"them (--config FILE), or let everybody in (headwater user allow-everybody --data {config.data})",
+                "users",
+            )
+        if not has_users and (allowed := store.state.get(*EVERYBODY)) is not None:
+            logger.warning("everybody may do everything", extra=fields(allowed=allowed.value.decode()))
         if not (is_private or config.insecure or has_users):
             raise InvalidConfiguration(
                 f"{config.host} can be reached from other machines, and no user is configured, so that everything "

@@ -81,7 +81,7 @@ class Users(ReadOnly):
         async with self._changing:
             self._check_stored(name)
             if len(self._directory.current().by_name) == 1:
-                raise Refusal(Status.CONFLICT, "it is the last user; without users everything is allowed to everybody")
+                raise Refusal(Status.CONFLICT, "it is the last user; without users nobody is let in")
             self._check_manageable(None, without=name)
             await asyncio.to_thread(self._remove, name)
 

@@ -52,7 +52,7 @@ class AccountGuard:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         bus: Bus | None = None,
     ) -> None:
-        """`allows_anybody`: whether everything is allowed while there is no account at all.
+        """`allows_anybody`: whether everything is allowed while there is no account, and never was one.
 
         `bus` is notified of refused logins.
         """
@@ -77,7 +77,7 @@ class AccountGuard:
     @property
     def is_open(self) -> bool:
         """See Guard."""
-        return self._allows_anybody and not self._directory.current().by_name
+        return self._allows_anybody and self._directory.never_had_any
 
     @property
     def has_users(self) -> bool:
@@ -87,7 +87,7 @@ class AccountGuard:
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
         """See Guard."""
         accounts = self._directory.current()
-        if self._allows_anybody and not accounts.by_name:
+        if not accounts.by_name and self.is_open:
             return ANYBODY
         if credentials is None:
             raise self._refusal("missing", "", peer)

@@ -4,12 +4,13 @@ The format on disk is described in docs/data-file-format.md.
 """
 
 from .backup import BackupReport, backup, restore
-from .check import CheckReport, LogCheck, accept_loss, check_directory
+from .check import CheckReport, LogCheck, accept_loss, adopt_log, check_directory
 from .clock_repair import Distrusted, repair_clock
 from .engine import Engine
 from .log import StoredLog
 from .memory import MemoryLog, MemoryState, MemoryStore
 from .state import SqliteState
+from .state_check import StateCheck, accept_state_loss
 
 __all__ = [
     "BackupReport",
@@ -21,8 +22,11 @@ __all__ = [
     "MemoryState",
     "MemoryStore",
     "SqliteState",
+    "StateCheck",
     "StoredLog",
     "accept_loss",
+    "accept_state_loss",
+    "adopt_log",
     "backup",
     "check_directory",
     "repair_clock",

@@ -25,24 +25,18 @@ import msgspec
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.state import kinds_of_log
 from .checked_file import CheckedFile, earlier_struct
-from .disk import make_directory, sync_directory
-from .engine import (
-    EVERY_LOG,
-    FLOOR_KIND,
-    LOG_KIND,
-    LOGS,
-    PARTIAL_BACKUP,
-    STATE_NAME,
-    LogEntry,
-)
+from .disk import private_opener, sync_directory
+from .engine import PARTIAL_BACKUP, STATE_NAME
 from .locks import BACKUP_LOCK
+from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond, known_logs
 from .meta import META_NAME, Meta, read_meta
+from .private import make_directory, make_file, tighten
 from .recovery import Scan
 from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segments import Segment, segment_paths
 from .staged_part import PART_SUFFIX
 from .staging import MANIFEST_NAME, STAGED
-from .state import SqliteState
+from .state import SHARED_MEMORY, SqliteState, files_of
 from .trimming import check_witness, copy_witness, take_over
 from .writer_owners import OWNERS
 from .writers import WRITERS_NAME, write_writers
@@ -51,8 +45,6 @@ Progress = Callable[[str, int, int], None]
 """Told what is copied, how many bytes are done, and how many there are."""
 MANIFEST = "BACKUP.json"
 MANIFEST_FORMAT = 2
-RESTORE_JUMP = 10**12
-"""A restored log goes on at the next multiple of this: years of events at any rate, and a million restores."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +83,9 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
     if not (source / STATE_NAME).exists():
         raise StorageUnavailable(f"{source}: no data directory (there is no {STATE_NAME})")
     _make_empty(target)
-    (target / PARTIAL_BACKUP).touch()
+    make_file(target / PARTIAL_BACKUP)
     with (
-        open(source / BACKUP_LOCK, "a", encoding="ascii") as lock,
+        open(source / BACKUP_LOCK, "a", encoding="ascii", opener=private_opener) as lock,
         closing(SqliteState(source / STATE_NAME)) as state,
     ):
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -116,7 +108,9 @@ def restore(source: Path, target: Path, progress: Progress | None = None) -> Bac
     manifest = read_manifest(source)
     _make_empty(target)
     copy = _Copy(target, progress)
-    copy.file(source / STATE_NAME, Path(STATE_NAME))
+    for path in files_of(Path(STATE_NAME)):
+        if (source / path).exists() and path.suffix != SHARED_MEMORY:
+            copy.file(source / path, path)
     for _, directory in _log_directories(target):
         copy.tree(source / LOGS / directory)
     state = SqliteState(target / STATE_NAME)
@@ -126,8 +120,8 @@ def restore(source: Path, target: Path, progress: Progress | None = None) -> Bac
         highest = max(manifest.logs.values(), default=0)
         for name, entry in list(state.items(FLOOR_KIND)):
             highest = max(highest, int(entry.value))
-            state.put(FLOOR_KIND, name, str(_jump(int(entry.value))).encode())
-        state.put(FLOOR_KIND, EVERY_LOG, str(_jump(highest)).encode())
+            state.put(FLOOR_KIND, name, str(beyond(int(entry.value))).encode())
+        state.put(FLOOR_KIND, EVERY_LOG, str(beyond(highest)).encode())
         state.flush()
     finally:
         state.close()
@@ -146,8 +140,8 @@ def read_manifest(directory: Path) -> Manifest:
 def _copy_witnesses(state: SqliteState, target: Path) -> None:
     """How far each log is trimmed by the state as it is now: META was copied after it, and must not be ahead."""
     with closing(SqliteState(target / STATE_NAME)) as copied:
-        for _, directory in _entries(copied):
-            meta = read_meta(target / LOGS / directory)
+        for entry in known_logs(copied).values():
+            meta = read_meta(target / LOGS / entry.directory)
             copy_witness(state, copied, meta)
             check_witness(copied, meta, target / LOGS / directory)
 
@@ -162,22 +156,13 @@ def _renew(directory: Path, head: int, state: SqliteState) -> None:
         for key, entry in list(state.items(old)):
             state.put(new, key, entry.value)
             state.delete(old, key)
-    void = (head + 1, _jump(max(head, meta.floor)))
+    void = (head + 1, beyond(max(head, meta.floor)))
     meta.changed(incarnation=incarnation, voids=[*meta.voids, void], clean=None).write(directory)
-
-
-def _jump(number: int) -> int:
-    return (number // RESTORE_JUMP + 1) * RESTORE_JUMP
 
 
 def _log_directories(target: Path) -> list[tuple[str, str]]:
     with closing(SqliteState(target / STATE_NAME)) as state:
-        return _entries(state)
-
-
-def _entries(state: SqliteState) -> list[tuple[str, str]]:
-    entries = list(state.items(LOG_KIND))
-    return [(name, msgspec.json.decode(entry.value, type=LogEntry).directory) for name, entry in entries]
+        return [(name, entry.directory) for name, entry in known_logs(state).items()]
 
 
 def _sync_directories(target: Path) -> None:
@@ -188,7 +173,8 @@ def _sync_directories(target: Path) -> None:
 
 def _make_empty(target: Path) -> None:
     try:
-        make_directory(target, 0o700)
+        make_directory(target)
+        tighten(target)
         if any(target.iterdir()):
             raise StorageUnavailable(f"{target}: not empty; name a new directory")
     except OSError as error:
@@ -210,7 +196,7 @@ class _Copy:
         if meta.has_marks:  # before the frames: those that come on top of it are all in the copy then
             self.file(source / WRITERS_NAME, relative / WRITERS_NAME)
         for part in (FRAMES, INDEX, HISTORY):
-            (self._target / relative / part).mkdir(parents=True, exist_ok=True)
+            make_directory(self._target / relative / part)
         last = 0
         paths = segment_paths(source / FRAMES)
         for path in paths[:-1]:
@@ -248,14 +234,15 @@ class _Copy:
         for path in sorted(source.rglob("*")):
             relative = Path(LOGS) / source.name / path.relative_to(source)
             if path.is_dir():
-                (self._target / relative).mkdir(parents=True, exist_ok=True)
+                make_directory(self._target / relative)
             else:
                 self.file(path, relative)
 
     def file(self, source: Path, relative: Path, *, may_vanish: bool = False) -> None:
         """One file, whole."""
         target = self._target / relative
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
+        make_file(target)
         try:
             shutil.copyfile(source, target)
         except FileNotFoundError:
@@ -271,7 +258,7 @@ class _Copy:
             os.fdatasync(file.fileno())
         segment = Segment(source, bytes.fromhex(meta.segments_id))
         Scan(segment, meta.gaps).run()
-        with open(self._target / relative, "wb") as file:
+        with open(self._target / relative, "wb", opener=private_opener) as file:
             file.write(segment.buffer[: segment.end])
         self._done(self._target / relative)
         return segment.last

@@ -5,29 +5,28 @@ Looking opens nothing for writing, so that a data directory may lie on a medium 
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import msgspec
 import numpy as np
 
 from ..core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
+from ..core.state import StateStore
 from . import ids
 from .backup import MANIFEST, read_manifest
 from .check_staged import check_staged
-from .engine import LOG_KIND, LOGS, PARTIAL_BACKUP, STATE_NAME, LogEntry, lock_directory
+from .engine import PARTIAL_BACKUP, STATE_NAME, lock_directory, open_state
 from .locks import unserved
+from .log_directories import LOGS, adopt, give_up, known_logs, stopped_logs, unknown_directories
 from .meta import Meta, read_meta
 from .places import Places, hashes_of_frame, places_name
 from .postings import ActivePostings, FilePostings
 from .recovery import Scan, highest_kept, known_durable
 from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
 from .segments import Segment, segment_paths
-from .state import SqliteState
+from .state_check import StateCheck, looking_at_state
 from .trimming import accept_witness, check_witness, take_over
 from .writers import WriterTable, read_writers, write_writers
 
@@ -55,34 +54,35 @@ class CheckReport:
     """What was found in a data directory."""
 
     logs: list[LogCheck]
+    state: StateCheck = field(default_factory=StateCheck)
     problems: list[str] = field(default_factory=list)
     """What is damaged of the directory itself."""
 
     @property
     def is_sound(self) -> bool:
         """Whether nothing is damaged."""
-        return not self.problems and not any(log.problems for log in self.logs)
+        return not (self.problems or self.state.problems or any(log.problems for log in self.logs))
 
 
 def check_directory(directory: Path, progress: Progress | None = None) -> CheckReport:
-    """Check every log of a data directory that is not being served (or of a backup).
+    """Check the state and every log of a data directory that is not being served (or of a backup). Changes nothing.
 
     Raises StorageUnavailable if it is served, or no data directory.
     """
-    if not (directory / STATE_NAME).exists():
+    if not (directory / STATE_NAME).exists() and not (directory / LOGS).exists():
         raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
     if (directory / PARTIAL_BACKUP).exists():
         raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
-    with unserved(directory), _copy_of_state(directory) as state:
-        report = CheckReport([])
-        for part in _PARTS:
-            report.problems += part(directory, state)
-        for name, entry in _entries(state):
-            report.logs.append(_check_log(directory / LOGS / entry.directory, name, state, progress or _silent))
-        return report
+    with unserved(directory), looking_at_state(directory) as (state, found):
+        stopped = {} if found.problems else stopped_logs(directory, state)
+        paths = unknown_directories(directory, state)
+        paths |= {name: [directory / LOGS / entry.directory] for name, entry in known_logs(state).items()}
+        logs = [_check_log(path, name, state, progress or _silent, stopped.get(name))
+                for name in sorted(paths) for path in paths[name]]  # fmt: skip
+        return CheckReport(logs, found, list(_check_manifest(directory)))
 
 
-def _check_manifest(directory: Path, _state: SqliteState) -> Iterator[str]:
+def _check_manifest(directory: Path) -> Iterator[str]:
     """That of a backup, if it is one."""
     if (directory / MANIFEST).exists():
         try:
@@ -91,31 +91,18 @@ def _check_manifest(directory: Path, _state: SqliteState) -> Iterator[str]:
             yield str(error)
 
 
-_PARTS: tuple[Callable[[Path, SqliteState], Iterable[str]], ...] = (_check_manifest,)
-"""What is looked at of a data directory as a whole; each answers what is damaged."""
-
-
-@contextmanager
-def _copy_of_state(directory: Path) -> Iterator[SqliteState]:
-    """The state, opened elsewhere: SQLite writes even where it only reads."""
-    with TemporaryDirectory(prefix="headwater-check-") as temporary:
-        for name in (STATE_NAME, f"{STATE_NAME}-wal"):
-            if (directory / name).exists():
-                shutil.copyfile(directory / name, Path(temporary) / name)
-        with closing(SqliteState(Path(temporary) / STATE_NAME)) as state:
-            yield state
-
-
 def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
     """Give up the damaged events of a log, so that it opens again: their numbers stay empty for ever.
 
     Answers the ranges newly given up. Raises LogNotFound, StorageUnavailable.
     """
-    with closing(lock_directory(directory)), closing(SqliteState(directory / STATE_NAME)) as state:
-        entry = dict(_entries(state)).get(name)
+    with closing(lock_directory(directory)), closing(open_state(directory, is_locked=True)) as state:
+        entry = known_logs(state).get(name)
         if entry is None:
             raise LogNotFound(name)
         log_directory = directory / LOGS / entry.directory
+        if not log_directory.is_dir():
+            return [(1, give_up(state, name))]
         meta = read_meta(log_directory)
         accept_witness(state, meta, log_directory)
         take_over(state, meta)
@@ -127,6 +114,17 @@ def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
         if meta.has_marks:
             _mend_writers(log_directory, read_meta(log_directory))
         return given_up
+
+
+def adopt_log(directory: Path, name: str) -> Path:
+    """Have the state know a log again whose directory it has forgotten; answers that. See `log_directories.adopt`.
+
+    Raises StorageCorrupted, LogExists, StorageUnavailable.
+    """
+    with closing(lock_directory(directory)), closing(open_state(directory, is_locked=True)) as state:
+        path = adopt(directory, state, name)
+        accept_witness(state, read_meta(path), path)
+        return path
 
 
 def _mend_writers(directory: Path, meta: Meta) -> None:
@@ -143,10 +141,6 @@ def _mend_writers(directory: Path, meta: Meta) -> None:
             last = max(last, segment.last)
         table.landed(last)
         write_writers(directory, *table.snapshot())
-
-
-def _entries(state: SqliteState) -> list[tuple[str, LogEntry]]:
-    return [(name, msgspec.json.decode(entry.value, type=LogEntry)) for name, entry in state.items(LOG_KIND)]
 
 
 def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, int]]:
@@ -180,8 +174,14 @@ def _last_of_history(directory: Path, meta: Meta) -> int:
     return last
 
 
-def _check_log(directory: Path, name: str, state: SqliteState, progress: Progress) -> LogCheck:
+def _check_log(
+    directory: Path, name: str, state: StateStore, progress: Progress, stopped: StorageCorrupted | None
+) -> LogCheck:
     report = LogCheck(name)
+    if stopped is not None:
+        report.problems.append(str(stopped))
+        if not directory.is_dir():
+            return report
     with _telling(report):
         meta = read_meta(directory)
         with _telling(report):

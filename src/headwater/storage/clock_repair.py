@@ -10,17 +10,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from ..core.errors import LogNotFound
 from .clock import TOLERANCE_MS, wall_clock_ms
 from .clock_memory import accept_clock
-from .engine import LOG_KIND, LOGS, STATE_NAME, LogEntry, lock_directory
+from .engine import lock_directory, open_state
+from .log_directories import LOGS, known_logs
 from .meta import Meta, read_meta
 from .recovery import Scan
 from .sealing import FRAMES, frames_of
 from .segments import Segment, segment_paths
-from .state import SqliteState
 
 
 class Distrusted(NamedTuple):
@@ -41,11 +39,11 @@ def repair_clock(directory: Path, name: str, now: int | None = None) -> Distrust
     start, whatever it was before. Raises LogNotFound, StorageUnavailable, StorageCorrupted.
     """
     now = wall_clock_ms() if now is None else now
-    with closing(lock_directory(directory)), closing(SqliteState(directory / STATE_NAME)) as state:
-        entry = state.get(LOG_KIND, name)
+    with closing(lock_directory(directory)), closing(open_state(directory, is_locked=True)) as state:
+        entry = known_logs(state).get(name)
         if entry is None:
             raise LogNotFound(name)
-        log_directory = directory / LOGS / msgspec.json.decode(entry.value, type=LogEntry).directory
+        log_directory = directory / LOGS / entry.directory
         meta = read_meta(log_directory)
         found = _found(log_directory, meta, now)
         if found is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 _IOV_MAX = 1024
 _NO_FALLOCATE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _ZEROS = bytes(1024 * 1024)
+FILE_MODE = 0o600
+"""Of files with secrets: for their owner alone, whatever the umask."""
 
 if sys.platform == "darwin":  # fdatasync does not reach the platter there
     import fcntl
@@ -91,22 +94,30 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-def make_directory(path: Path, mode: int = 0o777) -> None:
-    """Make a directory durably, with those above it that are missing (of the usual mode); it may be there already."""
-    if path.is_dir():
-        return
-    make_directory(path.parent)
-    path.mkdir(mode, exist_ok=True)
-    sync_directory(path.parent)
+def private_opener(path: str, flags: int) -> int:
+    """For `open(..., opener=private_opener)`: whatever is opened so is its owner's alone from then on.
+
+    What root makes belongs to whom the directory belongs, so that the server can use it: commands are run by root too.
+    """
+    descriptor = os.open(path, flags, FILE_MODE)
+    found = os.fstat(descriptor)
+    if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != FILE_MODE:
+        os.fchmod(descriptor, FILE_MODE)
+    if found.st_uid == 0 == os.geteuid() and flags & os.O_CREAT:
+        home = os.stat(os.path.dirname(path) or ".")
+        if home.st_uid:
+            os.fchown(descriptor, home.st_uid, home.st_gid)
+    return descriptor
 
 
 def write_whole(path: Path, *parts: bytes) -> Path:
     """Write a file durably under its name, or not at all: a crash leaves the old one, or none, or the new one whole.
 
-    Two processes may do so at once, as an indexing process whose server was killed does beside the one of the next.
+    It is its owner's alone. Two processes may do so at once, as an indexing process whose server was killed does beside
+    the one of the next.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as file:
+    with open(temporary, "wb", opener=private_opener) as file:
         for part in parts:
             file.write(part)
         file.flush()

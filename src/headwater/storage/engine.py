@@ -2,6 +2,7 @@
 
 DIR/LOCK                 held by the one process that serves the directory
 DIR/state.sqlite         settings, consumers, users: the StateStore
+DIR/state.witness        which change of the state was the last one to be confirmed
 DIR/logs/NAME.XXXXXXXX/  one directory per log and incarnation: META.json, log/, idx/, history/
 """
 
@@ -13,7 +14,8 @@ import os
 import secrets
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -30,38 +32,41 @@ from ..core.threads import Threads
 from . import maintenance
 from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
 from .clock_memory import ClockMemory, poisoned
-from .disk import Disk, make_directory, sync_directory
-from .locks import LOCK, NoBackup, hold
+from .disk import Disk, private_opener, sync_directory
+from .locks import BACKUP_LOCK, LOCK, NoBackup, hold
 from .log import StoredLog
+from .log_directories import (
+    EVERY_LOG,
+    FLOOR_KIND,
+    LOG_KIND,
+    LOGS,
+    TRASH_KIND,
+    LogEntry,
+    known_logs,
+    left_over,
+    missing_directory,
+    stopped_logs,
+    unknown_directories,
+)
 from .meta import META_NAME, Meta, read_meta
 from .notifying import notify_changed, notify_created, notify_deleted
+from .private import make_directory, tighten
 from .refusals import refusal_of, refusing
 from .room import Room
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
-from .state import SqliteState
+from .state import PLAIN_SCHEMA_VERSION, SqliteState, prove, translating
 from .trash import remove_log_directory
+from .witness import REMEDY
 from .worker import Worker
 
 logger = logging.getLogger("headwater.storage")
 
 STATE_NAME = "state.sqlite"
-LOGS = "logs"
 PARTIAL_BACKUP = "BACKUP.partial"
 """In a backup that is not finished: nobody may take it for a data directory."""
 MAINTENANCE_INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
-
-LOG_KIND, FLOOR_KIND, TRASH_KIND = "log", "log-floor", "log-trash"
-EVERY_LOG = "*"
-"""Key of the floor for every log made after a restore: logs lost with the old disk may have issued lower numbers."""
-
-
-class LogEntry(msgspec.Struct):
-    """What the state knows of a log."""
-
-    directory: str
-    settings: LogSettings
 
 
 class Engine(Closing):
@@ -104,7 +109,13 @@ class Engine(Closing):
         """What says whether there is room for appends."""
         self._lock_file = lock_directory(self.directory)
         try:
-            self.state = _open_state(self.directory)
+            if mode := tighten(self.directory):
+                logger.warning(
+                    "%s: others could use it (mode %04o), which holds secrets; they cannot now", directory, mode
+                )
+            for each in (LOGS, BACKUP_LOCK):
+                tighten(self.directory / each)
+            self.state = open_state(self.directory, is_locked=True)
         except BaseException:
             self._lock_file.close()
             raise
@@ -116,10 +127,13 @@ class Engine(Closing):
         self._is_closed = False
         self._not_removed: set[str] = set()
         """Trash that is not what the state says of it."""
-        (self.directory / LOGS).mkdir(exist_ok=True)
+        make_directory(self.directory / LOGS)
         sync_directory(self.directory)  # whoever made it, and whenever: what is appended below it is durable
         self._clock_memory = ClockMemory(self.state, self.clock, self.directory / LOGS)
         self._empty_trash()
+        self._stopped = stopped_logs(self.directory, self.state)
+        """Logs that no part of the directory and the state agree about: by name, what is wrong and what to do."""
+        self._tell_of_directories()
         self._tender: threading.Thread | None = None
         if maintains:
             self._tender = (threads or Threads(self.bus)).start("maintenance", self._tend, self._stopping)
@@ -128,7 +142,7 @@ class Engine(Closing):
         """See LogStore."""
         check_log_name(name, is_own=is_own)
         with self._opening:
-            if self.state.get(LOG_KIND, name) is not None:
+            if self.state.get(LOG_KIND, name) is not None or name in self._stopped:
                 log = self.open(name)
                 if settings not in (None, log.settings):
                     raise LogExists(name)
@@ -157,12 +171,12 @@ class Engine(Closing):
                 raise Closed(name)
             if name not in self._logs:
                 entry = self._entry(name)
-                self._logs[name] = self._opened(entry)
+                self._logs[name] = self._opened(name, entry)
             return self._logs[name]
 
     def names(self) -> list[str]:
         """See LogStore."""
-        return [name for name, _ in self.state.items(LOG_KIND)]
+        return sorted({name for name, _ in self.state.items(LOG_KIND)} | set(self._stopped))
 
     def opened(self) -> list[StoredLog]:
         """The logs that are open now."""
@@ -271,8 +285,11 @@ class Engine(Closing):
         fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
         self._lock_file.close()
 
-    def _opened(self, entry: LogEntry) -> StoredLog:
+    def _opened(self, name: str, entry: LogEntry) -> StoredLog:
         directory = self.directory / LOGS / entry.directory
+        if not directory.is_dir():
+            raise missing_directory(self.directory, name, entry, unknown_directories(self.directory, self.state))
+        tighten(directory)
         try:
             return StoredLog(
                 directory,
@@ -295,12 +312,20 @@ class Engine(Closing):
     def _empty_trash(self) -> None:
         """Remove the directories of deleted logs, and of one whose making was interrupted before it was known."""
         with self._opening:  # no log is being made
-            used = {self._entry(name).directory for name in self.names()}
-            for directory, entry in list(self.state.items(TRASH_KIND)):
-                if directory not in used | self._not_removed and self._has_removed(directory, entry.value):
-                    self.state.delete(TRASH_KIND, directory)
+            used = {entry.directory for entry in known_logs(self.state).values()}
+            trash = dict(self.state.items(TRASH_KIND))
+            gone = [directory for directory, entry in trash.items() if self._is_gone(directory, entry.value, used)]
+            if gone:
+                sync_directory(self.directory / LOGS)  # it must not come back when nobody knows it any more
+            for directory in gone:
+                self.state.delete(TRASH_KIND, directory)
 
-    def _has_removed(self, directory: str, name: bytes) -> bool:
+    def _is_gone(self, directory: str, name: bytes, used: Container[str]) -> bool:
+        """Whether it is no trash any more: removed, or in use (its making was interrupted after it was known)."""
+        if directory in used:
+            return True
+        if directory in self._not_removed:
+            return False
         try:
             return remove_log_directory(self.directory / LOGS, directory, name)
         except (StorageCorrupted, StorageUnavailable) as error:
@@ -308,9 +333,17 @@ class Engine(Closing):
             logger.error("%s", error)
             return False
 
+    def _tell_of_directories(self) -> None:
+        for name, error in self._stopped.items():
+            logger.error("log %s is stopped: %s", name, error)
+        for path in left_over(self.directory, self.state):
+            logger.warning("%s: the state does not know this directory; remove it if nobody needs it", path)
+
     def _entry(self, name: str) -> LogEntry:
         found = self.state.get(LOG_KIND, name)
         if found is None:
+            if (stopped := self._stopped.get(name)) is not None:
+                raise StorageCorrupted(stopped.path, stopped.problem, stopped.remedy)
             raise LogNotFound(name)
         return msgspec.json.decode(found.value, type=LogEntry)
 
@@ -326,7 +359,7 @@ class Engine(Closing):
 
     def _open_those_to_tend(self) -> None:
         """Logs open lazily, but those that must forget things, or have consumers, need tending from the start."""
-        for name in self.names():
+        for name in known_logs(self.state):
             if self._stopping.is_set():
                 return
             try:
@@ -346,14 +379,21 @@ class Engine(Closing):
         return bool(stored_consumers(self.state, meta.incarnation))
 
 
-def _open_state(directory: Path) -> SqliteState:
-    """The state of a data directory. Raises StorageUnavailable, StorageCorrupted: it is gone, but its logs are not."""
+def open_state(directory: Path, *, is_locked: bool = False) -> SqliteState:
+    """The state of a data directory, which is made if it is missing. `is_locked`: the caller has locked it.
+
+    Without a lock, a state of 0.1.0 is left alone while a server, which is of 0.1.0 too, runs on it.
+    Raises StorageUnavailable, StorageCorrupted: it is not what was confirmed, or it is gone, but its logs are not.
+    """
     path = directory / STATE_NAME
     if not path.exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
-        raise StorageCorrupted(
-            str(path), "the file is missing, but there are logs", "put it back, or restore a backup (headwater restore)"
-        )
-    return SqliteState(path)
+        raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
+    with translating(directory):
+        make_directory(directory)
+    if is_locked or prove(path) != PLAIN_SCHEMA_VERSION:
+        return SqliteState(path)
+    with closing(lock_directory(directory)):
+        return SqliteState(path)
 
 
 def _new_meta(name: str, floor: int, partitions: int, now: int) -> Meta:
@@ -373,7 +413,7 @@ def _new_meta(name: str, floor: int, partitions: int, now: int) -> Meta:
 
 def _make_log_directory(directory: Path, meta: Meta) -> None:
     for part in (FRAMES, INDEX, HISTORY):
-        (directory / part).mkdir(parents=True)
+        make_directory(directory / part)
     meta.write(directory)
     sync_directory(directory.parent)
 
@@ -383,8 +423,8 @@ def lock_directory(directory: Path) -> IO[str]:
     if (directory / PARTIAL_BACKUP).exists():
         raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
     try:
-        make_directory(directory, 0o700)  # the state holds users' keys
-        file = open(directory / LOCK, "a+", encoding="ascii")  # noqa: SIM115 - open as long as the engine
+        make_directory(directory)
+        file = open(directory / LOCK, "a+", encoding="ascii", opener=private_opener)  # noqa: SIM115 - held
     except OSError as error:
         problem = f"{directory}: {error.strerror}; the data directory must be writable (choose another with --data)"
         raise StorageUnavailable(problem) from None

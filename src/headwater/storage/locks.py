@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from ..core.errors import StorageUnavailable
+from .disk import private_opener
 
 logger = logging.getLogger("headwater.storage")
 
@@ -28,7 +29,7 @@ class NoBackup:
 
     def __enter__(self) -> bool:
         try:
-            self._file = open(self._path, "a", encoding="ascii")
+            self._file = open(self._path, "a", encoding="ascii", opener=private_opener)
         except OSError as error:
             logger.warning("%s: %s; nothing is unlinked until it can be opened", self._path, error.strerror)
             return False

@@ -33,7 +33,7 @@ from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, Log
 from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
-from ..core.state import StateEntry, StateStore
+from ..core.state import USER_KIND, StateEntry, StateStore
 from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
 from .notifying import notify_changed, notify_created, notify_deleted
 from .partitioner import Partitioner
@@ -394,6 +394,7 @@ class MemoryState:
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], StateEntry] = {}
         self._lock = threading.Lock()
+        self._had_users = False
 
     def get(self, kind: str, key: str) -> StateEntry | None:
         """See StateStore."""
@@ -406,6 +407,7 @@ class MemoryState:
         with self._lock:
             version = self._expect(kind, key, expected_version) + 1
             self._entries[kind, key] = StateEntry(value, version)
+            self._had_users |= kind == USER_KIND
             return version
 
     def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
@@ -422,6 +424,14 @@ class MemoryState:
         with self._lock:
             found = sorted((k, e) for (its_kind, k), e in self._entries.items() if its_kind == kind)
         return ((key, entry) for key, entry in found if key.startswith(prefix))
+
+    def had_users(self) -> bool:
+        """See StateStore."""
+        return self._had_users
+
+    def keep_had_users(self, had_users: bool) -> None:
+        """See StateStore."""
+        self._had_users = had_users
 
     def _expect(self, kind: str, key: str, expected_version: int | None) -> int:
         entry = self._entries.get((kind, key))

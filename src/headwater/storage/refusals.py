@@ -27,34 +27,33 @@ _REMEDIES = {
 }
 
 
-def refusal_of(error: OSError, path: Path, doing: str, needed: int = SMALL_BYTES) -> EventLogError:
+def refusal_of(error: OSError | sqlite3.Error, path: Path, doing: str, needed: int = SMALL_BYTES) -> EventLogError:
     """The error of the core: DiskFull where there is no space, StorageUnavailable for all else.
 
     `doing` says what cannot be done (`the next segment cannot be made`); whoever asked is told, without the path.
     """
-    if error.errno in NO_SPACE:
+    if _is_without_space(error):
         return DiskFull(str(path), free_bytes_at(path), needed)
-    problem = error.strerror or str(error)
-    remedy = _REMEDIES.get(error.errno or 0)
+    problem, remedy = str(error), None
+    if isinstance(error, OSError):
+        problem, remedy = error.strerror or problem, _REMEDIES.get(error.errno or 0)
     reason = f"{doing}: {problem}" + (f"; {remedy}" if remedy else "")
     return StorageUnavailable(f"{path}: {reason}", reason=reason)
 
 
+def _is_without_space(error: OSError | sqlite3.Error) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in NO_SPACE
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
 @contextmanager
 def refusing(path: Path, doing: str) -> Iterator[None]:
-    """What the operating system, or SQLite, refuses within becomes an error of the core. See `refusal_of`."""
+    """What the operating system refuses within becomes an error of the core. See `refusal_of`."""
     try:
         yield
     except OSError as error:
         raise refusal_of(error, path, doing) from error
-    except sqlite3.OperationalError as error:
-        code = error.sqlite_errorcode & 0xFF
-        if code == sqlite3.SQLITE_FULL:
-            raise DiskFull(str(path), free_bytes_at(path), SMALL_BYTES) from error
-        if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM):
-            reason = f"{doing}: {error}"
-            raise StorageUnavailable(f"{path}: {reason}", reason=reason) from error
-        raise
 
 
 def free_bytes_at(path: Path) -> int:

@@ -1,143 +1,397 @@
 """The state store in SQLite: consumers, users, settings, whatever is small and must be remembered.
 
-WAL, so that another process (the command line) may read and write beside the server.
+WAL, so that another process (the command line) may read and write beside the server. What is there is proved when it is
+opened (`storage.state_rows`, `storage.witness`), and each row again when it is read.
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from ..core.errors import StateConflict, StorageCorrupted, StorageUnavailable
-from ..core.state import StateEntry
-from .refusals import refusing
+from ..core.state import USER_KIND, StateEntry
+from .private import make_file, tighten
+from .refusals import refusal_of
+from .state_rows import (
+    ENTRIES,
+    SCHEMA_VERSION,
+    SUMMARY,
+    Entry,
+    Summary,
+    damage_of,
+    examine,
+    guard_of,
+    is_sound,
+    read_only,
+    schema_version,
+    summary_of,
+)
+from .witness import REMEDY, Witness, make_witness, read_witness
 
-SCHEMA_VERSION = 1
-_CANNOT_WRITE = "what the server must remember cannot be written down"
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS entry (
-    kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (kind, key)
-) WITHOUT ROWID
-"""
+logger = logging.getLogger("headwater.storage")
+
+_CANNOT_USE = "what the server must remember cannot be read or written"
+PLAIN_SCHEMA_VERSION = 1
+"""That of 0.1.0: no guards, and no witness."""
 _PUT = """
-INSERT INTO entry VALUES (?, ?, ?, ?)
-ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, version = excluded.version
+INSERT INTO entries VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, version = excluded.version, guard = excluded.guard
 """
+_DELETE = "DELETE FROM entries WHERE kind = ? AND key = ?"
+_SUM_UP = """
+UPDATE summary SET serial = ?, digest = ?, had_users = ?, crc = ?
+WHERE serial = ? AND digest = ? AND had_users = ? AND crc = ?
+"""
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
+"""SQLITE_ERROR is a table or a column that is not there: all statements are ours, so the schema is at fault."""
+
+
+_SELECT = "SELECT kind, key, value, version, guard FROM entries WHERE kind = ? AND "
+_CHECKPOINT_PAGES = 2000
+"""Twice what SQLite does by itself: each change writes two pages, its own and the summary's."""
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _safely(method: Callable[Concatenate[SqliteState, _P], _R]) -> Callable[Concatenate[SqliteState, _P], _R]:
+    """A method of the state, one at a time, with what SQLite and the system say as errors of the core."""
+
+    @wraps(method)
+    def safe(self: SqliteState, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self._lock:
+            try:
+                return method(self, *args, **kwargs)
+            except (sqlite3.Error, OSError) as error:
+                raise translated(self.path, error) from None
+
+    return safe
 
 
 class SqliteState:
-    """A StateStore in one SQLite file. Safe to call from any thread."""
+    """A StateStore in one SQLite file, with its witness beside it. Safe to call from any thread."""
 
     def __init__(self, path: Path) -> None:
-        """Open it, or make it. Raises StorageUnavailable, StorageCorrupted."""
-        self._path = path
+        """Open it, or make it, or bring one of 0.1.0 up to date.
+
+        Raises StorageUnavailable, StorageCorrupted: then nothing was changed.
+        """
+        self.path = path
         self._lock = threading.Lock()
-        try:
+        self._is_durable: bool | None = None
+        self._summed_up: Summary | None = None
+        """What the last change wrote; if no other process has changed anything since, it is there still."""
+        self._has_changed = False
+        version = prove(path)
+        with translating(path), ExitStack() as opened:  # what cannot be used is not left open
+            make_file(path)  # before SQLite would, which asks only the umask; its other files get the mode of this one
+            for each in files_of(path):
+                tighten(each)
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
-            with ExitStack() as opened:  # what cannot be used is not left open
-                opened.callback(self._connection.close)
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-                if version > SCHEMA_VERSION:
-                    raise StorageUnavailable(f"{path}: schema {version} is newer; use a newer headwater")
-                self._connection.execute(_SCHEMA)
-                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-                opened.pop_all()
-        except sqlite3.OperationalError as error:
-            raise StorageUnavailable(f"{path}: {error}; check that the directory may be written") from None
-        except sqlite3.DatabaseError as error:
-            raise StorageCorrupted(str(path), str(error), "restore a backup (headwater restore)") from None
+            opened.callback(self._connection.close)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            if version < SCHEMA_VERSION:
+                _begin(self._connection, witness_path(path))
+            self._cursor = self._connection.cursor()
+            self._witness = Witness(witness_path(path))
+            opened.callback(self._witness.close)
+            if version < SCHEMA_VERSION:
+                self.flush()
+            opened.pop_all()
 
+    @_safely
     def get(self, kind: str, key: str) -> StateEntry | None:
-        """See StateStore."""
-        with self._lock:
-            return self._get(kind, key)
+        """See StateStore. Raises StorageCorrupted, StorageUnavailable, as all that follow do."""
+        value, version, _ = self._find(kind, key)
+        return StateEntry(value, version) if version else None
 
+    @_safely
     def put(
         self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
     ) -> int:
         """See StateStore."""
-        with self._lock, refusing(self._path, _CANNOT_WRITE), self._transaction(is_durable):
-            version = self._expect(kind, key, expected_version) + 1
-            self._connection.execute(_PUT, (kind, key, value, version))
-            return version
+        with _Change(self, is_durable):
+            version, old_guard = self._expect(kind, key, expected_version)
+            guard = guard_of(kind, key, value, version + 1)
+            self._cursor.execute(_PUT, (kind, key, value, version + 1, guard))
+            self._sum_up(guard - old_guard, had_users=1 if kind == USER_KIND else None)
+            return version + 1
 
+    @_safely
     def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
         """See StateStore."""
-        with self._lock, refusing(self._path, _CANNOT_WRITE), self._transaction():
-            self._expect(kind, key, expected_version)
-            found = self._connection.execute("DELETE FROM entry WHERE kind = ? AND key = ?", (kind, key))
-            return found.rowcount > 0
+        with _Change(self):
+            version, old_guard = self._expect(kind, key, expected_version)
+            if version:
+                self._cursor.execute(_DELETE, (kind, key))
+                self._sum_up(-old_guard)
+            return version > 0
 
+    @_safely
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
         """See StateStore."""
-        with self._lock:
-            rows = self._connection.execute(
-                "SELECT key, value, version FROM entry WHERE kind = ? AND substr(key, 1, ?) = ? ORDER BY key",
-                (kind, len(prefix), prefix),
-            ).fetchall()
-        return ((key, StateEntry(value, version)) for key, value, version in rows)
+        self._cursor.execute(_SELECT + "substr(key, 1, ?) = ? ORDER BY key", (kind, len(prefix), prefix))
+        return iter([(row[1], StateEntry(*row[2:4])) for row in map(self._checked, self._cursor.fetchall())])
 
+    @_safely
+    def count(self) -> int:
+        """How many entries there are."""
+        (count,) = self._connection.execute("SELECT count(*) FROM entries").fetchone()
+        return int(count)
+
+    @_safely
+    def had_users(self) -> bool:
+        """See StateStore."""
+        return bool(self._summary().had_users)
+
+    @_safely
+    def keep_had_users(self, had_users: bool) -> None:
+        """See StateStore."""
+        with _Change(self):
+            self._sum_up(0, had_users=int(had_users))
+
+    @_safely
     def changes(self) -> int:
         """A number that moves when another process has changed something."""
-        with self._lock:
-            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
-            return int(version)
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        return int(version)
 
+    @_safely
     def flush(self) -> None:
         """See StateStore. A durable transaction syncs the whole WAL, and so what came before it."""
-        self.put("flush", "", b"")
+        with _Change(self):
+            self._sum_up(0)
 
+    @_safely
     def copy_to(self, path: Path) -> None:
-        """A consistent copy in another file, while others go on."""
-        with self._lock, closing(sqlite3.connect(path)) as target:
-            self._connection.backup(target)
+        """A consistent copy in another file, proved, with a witness of its own, while others go on."""
+        copy_state(self.path, path)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the files."""
         with self._lock:
             self._connection.close()
+            self._witness.close()
 
-    def _transaction(self, is_durable: bool = True) -> _Transaction:
-        return _Transaction(self._connection, is_durable)
+    def _find(self, kind: str, key: str) -> tuple[bytes, int, int]:
+        """Value, version and guard; zeros where there is no such entry."""
+        row = self._cursor.execute(_SELECT + "key = ?", (kind, key)).fetchone()
+        return self._checked(row)[2:] if row else (b"", 0, 0)
 
-    def _get(self, kind: str, key: str) -> StateEntry | None:
-        row = self._connection.execute(
-            "SELECT value, version FROM entry WHERE kind = ? AND key = ?", (kind, key)
-        ).fetchone()
-        return StateEntry(*row) if row else None
+    def _checked(self, row: tuple[str, str, bytes, int, int]) -> tuple[str, str, bytes, int, int]:
+        if not is_sound(*row):
+            raise StorageCorrupted(str(self.path), damage_of(row[0], row[1]), REMEDY)
+        return row
 
-    def _expect(self, kind: str, key: str, expected_version: int | None) -> int:
-        entry = self._get(kind, key)
-        version = entry.version if entry else 0
+    def _expect(self, kind: str, key: str, expected_version: int | None) -> tuple[int, int]:
+        _, version, guard = self._find(kind, key)
         if expected_version is not None and expected_version != version:
             raise StateConflict(kind, key, expected_version, version)
-        return version
+        return version, guard
+
+    def _summary(self) -> Summary:
+        row = self._cursor.execute("SELECT serial, digest, had_users, crc FROM summary").fetchone()
+        if not row or not (summary := Summary(*row)).is_sound:
+            raise StorageCorrupted(str(self.path), "the summary is damaged", REMEDY)
+        return summary
+
+    def _sum_up(self, change: int, had_users: int | None = None) -> None:
+        """Each change ends with it: the next serial number, and a digest with what has changed."""
+        last, self._has_changed = self._summed_up, True
+        if last is None or not self._follow(last, change, had_users):  # others have changed something
+            self._follow(self._summary(), change, had_users)
+
+    def _follow(self, last: Summary, change: int, had_users: int | None) -> bool:
+        serial, digest, had, _ = last
+        self._summed_up = summary_of(serial + 1, digest + change, had if had_users is None else had_users)
+        return self._cursor.execute(_SUM_UP, (*self._summed_up, *last)).rowcount == 1
+
+    def _tell(self) -> None:
+        """What has been confirmed is not to be missed from now on."""
+        assert self._summed_up is not None
+        try:
+            self._witness.tell(self._summed_up.serial, bool(self._summed_up.had_users))
+        except OSError as error:  # the change is durable all the same, and the next one is told of too
+            logger.error("%s: %s; a loss of state could go unnoticed", self._witness.path, error.strerror)
 
 
-class _Transaction:
-    """BEGIN IMMEDIATE ... COMMIT, so that a read in it still holds when it writes."""
+class _Change:
+    """BEGIN IMMEDIATE ... COMMIT, so that a read in it still holds when it writes; then the witness is told."""
 
-    def __init__(self, connection: sqlite3.Connection, is_durable: bool) -> None:
-        self._connection, self._is_durable = connection, is_durable
+    def __init__(self, state: SqliteState, is_durable: bool = True) -> None:
+        self._state, self._is_durable = state, is_durable
 
     def __enter__(self) -> None:
-        self._connection.execute(f"PRAGMA synchronous = {'FULL' if self._is_durable else 'NORMAL'}")
-        self._connection.execute("BEGIN IMMEDIATE")
+        state = self._state
+        if self._is_durable is not state._is_durable:
+            state._cursor.execute(f"PRAGMA synchronous = {'FULL' if self._is_durable else 'NORMAL'}")
+            state._is_durable = self._is_durable
+        state._cursor.execute("BEGIN IMMEDIATE")
+        state._has_changed = False
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            try:
-                self._connection.execute("COMMIT")
-                return
-            except sqlite3.Error:
-                self._roll_back()
-                raise
-        self._roll_back()
+        state = self._state
+        try:
+            state._cursor.execute("ROLLBACK" if kind else "COMMIT")
+        except sqlite3.Error:
+            if state._connection.in_transaction:
+                state._cursor.execute("ROLLBACK")
+            raise
+        if self._is_durable and state._has_changed and not kind:
+            state._tell()
 
-    def _roll_back(self) -> None:
-        if self._connection.in_transaction:  # SQLite has done so itself where the disk is full, say
-            self._connection.execute("ROLLBACK")
+
+SHARED_MEMORY = ".sqlite-shm"
+"""The suffix of SQLite's file for what its processes share, which says nothing by itself."""
+
+
+def witness_path(path: Path) -> Path:
+    """Where the witness of a state is."""
+    return path.with_suffix(".witness")
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """All files of a state: that of SQLite, its two companions, the witness."""
+    return path, Path(f"{path}-wal"), Path(f"{path}-shm"), witness_path(path)
+
+
+def make_state(path: Path, entries: Iterable[Entry], serial: int, had_users: bool) -> None:
+    """A new state of these entries, and its witness, durably. Raises StorageUnavailable."""
+    with translating(path):
+        make_file(path)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            _fill(connection, entries, serial, had_users)
+            connection.execute("COMMIT")
+        make_witness(witness_path(path), serial, had_users)
+
+
+def copy_state(source: Path, target: Path) -> None:
+    """A consistent copy in another file, proved, with a witness of its own, while others go on.
+
+    The source stays as it is, one of 0.1.0 too; the copy has the newest schema. Raises StorageUnavailable,
+    StorageCorrupted.
+    """
+    prove(source)
+    with translating(source):
+        make_file(target)
+        with closing(read_only(source)) as original, closing(sqlite3.connect(target, isolation_level=None)) as copy:
+            original.backup(copy)
+            if schema_version(copy) == SCHEMA_VERSION:
+                summary = examine(copy).summary
+                make_witness(witness_path(target), summary.serial, bool(summary.had_users))
+    SqliteState(target).close()
+
+
+def prove(path: Path) -> int:
+    """Look whether the state is what was confirmed; answers its schema version, 0 where there is none yet.
+
+    Changes nothing. Raises StorageUnavailable (a newer schema), StorageCorrupted.
+    """
+    witness = witness_path(path)
+    confirmed = (
+        read_witness(witness).serial if witness.exists() else 0
+    )  # before the state, which others may take further
+    if not path.exists() or not path.stat().st_size:
+        if confirmed:
+            raise StorageCorrupted(str(path), f"it is gone, but change {confirmed} of it was confirmed", REMEDY)
+        return 0
+    with translating(path), closing(read_only(path)) as connection:
+        version = schema_version(connection)
+        if version > SCHEMA_VERSION:
+            raise StorageUnavailable(f"{path}: schema {version} is newer; use a newer headwater")
+        if version == SCHEMA_VERSION:
+            _prove_guarded(path, connection)
+            return version
+        if confirmed:
+            problem = f"it is of schema {version}, but change {confirmed} of a newer one was confirmed: all is lost"
+            raise StorageCorrupted(str(path), problem, REMEDY)
+        return _prove_plain(path, connection)
+
+
+def _prove_guarded(path: Path, connection: sqlite3.Connection) -> None:
+    confirmed = read_witness(witness_path(path)).serial
+    found = examine(connection)
+    if found.problems:
+        raise StorageCorrupted(str(path), "; ".join(found.problems), REMEDY)
+    if found.summary.serial < confirmed:
+        problem = f"it ends with change {found.summary.serial}, but change {confirmed} was confirmed: some are lost"
+        raise StorageCorrupted(str(path), problem, REMEDY)
+
+
+def _prove_plain(path: Path, connection: sqlite3.Connection) -> int:
+    problems = [str(problem) for (problem,) in connection.execute("PRAGMA quick_check")]
+    if problems != ["ok"]:
+        raise StorageCorrupted(str(path), "; ".join(problems), REMEDY)
+    tables = _tables(connection)
+    if tables not in ([], ["entry"]):
+        raise StorageCorrupted(str(path), f"tables {', '.join(tables)} are there, but no schema version", REMEDY)
+    return PLAIN_SCHEMA_VERSION if tables else 0
+
+
+def is_plain(connection: sqlite3.Connection) -> bool:
+    """Whether it is a state of 0.1.0. Raises sqlite3.Error."""
+    return _tables(connection) == ["entry"]
+
+
+def plain_entries(connection: sqlite3.Connection) -> list[Entry]:
+    """All entries of a state of 0.1.0. Raises sqlite3.Error."""
+    return connection.execute("SELECT kind, key, value, version FROM entry").fetchall()
+
+
+def _begin(connection: sqlite3.Connection, witness: Path) -> None:
+    """Make the tables, with the entries of 0.1.0 if there are any: all of it or, after a crash, nothing."""
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if "entries" not in _tables(connection):  # else another process has done it meanwhile
+            plain = plain_entries(connection) if is_plain(connection) else []
+            connection.execute("DROP TABLE IF EXISTS entry")
+            had_users = any(row[0] == USER_KIND for row in plain)
+            _fill(connection, plain, 0, had_users)
+            make_witness(witness, 0, had_users)  # before anything can be confirmed that it must tell of
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _fill(connection: sqlite3.Connection, entries: Iterable[Entry], serial: int, had_users: bool) -> None:
+    rows = [(*entry, guard_of(*entry)) for entry in entries]
+    summary = summary_of(serial, sum(row[4] for row in rows), int(had_users))
+    connection.execute(ENTRIES)
+    connection.execute(SUMMARY)
+    connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
+    connection.execute("INSERT INTO summary VALUES (1, ?, ?, ?, ?)", summary)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+
+
+@contextmanager
+def translating(path: Path) -> Iterator[None]:
+    """What SQLite and the system say of a state, as errors of the core."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise translated(path, error) from None
+
+
+def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
+    """The error of the core for what SQLite or the system said of a state."""
+    if isinstance(error, sqlite3.ProgrammingError):  # it is closed: the caller's mistake
+        return error
+    code = None if isinstance(error, OSError) else getattr(error, "sqlite_errorcode", -1)  # none: not UTF-8
+    if code is not None and (code == -1 or code & 0xFF in _DAMAGE):
+        return StorageCorrupted(str(path), str(error), REMEDY)
+    return refusal_of(error, path, _CANNOT_USE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,19 +34,41 @@ directory = click.Path(path_type=Path)
 @click.option(
     "--repair-clock", "late", metavar="LOG", help="Count the events of LOG that a wrong clock recorded as recorded now."
 )
+@click.option(
+    "--accept-state-loss",
+    "state_is_lost",
+    is_flag=True,
+    help="Go on with what is sound of a damaged state (settings, consumers, users); the old files are kept beside it.",
+)
+@click.option(
+    "--adopt", "adopted", metavar="LOG", help="Serve LOG again, whose directory is there, but not known to the state."
+)
 @json_option
 @config_option
 @setting_options("data")
-def check(lost: str | None, late: str | None, as_json: bool, file: Path | None, **flags: object) -> None:
+def check(
+    lost: str | None,
+    late: str | None,
+    state_is_lost: bool,
+    adopted: str | None,
+    as_json: bool,
+    file: Path | None,
+    **flags: object,
+) -> None:
     """Verify a data directory, or a backup, on which no server runs.
 
-    Reads everything: the checksum of every frame, the order of the numbers, and the index against the log. Changes
-    nothing, unless a loss is accepted, or times are mended. Exits with 0 if everything is sound, with 5 if not.
+    Reads everything: the state, the checksum of every frame, the order of the numbers, and the index against the log.
+    Changes nothing, unless one of the options says so. Exits with 0 if everything is sound, with 5 if not.
     """
-    from ...storage import accept_loss, check_directory, repair_clock
+    from ...storage import accept_loss, accept_state_loss, adopt_log, check_directory, repair_clock
     from ...storage.clock import show_ms
 
     config = load_config(file, flags)
+    if state_is_lost:
+        for given_up in accept_state_loss(config.data):
+            click.echo(f"given up: {given_up}", err=True)
+    if adopted is not None:
+        click.echo(f"{adopted}: {adopt_log(config.data, adopted)} is its directory again", err=True)
     if lost is not None:
         for first, last in accept_loss(config.data, lost):
             click.echo(f"{lost}: events {first} to {last} are given up", err=True)
@@ -62,10 +84,12 @@ def check(lost: str | None, late: str | None, as_json: bool, file: Path | None, 
     if as_json:
         click.echo(json.dumps({"is_sound": report.is_sound, **asdict(report)}, indent=2))
     else:
+        click.echo(f"state: {_verdict(report.state.problems)} ({report.state.entries} entries)")
+        for finding in (*report.state.problems, *report.state.notes):
+            click.echo(f"  {finding}")
         for log in report.logs:
-            state = "sound" if not log.problems else f"{len(log.problems)} problems"
             extent = f"{log.events} events, {log.frames} frames, {log.segments} segments, {_size(log.bytes)}"
-            click.echo(f"{log.name}: {state} ({extent})")
+            click.echo(f"{log.name}: {_verdict(log.problems)} ({extent})")
             for finding in (*log.problems, *log.notes):
                 click.echo(f"  {finding}")
         for problem in report.problems:
@@ -108,6 +132,10 @@ def restore(source: Path, target: Path, as_json: bool) -> None:
     with _progress("copying") as progress:
         report = copy(source, target, progress)
     _show(as_json, f"{target} is restored from {source}", report)
+
+
+def _verdict(problems: Sequence[str]) -> str:
+    return "sound" if not problems else f"{len(problems)} problems"
 
 
 def _show(as_json: bool, sentence: str, report: BackupReport) -> None:

@@ -8,6 +8,7 @@ import json
 import secrets
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ import click
 from ...core.errors import EventLogError, InvalidInput, StateConflict
 from ...formats.values import toml
 from ..accounts import (
+    EVERYBODY,
     KIND,
     Account,
     check_user_name,
@@ -33,6 +35,8 @@ from .options import config_option, load_config, setting_options
 
 if TYPE_CHECKING:
     from ...storage import SqliteState
+
+_CLOSED = "nobody is let in; add a user, or let everybody in (headwater user allow-everybody)"
 
 
 class UserExists(EventLogError):
@@ -137,13 +141,18 @@ def list_(as_json: bool, file: Path | None, **flags: object) -> None:
     config = load_config(file, flags)
     with _state(config) as state:
         stored = [decode_entry(item) for item in state.items(KIND)]
+        nobody = (
+            f"no users any more: {_CLOSED}"
+            if state.had_users()
+            else "no users: everything is allowed, on loopback only"
+        )
     accounts = {account.name: (account, "data directory") for account in stored}
     accounts |= {name: (account, config.origins[f"users.{name}"]) for name, account in config.users.items()}
     rows = [_Row.of(account, origin) for _, (account, origin) in sorted(accounts.items())]
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=2))
     elif not rows:
-        click.echo("no users: everything is allowed, on loopback only", err=True)
+        click.echo(nobody, err=True)
     else:
         for row in rows:
             click.echo(f"{row.name:20}  {' '.join(row.grants)}  ({', '.join(row.secrets)}; {row.origin})")
@@ -163,7 +172,26 @@ def remove(name: str, file: Path | None, **flags: object) -> None:
         has_users = bool(config.users) or any(True for _ in state.items(KIND))
     click.echo(f"user {name} is removed", err=True)
     if not has_users:
-        click.echo("it was the last one: on loopback, everything is allowed to everybody again", err=True)
+        click.echo(f"it was the last one: {_CLOSED}", err=True)
+
+
+@user.command("allow-everybody", epilog=examples("headwater user allow-everybody --data /var/lib/headwater"))
+@config_option
+@setting_options("data")
+def allow_everybody(file: Path | None, **flags: object) -> None:
+    """Allow everything to everybody again, on loopback, after the last user was removed.
+
+    A data directory that has had users lets nobody in when there are none, until this is said. The server tells of it
+    at each start.
+    """
+    config = load_config(file, flags)
+    with _state(config) as state:
+        names = sorted({name for name, _ in state.items(KIND)} | set(config.users))
+        if names:
+            raise InvalidInput(f"there are users ({', '.join(names)}); remove them first", "allow-everybody")
+        state.put(*EVERYBODY, json.dumps({"since": datetime.now(UTC).isoformat(timespec="seconds")}).encode())
+        state.keep_had_users(False)
+    click.echo(f"{config.data}: on loopback, everything is allowed to everybody", err=True)
 
 
 class _Row(NamedTuple):
@@ -186,11 +214,9 @@ class _Row(NamedTuple):
 def _state(config: Config) -> Iterator[SqliteState]:
     if config.storage == "memory":
         raise InvalidInput("memory is set, but users are kept in a data directory; put them into the file", "storage")
-    from ...storage import SqliteState
-    from ...storage.engine import STATE_NAME
+    from ...storage.engine import open_state
 
-    config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.closing(SqliteState(config.data / STATE_NAME)) as state:
+    with contextlib.closing(open_state(config.data)) as state:
         yield state
 
 
