@@ -143,7 +143,7 @@ def _copy_witnesses(state: SqliteState, target: Path) -> None:
         for entry in known_logs(copied).values():
             meta = read_meta(target / LOGS / entry.directory)
             copy_witness(state, copied, meta)
-            check_witness(copied, meta, target / LOGS / directory)
+            check_witness(copied, meta, target / LOGS / entry.directory)
 
 
 def _renew(directory: Path, head: int, state: SqliteState) -> None:
