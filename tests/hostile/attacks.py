@@ -70,7 +70,8 @@ class Attack:
 
     def request(self, method: str, path: str, *more: str) -> bytes:
         """The head of an HTTP request."""
-        lines = [f"{method} {path} HTTP/1.1", "host: localhost", f"authorization: {self.place.authorization}", *more, "", ""]
+        host, user = "host: localhost", f"authorization: {self.place.authorization}"
+        lines = [f"{method} {path} HTTP/1.1", host, user, *more, "", ""]
         return "\r\n".join(lines).encode()
 
 
