@@ -70,8 +70,9 @@ class Attack:
 
     def request(self, method: str, path: str, *more: str) -> bytes:
         """The head of an HTTP request."""
-        login = f"authorization: {self.place.authorization}"
-        return "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", login, *more, "", ""]).encode()
+        host, user = "host: localhost", f"authorization: {self.place.authorization}"
+        lines = [f"{method} {path} HTTP/1.1", host, user, *more, "", ""]
+        return "\r\n".join(lines).encode()
 
 
 class Http(Attack):
