@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from headwater.core.errors import LogNotFound, StorageUnavailable
 from headwater.storage import Engine, MemoryStore, repair_clock
 from headwater.storage.clock import GAP_MS_MAX, MADE_AT_MS, PATIENCE_MS, TOLERANCE_MS, TrustedClock, elapsed_ms, show_ms
 from headwater.storage.clock_memory import accept_clock
-from headwater.storage.meta import FORMAT_DISTRUSTED, META_NAME
+from headwater.storage.meta import META_NAME
 
 from ..management.told import Told
 from .builders import engine, event, log_directory, numbers
@@ -379,14 +378,6 @@ def test_a_mended_log_that_is_spoilt_again_can_be_mended_again(data: Path) -> No
     with served(data, machine) as one:
         assert one.open("orders").sequence_number_at(NOW_MS + HOUR_MS + 1) == 7
         assert one.open("orders").sequence_number_at(NOW_MS + 2 * HOUR_MS + 1) == 8
-
-
-def test_only_a_mended_log_is_of_the_newer_format(data: Path) -> None:
-    machine = spoilt(data)
-    path = log_directory(data) / META_NAME
-    assert json.loads(path.read_bytes())["format"] < FORMAT_DISTRUSTED
-    repair_clock(data, "orders", machine.now)
-    assert json.loads(path.read_bytes())["format"] == FORMAT_DISTRUSTED
 
 
 def test_what_cannot_be_mended_is_told(data: Path) -> None:

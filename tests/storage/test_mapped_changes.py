@@ -453,3 +453,19 @@ def test_an_engine_that_opens_a_log_again_does_not_disturb_its_reader(data: Path
         fill(log, 100, per_call=3)
         reader.refresh(log.head())
         assert table(reader.scan(0, 200)) == reference(log)
+
+
+def test_a_meta_that_is_hurt_while_others_read_is_told(data: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        fill(log, 10)
+        reader = MappedLog(log.directory)
+        reader.refresh(10)
+        path = log.directory / "META.json"
+        change(path, path.read_bytes().index(b'"first_retained": 1') + len(b'"first_retained": '), b"9")
+        os.utime(path)
+        with pytest.raises(StorageCorrupted, match="the checksum does not fit"):
+            reader.refresh(10)
+        with pytest.raises(StorageCorrupted, match="the checksum does not fit"):
+            MappedLog(log.directory)
+        reader.close()

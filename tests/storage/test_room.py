@@ -6,13 +6,12 @@ import errno
 import logging
 import mmap
 import os
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 from headwater.core import Bus, NotificationType
-from headwater.core.errors import DiskFull, StorageUnavailable
+from headwater.core.errors import DiskFull, StorageCorrupted, StorageUnavailable
 from headwater.storage import Engine, check_directory
 from headwater.storage import disk as disk_module
 from headwater.storage import segments as segments_module
@@ -254,12 +253,11 @@ def test_a_state_that_finds_no_space_refuses_and_goes_on(data: Path) -> None:
         assert log.acknowledge("spark", "archiver", 2).acknowledged == 2
 
 
-def test_other_mistakes_of_sqlite_stay_what_they_are(data: Path) -> None:
+def test_a_state_without_its_table_is_damaged_and_not_full(data: Path) -> None:
     with engine(data) as one:
-        one.state._connection.execute("DROP TABLE entry")
-        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        one.state._connection.execute("DROP TABLE entries")
+        with pytest.raises(StorageCorrupted, match="no such table"):
             one.state.put("kind", "key", b"")
-        one.state._connection.execute("CREATE TABLE entry (kind, key, value, version, PRIMARY KEY (kind, key))")
 
 
 def test_a_disk_that_is_full_while_sealing_is_told_without_a_traceback(

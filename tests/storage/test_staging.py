@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -28,8 +29,10 @@ from headwater.core.mark import Committed, Staged
 from headwater.formats import arrow_events
 from headwater.storage import Engine, StoredLog
 from headwater.storage import staging as staging_module
+from headwater.storage.check_staged import check_staged
 from headwater.storage.committing import commit_staged, discard_staged
-from headwater.storage.staging import ORPHAN_AGE_S, STAGED, Staging, drop_orphans
+from headwater.storage.staged_part import PART_MAGIC
+from headwater.storage.staging import MANIFEST_NAME, ORPHAN_AGE_S, STAGED, Staging, drop_orphans, read_manifest
 
 from ..builders import event
 from ..crash.faults import FaultyDisk
@@ -385,3 +388,83 @@ def test_a_damaged_file_is_refused_until_it_is_discarded(log: StoredLog, staging
 def test_a_batch_of_a_writer_that_marks_by_itself_is_known_to_commits(log: StoredLog, staging: Staging) -> None:
     log.append_columns(columns([event()]), mark=Mark("w", 5, 1, True))
     assert commit(log, 5, [stage(staging, 5, 0, 0, 10)]) == Committed(1, 1, 1, 0, True)
+
+
+# What is staged is what is appended.
+
+
+def altered(log: StoredLog, id: bytes) -> None:
+    """Alter one row of what is staged, as a disk might."""
+    (path,) = log.directory.glob(f"{STAGED}/*/1/*.arrow")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(id, id[:-1] + b"~"))
+    assert path.read_bytes() != content
+
+
+@pytest.mark.parametrize("count", [90, 350])
+def test_an_altered_row_is_told_and_never_appended(log: StoredLog, staging: Staging, count: int) -> None:
+    part = stage(staging, 1, 0, 1000, count)
+    altered(log, b"1042")
+    for _ in range(2):
+        with pytest.raises(StorageCorrupted, match="stage it again"):
+            commit(log, 1, [part])
+    assert (log.head(), log.writer("w")) == (0, None)
+    assert "the checksum does not fit" in check(log)[0]
+    again = stage(staging, 1, 0, 1000, count, attempt=1)
+    assert commit(log, 1, [again]).events == count, "another attempt is whole"
+
+
+def check(log: StoredLog) -> list[str]:
+    """What is told of the staged batches of a log."""
+    problems: list[str] = []
+    notes: list[str] = []
+    check_staged(log.directory, problems, notes)
+    return problems + notes
+
+
+def as_0_1_0_had_it(log: StoredLog) -> None:
+    """Take away what 0.1.0 did not write."""
+    for path in log.directory.glob(f"{STAGED}/*/*/*.arrow"):
+        path.write_bytes(path.read_bytes()[: -len(PART_MAGIC) - 4])
+    for path in log.directory.glob(f"{STAGED}/*/*/{MANIFEST_NAME}"):
+        found = json.loads(path.read_bytes())
+        names = ("writer", "batch", "stages", "partition", "on_duplicate")
+        path.write_text(json.dumps({name: found[name] for name in names}))
+
+
+def test_what_0_1_0_staged_and_did_not_begin_to_commit_is_to_be_staged_again(log: StoredLog, staging: Staging) -> None:
+    part = stage(staging, 1, 0, 0, 30)
+    as_0_1_0_had_it(log)
+    with pytest.raises(StorageCorrupted, match=r"0\.1\.0 wrote none.*stage it again"):
+        commit(log, 1, [part])
+    assert "told to stage again" in check(log)[0]
+    assert commit(log, 1, [stage(staging, 1, 0, 0, 30)]).events == 30
+
+
+def test_a_commit_that_0_1_0_began_is_finished(log: StoredLog, staging: Staging) -> None:
+    part = stage(staging, 1, 0, 0, 350)
+    with pytest.raises(Stop):
+        commit(log, 1, [part], step=stopping_at("appended", 2))
+    as_0_1_0_had_it(log)
+    assert check(log) == []
+    assert commit(log, 1, [part]).events == 350
+    assert ids(log.read()) == list(map(str, range(350)))
+
+
+@pytest.mark.parametrize("name", ["writer", "stages", "partition", "on_duplicate"])
+def test_a_manifest_of_0_1_0_with_a_hurt_name_is_refused(log: StoredLog, staging: Staging, name: str) -> None:
+    with pytest.raises(Stop):
+        commit(log, 1, [stage(staging, 1, 0, 0, 350)], step=stopping_at("appended", 2))
+    as_0_1_0_had_it(log)
+    (path,) = log.directory.glob(f"{STAGED}/*/1/{MANIFEST_NAME}")
+    path.write_text(path.read_text().replace(name, name[:-1] + "~"))
+    with pytest.raises(StorageCorrupted, match="is missing"):
+        commit(log, 1, ["0-0"])
+
+
+def test_a_manifest_of_another_batch_is_refused(log: StoredLog, staging: Staging) -> None:
+    with pytest.raises(Stop):
+        commit(log, 1, [stage(staging, 1, 0, 0, 350)], step=stopping_at("appended", 2))
+    (path,) = log.directory.glob(f"{STAGED}/*/1")
+    with pytest.raises(StorageCorrupted, match="another batch"):
+        read_manifest(path.rename(path.with_name("2")))

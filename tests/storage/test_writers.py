@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import msgspec
 import pytest
 
 from headwater.core import AppendRequest, AppendResult, LogSettings, Mark, WriterState
-from headwater.core.errors import DiskFull, TooLarge
+from headwater.core.errors import DiskFull, StorageCorrupted, TooLarge
 from headwater.core.limits import EventColumns
 from headwater.storage import Engine, StoredLog, checked_file, writers
 from headwater.storage.frame import MARKS_FEATURE, Column
@@ -23,7 +24,7 @@ from headwater.storage.writers import WRITER_IDLE_MS, WRITERS_NAME, FrameMark, W
 
 from ..builders import event
 from ..crash.faults import FaultyDisk
-from .builders import columns
+from .builders import columns, engine
 
 
 class GatedDisk(FaultyDisk):
@@ -228,3 +229,31 @@ def test_a_table_knows_what_is_applied_from_what_is_durable() -> None:
     table.rollback()
     assert table.judge(Mark("a", 2, 1, True), 1, 0) is None
     assert table.get("a") == WriterState("a", 1, 5, 1, 5, 5, True)
+
+
+def as_0_1_0_wrote_it(directory: Path) -> bytes:
+    """WRITERS.json of a log, as 0.1.0 would have written it."""
+    found = json.loads((directory / WRITERS_NAME).read_bytes())
+    rows = msgspec.json.encode(found["writers"])
+    crc = google_crc32c.value(b"%d\n" % found["upto"] + rows)
+    return b'{"format":1,"upto":%d,"crc":%d,"writers":%s}\n' % (found["upto"], crc, rows)
+
+
+def test_a_table_of_0_1_0_is_read_and_written_anew(data: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        log.append_columns(**marked(1, "a", 3, 1, True))
+        log.append_columns(**marked(0, "b", 1, 0, True))
+    path = log.directory / WRITERS_NAME
+    first = as_0_1_0_wrote_it(log.directory)
+    path.write_bytes(first)
+    for hurt in (first.replace(b'"upto":1', b'"upto":0'), first.replace(b'"a"', b'"c"'), first.replace(b"crc", b"crd")):
+        assert hurt != first
+        path.write_bytes(hurt)
+        with engine(data) as one, pytest.raises(StorageCorrupted):
+            one.open("orders")
+    path.write_bytes(first)
+    with engine(data) as one:
+        assert [(state.writer, state.batch) for state in one.open("orders").writers()] == [("a", 3), ("b", 1)]
+    assert json.loads(path.read_bytes())["format"] == 2
+    assert "crc32c" in json.loads(path.read_bytes())

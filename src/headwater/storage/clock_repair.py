@@ -19,6 +19,7 @@ from .meta import Meta, read_meta
 from .recovery import Scan
 from .sealing import FRAMES, frames_of
 from .segments import Segment, segment_paths
+from .trimming import take_over
 
 
 class Distrusted(NamedTuple):
@@ -48,6 +49,7 @@ def repair_clock(directory: Path, name: str, now: int | None = None) -> Distrust
         found = _found(log_directory, meta, now)
         if found is not None:
             distrusted = [*meta.distrusted, (found.first, found.last, found.taken_as)]
+            take_over(state, meta)
             meta.changed(distrusted=distrusted).write(log_directory)
         accept_clock(state)
         return found

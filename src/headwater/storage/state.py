@@ -239,11 +239,11 @@ class _Change:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         state = self._state
         try:
-            state._cursor.execute("ROLLBACK" if kind else "COMMIT")
-        except sqlite3.Error:
-            if state._connection.in_transaction:
+            if not kind:
+                state._cursor.execute("COMMIT")
+        finally:
+            if state._connection.in_transaction:  # where there is no space, SQLite has ended it itself
                 state._cursor.execute("ROLLBACK")
-            raise
         if self._is_durable and state._has_changed and not kind:
             state._tell()
 
