@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER, frame
 from headwater.amqp.protocol.message import DATA, Message, Properties
 from headwater.amqp.protocol.performatives import Accepted, Open, Rejected, encode_performative
 from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.shared import TICK_S
 from headwater.core.access import Credentials, TooManyLogins, User
 from headwater.server.accounts import Account, AccountDirectory, hash_password, read_grant
 from headwater.server.config import Tls
@@ -164,6 +166,21 @@ def test_a_login_that_was_not_looked_at_is_no_wrong_password() -> None:
         with pytest.raises(AmqpError, match="try again") as refused:
             running.client(ALICE)
         assert refused.value.condition == conditions.RESOURCE_LIMIT_EXCEEDED
+
+
+def test_time_that_the_server_takes_for_a_login_is_not_the_peers() -> None:
+    """The login of a peer who waits behind others may take longer than a peer may."""
+
+    class Slow(AccountGuard):
+        async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
+            await asyncio.sleep(4 * TICK_S)
+            return await super().authenticate(credentials, peer)
+
+    slow = Slow(AccountDirectory(ACCOUNTS, MemoryState()), allows_anybody=False)
+    with Served(guard=slow, settings=AmqpSettings(login_ms=1000)) as running:
+        running.log("orders")
+        with running.client(ALICE) as client:
+            assert client.sender("orders").send(message()) == Accepted()
 
 
 OF_ANOTHER = b"reader\0alice\0" + PASSWORD.encode()

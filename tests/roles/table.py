@@ -35,8 +35,13 @@ TO_READ = _need("`read`", READ)
 TO_APPEND = _need("`append`", APPEND)
 TO_MANAGE = _need("`manage`", MANAGE)
 READ_AND_MANAGE = _need("`read` and `manage`", f"{READ} {MANAGE}")
+APPEND_AND_MANAGE = _need("`append` and `manage`", f"{APPEND} {MANAGE}")
 READ_OR_MANAGE = _need("`read` or `manage`", READ, MANAGE)
 MANAGE_SERVER = _need("`manage:*`", SERVER)
+
+
+OWN_WRITER = "under a writer's name of one's own: `append`"
+"""The one more right that it takes to end what another user has staged, which is what the matrix tries."""
 
 
 class Row(NamedTuple):
@@ -45,9 +50,6 @@ class Row(NamedTuple):
     call: str
     need: Need
     about: str = ""
-
-
-OF_ANOTHER = "under a writer's name that another user wrote under first: `append` and `manage`"
 
 
 class Protocol(NamedTuple):
@@ -143,7 +145,7 @@ CNE = Protocol(
         Row("POST publishers", TO_APPEND),
         Row("DELETE publishers", TO_APPEND, "takes the caller's own only"),
         Row("GET publishers/{id}", TO_READ),
-        Row("DELETE publishers/{id}", _need("`append` and `manage`", f"{APPEND} {MANAGE}"), "of one's own: `append`"),
+        Row("DELETE publishers/{id}", APPEND_AND_MANAGE, "of one's own: `append`"),
         Row("POST create/event", TO_APPEND),
         Row("POST log", TO_APPEND),
         Row("POST dummy", NOTHING, "takes everything, keeps nothing"),
@@ -227,7 +229,7 @@ FLIGHT = Protocol(
         Row("get_schema", TO_READ),
         Row("do_get", TO_READ),
         Row("do_put append", TO_APPEND),
-        Row("do_put stage", TO_APPEND, OF_ANOTHER),
+        Row("do_put stage", TO_APPEND, "under a writer's name of another's: `append` and `manage`"),
         Row("do_action logs", ANY_USER, _SHOWS_READABLE),
         Row("do_action info", TO_READ),
         Row("do_action head", TO_READ),
@@ -241,8 +243,8 @@ FLIGHT = Protocol(
         Row("do_action acknowledge", TO_MANAGE),
         Row("do_action unregister_consumer", TO_MANAGE),
         Row("do_action writer", TO_APPEND),
-        Row("do_action commit", TO_APPEND, OF_ANOTHER),
-        Row("do_action discard", TO_APPEND, OF_ANOTHER),
+        Row("do_action commit", APPEND_AND_MANAGE, OWN_WRITER),
+        Row("do_action discard", APPEND_AND_MANAGE, OWN_WRITER),
     ),
 )
 

@@ -329,7 +329,8 @@ class Transport(asyncio.Protocol):
             if now >= self._closing_at:
                 self._transport.abort()
             return
-        if self.engine.remote is None and now - self._connected_at > self._settings.login_ms / 1000:
+        is_late = now - self._connected_at > self._settings.login_ms / 1000
+        if is_late and self.engine.remote is None and _Pause.LOGIN not in self._pauses:
             self._notifier.refused("timeout")
             self._transport.abort()
             return
@@ -452,9 +453,11 @@ class Transport(asyncio.Protocol):
 
     async def _authenticate(self, mechanism: str, response: bytes | None) -> None:
         self._pause(_Pause.LOGIN)
+        began = self._loop.time()
         try:
             await self._login.answer(self.engine, mechanism, response)
         finally:
+            self._connected_at += self._loop.time() - began  # the peer is not to blame for that
             self._resume(_Pause.LOGIN)
         self.user = self._login.user
         if self._login.is_refused:

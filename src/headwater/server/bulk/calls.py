@@ -120,6 +120,7 @@ class BulkCalls:
             return encode(handler(target, given))
         if not takes_turns:
             return encode(await self._blocking(work, handler, target, given))
+        assert isinstance(target, StoredLog), "what takes turns is on a log"
         async with self._turn(given.log, given.writer):
             owner = await self._blocking(Work.ASK, owner_for, target.directory, caller, given)
             check_own(owner, caller, given.log, self._guard.authorize)
