@@ -234,8 +234,8 @@ def test_a_newer_format_of_the_directory_is_refused(data: Path) -> None:
     with engine(data) as one:
         one.create("orders")
     path = log_directory(data) / META_NAME
-    path.write_text(path.read_text().replace('"format": 1', '"format": 3'))
-    with engine(data) as refusing, pytest.raises(StorageUnavailable, match="format 3 is newer"):
+    path.write_text(path.read_text().replace('"format": 1', '"format": 4'))
+    with engine(data) as refusing, pytest.raises(StorageUnavailable, match="format 4 is newer"):
         refusing.open("orders")
 
 
