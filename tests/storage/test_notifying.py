@@ -149,7 +149,7 @@ def test_a_sealed_segment_is_told_once(tmp_path: Path) -> None:
         segments = log.frames.segments[:-1]
         assert len(segments) >= 2
         assert [(seal["first"], seal["last"], seal["bytes"]) for seal in sealed] == [
-            (segment.first, segment.last, segment.size) for segment in segments
+            (segment.first, segment.last, segment.end) for segment in segments
         ]
         assert all(seal["log"] == "orders" for seal in sealed)
 

@@ -298,3 +298,7 @@ def test_what_was_prepared_ahead_counts_as_allocated(data: Path) -> None:
         info = log.info()
         assert 3_000_000 < info.bytes < 3_001_000
         assert info.allocated_bytes == 12 * MIB
+        for _ in range(3):
+            log.append([event(data=bytes(1_000_000))])
+        sealed, newest = log.frames.segments
+        assert log.info().allocated_bytes == sealed.path.stat().st_size + newest.path.stat().st_size < 12 * MIB

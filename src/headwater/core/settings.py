@@ -55,7 +55,7 @@ class LogSettings:
     retention_ms: int | None = None
     """Events older than that may be trimmed."""
     retention_bytes: int | None = None
-    """The oldest segments over that total may be trimmed."""
+    """The oldest segments over that total of what events use may be trimmed."""
     retention_until_acknowledged: bool = False
     """Events that every registered consumer has acknowledged may be trimmed; with no consumer, none."""
     event_bytes_max: int = 1024 * 1024

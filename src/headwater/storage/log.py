@@ -219,7 +219,7 @@ class StoredLog(LocalLog):
             sum(segment.end for segment in segments),
             self.meta.created_at,
             self._partition_events(first, head, events),
-            sum(segment.size for segment in segments) + self.frames.prepared_bytes,
+            sum(segment.allocated for segment in segments) + self.frames.prepared_bytes,
         )
 
     @property

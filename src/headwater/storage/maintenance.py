@@ -49,7 +49,7 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
         log.index.replace(FilePostings(log.directory / INDEX / name))
         log.writer_table.save()  # an opening need not look for marks in it
         log.bus.emit(
-            NotificationType.SEGMENT_SEALED, log=log.name, first=segment.first, last=segment.last, bytes=segment.size
+            NotificationType.SEGMENT_SEALED, log=log.name, first=segment.first, last=segment.last, bytes=segment.end
         )
     generations = log.index.ids.generations
     for generation in generations[:-1]:

@@ -67,6 +67,8 @@ class Segment:
             if self.size < SEGMENT_HEADER_BYTES:
                 raise self.header_damaged("the file is shorter than its header")
             self.map = mmap.mmap(file.fileno(), self.size, prot=mmap.PROT_READ)
+        self.allocated = self.size
+        """What the file takes; less than its size when it was opened, once its rest was given back."""
         self.buffer = memoryview(self.map)
         self.crc_seed = self._check_header(log_id)
 
@@ -162,8 +164,10 @@ class Segment:
 
         A page of zeros stays, because a backup that maps the file at this moment looks for the end of the frames.
         """
+        kept = min((self.end // 4096 + 2) * 4096, self.size)
         try:
-            os.ftruncate(self.fd, min((self.end // 4096 + 2) * 4096, self.size))
+            os.ftruncate(self.fd, kept)
+            self.allocated = kept
         except OSError as error:  # it only takes more room than it needs
             logger.warning("%s: cannot be cut to its used part: %s", self.path, error)
 
