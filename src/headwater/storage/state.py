@@ -62,7 +62,7 @@ def _safely(method: Callable[Concatenate[SqliteState, _P], _R]) -> Callable[Conc
     """A method of the state, one at a time, with what SQLite and the system say as errors of the core."""
 
     @wraps(method)
-    def safe(self: SqliteState, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def safe(self: SqliteState, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         with self._lock:
             try:
                 return method(self, *args, **kwargs)
