@@ -34,7 +34,8 @@ from .recovery import Scan
 from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segments import Segment, segment_paths
 from .staging import MANIFEST_NAME, STAGED
-from .state import SHARED_MEMORY, SqliteState, copy_state, files_of
+from .state import SqliteState, copy_state
+from .state_files import SHARED_MEMORY, files_of
 from .writers import WRITERS_NAME, write_writers
 
 Progress = Callable[[str, int, int], None]

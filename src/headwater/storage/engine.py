@@ -52,7 +52,8 @@ from .notifying import notify_changed, notify_created, notify_deleted
 from .private import make_directory, tighten
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
-from .state import PLAIN_SCHEMA_VERSION, SqliteState, prove, translating
+from .state import SqliteState
+from .state_files import PLAIN_SCHEMA_VERSION, prove, translating
 from .witness import REMEDY
 from .worker import Worker
 
