@@ -36,7 +36,7 @@ OPTIONS = {
 @pytest.mark.parametrize("document", OF_USERS, ids=name_of)
 def test_commands_and_options_that_a_document_names_are_there(document):
     text = document.read_text(encoding="utf-8")
-    for first, second in re.findall(r"(?:`|^)headwater ([a-z]+)(?: ([a-z]+))?", text, re.MULTILINE):
+    for first, second in re.findall(r"(?:`|^)headwater ([a-z]+)(?: ([a-z-]+))?", text, re.MULTILINE):
         assert first in COMMANDS
         if isinstance(COMMANDS[first], click.Group) and second:
             assert f"{first} {second}" in COMMANDS

@@ -13,7 +13,7 @@ import pytest
 
 from headwater.core import StateEntry
 from headwater.core.errors import StorageCorrupted, StorageUnavailable
-from headwater.storage import SqliteState, accept_state_loss, check_directory
+from headwater.storage import SqliteState, accept_state_loss, check_directory, state_files
 from headwater.storage import state as state_module
 from headwater.storage.state import copy_state
 from headwater.storage.state_rows import guard_of
@@ -263,7 +263,7 @@ def test_a_state_of_0_1_0_is_brought_up_to_date_whole_or_not_at_all(
 ) -> None:
     plain(tmp_path / NAME)
     with monkeypatch.context() as broken:
-        broken.setattr(state_module, "_fill", lambda *_: 1 / 0)
+        broken.setattr(state_files, "_fill", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             SqliteState(tmp_path / NAME)
     make_witness(tmp_path / WITNESS, 0, True)  # as if it was killed before it was done

@@ -36,7 +36,8 @@ from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segments import Segment, segment_paths
 from .staged_part import PART_SUFFIX
 from .staging import MANIFEST_NAME, STAGED
-from .state import SHARED_MEMORY, SqliteState, files_of
+from .state import SqliteState
+from .state_files import SHARED_MEMORY, files_of
 from .trimming import check_witness, copy_witness, take_over
 from .writer_owners import OWNERS
 from .writers import WRITERS_NAME, write_writers

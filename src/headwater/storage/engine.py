@@ -55,7 +55,8 @@ from .refusals import refusal_of, refusing
 from .room import Room
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
-from .state import PLAIN_SCHEMA_VERSION, SqliteState, prove, translating
+from .state import SqliteState
+from .state_files import PLAIN_SCHEMA_VERSION, prove, translating
 from .trash import remove_log_directory
 from .witness import REMEDY
 from .worker import Worker

@@ -9,21 +9,18 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from ..core.errors import StateConflict, StorageCorrupted, StorageUnavailable
+from ..core.errors import StateConflict, StorageCorrupted
 from ..core.state import USER_KIND, StateEntry
 from .private import make_file, tighten
-from .refusals import refusal_of
+from .state_files import begin, files_of, prove, translated, translating, witness_path
 from .state_rows import (
-    ENTRIES,
     SCHEMA_VERSION,
-    SUMMARY,
-    Entry,
     Summary,
     damage_of,
     examine,
@@ -33,13 +30,10 @@ from .state_rows import (
     schema_version,
     summary_of,
 )
-from .witness import REMEDY, Witness, make_witness, read_witness
+from .witness import REMEDY, Witness, make_witness
 
 logger = logging.getLogger("headwater.storage")
 
-_CANNOT_USE = "what the server must remember cannot be read or written"
-PLAIN_SCHEMA_VERSION = 1
-"""That of 0.1.0: no guards, and no witness."""
 _PUT = """
 INSERT INTO entries VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, version = excluded.version, guard = excluded.guard
@@ -49,10 +43,6 @@ _SUM_UP = """
 UPDATE summary SET serial = ?, digest = ?, had_users = ?, crc = ?
 WHERE serial = ? AND digest = ? AND had_users = ? AND crc = ?
 """
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
-"""SQLITE_ERROR is a table or a column that is not there: all statements are ours, so the schema is at fault."""
-
-
 _SELECT = "SELECT kind, key, value, version, guard FROM entries WHERE kind = ? AND "
 _CHECKPOINT_PAGES = 2000
 """Twice what SQLite does by itself: each change writes two pages, its own and the summary's."""
@@ -64,7 +54,7 @@ def _safely(method: Callable[Concatenate[SqliteState, _P], _R]) -> Callable[Conc
     """A method of the state, one at a time, with what SQLite and the system say as errors of the core."""
 
     @wraps(method)
-    def safe(self: SqliteState, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def safe(self: SqliteState, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         with self._lock:
             try:
                 return method(self, *args, **kwargs)
@@ -98,7 +88,7 @@ class SqliteState:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             if version < SCHEMA_VERSION:
-                _begin(self._connection, witness_path(path))
+                begin(self._connection, witness_path(path))
             self._cursor = self._connection.cursor()
             self._witness = Witness(witness_path(path))
             opened.callback(self._witness.close)
@@ -248,31 +238,6 @@ class _Change:
             state._tell()
 
 
-SHARED_MEMORY = ".sqlite-shm"
-"""The suffix of SQLite's file for what its processes share, which says nothing by itself."""
-
-
-def witness_path(path: Path) -> Path:
-    """Where the witness of a state is."""
-    return path.with_suffix(".witness")
-
-
-def files_of(path: Path) -> tuple[Path, ...]:
-    """All files of a state: that of SQLite, its two companions, the witness."""
-    return path, Path(f"{path}-wal"), Path(f"{path}-shm"), witness_path(path)
-
-
-def make_state(path: Path, entries: Iterable[Entry], serial: int, had_users: bool) -> None:
-    """A new state of these entries, and its witness, durably. Raises StorageUnavailable."""
-    with translating(path):
-        make_file(path)
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            _fill(connection, entries, serial, had_users)
-            connection.execute("COMMIT")
-        make_witness(witness_path(path), serial, had_users)
-
-
 def copy_state(source: Path, target: Path) -> None:
     """A consistent copy in another file, proved, with a witness of its own, while others go on.
 
@@ -288,110 +253,3 @@ def copy_state(source: Path, target: Path) -> None:
                 summary = examine(copy).summary
                 make_witness(witness_path(target), summary.serial, bool(summary.had_users))
     SqliteState(target).close()
-
-
-def prove(path: Path) -> int:
-    """Look whether the state is what was confirmed; answers its schema version, 0 where there is none yet.
-
-    Changes nothing. Raises StorageUnavailable (a newer schema), StorageCorrupted.
-    """
-    witness = witness_path(path)
-    confirmed = (
-        read_witness(witness).serial if witness.exists() else 0
-    )  # before the state, which others may take further
-    if not path.exists() or not path.stat().st_size:
-        if confirmed:
-            raise StorageCorrupted(str(path), f"it is gone, but change {confirmed} of it was confirmed", REMEDY)
-        return 0
-    with translating(path), closing(read_only(path)) as connection:
-        version = schema_version(connection)
-        if version > SCHEMA_VERSION:
-            raise StorageUnavailable(f"{path}: schema {version} is newer; use a newer headwater")
-        if version == SCHEMA_VERSION:
-            _prove_guarded(path, connection)
-            return version
-        if confirmed:
-            problem = f"it is of schema {version}, but change {confirmed} of a newer one was confirmed: all is lost"
-            raise StorageCorrupted(str(path), problem, REMEDY)
-        return _prove_plain(path, connection)
-
-
-def _prove_guarded(path: Path, connection: sqlite3.Connection) -> None:
-    confirmed = read_witness(witness_path(path)).serial
-    found = examine(connection)
-    if found.problems:
-        raise StorageCorrupted(str(path), "; ".join(found.problems), REMEDY)
-    if found.summary.serial < confirmed:
-        problem = f"it ends with change {found.summary.serial}, but change {confirmed} was confirmed: some are lost"
-        raise StorageCorrupted(str(path), problem, REMEDY)
-
-
-def _prove_plain(path: Path, connection: sqlite3.Connection) -> int:
-    problems = [str(problem) for (problem,) in connection.execute("PRAGMA quick_check")]
-    if problems != ["ok"]:
-        raise StorageCorrupted(str(path), "; ".join(problems), REMEDY)
-    tables = _tables(connection)
-    if tables not in ([], ["entry"]):
-        raise StorageCorrupted(str(path), f"tables {', '.join(tables)} are there, but no schema version", REMEDY)
-    return PLAIN_SCHEMA_VERSION if tables else 0
-
-
-def is_plain(connection: sqlite3.Connection) -> bool:
-    """Whether it is a state of 0.1.0. Raises sqlite3.Error."""
-    return _tables(connection) == ["entry"]
-
-
-def plain_entries(connection: sqlite3.Connection) -> list[Entry]:
-    """All entries of a state of 0.1.0. Raises sqlite3.Error."""
-    return connection.execute("SELECT kind, key, value, version FROM entry").fetchall()
-
-
-def _begin(connection: sqlite3.Connection, witness: Path) -> None:
-    """Make the tables, with the entries of 0.1.0 if there are any: all of it or, after a crash, nothing."""
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if "entries" not in _tables(connection):  # else another process has done it meanwhile
-            plain = plain_entries(connection) if is_plain(connection) else []
-            connection.execute("DROP TABLE IF EXISTS entry")
-            had_users = any(row[0] == USER_KIND for row in plain)
-            _fill(connection, plain, 0, had_users)
-            make_witness(witness, 0, had_users)  # before anything can be confirmed that it must tell of
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _fill(connection: sqlite3.Connection, entries: Iterable[Entry], serial: int, had_users: bool) -> None:
-    rows = [(*entry, guard_of(*entry)) for entry in entries]
-    summary = summary_of(serial, sum(row[4] for row in rows), int(had_users))
-    connection.execute(ENTRIES)
-    connection.execute(SUMMARY)
-    connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
-    connection.execute("INSERT INTO summary VALUES (1, ?, ?, ?, ?)", summary)
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-
-def _tables(connection: sqlite3.Connection) -> list[str]:
-    return [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-
-
-@contextmanager
-def translating(path: Path) -> Iterator[None]:
-    """What SQLite and the system say of a state, as errors of the core."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise translated(path, error) from None
-
-
-def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
-    """The error of the core for what SQLite or the system said of a state."""
-    if isinstance(error, sqlite3.ProgrammingError):  # it is closed: the caller's mistake
-        return error
-    code = None if isinstance(error, OSError) else getattr(error, "sqlite_errorcode", -1)  # none: not UTF-8
-    if code is not None and (code == -1 or code & 0xFF in _DAMAGE):
-        return StorageCorrupted(str(path), str(error), REMEDY)
-    return refusal_of(error, path, _CANNOT_USE)

@@ -21,7 +21,8 @@ from .engine import STATE_NAME, lock_directory
 from .log_directories import left_over
 from .memory import MemoryState
 from .private import make_directory, make_file
-from .state import SHARED_MEMORY, SqliteState, files_of, is_plain, make_state, plain_entries, witness_path
+from .state import SqliteState
+from .state_files import SHARED_MEMORY, files_of, is_plain, make_state, plain_entries, witness_path
 from .state_rows import Entry, all_rows, damage_of, is_sound, read_only
 from .witness import read_slots, read_witness
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -30,7 +30,7 @@ SUMMARY = (
 PROBLEMS_MAX = 20
 _ROW = struct.Struct("<IIQ")
 _SUMMARY = struct.Struct("<qqq")
-_crc32c = google_crc32c.value
+_crc32c: Callable[[bytes], int] = google_crc32c.value
 _HALF, _MODULUS = 2**63, 2**64
 
 
@@ -127,7 +127,8 @@ _NOTHING = summary_of(0, 0, 0)
 
 
 def _examine_rows(connection: sqlite3.Connection) -> Examined:
-    problems, count, total = [], 0, 0
+    problems: list[str] = []
+    count = total = 0
     for row in all_rows(connection):
         count += 1
         if is_sound(*row):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ...core.errors import StorageCorrupted, StorageUnavailable
 from ...core.settings import LogSettings
 from .examples import examples
 from .output import json_option, server_options, show_json, show_table, show_time
@@ -56,14 +58,25 @@ def logs(ctx: click.Context) -> None:
 @json_option
 @server_options
 def list_logs(server: Server, as_json: bool) -> None:
-    """List the logs that you may read."""
-    infos = [server.log(name).info() for name in server.logs()]
+    """List the logs that you may read. One that cannot be opened is shown as stopped, with its problem."""
+    infos: list[LogInfo] = []
+    stopped: dict[str, str] = {}
+    for name in server.logs():
+        try:
+            infos.append(server.log(name).info())
+        except (StorageCorrupted, StorageUnavailable) as error:
+            stopped[name] = str(error)
     if as_json:
-        show_json([asdict(info) for info in infos])
+        problems = [{"name": name, "problem": problem} for name, problem in stopped.items()]
+        show_json(sorted([*map(asdict, infos), *problems], key=itemgetter("name")))
         return
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (info.name, info.events, info.first_retained, info.head, info.settings.partitions, info.bytes) for info in infos
     ]
+    rows += [(name, "stopped", "-", "-", "-", "-") for name in stopped]
+    rows.sort(key=itemgetter(0))
+    for name, problem in stopped.items():
+        click.echo(f"{name}: {problem}", err=True)
     show_table(["log", "events", "first", "head", "partitions", "bytes"], rows)
 
 

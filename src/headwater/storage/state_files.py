@@ -1,0 +1,166 @@
+"""The files of the state: what they say is proved before they are used, and how they begin, or are brought up to date.
+
+A connection that changes nothing looks first, so that what is refused stays as it is.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from ..core.errors import StorageCorrupted, StorageUnavailable
+from ..core.state import USER_KIND
+from .private import make_file
+from .refusals import refusal_of
+from .state_rows import (
+    ENTRIES,
+    SCHEMA_VERSION,
+    SUMMARY,
+    Entry,
+    examine,
+    guard_of,
+    read_only,
+    schema_version,
+    summary_of,
+)
+from .witness import REMEDY, make_witness, read_witness
+
+_CANNOT_USE = "what the server must remember cannot be read or written"
+PLAIN_SCHEMA_VERSION = 1
+"""That of 0.1.0: no guards, and no witness."""
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
+"""SQLITE_ERROR is a table or a column that is not there: all statements are ours, so the schema is at fault."""
+
+
+SHARED_MEMORY = ".sqlite-shm"
+"""The suffix of SQLite's file for what its processes share, which says nothing by itself."""
+
+
+def witness_path(path: Path) -> Path:
+    """Where the witness of a state is."""
+    return path.with_suffix(".witness")
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """All files of a state: that of SQLite, its two companions, the witness."""
+    return path, Path(f"{path}-wal"), Path(f"{path}-shm"), witness_path(path)
+
+
+def prove(path: Path) -> int:
+    """Look whether the state is what was confirmed; answers its schema version, 0 where there is none yet.
+
+    Changes nothing. Raises StorageUnavailable (a newer schema), StorageCorrupted.
+    """
+    witness = witness_path(path)
+    confirmed = (
+        read_witness(witness).serial if witness.exists() else 0
+    )  # before the state, which others may take further
+    if not path.exists() or not path.stat().st_size:
+        if confirmed:
+            raise StorageCorrupted(str(path), f"it is gone, but change {confirmed} of it was confirmed", REMEDY)
+        return 0
+    with translating(path), closing(read_only(path)) as connection:
+        version = schema_version(connection)
+        if version > SCHEMA_VERSION:
+            raise StorageUnavailable(f"{path}: schema {version} is newer; use a newer headwater")
+        if version == SCHEMA_VERSION:
+            _prove_guarded(path, connection)
+            return version
+        if confirmed:
+            problem = f"it is of schema {version}, but change {confirmed} of a newer one was confirmed: all is lost"
+            raise StorageCorrupted(str(path), problem, REMEDY)
+        return _prove_plain(path, connection)
+
+
+def _prove_guarded(path: Path, connection: sqlite3.Connection) -> None:
+    confirmed = read_witness(witness_path(path)).serial
+    found = examine(connection)
+    if found.problems:
+        raise StorageCorrupted(str(path), "; ".join(found.problems), REMEDY)
+    if found.summary.serial < confirmed:
+        problem = f"it ends with change {found.summary.serial}, but change {confirmed} was confirmed: some are lost"
+        raise StorageCorrupted(str(path), problem, REMEDY)
+
+
+def _prove_plain(path: Path, connection: sqlite3.Connection) -> int:
+    problems = [str(problem) for (problem,) in connection.execute("PRAGMA quick_check")]
+    if problems != ["ok"]:
+        raise StorageCorrupted(str(path), "; ".join(problems), REMEDY)
+    tables = _tables(connection)
+    if tables not in ([], ["entry"]):
+        raise StorageCorrupted(str(path), f"tables {', '.join(tables)} are there, but no schema version", REMEDY)
+    return PLAIN_SCHEMA_VERSION if tables else 0
+
+
+def is_plain(connection: sqlite3.Connection) -> bool:
+    """Whether it is a state of 0.1.0. Raises sqlite3.Error."""
+    return _tables(connection) == ["entry"]
+
+
+def plain_entries(connection: sqlite3.Connection) -> list[Entry]:
+    """All entries of a state of 0.1.0. Raises sqlite3.Error."""
+    return connection.execute("SELECT kind, key, value, version FROM entry").fetchall()
+
+
+def begin(connection: sqlite3.Connection, witness: Path) -> None:
+    """Make the tables, with the entries of 0.1.0 if there are any: all of it or, after a crash, nothing."""
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if "entries" not in _tables(connection):  # else another process has done it meanwhile
+            plain = plain_entries(connection) if is_plain(connection) else []
+            connection.execute("DROP TABLE IF EXISTS entry")
+            had_users = any(row[0] == USER_KIND for row in plain)
+            _fill(connection, plain, 0, had_users)
+            make_witness(witness, 0, had_users)  # before anything can be confirmed that it must tell of
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _fill(connection: sqlite3.Connection, entries: Iterable[Entry], serial: int, had_users: bool) -> None:
+    rows = [(*entry, guard_of(*entry)) for entry in entries]
+    summary = summary_of(serial, sum(row[4] for row in rows), int(had_users))
+    connection.execute(ENTRIES)
+    connection.execute(SUMMARY)
+    connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
+    connection.execute("INSERT INTO summary VALUES (1, ?, ?, ?, ?)", summary)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+
+
+def make_state(path: Path, entries: Iterable[Entry], serial: int, had_users: bool) -> None:
+    """A new state of these entries, and its witness, durably. Raises StorageUnavailable."""
+    with translating(path):
+        make_file(path)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            _fill(connection, entries, serial, had_users)
+            connection.execute("COMMIT")
+        make_witness(witness_path(path), serial, had_users)
+
+
+@contextmanager
+def translating(path: Path) -> Iterator[None]:
+    """What SQLite and the system say of a state, as errors of the core."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise translated(path, error) from None
+
+
+def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
+    """The error of the core for what SQLite or the system said of a state."""
+    if isinstance(error, sqlite3.ProgrammingError):  # it is closed: the caller's mistake
+        return error
+    code = sqlite3.SQLITE_OK if isinstance(error, OSError) else getattr(error, "sqlite_errorcode", None)
+    if code is None or code & 0xFF in _DAMAGE:  # none: a text that is not UTF-8
+        return StorageCorrupted(str(path), str(error), REMEDY)
+    return refusal_of(error, path, _CANNOT_USE)
