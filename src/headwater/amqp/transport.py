@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from ..core.access import User
 from ..core.errors import EventLogError
 from ..core.local import LocalLog
+from ..core.turns import Flow, Pace
 from .errors import link_fault
 from .link_end import Ending, LinkEnd
 from .login import Login
@@ -125,6 +126,7 @@ class Transport(asyncio.Protocol):
         self._pauses = _Pause(0)
         self._is_turn_due = False
         self._is_flushing = False
+        self._flow: Flow | None = None
         # Its sessions and links
         self._ends: dict[Link, LinkEnd] = {}
         self._numbers: dict[Link, int] = {}
@@ -137,6 +139,16 @@ class Transport(asyncio.Protocol):
     def container_id(self) -> str:
         """What the peer calls itself."""
         return self.engine.remote.container_id if self.engine.remote else ""
+
+    @property
+    def flow(self) -> Flow:
+        """Its share of the loop's time: that of its user, once who it is is known."""
+        if self._flow is None:
+            flow = self.shared.turns.flow(self.user.name if self.user else "", self.peer)
+            if self.user is None:
+                return flow
+            self._flow = flow
+        return self._flow
 
     @property
     def links(self) -> list[tuple[int, Link, LinkEnd]]:
