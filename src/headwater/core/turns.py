@@ -5,7 +5,7 @@ time that its work has cost, and of those who wait the one that has had least is
 of one user. Nobody saves time up by being idle, and whoever comes anew, or costs little, goes before who costs much. A
 hundred connections of one user have together what one connection of another has.
 
-What is dealt is a step: a callable that scans for about a millisecond (`Pace` says how much that is) and asks for
+What is dealt is a step: a callable that scans for about half a millisecond (`Pace` says how much that is) and asks for
 another turn if there is more. Where nobody waits and little was done just now, a step runs at once. No I/O.
 """
 
@@ -23,9 +23,9 @@ from weakref import WeakValueDictionary
 
 _logger = logging.getLogger("headwater.turns")
 
-BUDGET_S = 0.003
+BUDGET_S = 0.002
 """CPU time for all steps of one turn of the loop. All else that the loop has to do gets its turn in between."""
-STEP_S = 0.001
+STEP_S = 0.0005
 """CPU time that one step should take: the budget is exceeded by one step at most."""
 COST_S_MIN = 1e-6
 """What a step costs at least, so that everybody's virtual time grows."""
