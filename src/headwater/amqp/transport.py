@@ -60,6 +60,9 @@ CLOSE_S = 5.0
 """How long a peer may take to answer our close, and to read what was written before it."""
 
 
+_DOING = "amqp", "frames"
+
+
 class _Pause(Flag):
     """Why nothing is read from a peer."""
 
@@ -368,6 +371,7 @@ class Transport(asyncio.Protocol):
     # Bytes in
 
     def _receive(self, data: bytes) -> None:
+        self.shared.turns.doing.what = _DOING
         self._handle(self.engine.receive_data(data, self._loop.time()))
         self.flush()
 

@@ -10,6 +10,7 @@ class NotificationType(StrEnum):
 
     SERVER_STARTED = "io.headwater.server.started"
     SERVER_STOPPING = "io.headwater.server.stopping"
+    SERVER_LOOP_HELD = "io.headwater.server.loopHeld"
     LOG_CREATED = "io.headwater.log.created"
     LOG_CHANGED = "io.headwater.log.changed"
     LOG_DELETED = "io.headwater.log.deleted"

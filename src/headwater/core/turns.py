@@ -21,6 +21,8 @@ from heapq import heappop, heappush
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
+from .doing import Doing
+
 _logger = logging.getLogger("headwater.turns")
 
 BUDGET_S = 0.002
@@ -127,8 +129,11 @@ class Turns:
         *,
         cpu: Clock = time.thread_time,
         wall: Clock = time.perf_counter,
+        doing: Doing | None = None,
     ) -> None:
         """`call_soon` has something done in the next turn of the loop (by default of the running one)."""
+        self.doing = doing or Doing()
+        """Where a step notes what it is."""
         self._call_soon = call_soon or asyncio.get_running_loop().call_soon
         self.cpu = cpu
         """The CPU time of this thread, in s: what is dealt."""
@@ -142,8 +147,6 @@ class Turns:
         self._paid_at = wall()
         self.steps = 0
         """Steps done so far."""
-        self.doing: object = None
-        """What the loop does now, set where work comes in, for whoever must say what held it: see `server.watchman`."""
 
     def flow(self, user: str, peer: str) -> Flow:
         """The flow of one more connection of that user, or of somebody unknown (`user` is empty) at that address."""

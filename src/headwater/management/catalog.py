@@ -151,6 +151,16 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _number("streams", "how many subscriptions and WebSockets are ended"),
         ),
         _entry(
+            NotificationType.SERVER_LOOP_HELD,
+            Scope.SERVER,
+            "Something has held the event loop, and so everybody, for more than 100 ms. Told once a second at most.",
+            _number("heldMs", "for how long, at least"),
+            _text("room", "the room that did: `amqp`, `dcb`, `futoin`, `cne` and others; or `unknown`"),
+            _text("kind", "the kind of request or of work: a method and a route, say, or `receiver of orders`"),
+            _perhaps(_text("where", "the line of the code that was run, if it was seen")),
+            _number("untold", "how many others there were since the last that was told"),
+        ),
+        _entry(
             NotificationType.LOG_CREATED,
             Scope.LOG,
             "A log was made.",

@@ -26,10 +26,12 @@ from ..amqp.management.node import ManagementNode
 from ..amqp.server import AmqpServer
 from ..cne import server as cne
 from ..core.bus import Bus
+from ..core.doing import Doing
 from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
+from ..core.turns import Turns
 from ..futoin import server as futoin
 from ..http import Application, Receive, Scope, Send
 from .accounts import AccountDirectory
@@ -47,8 +49,9 @@ from .metrics import ServerCollector
 from .notifications import Notifications
 from .open_files import raise_open_files
 from .request_meter import RequestMeter
-from .room_metrics import amqp_metrics, bulk_metrics, http_metrics, notification_metrics, webhook_metrics
+from .room_metrics import amqp_metrics, bulk_metrics, http_metrics, loop_metrics, notification_metrics, webhook_metrics
 from .security import AccountGuard
+from .watchman import Watchman
 
 logger = logging.getLogger("headwater.server")
 
@@ -131,9 +134,11 @@ class Server:
     def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
         self._config, self._announce = config, announce
         bodies_bytes_max = max(config.http.bodies_bytes_max, config.http.body_bytes_max)  # there is room for one
-        self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter(), bodies_bytes_max)
+        self._doing = Doing()
+        self._gate = Gate(Health(self.unready), HEALTH_PATHS, RequestMeter(), bodies_bytes_max, self._doing)
         self._notifications = Notifications(config.management)
         self._bus = self._notifications.bus
+        self._watchman = Watchman(self._bus, self._doing)
 
     async def run(self) -> None:
         """Start, wait for a signal, stop. Raises as `serve`."""
@@ -155,6 +160,7 @@ class Server:
         if bulk is not None:
             lines.append(f"headwater: listening on {bulk.url}")
         async with AsyncExitStack() as ending:
+            turns = Turns(doing=self._doing)
             admission = Admission(config.http.connections_max, self._gate, self._bus)
             http = HttpServer(self._gate, sockets, config.http, tls, admission)
             await http.start()
@@ -165,7 +171,7 @@ class Server:
             await self._notifications.start(store)
             create_logs(store, config.logs)
             guard = self._guard(store, has_tls=tls is not None)
-            container = Container(store, guard, config.amqp, bus=self._bus)
+            container = Container(store, guard, config.amqp, bus=self._bus, turns=turns)
             management = ManagementNode(container)
             messages = AmqpServer(container, management, amqp_sockets, tls)
             clouds = cne.Application(store, guard, config.cne, bus=self._bus)
@@ -181,6 +187,8 @@ class Server:
                 ending.push_async_callback(bulk.stop)
                 await bulk.start(store, guard)
             _tune_interpreter()
+            self._watchman.start()
+            ending.callback(self._watchman.stop)
             for line in lines:
                 self._announce(line)
             self._notify_started(len(store.names()))
@@ -218,6 +226,7 @@ class Server:
             partial(amqp_metrics, container),
             partial(webhook_metrics, clouds.service),
             partial(notification_metrics, self._bus),
+            partial(loop_metrics, self._watchman),
             partial(bulk_metrics, bulk),
         )
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, rooms=rooms_metrics)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Container
 from enum import StrEnum
 
+from ..core.doing import Doing
 from ..formats.problem import Problem
 from ..http import Application, Exchange, Header, Message, Receive, Scope, Send, refuse_websocket
 from ..http.asgi import SERVICE_RESTART
@@ -42,8 +43,13 @@ class Gate:
         health_paths: Container[str],
         meter: RequestMeter,
         bodies_bytes_max: int = BODIES_BYTES_MAX,
+        doing: Doing | None = None,
     ) -> None:
-        """`bodies_bytes_max`: how much there may be of bodies that have come in part, of all requests together."""
+        """`bodies_bytes_max`: how much there may be of bodies that have come in part, of all requests together.
+
+        `doing` is told of each request.
+        """
+        self._doing = doing or Doing()
         self._health, self._health_paths, self.meter = health, health_paths, meter
         self._bodies_bytes_max = bodies_bytes_max
         self._receiving: set[_Passage] = set()
@@ -70,6 +76,7 @@ class Gate:
         if self.state is not State.OPEN:
             await refuse(scope, receive, send, f"the server is {self.state}; try again in a few seconds")
             return
+        self._doing.what = scope
         passage = _Passage(self, receive, send, is_stream=scope["type"] == "websocket")
         try:
             await self._front_ends(scope, passage.receive, passage.send)

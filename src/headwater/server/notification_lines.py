@@ -15,6 +15,7 @@ _DEBUG, _INFO, _WARNING = logging.DEBUG, logging.INFO, logging.WARNING
 LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.SERVER_STARTED: (_INFO, "started"),
     NotificationType.SERVER_STOPPING: (_INFO, "stopping"),
+    NotificationType.SERVER_LOOP_HELD: (_WARNING, "event loop held"),
     NotificationType.LOG_CREATED: (_INFO, "log created"),
     NotificationType.LOG_CHANGED: (_INFO, "log changed"),
     NotificationType.LOG_DELETED: (_INFO, "log deleted"),

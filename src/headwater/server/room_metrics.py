@@ -13,7 +13,8 @@ from ..core.bus import Bus
 from ..core.notification_types import NotificationType
 from .bulk.serving import BulkPlane
 from .http_server import HttpServer
-from .metric_families import counter, gauge
+from .metric_families import counter, gauge, histogram
+from .watchman import Watchman
 
 AMQP_COUNTERS = {
     "connections": "Connections that were taken.",
@@ -64,6 +65,11 @@ def notification_metrics(bus: Bus) -> Iterator[Metric]:
     counts = bus.counts
     samples = [([type.value], counts.get(type, 0)) for type in NotificationType]
     yield counter("management_events", "Notifications, by type.", samples, ["type"])
+
+
+def loop_metrics(watchman: Watchman) -> Iterator[Metric]:
+    """How late the event loop is, measured fifty times a second."""
+    yield histogram("loop_lag_seconds", "How late the event loop came to what was due.", [((), watchman.lags)])
 
 
 def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:

@@ -111,7 +111,7 @@ class Consumer(LinkEnd):
     def _turn(self) -> None:
         """Send what there is, up to a step's worth."""
         self._is_turn_due = False
-        self._turns.doing = self._doing
+        self._turns.doing.what = self._doing
         if self._on_drained is not None:
             if not self._link.unsettled and not self._is_over:
                 self._on_drained()
