@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from headwater.amqp.client import Client
@@ -13,7 +11,7 @@ from headwater.core import Event
 from headwater.core.turns import BUDGET_S, STEP_S
 
 from ..waiting import eventually
-from .asking import EARLIEST, after, message, sql
+from .asking import EARLIEST, message, sql
 from .served import Served
 
 NOTHING = sql("p.subject LIKE '%a_b%a_b%'")
@@ -54,9 +52,7 @@ def long(served: Served) -> Watched:
     return Watched(served)
 
 
-def test_a_hundred_scanning_receivers_leave_the_loop_to_others(
-    served: Served, client: Client, long: Watched
-) -> None:
+def test_a_hundred_scanning_receivers_leave_the_loop_to_others(served: Served, client: Client, long: Watched) -> None:
     scanners = [served.client(container_id=f"scanner-{number}") for number in range(4)]
     try:
         for each in scanners:
@@ -77,7 +73,9 @@ def test_a_hundred_scanning_receivers_leave_the_loop_to_others(
 def test_a_step_is_as_short_as_its_filter_is_dear(served: Served, client: Client) -> None:
     dear = " AND ".join(f"NOT x LIKE '%a_b{number}%'" for number in range(8))
     log = served.log("orders")
-    message = encode_message(Message([b""], DATA, properties=Properties(subject="T"), application_properties={"x": "a" * 4000}))
+    message = encode_message(
+        Message([b""], DATA, properties=Properties(subject="T"), application_properties={"x": "a" * 4000})
+    )
     with served.client(container_id="producer") as producer:
         producer.sender("orders").send_all([message] * 300)
     assert log.head() == 300

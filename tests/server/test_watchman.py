@@ -107,7 +107,9 @@ def test_the_innermost_room_that_works_for_no_other_is_named() -> None:
     inner = frame_in("storage/reader.py", "page", through=lambda call: code_run("cne/feed.py", "_take", call))
     held = of_frame(frame, ("amqp", "receiver of orders"))
     assert held == Held("amqp", "receiver of orders", "amqp/streams/consumer.py:4 _send_next")
-    assert of_frame(inner, ("amqp", "receiver of orders")) == Held("cne", "cne/feed.py _take", "storage/reader.py:2 page")
+    assert of_frame(inner, ("amqp", "receiver of orders")) == Held(
+        "cne", "cne/feed.py _take", "storage/reader.py:2 page"
+    )
 
 
 def code_run(path: str, function: str, call: Callable[[], Any]) -> Any:
@@ -193,9 +195,7 @@ def test_the_lag_is_a_metric() -> None:
     watched = Watched()
     watched.tick(0.002)
     gate = Gate(None, (), RequestMeter())  # type: ignore[arg-type]
-    collector = ServerCollector(
-        MemoryStore(), gate, dict, lambda: None, rooms=[lambda: loop_metrics(watched.watchman)]
-    )
+    collector = ServerCollector(MemoryStore(), gate, dict, lambda: None, rooms=[lambda: loop_metrics(watched.watchman)])
     families = {each.name: each for each in text_string_to_metric_families(scrape(collector).decode())}
     values = {sample.labels.get("le"): sample.value for sample in families["headwater_loop_lag_seconds"].samples}
     assert (values["0.001"], values["0.0025"], values["10.0"], values["+Inf"]) == (0, 1, 1, 1)

@@ -131,7 +131,10 @@ def test_a_page_looks_no_further_than_so_many_numbers_that_do_not_match(
         for _ in range(10):
             log.append([Event("AB"[number % 2], b"", tags[number % 2]) for number in range(1000)])
         odd_one = log.append([Event("A", b"", tags[1])]).first
-        crossed = (QueryItem(frozenset({"A"}), frozenset({"half:1"})), QueryItem(frozenset({"B"}), frozenset({"half:0"})))
+        crossed = (
+            QueryItem(frozenset({"A"}), frozenset({"half:1"})),
+            QueryItem(frozenset({"B"}), frozenset({"half:0"})),
+        )
         for backwards in (False, True):
             for items in (crossed[:1], crossed):
                 found, pages = list[int](), 0

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 from ..core.access import User
 from ..core.errors import EventLogError
 from ..core.local import LocalLog
-from ..core.turns import Flow, Pace
+from ..core.turns import Flow
 from .errors import link_fault
 from .link_end import Ending, LinkEnd
 from .login import Login

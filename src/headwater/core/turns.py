@@ -131,10 +131,10 @@ class Turns:
         wall: Clock = time.perf_counter,
         doing: Doing | None = None,
     ) -> None:
-        """`call_soon` has something done in the next turn of the loop (by default of the running one)."""
+        """`call_soon` has something done in the next turn of the loop; by default of the one that runs then."""
         self.doing = doing or Doing()
         """Where a step notes what it is."""
-        self._call_soon = call_soon or asyncio.get_running_loop().call_soon
+        self._call_soon = call_soon
         self.cpu = cpu
         """The CPU time of this thread, in s: what is dealt."""
         self._wall = wall
@@ -156,6 +156,11 @@ class Turns:
             found = self._users[key] = _User()
             self._newest.append(found)
         return Flow(found)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether some step waits for its turn. Where none does, what is short may be done without asking."""
+        return bool(self._waiting)
 
     def now(self, flow: Flow, step: Step) -> None:
         """Do a step at once where nobody waits and little was done just now; else when it is its turn."""
@@ -189,7 +194,7 @@ class Turns:
     def _go_on(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._call_soon(self._turn)
+            (self._call_soon or asyncio.get_running_loop().call_soon)(self._turn)
 
     def _turn(self) -> None:
         """One turn of the loop: steps until the budget is spent, or nobody waits."""

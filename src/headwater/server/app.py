@@ -174,11 +174,11 @@ class Server:
             container = Container(store, guard, config.amqp, bus=self._bus, turns=turns)
             management = ManagementNode(container)
             messages = AmqpServer(container, management, amqp_sockets, tls)
-            clouds = cne.Application(store, guard, config.cne, bus=self._bus)
+            clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns)
             ending.push_async_callback(clouds.close)
             await clouds.start()
             serve_management(management, guard, store.state, clouds)
-            front_ends = self._open(store, guard, http, container, clouds, bulk)
+            front_ends = self._open(store, guard, http, container, clouds, bulk, turns)
             for front_end in front_ends:
                 ending.push_async_callback(front_end.close)
             await messages.start()
@@ -219,6 +219,7 @@ class Server:
         container: Container,
         clouds: cne.Application,
         bulk: BulkPlane | None,
+        turns: Turns,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
         rooms_metrics = (
@@ -230,8 +231,8 @@ class Server:
             partial(bulk_metrics, bulk),
         )
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, self._free_bytes, rooms=rooms_metrics)
-        data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
-        events = futoin.Application(store, guard, self._config.futoin)
+        data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max, turns=turns)
+        events = futoin.Application(store, guard, self._config.futoin, turns)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
         self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), "futoin": events, **rooms}, data))
         return data, events

@@ -185,4 +185,3 @@ def _request(scope: Mapping[str, object]) -> str:
     route = scope.get("route")
     template = route if isinstance(route, str) else getattr(route, "path", None)
     return f"{scope.get('method', 'WEBSOCKET')} {template or 'unmatched'}"
-

@@ -510,7 +510,9 @@ def test_a_user_sees_its_own_links_and_who_manages_the_server_all(guarded: Serve
     type = "io.headwater.link"
     with as_user(guarded, "nobody") as client, as_user(guarded, "alice") as manager:
         manager.sender("orders")
-        own = {name for (name,) in client.manage("QUERY", {"attributeNames": ["name"]}, entityType=type).body["results"]}
+        own = {
+            name for (name,) in client.manage("QUERY", {"attributeNames": ["name"]}, entityType=type).body["results"]
+        }
         every = manager.manage("QUERY", {"attributeNames": ["name", "address"]}, entityType=type).body["results"]
         assert own and own < {name for name, _ in every}
         assert len({name.partition("/")[0] for name in own}) == 1
