@@ -235,19 +235,19 @@ class Turns:
 class Pace:
     """How much of some work makes one step: more while steps are short, at once less where one was long."""
 
-    __slots__ = ("_most", "size")
+    __slots__ = ("_most", "_step_s", "size")
 
-    def __init__(self, most: int, first: int) -> None:
-        """`first`: with how much to begin, before anything is known of what it costs."""
-        self._most = most
+    def __init__(self, most: int, first: int, step_s: float = STEP_S) -> None:
+        """`first`: with how much to begin, before anything is known of what it costs; `step_s`: how long a step is."""
+        self._most, self._step_s = most, step_s
         self.size = min(first, most)
         """What the next step should do at most, 1 at least."""
 
     def took(self, count: int, seconds: float) -> None:
         """A step has done so much, in so much CPU time."""
-        if seconds > STEP_S:
-            self.size = max(1, min(self._most, int(count * STEP_S / seconds)))
-        elif count >= self.size and seconds < STEP_S / 2:
+        if seconds > self._step_s:
+            self.size = max(1, min(self._most, int(count * self._step_s / seconds)))
+        elif count >= self.size and seconds < self._step_s / 2:
             self.size = min(self._most, self.size * 2)
 
 
