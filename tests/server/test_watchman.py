@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -46,7 +47,7 @@ class Watched:
 
 def code_of(path: str, *functions: str, last: str) -> dict[str, Any]:
     """Functions that are said to be in that file of the package, each of which calls the next."""
-    lines = [f"def {name}(then):\n    return {called}(then)" for name, called in zip(functions, functions[1:])]  # noqa: B905
+    lines = [f"def {name}(then):\n    return {called}(then)" for name, called in pairwise(functions)]
     source = "\n".join([*lines, f"def {functions[-1]}(then):\n    return {last}"])
     namespace: dict[str, Any] = {}
     exec(compile(source, str(PACKAGE / path), "exec"), namespace)
@@ -81,7 +82,8 @@ def test_what_holds_the_loop_is_told_with_the_note_where_nothing_was_seen() -> N
     (told,) = watched.told
     assert told.type is NotificationType.SERVER_LOOP_HELD
     assert {**told.attributes, "time": 0} == {
-        "eventType": told.type.value, "time": 0, "heldMs": 250, "room": "amqp", "kind": "receiver of orders", "untold": 0,
+        "eventType": told.type.value, "time": 0, "heldMs": 250, "room": "amqp",
+        "kind": "receiver of orders", "untold": 0,
     }  # fmt: skip
 
 

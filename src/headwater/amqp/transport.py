@@ -52,7 +52,7 @@ one."""
 TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
 """How much it is at first, and where every frame costs much."""
 TURN_S = 0.005
-"""CPU time that it should take. It is longer than the steps of those who scan: what comes together is appended together."""
+"""CPU time that it should take: longer than the steps of those who scan, what comes together is appended together."""
 WRITE_BYTES_MAX = 256 * 1024
 """What may wait to be written before consumers of the connection pause."""
 ANSWERS_BYTES_MAX = 2**20

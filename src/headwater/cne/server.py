@@ -57,7 +57,7 @@ class Application(FrontEnd[Host, Exchange]):
         bus: Bus | None = None,
         turns: Turns | None = None,
     ) -> None:
-        """`guard` says who may do what. `bus` is told of webhooks that fail and recover; `turns` deals the loop's time."""
+        """`guard` says who may do what. `bus` is told of webhooks that fail and recover; `turns` deals the time."""
         settings = settings or Settings()
         self.service = Service(store, settings, bus or Bus(), turns)
         self._body_bytes_max = max(BODY_BYTES_MIN, 2 * settings.event_bytes_max)

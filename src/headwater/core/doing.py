@@ -10,4 +10,4 @@ class Doing:
 
     def __init__(self) -> None:
         self.what: object = None
-        """The room and the kind of work, as a pair of texts; or the ASGI scope of a request. It stays until the next."""
+        """The room and the kind of work, as two texts; or the ASGI scope of a request. It stays until the next."""

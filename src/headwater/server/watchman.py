@@ -1,9 +1,9 @@
 """The watchman: measures how late the event loop is, and says who held it when that was long.
 
 One thread serves everybody on the loop, so whatever holds it holds all up. A tick on the loop measures its lag. While
-no tick comes, a thread of the watchman looks where the loop's thread is. Code in C may keep the interpreter, and so that
-thread, until it is over: the frame that called it is there still when the thread comes to look, and if not, the note of
-what was done last (`core.doing`) counts.
+no tick comes, a thread of the watchman looks where the loop's thread is. Code in C may keep the interpreter, and so
+that thread, until it is over: the frame that called it is there still when the thread comes to look, and if not, the
+note of what was done last (`core.doing`) counts.
 """
 
 from __future__ import annotations
