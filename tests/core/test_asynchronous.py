@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
-from headwater.core import AppendRequest, AsyncLog, LogSettings, Page, Query
+from headwater.core import ALL, AppendRequest, AsyncLog, Event, LogSettings, Page, Query
 from headwater.core.errors import AppendConditionFailed, Closed, InvalidEvent
+from headwater.core.turns import Turns
 from headwater.storage.memory import MemoryLog
 
 from ..builders import event, fill, numbers, unless
@@ -268,3 +270,21 @@ def test_a_loop_that_is_gone_does_not_disturb_the_log() -> None:
     run(test)
     held.commit()
     assert held.head() == 1
+
+
+def test_every_page_of_a_read_or_a_subscription_is_a_step_of_its_flow() -> None:
+    async def scenario() -> None:
+        memory = MemoryLog()
+        memory.append([Event("A", b"")] * 2500)
+        turns = Turns()
+        log, flow = AsyncLog(memory, turns), turns.flow("alice", "")
+        pages = [page async for page in log.pages(ALL, memory.selection(None, None, False, None, None), flow)]
+        assert (len(pages), turns.steps) == (3, 4)  # and one that finds the end
+        assert flow.user.start > 0
+        async with aclosing(log.follow(0, flow=flow)) as following:
+            async for page in following:
+                if page.is_last:
+                    break
+        assert turns.steps == 7
+
+    asyncio.run(scenario())

@@ -28,7 +28,10 @@ import pyarrow.flight as flight
 from headwater.amqp.protocol.frames import AMQP_HEADER, SASL_HEADER, frame
 from headwater.amqp.protocol.message import DATA, Message, Properties, encode_message
 from headwater.amqp.protocol.performatives import Source, Target
+from headwater.amqp.protocol.types import Described
+from tests.amqp.asking import EARLIEST
 
+from .inputs_amqp import SQL, searching_likes
 from .neighbours import LOG, Place, ask
 
 NOISE = "noise"
@@ -151,6 +154,27 @@ class Amqp(Attack):
             client.pump(0.01)
             done["links attached"] += 100
         self.keep(client, 4)
+
+    def scans(self) -> None:
+        """Receivers that look at everything and get nothing: 20 on each connection, 100 on those that are kept."""
+        client = self.place.amqp_client(timeout_s=10)
+        for number in range(20 * self.scale):
+            client.receiver(NOISE, credit=10, filter=EARLIEST | searching_likes(1 + number % 16), waits=False)
+        client.flush()
+        client.pump(0.01)
+        done["scanning receivers"] += 20 * self.scale
+        self.keep(client, 5)
+
+    def dear_listeners(self) -> None:
+        """As many links from `$events` as a connection may have, each with all the patterns that a filter may have."""
+        client = self.place.amqp_client(timeout_s=10)
+        long = " + ".join(["address"] * 16)
+        text = " OR ".join(f"{long} LIKE '%a_{number % 10}%'" for number in range(16))
+        for _ in range(64):
+            client.receiver("$events", credit=10, filter={"f": Described(SQL, text)}, waits=False)
+        client.flush()
+        client.pump(0.01)
+        self.keep(client, 3)
 
     def listeners(self) -> None:
         client = self.place.amqp_client(timeout_s=10)

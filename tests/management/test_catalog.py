@@ -12,7 +12,11 @@ from headwater.management import CATALOG, LOST, Kind, Scope, may_see
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
 COMMON = ("eventType", "time", LOST)
-SEEN_BY = {Scope.LOG: "who may read the log", Scope.SERVER: "who may manage the server"}
+SEEN_BY = {
+    Scope.LOG: "who may read the log",
+    Scope.PEER: "who may manage the server, and by the user that it names",
+    Scope.SERVER: "who may manage the server",
+}
 
 
 def test_every_type_is_in_the_catalog() -> None:

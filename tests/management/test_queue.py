@@ -109,6 +109,14 @@ def test_types_that_are_not_asked_for_take_no_room() -> None:
     assert taken.type is DELETED and LOST not in taken.attributes
 
 
+def test_it_looks_no_further_than_there_is_time() -> None:
+    bus, looked = Bus(), list[Notification]()
+    queue = NotificationQueue(bus, lambda: None, accepts=lambda each: bool(looked.append(each)))
+    emit(bus, *range(10))
+    queue.look(lambda: False)
+    assert queue.take(1, goes_on=lambda: len(looked) < 4) == [] and len(looked) == 4 and not queue.is_empty
+
+
 def test_only_so_many_are_looked_at_in_one_go() -> None:
     bus, looked = Bus(), []
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater.core import ALL, Event, LogSettings, Query
-from headwater.storage import StoredLog, reader
+from headwater.core import ALL, Event, LogSettings, Query, QueryItem, read_pages
+from headwater.storage import Engine, StoredLog, reader
+from headwater.storage.postings import Numbers
+from headwater.storage.reader import LOOKS_MAX
 
 from .builders import engine, event, numbers
 
@@ -115,3 +117,31 @@ def test_many_readers_share_the_cache_and_it_stays_bounded(log: StoredLog, monke
     assert problems == []
     ring = log._reader._ring
     assert log._reader._ring_bytes == sum(length for length, _ in ring.values()) <= 20_000
+
+
+def test_a_page_looks_no_further_than_so_many_numbers_that_do_not_match(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    has = Numbers.has
+    monkeypatch.setattr(Numbers, "has", lambda numbers, number: bool(looks.append(number)) or has(numbers, number))
+    with Engine(tmp_path) as engine:
+        log = engine.create("orders")
+        tags = ("half:0",), ("half:1",)
+        for _ in range(10):
+            log.append([Event("AB"[number % 2], b"", tags[number % 2]) for number in range(1000)])
+        odd_one = log.append([Event("A", b"", tags[1])]).first
+        crossed = (
+            QueryItem(frozenset({"A"}), frozenset({"half:1"})),
+            QueryItem(frozenset({"B"}), frozenset({"half:0"})),
+        )
+        for backwards in (False, True):
+            for items in (crossed[:1], crossed):
+                found, pages = list[int](), 0
+                selection = log.selection(None, None, backwards, None, None)
+                for page in read_pages(log, Query(items), selection):
+                    assert len(looks) <= LOOKS_MAX + 2
+                    looks.clear()
+                    pages += 1
+                    found += [event.sequence_number for event in page.events]
+                assert (found, pages > 2) == ([odd_one], True)

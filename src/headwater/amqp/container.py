@@ -10,6 +10,7 @@ from ..core.access import Guard, Right
 from ..core.bus import Bus
 from ..core.limits import show
 from ..core.store import LogStore
+from ..core.turns import Turns
 from .addresses import parse_address, shown_address
 from .protocol import conditions
 from .protocol.conditions import LinkFault
@@ -31,10 +32,11 @@ class Container:
         *,
         name: str = "headwater",
         bus: Bus | None = None,
+        turns: Turns | None = None,
     ) -> None:
-        """`bus` gets the notifications of connections, links and partitions."""
+        """`bus` gets the notifications of connections, links and partitions; `turns` deals the time of the loop."""
         self.store = store
-        self.shared = Shared(guard, settings, bus or Bus(), name)
+        self.shared = Shared(guard, settings, bus or Bus(), name, turns or Turns())
         self.statistics = self.shared.statistics
         self.connections: set[Transport] = set()
         self.numbered: dict[int, Transport] = {}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from .. import __version__
 from ..core.access import Guard
 from ..core.bus import Bus
+from ..core.turns import Turns
 from .login import Login
 from .protocol import conditions
 from .protocol.connection import Connection
@@ -42,8 +43,9 @@ Expel = Callable[[Link, Symbol, str], None]
 class Shared:
     """What all connections of one container share, on its event loop."""
 
-    def __init__(self, guard: Guard, settings: AmqpSettings, bus: Bus, name: str) -> None:
-        """`name` is the container's own."""
+    def __init__(self, guard: Guard, settings: AmqpSettings, bus: Bus, name: str, turns: Turns) -> None:
+        """`name` is the container's own; `turns` deals the time of the loop."""
+        self.turns = turns
         self.guard, self.settings, self.bus, self.name = guard, settings, bus, name
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()

@@ -23,3 +23,5 @@ class AmqpStatistics:
     messages_sent: int = 0
     messages_sent_again: int = 0
     """Of those that were sent: given back by their receiver before."""
+    notifications_skipped: int = 0
+    """Because a filter failed on one, or it has no encoding: the server's fault, whose log says more."""

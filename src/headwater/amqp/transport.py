@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from ..core.access import User
 from ..core.errors import EventLogError
 from ..core.local import LocalLog
+from ..core.turns import Flow, Pace
 from .errors import link_fault
 from .link_end import Ending, LinkEnd
 from .login import Login
@@ -46,7 +47,12 @@ from .shared import TICK_S, LinkKey, Shared
 _logger = logging.getLogger("headwater.amqp")
 
 TURN_BYTES = 64 * 1024
-"""What is dealt with of one peer before it is the turn of others: a tiny frame may take as long as a large one."""
+"""What is dealt with of one peer before it is the turn of others, at most: a tiny frame may take as long as a large
+one."""
+TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
+"""How much it is at first, and where every frame costs much."""
+TURN_S = 0.005
+"""CPU time that it should take: longer than the steps of those who scan, what comes together is appended together."""
 WRITE_BYTES_MAX = 256 * 1024
 """What may wait to be written before consumers of the connection pause."""
 ANSWERS_BYTES_MAX = 2**20
@@ -57,6 +63,9 @@ ATTACH_BYTES = 64 * 1024
 """What an attach takes, at most, whose log is being opened: more of them are read when some are answered."""
 CLOSE_S = 5.0
 """How long a peer may take to answer our close, and to read what was written before it."""
+
+
+_DOING = "amqp", "frames"
 
 
 class _Pause(Flag):
@@ -122,9 +131,11 @@ class Transport(asyncio.Protocol):
         """Whether more may be written."""
         self._unread: deque[bytes] = deque()
         """What has come and waits for the peer's next turn."""
+        self._pace = Pace(TURN_BYTES, TURN_BYTES_FIRST, TURN_S)
         self._pauses = _Pause(0)
         self._is_turn_due = False
         self._is_flushing = False
+        self._flow: Flow | None = None
         # Its sessions and links
         self._ends: dict[Link, LinkEnd] = {}
         self._numbers: dict[Link, int] = {}
@@ -137,6 +148,16 @@ class Transport(asyncio.Protocol):
     def container_id(self) -> str:
         """What the peer calls itself."""
         return self.engine.remote.container_id if self.engine.remote else ""
+
+    @property
+    def flow(self) -> Flow:
+        """Its share of the loop's time: that of its user, once who it is is known."""
+        if self._flow is None:
+            flow = self.shared.turns.flow(self.user.name if self.user else "", self.peer)
+            if self.user is None:
+                return flow
+            self._flow = flow
+        return self._flow
 
     @property
     def links(self) -> list[tuple[int, Link, LinkEnd]]:
@@ -191,7 +212,7 @@ class Transport(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """The peer has sent something."""
         self.bytes_received += len(data)
-        if self._unread or len(data) > TURN_BYTES:
+        if self._unread or len(data) > max(self._pace.size, TURN_BYTES_MIN):
             self._unread.append(data)
             if _Pause.TURN not in self._pauses:
                 self._take_turn()
@@ -357,17 +378,21 @@ class Transport(asyncio.Protocol):
     # Bytes in
 
     def _receive(self, data: bytes) -> None:
+        turns = self.shared.turns
+        turns.doing.what = _DOING
+        began = turns.cpu()
         self._handle(self.engine.receive_data(data, self._loop.time()))
         self.flush()
+        self._pace.took(len(data), turns.cpu() - began)
 
     def _take_turn(self) -> None:
         """Deal with some of what has come; the rest waits until others have had their turn."""
         self._is_turn_due = False
         if self._unread and self._pauses in (_Pause.TURN, _Pause(0)):
-            data = self._unread.popleft()
-            if len(data) > TURN_BYTES:
-                self._unread.appendleft(data[TURN_BYTES:])
-            self._receive(data[:TURN_BYTES])
+            data, size = self._unread.popleft(), max(self._pace.size, TURN_BYTES_MIN)
+            if len(data) > size:
+                self._unread.appendleft(data[size:])
+            self._receive(data[:size])
         if not self._unread:
             self._resume(_Pause.TURN)
         else:
@@ -377,7 +402,7 @@ class Transport(asyncio.Protocol):
     def _take_turn_soon(self) -> None:
         if self._pauses == _Pause.TURN and not self._is_turn_due:
             self._is_turn_due = True
-            self._loop.call_soon(self._take_turn)
+            self.shared.turns.soon(self.flow, self._take_turn)
 
     # What the events mean
 

@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -19,6 +21,7 @@ from ..core.event import SequencedEvent
 from ..core.local import LocalLog
 from ..core.query import ALL
 from ..core.state import StateStore
+from ..core.turns import Turns
 from .addresses import Address, Pattern
 from .checkpoint import Checkpoints, Positions
 from .delivery import Delivery
@@ -39,7 +42,7 @@ PIECE_EVENTS = 100
 PARSED_MAX = 1024
 ROUTES_MAX = 4096
 TURN_EVENTS = 20
-"""Events after which others on the loop get their turn."""
+"""Events that are one step: after them others on the loop get their turn."""
 DATA_BYTES_FACTOR = 4
 """Data so many times larger than the largest delivery is not even looked at."""
 
@@ -49,10 +52,19 @@ _logger = logging.getLogger("headwater.cne")
 class Feed:
     """The feed of one open log, on one event loop. `restore` it, then `run` it. It is the endpoints' `Upstream`."""
 
-    def __init__(self, log: LocalLog, state: StateStore, delivery: Delivery, settings: Settings, bus: Bus) -> None:
-        """`bus` gets the notifications of endpoints that fail and recover."""
+    def __init__(
+        self,
+        log: LocalLog,
+        state: StateStore,
+        delivery: Delivery,
+        settings: Settings,
+        bus: Bus,
+        turns: Turns | None = None,
+    ) -> None:
+        """`bus` gets the notifications of endpoints that fail and recover; `turns` deals the time of the loop."""
         self.log = log
-        self.asynchronous = AsyncLog(log)
+        self._turns = turns or Turns()
+        self.asynchronous = AsyncLog(log, self._turns)
         self.states = States()
         self.position = 0
         self.endpoints: dict[str, Endpoint] = {}
@@ -120,13 +132,12 @@ class Feed:
     async def run(self) -> None:
         """Follow the log until it closes."""
         saver = asyncio.create_task(self._save_now_and_then())
+        flow = self._turns.flow("", "the feed")
         try:
-            async with contextlib.aclosing(self.asynchronous.follow(self.position)) as pages:
+            async with contextlib.aclosing(self.asynchronous.follow(self.position, flow=flow)) as pages:
                 async for page in pages:
-                    for index, event in enumerate(page.events, 1):
-                        self._take(event)
-                        if index % TURN_EVENTS == 0:
-                            await asyncio.sleep(0)
+                    for index in range(0, len(page.events), TURN_EVENTS):
+                        await self._turns.do(flow, partial(self._take_all, page.events[index : index + TURN_EVENTS]))
                     self.position = max(self.position, page.cursor)
                     self._moved.set()
         finally:
@@ -191,6 +202,11 @@ class Feed:
         self.endpoints[uri] = made
         made.start()
         return made
+
+    def _take_all(self, events: Sequence[SequencedEvent]) -> None:
+        self._turns.doing.what = "cne", "feed"
+        for event in events:
+            self._take(event)
 
     def _take(self, event: SequencedEvent) -> None:
         """One event, in one go: nobody may see the position between the endpoints' queues."""

@@ -9,6 +9,7 @@ from urllib.parse import unquote_to_bytes
 from ..core.access import Guard
 from ..core.bus import Bus
 from ..core.store import LogStore
+from ..core.turns import Turns
 from ..http import FrontEnd, Scope
 from ..http.asgi import raw_path
 from ..http.errors import MethodNotAllowed, RouteNotFound
@@ -48,11 +49,17 @@ class Application(FrontEnd[Host, Exchange]):
     """
 
     def __init__(
-        self, store: LogStore, guard: Guard, settings: Settings | None = None, *, bus: Bus | None = None
+        self,
+        store: LogStore,
+        guard: Guard,
+        settings: Settings | None = None,
+        *,
+        bus: Bus | None = None,
+        turns: Turns | None = None,
     ) -> None:
-        """`guard` says who may do what. `bus` is told of webhooks that fail and recover."""
+        """`guard` says who may do what. `bus` is told of webhooks that fail and recover; `turns` deals the time."""
         settings = settings or Settings()
-        self.service = Service(store, settings, bus or Bus())
+        self.service = Service(store, settings, bus or Bus(), turns)
         self._body_bytes_max = max(BODY_BYTES_MIN, 2 * settings.event_bytes_max)
         super().__init__(Host(self.service, guard), self._handler, _logger, Exchange)
 

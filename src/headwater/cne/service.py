@@ -9,6 +9,7 @@ from ..core.bus import Bus
 from ..core.errors import DuplicateEventId
 from ..core.event import Event
 from ..core.store import LogStore
+from ..core.turns import Turns
 from .addresses import Pattern, parse
 from .delivery import GREETINGS_MAX, Delivery
 from .endpoint import Endpoint, Standing
@@ -25,14 +26,14 @@ from .webhook import Webhooks, endpoint_uri
 class Service:
     """One front end's logic, on one event loop: `start` it, and `close` it before the log store."""
 
-    def __init__(self, store: LogStore, settings: Settings, bus: Bus) -> None:
-        """`bus` gets the notifications of endpoints that fail and recover."""
+    def __init__(self, store: LogStore, settings: Settings, bus: Bus, turns: Turns | None = None) -> None:
+        """`bus` gets the notifications of endpoints that fail and recover; `turns` deals the time of the loop."""
         self.settings = settings
         self.subscriptions = Registry(store.state, "subscription", Subscription, settings)
         self.publishers = Registry(store.state, "publisher", Publisher, settings)
         self.webhooks = Webhooks(settings)
         self._delivery = Delivery(self.webhooks, settings)
-        self._supervisor = Supervisor(store, self.subscriptions, self._delivery, settings, bus)
+        self._supervisor = Supervisor(store, self.subscriptions, self._delivery, settings, bus, turns)
         self._is_started = False
 
     async def start(self) -> None:

@@ -14,6 +14,7 @@ from ..core.bus import Bus
 from ..core.errors import Closed, EventLogError, LogNotFound
 from ..core.local import LocalLog
 from ..core.store import LogStore
+from ..core.turns import Turns
 from .delivery import Delivery
 from .feed import Feed
 from .records import Subscription
@@ -37,10 +38,11 @@ class Supervisor:
         delivery: Delivery,
         settings: Settings,
         bus: Bus,
+        turns: Turns | None = None,
     ) -> None:
         """Every feed begins with the subscriptions that there are then; later ones are for the caller to add."""
         self._store, self._subscriptions, self._delivery = store, subscriptions, delivery
-        self._settings, self._bus = settings, bus
+        self._settings, self._bus, self._turns = settings, bus, turns
         self._feed: Feed | None = None
         self._ready = asyncio.Event()
         self._wanted = asyncio.Event()
@@ -112,7 +114,7 @@ class Supervisor:
             return None
 
     async def _follow(self, log: LocalLog) -> None:
-        feed = Feed(log, self._store.state, self._delivery, self._settings, self._bus)
+        feed = Feed(log, self._store.state, self._delivery, self._settings, self._bus, self._turns)
         try:
             kept = await asyncio.to_thread(feed.restore)
             for subscription in self._subscriptions.by_id.values():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 
 from .condition import AppendCondition
 from .event import Event
@@ -15,13 +16,16 @@ from .local import LocalLog
 from .log import AppendRequest, AppendResult, Page, Selection
 from .query import ALL, Query
 from .reading import read_pages
+from .turns import Flow, Turns
 
 
 class AsyncLog:
     """The asyncio face of one local log; make one per event loop and log, on that loop."""
 
-    def __init__(self, log: LocalLog) -> None:
+    def __init__(self, log: LocalLog, turns: Turns | None = None) -> None:
+        """`turns` deals the loop's time to readers who have a flow."""
         self.log = log
+        self.turns = turns or Turns()
         self._loop = asyncio.get_running_loop()
         self._advance: asyncio.Future[None] = self._loop.create_future()
         self._is_closed = False
@@ -60,24 +64,34 @@ class AsyncLog:
         self.log.submit(self.log.request(events, condition, partition, self._deliver, future))
         return future
 
-    async def pages(self, query: Query, selection: Selection) -> AsyncGenerator[Page, None]:
-        """The pages of a read; the loop runs between them."""
-        for page in read_pages(self.log, query, selection):
+    async def pages(self, query: Query, selection: Selection, flow: Flow | None = None) -> AsyncGenerator[Page, None]:
+        """The pages of a read; the loop runs between them. Each is a step of the flow, if one is given."""
+        pages = read_pages(self.log, query, selection)
+        flow = flow or self.turns.flow("", self.log.name)
+        while (page := await self.turns.do(flow, partial(next, pages, None))) is not None:
             yield page
             await asyncio.sleep(0)
 
     async def follow(
-        self, after: int, query: Query = ALL, *, partition: int | None = None, idle_s: float | None = None
+        self,
+        after: int,
+        query: Query = ALL,
+        *,
+        partition: int | None = None,
+        idle_s: float | None = None,
+        flow: Flow | None = None,
     ) -> AsyncGenerator[Page, None]:
         """Pages from `after` on, for ever; ends when the log, or this face of it, closes.
 
         A page without events says that the cursor moved over what does not match, or that `idle_s` went by.
+        Each page is a step of the flow: by default, of one that all have who follow this log without one of their own.
         Whoever leaves off before the end closes it (`contextlib.aclosing`).
         """
         cursor = after
+        flow = flow or self.turns.flow("", self.log.name)
         while True:
             advance = self._advance
-            page = self.log.read_page(query, cursor, partition=partition)
+            page = await self.turns.do(flow, partial(self.log.read_page, query, cursor, partition=partition))
             moved = page.cursor > cursor
             cursor = max(cursor, page.cursor)
             if page.events or moved:

@@ -13,6 +13,7 @@ class NotificationType(StrEnum):
     THREAD_FAILED = "io.headwater.thread.failed"
     CLOCK_JUMPED = "io.headwater.clock.jumped"
     CLOCK_SETTLED = "io.headwater.clock.settled"
+    SERVER_LOOP_HELD = "io.headwater.server.loopHeld"
     LOG_CREATED = "io.headwater.log.created"
     LOG_CHANGED = "io.headwater.log.changed"
     LOG_DELETED = "io.headwater.log.deleted"

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from .asynchronous import AsyncLog
 from .local import LocalLog
 from .store import LogStore
+from .turns import Turns
 
 T = TypeVar("T")
 Answer = TypeVar("Answer")
@@ -19,16 +20,20 @@ class OpenLog(Generic[T]):
 
     __slots__ = ("asynchronous", "log", "view")
 
-    def __init__(self, log: LocalLog, view: T) -> None:
+    def __init__(self, log: LocalLog, view: T, turns: Turns) -> None:
         self.log, self.view = log, view
-        self.asynchronous = AsyncLog(log)
+        self.asynchronous = AsyncLog(log, turns)
 
 
 class OpenLogs(Generic[T]):
     """The logs that one room has opened, by name."""
 
-    def __init__(self, store: LogStore, view: Callable[[str, LocalLog], T]) -> None:
-        """`view` makes of a log, and its name, what the room wants beside it. It is called where it may block."""
+    def __init__(self, store: LogStore, view: Callable[[str, LocalLog], T], turns: Turns) -> None:
+        """`view` makes of a log, and its name, what the room wants beside it. It is called where it may block.
+
+        `turns` deals the loop's time to those who read.
+        """
+        self._turns = turns
         self.store = store
         self._view = view
         self._opened: dict[str, OpenLog[T]] = {}
@@ -47,7 +52,7 @@ class OpenLogs(Generic[T]):
                 return opened
             self._drop(name)
             log, view = await asyncio.to_thread(self._open, name)
-            opened = self._opened[name] = OpenLog(log, view)
+            opened = self._opened[name] = OpenLog(log, view, self._turns)
             return opened
 
     async def change(self, name: str, change: Callable[[], Answer]) -> Answer:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
 from ..core.access import Right
 from ..core.errors import InvalidInput
-from ..core.log import Selection
+from ..core.log import Page, Selection
 from ..core.query import Query
 from ..core.reading import read_pages
 from ..formats import cloudevents, jsontext, packed
@@ -43,7 +45,7 @@ async def read(host: Host, exchange: Exchange) -> None:
     rendering = _rendering(
         accepted_form(exchange.header(b"accept")), exchange.arguments[0], opened, is_in_seed_form(given.query)
     )
-    await answer_events(exchange, opened, query, selection, rendering)
+    await answer_events(host, exchange, opened, query, selection, rendering)
 
 
 async def head(host: Host, exchange: Exchange) -> None:
@@ -53,12 +55,18 @@ async def head(host: Host, exchange: Exchange) -> None:
 
 
 async def answer_events(
-    exchange: Exchange, opened: Opened, query: Query, selection: Selection, rendering: Rendering
+    host: Host, exchange: Exchange, opened: Opened, query: Query, selection: Selection, rendering: Rendering
 ) -> None:
-    """Answer a read: at once if it is one page, else page after page, as fast as the client takes them."""
+    """Answer a read: at once if it is one page, else page after page, as fast as the client takes them.
+
+    Each page is a step of the user's; the first one is not asked for where nobody waits for a turn.
+    """
     headers = opened.view.headers(selection.head)
     pages = read_pages(opened.log, query, selection)
-    first = next(pages, None)
+    if host.turns.is_waited_for:
+        first = await host.turns.do(host.flow(exchange), partial(next, pages, None))
+    else:
+        first = next(pages, None)
     if first is None:  # a limit of 0
         await exchange.answer(200, rendering.opening + rendering.closing, rendering.media_type, headers)
         return
@@ -69,18 +77,25 @@ async def answer_events(
     has_events = bool(first.events)
     await exchange.start(rendering.media_type, headers)
     gone = asyncio.ensure_future(exchange.disconnected())
+    turns, flow, step = host.turns, host.flow(exchange), partial(_next_rendered, pages, rendering)
     try:
         await exchange.send(body)
-        for page in pages:
+        while (text := await turns.do(flow, step)) is not None:
             await asyncio.sleep(0)
             if gone.done():
                 return
-            if page.events:
-                await exchange.send((rendering.separator if has_events else b"") + rendering.page(page.events))
+            if text:
+                await exchange.send((rendering.separator if has_events else b"") + text)
                 has_events = True
         await exchange.finish(rendering.closing)
     finally:
         gone.cancel()
+
+
+def _next_rendered(pages: Iterator[Page], rendering: Rendering) -> bytes | None:
+    """The next page as it is written, empty if it has no events; None after the last."""
+    page = next(pages, None)
+    return None if page is None else rendering.page(page.events) if page.events else b""
 
 
 @functools.lru_cache(maxsize=256)

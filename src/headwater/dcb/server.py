@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from ..core.access import Guard
 from ..core.store import LogStore
+from ..core.turns import Turns
 from ..http import Exchange, FrontEnd, Routes
 from ..http.front_end import Handler
 from . import appending, consumers, logs, reading, subscribing, suite
@@ -22,13 +23,18 @@ _OPENAPI = files(__package__).joinpath("openapi.yaml").read_bytes()
 class Application(FrontEnd[Host, Exchange]):
     """DCB over HTTP for the logs of one store, on one event loop. See FrontEnd."""
 
-    def __init__(self, store: LogStore, guard: Guard, *, body_bytes_max: int = BODY_BYTES_MAX) -> None:
-        """`guard` says who may do what. A request body over `body_bytes_max` is refused with 413 and not read on."""
+    def __init__(
+        self, store: LogStore, guard: Guard, *, body_bytes_max: int = BODY_BYTES_MAX, turns: Turns | None = None
+    ) -> None:
+        """`guard` says who may do what. A request body over `body_bytes_max` is refused with 413 and not read on.
+
+        `turns` deals the time of the loop to those who read.
+        """
         self.routes: Routes[Handler[Host, Exchange]] = Routes()
         for method, path, handler in _TABLE:
             has_parameters = handler in _WITH_PARAMETERS
             self.routes.add(method, path, handler, body_bytes_max=body_bytes_max, has_parameters=has_parameters)
-        super().__init__(Host(store, guard, Described), self.routes.find, _logger, Exchange)
+        super().__init__(Host(store, guard, Described, turns), self.routes.find, _logger, Exchange)
 
 
 async def _openapi(host: Host, exchange: Exchange) -> None:

@@ -48,7 +48,7 @@ async def subscribe(host: Host, exchange: Exchange) -> None:
     selection = _selection(exchange, opened, parameters)
     fields = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"), *opened.view.headers(selection.head)]
     await exchange.start(b"text/event-stream", fields)
-    stream = _stream(exchange, opened, query, selection, heartbeat_s, is_in_seed_form(given))
+    stream = _stream(host, exchange, opened, query, selection, heartbeat_s, is_in_seed_form(given))
     if await _run(stream, exchange, host):
         with suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
@@ -87,6 +87,7 @@ async def _run(stream: Coroutine[None, None, None], exchange: Exchange, host: Ho
 
 
 async def _stream(
+    host: Host,
     exchange: Exchange,
     opened: Opened,
     query: Query,
@@ -99,8 +100,10 @@ async def _stream(
     loop = asyncio.get_running_loop()
     cursor: int | None = None
     told_at = loop.time()
-    follow = opened.asynchronous.follow
-    async with aclosing(follow(selection.after, query, partition=selection.partition, idle_s=heartbeat_s)) as pages:
+    following = opened.asynchronous.follow(
+        selection.after, query, partition=selection.partition, idle_s=heartbeat_s, flow=host.flow(exchange)
+    )
+    async with aclosing(following) as pages:
         async for page in pages:
             if cursor is not None and _is_overtaken(opened, cursor):
                 await exchange.send(b": the log was trimmed beyond this reader\n\n")

@@ -39,7 +39,7 @@ async def read(host: Host, exchange: Exchange) -> None:
         selection = opened.log.selection(options.from_, None, options.backwards, options.limit, None)
     except InvalidInput as error:
         raise misplaced(error, "options") from None
-    await answer_events(exchange, opened, query, selection, suite_array())
+    await answer_events(host, exchange, opened, query, selection, suite_array())
 
 
 async def append(host: Host, exchange: Exchange) -> None:

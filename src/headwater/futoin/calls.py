@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..core.access import Right
 from ..core.errors import EventLogError
@@ -17,6 +17,7 @@ from .identity import Caller, identify
 from .interface import Function
 from .message import Coder, Message
 
+T = TypeVar("T")
 _logger = logging.getLogger("headwater.futoin")
 
 ENVELOPE_BYTES = 1024
@@ -108,6 +109,11 @@ class Call:
         """The log that the path names, if the caller has the right."""
         return await self.host.log(self.log_name, self.caller, right)
 
+    async def turn(self, work: Callable[[], T]) -> T:
+        """The answer of some work that scans, done when it is its caller's turn."""
+        turns = self.host.turns
+        return await turns.do(turns.flow(self.caller.user.name, self.channel.peer), work)
+
 
 Handler = Callable[[Call], Awaitable[bytes]]
 """Does what the function is for; answers its result, encoded. Raises FutoInError, EventLogError."""
@@ -143,6 +149,7 @@ async def answer(
             raise stopping()
         caller = await identify(host.guard, message, channel.authorization, channel.peer)
         call = checked(host, log_name, channel, message, caller)
+        host.turns.doing.what = "futoin", ".".join(call.function.key)
         result = await handlers[call.function.key](call)
         assert caller is not None
         return Reply(_signed(message, caller, [("r", result)]), message.coder, call.afterwards)

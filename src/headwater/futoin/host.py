@@ -9,6 +9,7 @@ from ..core.errors import LogNotFound
 from ..core.open_logs import OpenLog, OpenLogs
 from ..core.settings import LOG_NAME
 from ..core.store import LogStore
+from ..core.turns import Turns
 from .identity import Caller
 from .naming import Naming
 from .settings import Settings
@@ -19,11 +20,15 @@ Opened = OpenLog[Naming]
 class Host:
     """The server as calls on one event loop see it."""
 
-    def __init__(self, store: LogStore, guard: Guard, settings: Settings) -> None:
+    def __init__(self, store: LogStore, guard: Guard, settings: Settings, turns: Turns | None = None) -> None:
+        """`turns` deals the loop's time to those who read."""
+        self.turns = turns or Turns()
         self.guard, self.settings = guard, settings
         self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the server stops: connections end, and new requests are refused."""
-        self.logs = OpenLogs(store, lambda name, _: Naming.of_log(name, settings.aliases, settings.without_other))
+        self.logs = OpenLogs(
+            store, lambda name, _: Naming.of_log(name, settings.aliases, settings.without_other), self.turns
+        )
 
     async def log(self, name: str, caller: Caller, right: Right) -> Opened:
         """The log of that name, for a caller who has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 from ..core.access import Right
 from ..core.errors import ConsumerNotFound
@@ -72,7 +73,7 @@ async def _next_group(call: Call, opened: Opened, selected: Selected, after: int
     deadline = loop.time() + wait_s
     while True:
         next_commit = opened.asynchronous.next_commit
-        page = read(opened.log, selected, after, call.result_bytes_max)
+        page = await call.turn(partial(read, opened.log, selected, after, call.result_bytes_max))
         if page.events:
             return group_of(page, call.coder, opened.view, call.result_bytes_max)
         after = max(after, page.cursor)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from functools import partial
 
 from ..core.access import Right
 from ..core.consumer import Consumer
@@ -59,7 +60,7 @@ class Push(ABC):
 
     def __init__(self, call: Call, connection: Connection, opened: Opened, key: tuple[str, str]) -> None:
         self.connection, self.opened, self.key = connection, opened, key
-        self.settings = call.host.settings
+        self.settings, self._turn = call.host.settings, call.turn
         self.selected = opened.view.select(call.parameters["want"])
         version = call.function.version
         self._function = f"futoin.evt.receiver:{version[0]}.{version[1]}:onEvents"
@@ -142,7 +143,7 @@ class ReliablePush(Push):
         stored_at = loop.time()
         while True:
             next_commit = self.opened.asynchronous.next_commit
-            page = read(log, self.selected, cursor, GROUP_BYTES_MAX, PAGE_EVENTS)
+            page = await self._turn(partial(read, log, self.selected, cursor, GROUP_BYTES_MAX, PAGE_EVENTS))
             if page.events:
                 return group_of(page, JSON, self.opened.view, self._bytes_max)
             cursor = max(cursor, page.cursor)
@@ -192,7 +193,7 @@ class LivePush(Push):
                 if log.head() - cursor > self.settings.live_behind_max:
                     cursor = log.head() - self.settings.live_behind_max
                     seq += 1
-                page = read(log, self.selected, cursor, GROUP_BYTES_MAX)
+                page = await self._turn(partial(read, log, self.selected, cursor, GROUP_BYTES_MAX))
                 group = group_of(page, JSON, self.opened.view, self._bytes_max)
                 cursor = max(cursor, group.upto)
                 if group.events:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from ..core.access import Guard
 from ..core.store import LogStore
+from ..core.turns import Turns
 from ..http import Exchange, Receive, Scope, Send, refuse_websocket
 from ..http.errors import Disconnected
 from . import generating, http, interface, polling
@@ -39,9 +40,11 @@ class Application:
     Call `stop` before the HTTP server waits for its connections to end, and `close` after that.
     """
 
-    def __init__(self, store: LogStore, guard: Guard, settings: Settings | None = None) -> None:
-        """`guard` says who may do what. To be made on its event loop."""
-        self._host = Host(store, guard, settings or Settings())
+    def __init__(
+        self, store: LogStore, guard: Guard, settings: Settings | None = None, turns: Turns | None = None
+    ) -> None:
+        """`guard` says who may do what; `turns` deals the loop's time to those who read. To be made on its loop."""
+        self._host = Host(store, guard, settings or Settings(), turns)
         self.pushing = Pushing()
         self._handlers = handlers(self.pushing)
 

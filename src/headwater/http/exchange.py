@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 class Exchange:
     """A request, and the one answer to it."""
 
-    __slots__ = ("_receive", "_send", "arguments", "body_bytes_max", "has_started", "scope")
+    __slots__ = ("_receive", "_send", "arguments", "body_bytes_max", "has_started", "scope", "user_name")
 
     heeds_length: ClassVar[bool] = True
     """Whether a body that says it is too long is refused unread. A client that sends first and listens later may then
@@ -37,6 +37,8 @@ class Exchange:
         """What stands in the path where the route has a parameter, in order, percent-decoded."""
         self.body_bytes_max = BODY_BYTES_MAX
         """The longest body that is read, as the route says; its handler may lower it, before it asks for the body."""
+        self.user_name = ""
+        """Who asks, as soon as the host was asked for the user; empty if that is not known, or anybody."""
         self.has_started = False
         """Whether the status line is on its way, so that no other answer can be given."""
 

@@ -10,6 +10,7 @@ from ..core.access import ANYBODY, Guard, Right, User
 from ..core.local import LocalLog
 from ..core.open_logs import OpenLog, OpenLogs
 from ..core.store import LogStore
+from ..core.turns import Flow, Turns
 from .authentication import authenticate
 from .exchange import Exchange
 
@@ -28,7 +29,9 @@ class Host:
         """Who asks. Raises Unauthenticated."""
         if self.guard.is_open:
             return ANYBODY
-        return await authenticate(self.guard, exchange.header(b"authorization"), exchange.peer)
+        user = await authenticate(self.guard, exchange.header(b"authorization"), exchange.peer)
+        exchange.user_name = user.name
+        return user
 
     def close(self) -> None:
         """Let go of what is held, when nothing runs any more."""
@@ -37,10 +40,17 @@ class Host:
 class LogHost(Host, Generic[T]):
     """The same, and the logs of one store."""
 
-    def __init__(self, store: LogStore, guard: Guard, view: Callable[[str, LocalLog], T]) -> None:
-        """`view`: see OpenLogs."""
+    def __init__(
+        self, store: LogStore, guard: Guard, view: Callable[[str, LocalLog], T], turns: Turns | None = None
+    ) -> None:
+        """`view`: see OpenLogs. `turns` deals the loop's time to those who read."""
         super().__init__(guard)
-        self.logs = OpenLogs(store, view)
+        self.turns = turns or Turns()
+        self.logs = OpenLogs(store, view, self.turns)
+
+    def flow(self, exchange: Exchange) -> Flow:
+        """The share of the loop's time that a request has: that of its user, once `user` was asked for, or address."""
+        return self.turns.flow(exchange.user_name, exchange.peer)
 
     async def authorize(self, exchange: Exchange, right: Right) -> str:
         """The log's name, which the path names first, for a user who has the right, whether or not there is such a log.

@@ -21,6 +21,8 @@ class Scope(StrEnum):
     LOG = "log"
     """The log that the attribute `log` names: seen with the right to read it. Where there is no such attribute (an
     address that names no log, say), it is about the server."""
+    PEER = "peer"
+    """A peer of the server, by name and address: seen with the right to manage it, and by the user whose peer it is."""
     SERVER = "server"
     """The server: seen with the right to manage it."""
 
@@ -50,11 +52,20 @@ class Entry:
 
 
 def may_see(user: User, notification: Notification) -> bool:
-    """Whether a user may know of it: events of a log need the right to read that, those of the server to manage it."""
-    log = notification.attributes.get("log")
-    if CATALOG[notification.type].scope is Scope.LOG and isinstance(log, str):
+    """Whether a user may know of it: events of a log need the right to read that, those of the server to manage it.
+
+    What a user's own peers do may be known by that user too.
+    """
+    attributes, scope = notification.attributes, CATALOG[notification.type].scope
+    log = attributes.get("log")
+    if scope is Scope.LOG and isinstance(log, str):
         return user.may(Right.READ, log)
-    return user.may(Right.MANAGE, "*")
+    return user.may(Right.MANAGE, "*") or (scope is Scope.PEER and is_own(user, attributes.get("user")))
+
+
+def is_own(user: User, name: object) -> bool:
+    """Whether what belongs to the user of that name (None or empty: to nobody) is this user's: events and entities."""
+    return bool(name) and name == user.name
 
 
 LOST = "lost"
@@ -97,7 +108,7 @@ _OWNED = (
     _LOG,
     _text("group", "the consumer group"),
     _number("partition", "the partition"),
-    _number("epoch", "the epoch recorded of that partition; 0 = none"),
+    _number("epoch", "the epoch recorded of that partition; 0 = none; from 2^63 on an ulong"),
     _CONTAINER,
     _text("link", "the name of the owner's link"),
 )
@@ -166,6 +177,16 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _text("trusted", "the time that events get (RFC 3339)"),
         ),
         _entry(
+            NotificationType.SERVER_LOOP_HELD,
+            Scope.SERVER,
+            "Something has held the event loop, and so everybody, for more than 100 ms. Told once a second at most.",
+            _number("heldMs", "for how long, at least"),
+            _text("room", "the room that did: `amqp`, `dcb`, `futoin`, `cne` and others; or `unknown`"),
+            _text("kind", "the kind of request or of work: a method and a route, say, or `receiver of orders`"),
+            _perhaps(_text("where", "the line of the code that was run, if it was seen")),
+            _number("untold", "how many others there were since the last that was told"),
+        ),
+        _entry(
             NotificationType.LOG_CREATED,
             Scope.LOG,
             "A log was made.",
@@ -223,10 +244,10 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             ),
             _DESCRIPTION,
         ),
-        _entry(NotificationType.LINK_ATTACHED, Scope.LOG, "A link was attached.", *_LINK),
+        _entry(NotificationType.LINK_ATTACHED, Scope.PEER, "A link was attached.", *_LINK),
         _entry(
             NotificationType.LINK_DETACHED,
-            Scope.LOG,
+            Scope.PEER,
             "A link that was attached has ended: detached by one side, or with its session or connection.",
             *_LINK,
             _CONDITION,
@@ -234,7 +255,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         ),
         _entry(
             NotificationType.LINK_REFUSED,
-            Scope.LOG,
+            Scope.PEER,
             "An attach was refused.",
             *_LINK,
             _text("condition", "the AMQP error condition"),
@@ -262,7 +283,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _LOG,
             _text("group", "the consumer group"),
             _number("partition", "the partition"),
-            _number("epoch", "the epoch"),
+            _number("epoch", "the epoch; from 2^63 on an ulong"),
         ),
         _entry(
             NotificationType.CONSUMER_REGISTERED,

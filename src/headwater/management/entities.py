@@ -227,7 +227,7 @@ SESSION = EntityType(
 LINK = EntityType(
     "io.headwater.link",
     "a link of a session. Its name is `CONNECTION/SESSION/LINK`, all counted from 1",
-    f"all: {_MANAGES_SERVER}",
+    f"READ: {_MANAGES_SERVER}, or to be its user; DELETE: to manage the server",
     _CLOSED,
     (
         _text("connection", "the connection's name"),

@@ -56,24 +56,30 @@ class NotificationQueue:
         """Whether nothing waits but what is accepted."""
         return not self._waiting
 
-    def take(self, count: int, *, looks_max: int = LOOKS_MAX) -> list[Notification]:
+    def take(
+        self, count: int, *, looks_max: int = LOOKS_MAX, goes_on: Callable[[], bool] = lambda: True
+    ) -> list[Notification]:
         """The next ones, at most so many, that are accepted, of the next `looks_max`. They do not wait any more.
+
+        `goes_on` is asked after each look: whether there is time for another.
 
         If the queue `is_empty` afterwards, `wake` is called for the next; else come again. What was lost before one
         is in its attribute `lost`, also if what was lost would not have been accepted: nobody has looked at it.
         """
         for _ in range(looks_max):
-            if len(self._accepted) >= count or not self._look_at_next():
+            if len(self._accepted) >= count or not self._look_at_next() or not goes_on():
                 break
         return [_with_lost(*self._accepted.popleft()) for _ in range(min(count, len(self._accepted)))]
 
-    def look(self) -> None:
+    def look(self, goes_on: Callable[[], bool] = lambda: True) -> None:
         """To be called where nothing can be taken: so that what is not accepted takes no room from what is.
+
+        `goes_on` as for `take`.
 
         If the queue `is_looked_at` afterwards, `wake` is called for the next; else come again.
         """
         for _ in range(LOOKS_MAX):
-            if not self._look_at_next():
+            if not self._look_at_next() or not goes_on():
                 return
 
     def close(self) -> None:

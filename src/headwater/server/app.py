@@ -25,11 +25,13 @@ from ..amqp.management.node import ManagementNode
 from ..amqp.server import AmqpServer
 from ..cne import server as cne
 from ..core.bus import Bus
+from ..core.doing import Doing
 from ..core.errors import InvalidSettings, StorageCorrupted
 from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from ..core.threads import Threads
+from ..core.turns import Turns
 from ..futoin import server as futoin
 from ..http import Application, Receive, Scope, Send
 from .accounts import EVERYBODY, AccountDirectory
@@ -51,12 +53,14 @@ from .room_metrics import (
     amqp_metrics,
     bulk_metrics,
     http_metrics,
+    loop_metrics,
     notification_metrics,
     storage_metrics,
     thread_metrics,
     webhook_metrics,
 )
 from .security import AccountGuard
+from .watchman import Watchman
 from .web_guard import ANY_ORIGIN, WebGuard
 
 logger = logging.getLogger("headwater.server")
@@ -145,10 +149,12 @@ class Server:
     def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
         self._config, self._announce = config, announce
         bodies_bytes_max = max(config.http.bodies_bytes_max, config.http.body_bytes_max)  # there is room for one
+        self._doing = Doing()
         health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host)
-        self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), bodies_bytes_max, web)
+        self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), bodies_bytes_max, web, self._doing)
         self._notifications = Notifications(config.management)
         self._bus, self._threads = self._notifications.bus, self._notifications.threads
+        self._watchman = Watchman(self._bus, self._doing)
         self._store: LogStore | None = None
 
     async def run(self) -> None:
@@ -171,6 +177,7 @@ class Server:
         if bulk is not None:
             lines.append(f"headwater: listening on {bulk.url}")
         async with AsyncExitStack() as ending:
+            turns = Turns(doing=self._doing)
             admission = Admission(config.http.connections_max, self._gate, self._bus)
             http = HttpServer(self._gate, sockets, config.http, tls, admission, died=stop.set)
             await http.start()
@@ -182,14 +189,14 @@ class Server:
             create_logs(store, config.logs)
             guard = self._guard(store, has_tls=tls is not None)
             self._gate.web.has_users = lambda: guard.has_users
-            container = Container(store, guard, config.amqp, bus=self._bus)
+            container = Container(store, guard, config.amqp, bus=self._bus, turns=turns)
             management = ManagementNode(container)
             messages = AmqpServer(container, management, amqp_sockets, tls, self._threads)
-            clouds = cne.Application(store, guard, config.cne, bus=self._bus)
+            clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns)
             ending.push_async_callback(clouds.close)
             await clouds.start()
             serve_management(management, guard, store.state, clouds)
-            front_ends = self._open(store, guard, http, container, clouds, bulk)
+            front_ends = self._open(store, guard, http, container, clouds, bulk, turns)
             for front_end in front_ends:
                 ending.push_async_callback(front_end.close)
             await messages.start()
@@ -198,6 +205,8 @@ class Server:
                 ending.push_async_callback(bulk.stop)
                 await bulk.start(store, guard, self._threads)
             _tune_interpreter()
+            self._watchman.start()
+            ending.callback(self._watchman.stop)
             for line in lines:
                 self._announce(line)
             self._notify_started(len(store.names()))
@@ -229,6 +238,7 @@ class Server:
         container: Container,
         clouds: cne.Application,
         bulk: BulkPlane | None,
+        turns: Turns,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
         rooms_metrics = (
@@ -238,11 +248,12 @@ class Server:
             partial(amqp_metrics, container),
             partial(webhook_metrics, clouds.service),
             partial(notification_metrics, self._bus),
+            partial(loop_metrics, self._watchman),
             partial(bulk_metrics, bulk),
         )
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=rooms_metrics)
-        data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max)
-        events = futoin.Application(store, guard, self._config.futoin)
+        data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max, turns=turns)
+        events = futoin.Application(store, guard, self._config.futoin, turns)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
         self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), "futoin": events, **rooms}, data))
         return data, events

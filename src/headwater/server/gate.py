@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Container
 from enum import StrEnum
 
+from ..core.doing import Doing
 from ..formats.problem import Problem
 from ..http import Application, Exchange, Header, Message, Receive, Scope, Send, refuse_websocket
 from ..http.asgi import SERVICE_RESTART, answer_websocket
@@ -47,11 +48,14 @@ class Gate:
         meter: RequestMeter,
         bodies_bytes_max: int = BODIES_BYTES_MAX,
         web: WebGuard | None = None,
+        doing: Doing | None = None,
     ) -> None:
         """`bodies_bytes_max`: how much there may be of bodies that have come in part, of all requests together.
 
-        `web` knows from where requests may come; by default, as for a server on loopback.
+        `web` knows from where requests may come; by default, as for a server on loopback. `doing` is told of each
+        request.
         """
+        self._doing = doing or Doing()
         self._health, self._health_paths, self.meter = health, health_paths, meter
         self.web = web or WebGuard()
         self._bodies_bytes_max = bodies_bytes_max
@@ -84,6 +88,7 @@ class Gate:
         if self.state is not State.OPEN:
             await refuse(scope, receive, answering(send), f"the server is {self.state}; try again in a few seconds")
             return
+        self._doing.what = scope
         passage = _Passage(self, receive, send, is_stream=scope["type"] == "websocket")
         send = answering(passage.send)
         try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
+
+from .histogram import Histogram
 
 Samples = Iterable[tuple[Sequence[str], float]]
 """Values, each with those of its labels."""
@@ -19,6 +21,16 @@ def counter(name: str, summary: str, samples: Samples | float, labels: Sequence[
 def gauge(name: str, summary: str, samples: Samples | float, labels: Sequence[str] = ()) -> Metric:
     """What goes up and down: `headwater_{name}`. One number is that of a family without labels."""
     return _filled(GaugeMetricFamily(f"headwater_{name}", summary, labels=labels), samples)
+
+
+def histogram(
+    name: str, summary: str, samples: Iterable[tuple[Sequence[str], Histogram]], labels: Sequence[str] = ()
+) -> Metric:
+    """How often what took how long: `headwater_{name}`."""
+    family = HistogramMetricFamily(f"headwater_{name}", summary, labels=labels)
+    for values, found in samples:
+        family.add_metric(values, list(found.cumulated()), found.sum_s)
+    return family
 
 
 def _filled(family: CounterMetricFamily | GaugeMetricFamily, samples: Samples | float) -> Metric:

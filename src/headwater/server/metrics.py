@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -23,7 +22,7 @@ from ..core.log import LogInfo, LogStatistics
 from ..core.query import ALL
 from ..core.store import LogStore
 from .gate import Gate, State
-from .metric_families import counter, gauge
+from .metric_families import counter, gauge, histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -118,12 +117,9 @@ class ServerCollector(Collector):
             ([method, route, str(status)], count) for (method, route, status), count in list(meter.counts.items())
         ]
         yield counter("http_requests", "HTTP requests that were answered.", counts, ["method", "route", "status"])
-        latencies = HistogramMetricFamily(
-            "headwater_http_request_seconds", "Time from request to end of answer.", labels=["method", "route"]
-        )
-        for (method, route), latency in list(meter.latencies.items()):
-            latencies.add_metric([method, route], list(latency.cumulated()), latency.sum_s)
-        yield latencies
+        latencies = list(meter.latencies.items())
+        summary = "Time from request to end of answer."
+        yield histogram("http_request_seconds", summary, latencies, ["method", "route"])
 
 
 def scrape(collector: ServerCollector) -> bytes:

@@ -18,6 +18,7 @@ LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.THREAD_FAILED: (_WARNING, "background work failed"),
     NotificationType.CLOCK_JUMPED: (_WARNING, "clock jumped"),
     NotificationType.CLOCK_SETTLED: (_INFO, "clock settled"),
+    NotificationType.SERVER_LOOP_HELD: (_WARNING, "event loop held"),
     NotificationType.LOG_CREATED: (_INFO, "log created"),
     NotificationType.LOG_CHANGED: (_INFO, "log changed"),
     NotificationType.LOG_DELETED: (_INFO, "log deleted"),

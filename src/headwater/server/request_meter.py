@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
+from .histogram import Histogram
 
 BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET"})
-
-
-class RouteLatency:
-    """How long the requests of one route took: how many fell in each bucket, and the sum in seconds."""
-
-    __slots__ = ("buckets", "sum_s")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(BOUNDS_S) + 1)
-        self.sum_s = 0.0
-
-    def cumulated(self) -> Iterator[tuple[str, int]]:
-        """(upper bound, how many were no slower), as Prometheus writes a histogram."""
-        total = 0
-        for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], self.buckets, strict=True):
-            total += count
-            yield bound, total
 
 
 class RequestMeter:
@@ -31,7 +13,7 @@ class RequestMeter:
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str, int], int] = {}
-        self.latencies: dict[tuple[str, str], RouteLatency] = {}
+        self.latencies: dict[tuple[str, str], Histogram] = {}
 
     def measure(self, method: str, route: str, status: int, duration_s: float) -> None:
         """A request was answered."""
@@ -39,9 +21,8 @@ class RequestMeter:
         self._count(method, route, status)
         latency = self.latencies.get((method, route))
         if latency is None:
-            latency = self.latencies[method, route] = RouteLatency()
-        latency.buckets[bisect_left(BOUNDS_S, duration_s)] += 1
-        latency.sum_s += duration_s
+            latency = self.latencies[method, route] = Histogram(BOUNDS_S)
+        latency.add(duration_s)
 
     def count(self, method: str, route: str, status: int) -> None:
         """A stream ended: how long it was open is no latency."""

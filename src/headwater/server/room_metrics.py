@@ -16,7 +16,8 @@ from ..core.store import LogStore
 from ..core.threads import Threads
 from .bulk.serving import BulkPlane
 from .http_server import HttpServer
-from .metric_families import counter, gauge
+from .metric_families import counter, gauge, histogram
+from .watchman import Watchman
 
 AMQP_COUNTERS = {
     "connections": "Connections that were taken.",
@@ -28,6 +29,7 @@ AMQP_COUNTERS = {
     "messages_rejected": "Messages rejected, each with a reason.",
     "messages_sent": "Messages sent.",
     "messages_sent_again": "Messages sent again because their receiver gave them back.",
+    "notifications_skipped": "Notifications that could not be given to a listener, by a fault of the server.",
 }
 """The fields of AmqpStatistics."""
 STANDINGS = ("delivering", "retrying", "suspended")
@@ -91,6 +93,11 @@ def notification_metrics(bus: Bus) -> Iterator[Metric]:
     counts = bus.counts
     samples = [([type.value], counts.get(type, 0)) for type in NotificationType]
     yield counter("management_events", "Notifications, by type.", samples, ["type"])
+
+
+def loop_metrics(watchman: Watchman) -> Iterator[Metric]:
+    """How late the event loop is, measured fifty times a second."""
+    yield histogram("loop_lag_seconds", "How late the event loop came to what was due.", [((), watchman.lags)])
 
 
 def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:

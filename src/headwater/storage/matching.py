@@ -14,6 +14,13 @@ from typing import NamedTuple
 from ..core.query import Query, QueryItem
 from .postings import KEY, PARTITION, TAG, TYPE, Numbers, Postings
 
+LOOKS_MIN = 16
+"""So many numbers at least are looked at before a pause, by each item of a query, so that every page gets on."""
+
+
+class Passed(int):
+    """Among the numbers of a walk: no match, but how far it has looked without one. Nothing below it is left."""
+
 
 class Piece(NamedTuple):
     """Postings to be looked at only from `low` to `high`."""
@@ -24,13 +31,27 @@ class Piece(NamedTuple):
 
 
 def matching(
-    pieces: Sequence[Piece], query: Query, partition: int | None = None, *, backwards: bool = False
+    pieces: Sequence[Piece],
+    query: Query,
+    partition: int | None = None,
+    *,
+    backwards: bool = False,
+    looks_max: int | None = None,
 ) -> Iterator[int]:
-    """The numbers that match, ascending (or descending), each once. The pieces are ascending and disjoint."""
+    """The numbers that match, ascending (or descending), each once. The pieces are ascending and disjoint.
+
+    After about `looks_max` numbers that do not match, the last is a `Passed`: go on another time.
+    """
     items = query.items if query.items is not None else (QueryItem(),)
+    pause = None if looks_max is None else max(LOOKS_MIN, looks_max // max(1, len(items)))
     for piece in reversed(pieces) if backwards else pieces:
-        walks = [walk for item in items if (walk := _walk_item(piece, item, partition, backwards)) is not None]
-        if len(walks) == 1:
+        walks = [walk for item in items if (walk := _walk_item(piece, item, partition, backwards, pause)) is not None]
+        if walks and pause is not None and _is_probed(query, partition):
+            for number in walks[0] if len(walks) == 1 else _distinct(heapq.merge(*walks, reverse=backwards)):
+                yield number
+                if number.__class__ is Passed:
+                    return
+        elif len(walks) == 1:
             yield from walks[0]
         elif walks:
             yield from _distinct(heapq.merge(*walks, reverse=backwards))
@@ -41,7 +62,15 @@ def first_match(pieces: Sequence[Piece], query: Query) -> int | None:
     return next(matching(pieces, query), None)
 
 
-def _walk_item(piece: Piece, item: QueryItem, partition: int | None, backwards: bool) -> Iterator[int] | None:
+def _is_probed(query: Query, partition: int | None) -> bool:
+    """Whether some item has more than one term, so that numbers are looked at that do not match."""
+    items = query.items or ()
+    return any(len(item.tags) + bool(item.types) + (partition is not None) > 1 for item in items)
+
+
+def _walk_item(
+    piece: Piece, item: QueryItem, partition: int | None, backwards: bool, pause: int | None
+) -> Iterator[int] | None:
     """The matches of one item in one piece; None if it is plain that there are none."""
     postings, low, high = piece
     required: list[Numbers] = []
@@ -69,8 +98,8 @@ def _walk_item(piece: Piece, item: QueryItem, partition: int | None, backwards: 
         return iter(range(high, low - 1, -1) if backwards else range(low, high + 1))
     if types and (not required or sum(map(len, types)) < len(required[0])):
         union = _distinct(heapq.merge(*(_walk(each, low, high, backwards) for each in types), reverse=backwards))
-        return _probed(union, required, [])
-    return _probed(_walk(required[0], low, high, backwards), required[1:], types)
+        return _probed(union, required, [], pause)
+    return _probed(_walk(required[0], low, high, backwards), required[1:], types, pause)
 
 
 def _walk(numbers: Numbers, low: int, high: int, backwards: bool) -> Iterator[int]:
@@ -81,10 +110,14 @@ def _walk(numbers: Numbers, low: int, high: int, backwards: bool) -> Iterator[in
     return (values[index] + base for index in range(start, end))
 
 
-def _probed(walk: Iterator[int], required: Sequence[Numbers], any_of: Sequence[Numbers]) -> Iterator[int]:
-    """Those of the walk that all of `required` have, and one of `any_of` (if there are any)."""
+def _probed(
+    walk: Iterator[int], required: Sequence[Numbers], any_of: Sequence[Numbers], pause: int | None
+) -> Iterator[int]:
+    """Those of the walk that all of `required` have, and one of `any_of` (if there are any); see `matching`."""
     if not required and not any_of:
         return walk
+    if pause is not None:
+        return _probed_with_pauses(walk, required, any_of, pause)
     return (
         number
         for number in walk
@@ -92,9 +125,23 @@ def _probed(walk: Iterator[int], required: Sequence[Numbers], any_of: Sequence[N
     )
 
 
+def _probed_with_pauses(
+    walk: Iterator[int], required: Sequence[Numbers], any_of: Sequence[Numbers], pause: int
+) -> Iterator[int]:
+    looks = 0
+    for number in walk:
+        if all([each.has(number) for each in required]) and (not any_of or any(each.has(number) for each in any_of)):
+            yield number
+        elif (looks := looks + 1) >= pause:
+            yield Passed(number)
+            looks = 0
+
+
 def _distinct(ordered: Iterable[int]) -> Iterator[int]:
     previous = None
     for number in ordered:
-        if number != previous:
+        if number.__class__ is Passed:
+            yield number
+        elif number != previous:
             yield number
             previous = number

@@ -15,12 +15,14 @@ from ..core.log import Page
 from ..core.query import Query
 from .frame import Frame
 from .index import Index
-from .matching import matching
+from .matching import Passed, matching
 from .segments import SegmentLog
 
 RING_BYTES_MAX = 8 * 1024 * 1024
 RING_FRAME_BYTES_MAX = 512 * 1024
 _first = attrgetter("first")
+LOOKS_MAX = 2048
+"""So many numbers that do not match are looked at for one page: it takes about as long as to read one."""
 _CONFIRMED_TOGETHER = 1024
 """So many candidates of one frame are looked at in one go."""
 _DENSE = 4
@@ -53,7 +55,8 @@ class Reader:
         if query.items is None and partition is None:
             return self._scan_backwards(bounds) if bounds.backwards else self._scan(bounds)
         pieces = self._index.pieces(bounds.low, bounds.high)
-        return self._pick(matching(pieces, query, partition, backwards=bounds.backwards), bounds)
+        numbers = matching(pieces, query, partition, backwards=bounds.backwards, looks_max=LOOKS_MAX)
+        return self._pick(numbers, bounds)
 
     def frame_at(self, number: int) -> Frame | None:
         """The frame with that number, or the next one; None above the last."""
@@ -140,6 +143,7 @@ class Reader:
     def _pick(self, numbers: Iterator[int], bounds: Bounds) -> Page:
         """Fetch what a walk found, frame by frame."""
         wanted = list(islice(numbers, bounds.limit + 1))
+        passed = wanted.pop() if wanted and wanted[-1].__class__ is Passed else None
         more = len(wanted) > bounds.limit
         if more:
             wanted.pop()
@@ -165,6 +169,8 @@ class Reader:
                     break
         if more or position < len(wanted):
             return Page(events, wanted[position - 1], bounds.head, False)
+        if passed is not None:  # another item of the query may have that very number
+            return Page(events, passed + 1 if bounds.backwards else passed - 1, bounds.head, False)
         return Page(events, bounds.low if bounds.backwards else bounds.high, bounds.head, True)
 
     def _decoded(self, frame: Frame, start: int, end: int, head: int) -> Sequence[SequencedEvent]:

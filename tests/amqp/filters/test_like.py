@@ -6,7 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headwater.amqp.filters import source_filter
 from headwater.amqp.filters.values import TEXT_CHARS_MAX, Pattern
+from headwater.amqp.protocol.types import Described, Symbol
+
+from .messages import Message
 
 
 def naive(pattern: str, text: str, escape: str | None) -> bool:
@@ -94,3 +98,14 @@ def test_prefix_and_suffix_are_literal(text, subject):
 def test_a_text_that_is_too_long_is_unknown():
     assert Pattern("%").matches("x" * TEXT_CHARS_MAX) is True
     assert Pattern("%").matches("x" * (TEXT_CHARS_MAX + 1)) is None
+
+
+def test_patterns_that_search_share_what_they_look_at() -> None:
+    def matches(searches: int, chars: int) -> bool:
+        text = " AND ".join("[x] LIKE '%a_c%'" for _ in range(searches))
+        found = source_filter({Symbol("f"): Described(Symbol("amqp:sql-filter"), text)}, latest=0).matches
+        assert found is not None
+        return found(Message({"x": "abc".rjust(chars)}))
+
+    assert matches(1, 16_384) and matches(2, 16_384) and matches(16, 2048)
+    assert not matches(1, 16_385) and not matches(3, 16_384) and not matches(16, 2049)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.amqp.client import Client
-from headwater.amqp.management import notifications
+from headwater.amqp.management import event_filter, notifications
 from headwater.amqp.management.listener import Listener
 from headwater.amqp.management.notifications import LOST_ANNOTATION
 from headwater.amqp.management.transformation import TRANSFORMATION
@@ -30,6 +30,7 @@ from headwater.amqp.protocol.performatives import (
 )
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, ULong
 from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.streams.positions import Positions
 from headwater.core.access import ANYBODY, Grant, OpenGuard, Right, Unauthenticated, User
 from headwater.core.notification_types import EVERY_TYPE, NotificationType
 from headwater.management.catalog import CATALOG
@@ -37,7 +38,7 @@ from headwater.server.accounts import Account, hash_password, read_grant
 
 from ...core.listened import is_listened_to
 from ...management.told import eventually
-from ..asking import drained, message
+from ..asking import bound, drained, message
 from ..served import Served
 from ..test_login import guard
 from .listening import CREATED, DELETED, happen, listener, logs, properties, selector, sql, transformation
@@ -430,11 +431,77 @@ def test_a_right_that_is_lost_is_lost_on_open_links_too() -> None:
         assert detached.value.condition == conditions.UNAUTHORIZED_ACCESS
 
 
+def test_links_are_seen_by_their_user_and_by_who_manages_the_server(guarded: Served) -> None:
+    with as_user(guarded, "reader") as reader, as_user(guarded, "alice") as alice, as_user(guarded, "manager") as boss:
+        guarded.log("orders")
+        of_links = selector("eventType LIKE '%.link.%' AND role = 'receiver' AND address = 'orders'")
+        own, every = listener(reader, of_links), listener(boss, of_links)
+        alice.receiver("orders")
+        reader.receiver("orders")
+        assert [properties(each)["user"] for each in every.take(2)] == ["alice", "reader"]
+        assert [properties(each)["user"] for each in own.take(1)] == ["reader"]
+        assert own.take(1, 0.05) == []
+
+
+def test_rights_are_looked_at_before_filters(guarded: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[object] = []
+
+    def matcher(predicates: object, now: object) -> Any:
+        return lambda fields: not looked_at.append(fields.application_properties()["log"])
+
+    monkeypatch.setattr(event_filter, "matcher", matcher)
+    with as_user(guarded, "reader") as client:
+        receiver = listener(client, selector("log LIKE '%a_a%'"))
+        happen(guarded.bus, "salaries", "orders", "salaries")
+        assert logs(receiver.take(1)) == ["orders"]
+    assert looked_at == ["orders"]
+
+
+# What goes wrong with one
+
+
+def test_an_epoch_may_be_any_ulong(served: Served, client: Client) -> None:
+    served.log("split", partitions=1)
+    receiver = listener(client, selector("eventType LIKE '%.epoch.changed' OR eventType LIKE '%.partition.assigned'"))
+    with served.client(container_id="member") as member:
+        member.receiver("split", properties=bound(0, "G", ULong(2**64 - 1)), credit=0)
+        told = [properties(each)["epoch"] for each in receiver.take(2)]
+        assert [(type(each), each) for each in told] == [(ULong, 2**64 - 1)] * 2
+        read = client.manage("READ", type="io.headwater.consumerGroup", name="split/G")
+        assert (read.status, read.body["epochs"]) == (200, {"0": 2**64 - 1})
+
+
+def test_a_notification_that_cannot_be_written_is_counted_and_ends_nothing(
+    served: Served, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole, short = listener(client, CREATIONS), listener(client, CREATIONS, transformation("log", "partitions"))
+    served.bus.emit(CREATED, log="bad", incarnation="i", partitions=2**64)
+    happen(served.bus, "good")
+    assert logs(whole.take(1)) == ["good"]
+    assert short.take(1)[0].message.body == ["good", 4]
+    assert served.container.statistics.notifications_skipped == 2
+    assert [record.message for record in caplog.records] == ["a notification was skipped"] * 2
+
+
+def test_an_answer_that_cannot_be_written_ends_neither_the_link_nor_what_waits(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.log("split")
+    with monkeypatch.context() as patched:
+        patched.setattr(Positions, "epochs", {("G", 0): 2**64})
+        assert client.manage("READ", type="io.headwater.consumerGroup", name="split/G").status == 500
+    assert client.manage("READ", type="io.headwater.log", name="split").status == 200
+
+
 def test_for_who_may_not_manage_the_server_its_events_are_not_built(guarded: Served) -> None:
     with guarded.client("reader:correct%20horse@") as client:
         listener(client)
         assert not is_listened_to(guarded.bus, NotificationType.DISK_LOW)
         assert is_listened_to(guarded.bus, CREATED)
+
+
+def as_user(served: Served, name: str) -> Client:
+    return served.client(f"{name}:correct%20horse@")
 
 
 @pytest.fixture(scope="module")

@@ -506,12 +506,30 @@ def test_rights_are_those_of_the_user_of_the_connection(guarded: Served) -> None
         assert client.manage("READ", type=LOG, name="salaries").status == 200
 
 
+def test_a_user_sees_its_own_links_and_who_manages_the_server_all(guarded: Served) -> None:
+    type = "io.headwater.link"
+    with as_user(guarded, "nobody") as client, as_user(guarded, "alice") as manager:
+        manager.sender("orders")
+        own = {
+            name for (name,) in client.manage("QUERY", {"attributeNames": ["name"]}, entityType=type).body["results"]
+        }
+        every = manager.manage("QUERY", {"attributeNames": ["name", "address"]}, entityType=type).body["results"]
+        assert own and own < {name for name, _ in every}
+        assert len({name.partition("/")[0] for name in own}) == 1
+        assert all(client.manage("READ", type=type, name=name).status == 200 for name in own)
+        (other,) = [name for name, address in every if address == "orders"]
+        for operation in ("READ", "DELETE"):
+            assert client.manage(operation, type=type, name=other).status == 403
+        assert client.manage("DELETE", type=type, name=own.pop()).status == 403
+
+
 @pytest.mark.parametrize("name", ["server", "connection", "session", "link"])
 def test_the_server_itself_needs_the_right_to_manage_it(guarded: Served, name: str) -> None:
     type = f"io.headwater.{name}"
     with as_user(guarded, "nobody") as client:
-        assert client.manage("QUERY", {}, entityType=type).body["results"] == []
-        for instance in ("self", "1", "1/1", "1/1/1", "none"):
+        if name != "link":
+            assert client.manage("QUERY", {}, entityType=type).body["results"] == []
+        for instance in ("self", "99999", "99999/1", "99999/1/1", "none"):
             assert client.manage("READ", type=type, name=instance).status == 403
             if name != "server":
                 assert client.manage("DELETE", type=type, name=instance).status == 403

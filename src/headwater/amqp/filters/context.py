@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .fields import DELIVERY_ANNOTATIONS, OFFSET, TIMESTAMP
 from .syntax import Field
+from .values import SEARCH_CHARS_MAX, TEXT_CHARS_MAX, Pattern
 
 
 class InvalidFilter(ValueError):
@@ -50,7 +51,8 @@ class Budget:
     """What the filters of a source have used of the limits that hold for all of them together."""
 
     terms: int = 0
-    searches: int = 0
+    searches: list[Pattern] = field(default_factory=list)
+    """The patterns that search."""
 
 
 @dataclass
@@ -80,10 +82,16 @@ class Context:
         if self.budget.terms > self.limits.terms_max:
             raise self.fault(f"more than {self.limits.terms_max} words, signs and members in all filters", position)
 
-    def spend_search(self, position: int) -> None:
-        """One searching pattern more. Raises InvalidFilter where that is too many."""
-        self.budget.searches += 1
-        if self.budget.searches > self.limits.searches_max:
+    def spend_search(self, pattern: Pattern, position: int) -> None:
+        """One searching pattern more. Raises InvalidFilter where that is too many.
+
+        They share what all of them look at: so that the filters of a source take a few ms of one event at most.
+        """
+        searches = self.budget.searches
+        searches.append(pattern)
+        for each in searches:
+            each.chars_max = min(TEXT_CHARS_MAX, SEARCH_CHARS_MAX // len(searches))
+        if len(searches) > self.limits.searches_max:
             problem = f"more than {self.limits.searches_max} patterns of LIKE with _ between two % in all filters"
             raise self.fault(problem, position)
 

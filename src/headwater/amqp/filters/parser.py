@@ -159,7 +159,7 @@ class _Parser:
         except ValueError as error:
             raise self._context.fault(str(error), start) from None
         if found.is_search:
-            self._context.spend_search(start)
+            self._context.spend_search(found, start)
         return found
 
     def _string(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from ...core.access import Right, Unauthenticated, User
 from ...core.bus import Notification
 from ...core.limits import show
+from ...core.turns import STEP_S
 from ...management.catalog import CATALOG, Scope, may_see
 from ...management.queue import NotificationQueue
 from ..addresses import EVENTS
@@ -33,8 +34,9 @@ TURN = 64
 """What one listener is sent before it is the turn of others."""
 LISTENERS_MAX = 64
 """Links from `$events` of one connection: each has a queue."""
-_OF_LOGS = frozenset(entry.type for entry in CATALOG.values() if entry.scope is Scope.LOG)
+_OF_ANYBODY = frozenset(entry.type for entry in CATALOG.values() if entry.scope is not Scope.SERVER)
 """What somebody can see who may not manage the server."""
+_DOING = "amqp", f"listener to {EVENTS}"
 UNSETTLED = 0
 """snd-settle-mode (2.8.2)."""
 
@@ -89,13 +91,14 @@ class Listener(LinkEnd):
         self._matches, self._transformation = wanted.matches, transformation
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
         self._loop, self._bus = transport.shared.loop, transport.shared.bus
+        self._turns, self._flow = transport.shared.turns, transport.flow
         self._unsettled_max = transport.shared.settings.unsettled_max
         self._is_turn_due = self._is_over = False
         self._queue: NotificationQueue | None = None
 
     def start(self, wanted: EventFilter) -> None:
         """Listen from now on: so a listener does not get the notification of its own attach."""
-        types = wanted.types if self._user.may(Right.MANAGE, "*") else wanted.types & _OF_LOGS
+        types = wanted.types if self._user.may(Right.MANAGE, "*") else wanted.types & _OF_ANYBODY
         self._queue = NotificationQueue(self._bus, self._wake, types, accepts=self._accepts)
         self.on_ready()
 
@@ -107,7 +110,8 @@ class Listener(LinkEnd):
     def on_ready(self) -> None:
         """See LinkEnd: go on."""
         if not self._is_turn_due:
-            self._turn()
+            self._is_turn_due = True
+            self._turns.now(self._flow, self._turn)
 
     def on_outcomes(self, contexts: Sequence[Any], state: DeliveryState | Described | None) -> None:
         """See LinkEnd. A notification is not given again, whatever became of it; but there is room for others."""
@@ -125,21 +129,36 @@ class Listener(LinkEnd):
             self._loop.call_soon_threadsafe(self.on_ready)
 
     def _accepts(self, notification: Notification) -> bool:
-        if self._matches is not None and not self._matches(notification):
+        """Rights come before filters: what nobody may know costs nothing, and what a filter costs tells nothing."""
+        if not may_see(self._user, notification):
             return False
-        return may_see(self._user, notification)
+        if self._matches is None:
+            return True
+        try:
+            return self._matches(notification)
+        except Exception:
+            self._skip(notification)
+            return False
+
+    def _skip(self, notification: Notification) -> None:
+        """A notification cannot be looked at, or written: the next ones are no worse for it."""
+        self._transport.shared.statistics.notifications_skipped += 1
+        about = {"type": notification.type.value, "link": show(self._link.name)}
+        _logger.exception("a notification was skipped", extra={"fields": about})
 
     def _turn(self) -> None:
         self._is_turn_due = False
+        self._turns.doing.what = _DOING
+        until = self._turns.cpu() + STEP_S
         queue, room = self._queue, self._room()
         if queue is None or self._is_over:
             return
         try:
             self._user = self._node.user(self._transport)  # a right that is lost is lost here too
             if room <= 0:
-                self._wait(queue)
+                self._wait(queue, until)
                 return
-            for notification in queue.take(room):
+            for notification in queue.take(room, goes_on=lambda: self._turns.cpu() < until):
                 if may_see(self._user, notification):  # still, where it has waited
                     self._send(notification)
         except Unauthenticated as error:
@@ -155,9 +174,9 @@ class Listener(LinkEnd):
             self._link.drained()
         self._transport.flush_soon()
 
-    def _wait(self, queue: NotificationQueue) -> None:
+    def _wait(self, queue: NotificationQueue, until: float) -> None:
         """Nothing can be sent at present."""
-        queue.look()
+        queue.look(lambda: self._turns.cpu() < until)
         if not queue.is_looked_at:
             self._take_turn_soon()
         if self._link.is_draining and self._is_full:
@@ -166,7 +185,7 @@ class Listener(LinkEnd):
     def _take_turn_soon(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
-            self._loop.call_soon(self._turn)
+            self._turns.soon(self._flow, self._turn)
 
     @property
     def _is_full(self) -> bool:
@@ -181,7 +200,11 @@ class Listener(LinkEnd):
     def _send(self, notification: Notification) -> None:
         if self._is_over:
             return
-        message = self._node.notifications.message(notification, self._transformation)
+        try:
+            message = self._node.notifications.message(notification, self._transformation)
+        except Exception:
+            self._skip(notification)
+            return
         if self._bytes_max is not None and len(message) > self._bytes_max:
             problem = f"a notification has {len(message)} bytes, the link takes {self._bytes_max}"
             self._transport.expel(self._link, conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)

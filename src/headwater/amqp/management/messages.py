@@ -11,7 +11,9 @@ from ..errors import MessageFault
 from ..protocol import conditions
 from ..protocol.codec import DecodeError
 from ..protocol.message import VALUE, Message, Properties, decode_message, encode_message
-from ..protocol.types import Int, Timestamp
+from ..protocol.types import Int, Timestamp, ULong
+
+LONG_MAX = 2**63 - 1
 
 
 class RequestMessage(NamedTuple):
@@ -51,10 +53,17 @@ def answer_message(answer: Answer, request: RequestMessage) -> bytes:
     return encode_message(Message(amqp_value(answer.body), VALUE, properties=properties, application_properties=status))
 
 
+def amqp_number(value: object) -> object:
+    """A value as AMQP has it: whole numbers are longs; an epoch, which may be any ulong, is one where it must be."""
+    return ULong(value) if isinstance(value, int) and value > LONG_MAX else value
+
+
 def amqp_value(value: object) -> object:
-    """A value of an answer as AMQP has it: a time is a timestamp."""
+    """A value of an answer as AMQP has it: a time is a timestamp, a number that is no long an ulong."""
     if isinstance(value, Time):
         return Timestamp(value)
+    if isinstance(value, int):
+        return amqp_number(value)
     if isinstance(value, dict):
         return {key: amqp_value(each) for key, each in value.items()}
     return [amqp_value(each) for each in value] if isinstance(value, list) else value

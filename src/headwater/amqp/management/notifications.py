@@ -13,6 +13,7 @@ from ...management.catalog import CATALOG, LOST
 from ..filters.fields import Fields
 from ..protocol.message import VALUE, Message, Properties, encode_message
 from ..protocol.types import Symbol, Timestamp, ULong
+from .messages import amqp_number
 from .transformation import Transformation
 
 LOST_ANNOTATION = Symbol("x-opt-headwater-lost")
@@ -105,7 +106,10 @@ def _message(notification: Notification, wanted: Transformation | None) -> Messa
 
 def _values(notification: Notification) -> dict[str, object]:
     times = _TIMES[notification.type]
-    return {name: Timestamp(value) if name in times else value for name, value in notification.attributes.items()}
+    return {
+        name: Timestamp(value) if name in times else amqp_number(value)
+        for name, value in notification.attributes.items()
+    }
 
 
 def _lost(notification: Notification) -> dict[Symbol, object] | None:

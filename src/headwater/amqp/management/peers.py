@@ -10,6 +10,7 @@ from typing import Any
 from ... import __version__
 from ...core.access import Right, User
 from ...core.limits import show
+from ...management.catalog import is_own
 from ...management.entities import SELF
 from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import Refusal, Status
@@ -165,21 +166,23 @@ class Sessions(_OfServer):
 
 
 class Links(_OfServer):
-    """Links; see `management.entities`."""
+    """Links; see `management.entities`. A user may see those of its own connections, as of the events about them."""
 
     async def names(self, user: User) -> Sequence[str]:
         """See Entities."""
-        if not self._is_allowed(user):
-            return []
+        sees_all = self._is_allowed(user)
         return [
             f"{transport.number}/{transport.session_number(link.session)}/{number}"
             async for transport in self._connections()
+            if sees_all or _is_of(transport, user)
             for number, link, _ in transport.links
         ]
 
     async def read(self, user: User, name: str) -> Attributes:
         """See Entities."""
-        self._check(user)
+        connection = self._container.numbered.get(_number(name.partition("/")[0]))
+        if connection is None or not _is_of(connection, user):
+            self._check(user)
         transport, link, end = self._found(name)
         session, _, _ = name.rpartition("/")
         return {
@@ -211,6 +214,10 @@ class Links(_OfServer):
         if found is not None and transport.session_number(found[0].session) == _number(session):
             return transport, *found
         raise Refusal(Status.NOT_FOUND, f"connection {connection} has no link {show(rest)}")
+
+
+def _is_of(transport: Transport, user: User) -> bool:
+    return transport.user is not None and is_own(user, transport.user.name)
 
 
 def _number(text: str) -> int:

@@ -13,6 +13,7 @@ from ...management.statuses import Status, refusal_of
 from ..errors import MessageFault
 from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
+from ..protocol.codec import EncodeError
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Delivery, Receiver
 from ..protocol.performatives import Accepted, ErrorCondition, Rejected, Target
@@ -133,13 +134,19 @@ class Requests(LinkEnd):
         except Unauthenticated as error:
             refusal = refusal_of(error)
             return Answer(refusal.status, {}, refusal.description)
+        self._transport.shared.turns.doing.what = "amqp", f"management {show(request.properties.get('operation'))}"
         return await self._node.management.perform(Request(user, request.properties, request.body))
 
     async def _message(self, answer: Answer, request: RequestMessage, replies: Replies) -> bytes:
-        if (answer.count or 0) > LARGE_ANSWER:
-            message = await asyncio.to_thread(answer_message, answer, request)
-        else:
-            message = answer_message(answer, request)
+        try:
+            if (answer.count or 0) > LARGE_ANSWER:
+                message = await asyncio.to_thread(answer_message, answer, request)
+            else:
+                message = answer_message(answer, request)
+        except EncodeError:  # one answer that cannot be written ends neither the link nor what waits behind it
+            _logger.exception("an answer was not written", extra={"fields": {"peer": self._transport.peer}})
+            problem = "the server has a fault; its log says more"
+            return answer_message(Answer(Status.INTERNAL_ERROR, {}, problem), request)
         if replies.bytes_max is not None and len(message) > replies.bytes_max:
             problem = f"the answer has {len(message)} bytes, your link takes {replies.bytes_max}; ask for less of it"
             return answer_message(Answer(Status.BAD_REQUEST, {}, problem), request)

@@ -12,6 +12,7 @@ from ...core.errors import EventLogError, TooLarge
 from ...core.event import SequencedEvent
 from ...core.limits import show
 from ...core.query import ALL
+from ...core.turns import STEP_S, Pace
 from ..errors import refusal_of
 from ..filters import SourceFilter
 from ..link_end import Ending, LinkEnd
@@ -28,7 +29,9 @@ _logger = logging.getLogger("headwater.amqp")
 
 TURN_EVENTS = 256
 TURN_BYTES = 256 * 1024
-"""What one consumer sends, or looks at, before it is the turn of others."""
+"""What one consumer sends, or looks at, in one step at most."""
+TURN_EVENTS_FIRST = 16
+"""What a consumer whose filter is evaluated looks at in its first step."""
 
 
 class Consumer(LinkEnd):
@@ -58,6 +61,9 @@ class Consumer(LinkEnd):
         self._is_presettled = link.sends_settled
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
         """The largest message that the receiver takes (2.7.3)."""
+        self._turns, self._flow = transport.shared.turns, transport.flow
+        self._pace = Pace(TURN_EVENTS, TURN_EVENTS if source_filter.matches is None else TURN_EVENTS_FIRST)
+        self._doing = "amqp", f"receiver of {self.log.name}"
         self._is_turn_due = False
         self._is_over = False
         self._on_drained: Callable[[], None] | None = None
@@ -68,7 +74,8 @@ class Consumer(LinkEnd):
     def on_ready(self) -> None:
         """See LinkEnd: go on."""
         if not self._is_turn_due:
-            self._turn()
+            self._is_turn_due = True
+            self._turns.now(self._flow, self._turn)
 
     def on_outcomes(self, contexts: Sequence[int], state: DeliveryState | Described | None) -> None:
         """See LinkEnd; contexts are sequence numbers."""
@@ -102,8 +109,9 @@ class Consumer(LinkEnd):
     # Sending
 
     def _turn(self) -> None:
-        """Send what there is, up to a turn's worth."""
+        """Send what there is, up to a step's worth."""
         self._is_turn_due = False
+        self._turns.doing.what = self._doing
         if self._on_drained is not None:
             if not self._link.unsettled and not self._is_over:
                 self._on_drained()
@@ -116,8 +124,9 @@ class Consumer(LinkEnd):
                 self._transport.flush_soon()
             return
         try:
-            sent, has_more = self._send_again(room), True
-            if sent < room:
+            until = self._turns.cpu() + STEP_S
+            sent, has_more = self._send_again(room, until), True
+            if sent < room and self._turns.cpu() < until:
                 has_more = self._send_next(room - sent)
         except EventLogError as error:
             refusal = refusal_of(error)
@@ -140,7 +149,7 @@ class Consumer(LinkEnd):
     def _take_turn_soon(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
-            self._node.loop.call_soon(self._turn)
+            self._turns.soon(self._flow, self._turn)
 
     @property
     def _is_full(self) -> bool:
@@ -151,12 +160,17 @@ class Consumer(LinkEnd):
         """How many events may go out now."""
         if self._is_over or not self._transport.has_room or self.position.is_full:
             return 0
-        return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, TURN_EVENTS)
+        return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, self._pace.size)
 
-    def _send_again(self, room: int) -> int:
-        """What the receiver gave back comes first; answers how much went out."""
+    def _send_again(self, room: int, until: float) -> int:
+        """What the receiver gave back comes first, as far as there is time; answers how much went out."""
         sent = 0
-        while sent < room and self._link.sendable and (again := self.position.next_again()) is not None:
+        while (
+            sent < room
+            and self._link.sendable
+            and self._turns.cpu() < until
+            and (again := self.position.next_again()) is not None
+        ):
             number, failures = again
             page = self._node.log.read_page(ALL, number - 1, upto=number, limit=1)
             if page.events:
@@ -171,29 +185,44 @@ class Consumer(LinkEnd):
         """Events after the cursor; answers whether there may be more now."""
         node, wanted, position = self._node, self._filter, self.position
         node.log.check_position(position.cursor + 1)
-        limit = room if wanted.matches is None else TURN_EVENTS
+        began = self._turns.cpu()
         page = node.log.read_page(
             wanted.query,
             position.cursor,
             upto=wanted.upto,
             partition=self._partition,
-            limit=limit,
+            limit=room if wanted.matches is None else self._pace.size,
             bytes_max=TURN_BYTES,
         )
-        for event in page.events:
-            if wanted.matches is not None and not wanted.matches(EventFields(event, node.source)):
-                continue
-            if not room or not self._link.sendable:  # a large message takes more of the window than one transfer
-                position.passed(event.sequence_number - 1)
-                return True
-            room -= 1
-            if self._is_presettled:
-                position.passed(event.sequence_number)
-            else:
-                position.sent(event.sequence_number)
-            self._send(event, 0)
+        looked_at = self._send_those_wanted(page.events, room, began + STEP_S)
+        self._pace.took(looked_at, self._turns.cpu() - began)
+        if looked_at < len(page.events):
+            position.passed(page.events[looked_at].sequence_number - 1)
+            return True
         position.passed(page.cursor)
         return not page.is_last
+
+    def _send_those_wanted(self, events: Sequence[SequencedEvent], room: int, until: float) -> int:
+        """Send those that the filter lets through, as far as there is room, and time for filters; how many it has seen.
+
+        One at least: so the dearest filter gets on. `until` is CPU time.
+        """
+        matches, cpu = self._filter.matches, self._turns.cpu
+        for index, event in enumerate(events):
+            if matches is not None:
+                if index and cpu() > until:
+                    return index
+                if not matches(EventFields(event, self._node.source)):
+                    continue
+            if not room or not self._link.sendable:  # a large message takes more of the window than one transfer
+                return index
+            room -= 1
+            if self._is_presettled:
+                self.position.passed(event.sequence_number)
+            else:
+                self.position.sent(event.sequence_number)
+            self._send(event, 0)
+        return len(events)
 
     def _send(self, event: SequencedEvent, failures: int) -> None:
         message = self._node.outbound.message(event, failures, self._associated, self._first_retained)

@@ -6,6 +6,7 @@ of a consumer group goes on where the group was left in its partition, which the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +16,7 @@ from ...core.notification_types import NotificationType
 from ..filters import InvalidFilter, SourceFilter, source_filter
 from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
+from ..protocol.codec import encode
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.performatives import Attach, Source
@@ -26,19 +28,25 @@ from .node import EventLogNode
 from .position import Position
 from .positions import Expiry, Remembered
 
+LARGE_FILTER_BYTES = 4096
+"""Filters from which on they are read in a thread: the largest take some tens of ms."""
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 
 
 class Attaching:
     """One consumer's attach, on its way to its answer."""
 
-    def __init__(self, transport: Transport, link: Sender, source: Source, node: EventLogNode) -> None:
-        """Raises LinkFault: a filter is invalid; PositionOfOtherIncarnation: its offset is of another log."""
+    def __init__(
+        self, transport: Transport, link: Sender, source: Source, node: EventLogNode, wanted: SourceFilter, head: int
+    ) -> None:
+        """`wanted` are its filters as they were read when the head was there.
+
+        Raises PositionOfOtherIncarnation: its offset is of another log.
+        """
         assert link.remote is not None
         self.transport, self.link, self.source, self.node = transport, link, source, node
         self.remote: Attach = link.remote
-        head = node.log.head()
-        self.filter = _filter(source, node, head)
+        self.filter = wanted
         self.start = self.filter.after if self.filter.names_position else head
         with suppress(PositionTrimmed):  # the first message that it gets says so
             node.log.check_position(self.start + 1)
@@ -97,7 +105,14 @@ class Attaching:
 
 async def attach_consumer(transport: Transport, link: Sender, source: Source, node: EventLogNode) -> None:
     """Answer a consumer's attach. Raises LinkFault and EventLogError where it is refused."""
-    attaching = Attaching(transport, link, source, node)
+    head = node.log.head()
+    if source.filter and len(encode(source.filter)) > LARGE_FILTER_BYTES:
+        wanted = await asyncio.to_thread(_filter, source, node, head)
+        if not link.is_waiting:
+            return  # the peer has changed its mind meanwhile, made a mistake, or gone
+    else:
+        wanted = _filter(source, node, head)
+    attaching = Attaching(transport, link, source, node, wanted, head)
     binding = binding_of(attaching.remote.properties)
     partition = bound_partition(binding, node.partitions)
     if binding.group is not None:
