@@ -154,7 +154,7 @@ class Server:
         self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), bodies_bytes_max, web, self._doing)
         self._notifications = Notifications(config.management)
         self._bus, self._threads = self._notifications.bus, self._notifications.threads
-        self._watchman = Watchman(self._bus, self._doing)
+        self._watchman = Watchman(self._bus, self._doing, self._threads)
         self._store: LogStore | None = None
 
     async def run(self) -> None:

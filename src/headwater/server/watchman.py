@@ -9,7 +9,6 @@ note of what was done last (`core.doing`) counts.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import threading
 import time
@@ -21,10 +20,9 @@ from typing import NamedTuple
 from ..core.bus import Bus
 from ..core.doing import Doing
 from ..core.notification_types import NotificationType
+from ..core.threads import Threads
 from .gate import Gate
 from .histogram import Histogram
-
-logger = logging.getLogger("headwater.server")
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 TICK_S = 0.02
@@ -54,8 +52,12 @@ class Held(NamedTuple):
 class Watchman:
     """Watches one event loop, from `start` to `stop`, both of which are called on it."""
 
-    def __init__(self, bus: Bus, doing: Doing, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, bus: Bus, doing: Doing, threads: Threads | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`threads` sees to it that the thread goes on looking."""
         self._bus, self._doing, self._clock = bus, doing, clock
+        self._threads = threads or Threads(bus)
         self.lags = Histogram(BOUNDS_S)
         """How late each tick came."""
         self._due = clock()
@@ -73,7 +75,7 @@ class Watchman:
         """Begin to watch the loop that runs."""
         self._loop_thread = threading.get_ident()
         self._due = self._clock()
-        self._watch_in_a_thread()
+        self._thread = self._threads.start("watchman", self._watch, self._stopping)
         self._go_on()
 
     def stop(self) -> None:
@@ -89,9 +91,6 @@ class Watchman:
     def _go_on(self) -> None:
         self.tick()
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._go_on)
-        if self._thread is not None and not self._thread.is_alive():
-            logger.error("the thread that watches the event loop has ended; it is started again")
-            self._watch_in_a_thread()
 
     def tick(self) -> None:
         """The loop is there: measure how late, and tell it if that is long."""
@@ -119,16 +118,9 @@ class Watchman:
 
     # On a thread of its own
 
-    def _watch_in_a_thread(self) -> None:
-        self._thread = threading.Thread(target=self._watch, name="headwater-watchman", daemon=True)
-        self._thread.start()
-
     def _watch(self) -> None:
         while not self._stopping.wait(LOOK_S):
-            try:
-                self.look()
-            except Exception:  # whatever it is, the next look must be taken
-                logger.exception("looking at what holds the event loop failed")
+            self.look()
 
     def look(self) -> None:
         """If a tick is late, find out why, once; in whatever thread."""
