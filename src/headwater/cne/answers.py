@@ -54,7 +54,7 @@ class Connector(aiohttp.TCPConnector):
 
     def __init__(self, sockets: Sockets, **options: Any) -> None:
         super().__init__(**options)
-        self._factory = partial(_Connection, sockets, loop=self._loop)
+        self._factory = partial(_Connection, sockets, loop=self._loop)  # type: ignore[assignment]
 
 
 class _Connection(client_proto.ResponseHandler):

@@ -63,7 +63,7 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("POST", "/dcb/{log}/append", suite.append),
 ]
 
-_BODY_BYTES_MAX = {
+_BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
     appending.append: BODY_BYTES_MAX,
     appending.append_cloudevents: BODY_BYTES_MAX,
     suite.append: BODY_BYTES_MAX,

@@ -12,7 +12,7 @@ from typing import Any
 
 import cbor2
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct
 
 from ..core.limits import show
 from ..formats.budget import holds_more, packed_holds_more
@@ -49,22 +49,22 @@ class _Envelope(Struct):
 class _Raw(Struct):
     """The envelope of a long message."""
 
-    f: Raw | UnsetType = UNSET
+    f: Raw = Raw()
     p: Raw = Raw()
-    rid: Raw | None = None
-    sec: Raw | None = None
+    rid: Raw = Raw()
+    sec: Raw = Raw()
     r: Raw = Raw()
-    e: Raw | None = None
+    e: Raw = Raw()
 
 
-def _checked(raw: _Raw, decode: Callable[[Raw], Any]) -> _Envelope:
+def _checked(raw: _Raw, decode: Callable[[bytes], Any]) -> _Envelope:
     """The envelope, of which nothing is built that is longer than any that is fit."""
     envelope = _Envelope(p=raw.p, r=raw.r)
     for name in ("f", "rid", "sec", "e"):
-        value = getattr(raw, name)
-        if isinstance(value, Raw):
-            if len(bytes(value)) > ENVELOPE_BYTES_MAX:
-                raise invalid(f"Invalid req.{name}: {len(bytes(value))} bytes, at most {ENVELOPE_BYTES_MAX} are taken")
+        value = bytes(getattr(raw, name))
+        if len(value) > ENVELOPE_BYTES_MAX:
+            raise invalid(f"Invalid req.{name}: {len(value)} bytes, at most {ENVELOPE_BYTES_MAX} are taken")
+        if value:
             setattr(envelope, name, decode(value))
     return envelope
 
