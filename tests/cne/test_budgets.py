@@ -73,7 +73,10 @@ async def _started(store: Any) -> World:
 async def answer_of(serve: Callable[[asyncio.StreamWriter], Awaitable[None]], **options: Any) -> Outcome:
     """What becomes of one POST to an endpoint that answers so."""
 
+    tasks: set[Any] = set()
+
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.current_task())
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await reader.readuntil(b"\r\n\r\n")
             await serve(writer)
@@ -87,6 +90,7 @@ async def answer_of(serve: Callable[[asyncio.StreamWriter], Awaitable[None]], **
     finally:
         await webhooks.close()
         server.close()
+        await asyncio.gather(*tasks)
 
 
 def forever(piece: bytes) -> Callable[[asyncio.StreamWriter], Awaitable[None]]:
@@ -109,7 +113,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
         (b"", CONTINUE * 10_000, "interim answers"),
         (b"", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", "interim answers"),
         (b"HTTP/1.1 200 OK\r\n", b"x: " + b"y" * 1000 + b"\r\n", "before the body"),
-        (b"HTTP/1.1 200 OK\r\n", b"x: y\r\n", ""),
+        (b"HTTP/1.1 200 OK\r\n", b"x: y\r\n" * 100, ""),
         (b"HTTP/1.1 ", b"2" * 1000, ""),
         (b"HTTP/1.1 200 OK\r\nx: ", b"y" * 1000, ""),
     ],
@@ -206,9 +210,11 @@ def test_what_comes_unasked_ends_the_connection(run: Any) -> None:
 def test_webhooks_have_a_share_of_sockets_and_waiting_for_one_is_not_the_endpoints_time(run: Any) -> None:
     async def scenario() -> None:
         there = most = 0
+        tasks: set[Any] = set()
 
         async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             nonlocal there, most
+            tasks.add(asyncio.current_task())
             there += 1
             most = max(most, there)
             with contextlib.suppress(asyncio.IncompleteReadError, OSError):
@@ -224,11 +230,12 @@ def test_webhooks_have_a_share_of_sockets_and_waiting_for_one_is_not_the_endpoin
         webhooks.start()
         uris = [f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x" for server in servers]
         outcomes = await asyncio.gather(*(webhooks.post(uri, b"") for uri in uris * 2))
-        assert [outcome.status for outcome in outcomes] == [200] * 60
-        assert most <= 8
         await webhooks.close()
         for server in servers:
             server.close()
+        await asyncio.gather(*tasks)
+        assert [outcome.status for outcome in outcomes] == [200] * 60
+        assert most <= 8
 
     run(scenario())
 

@@ -78,6 +78,11 @@ class _Connection(client_proto.ResponseHandler):
         self._sockets.open -= 1
         super().connection_lost(exc)
 
+    @property
+    def should_close(self) -> bool:
+        """Whether it is not to be kept for another call."""
+        return super().should_close or self._sockets.are_many
+
     def set_response_params(self, **options: Any) -> None:
         """A request begins."""
         self._head_bytes = self._interim = 0

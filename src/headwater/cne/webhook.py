@@ -165,8 +165,6 @@ class Webhooks:
             ) as answer:
                 if answer.status != 204:
                     await _discard(answer)
-                if self._sockets.are_many:
-                    answer.close()
                 return Outcome(
                     answer.status,
                     retry_after_s=_retry_after_s(answer.headers.get("Retry-After", "")),

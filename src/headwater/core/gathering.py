@@ -35,7 +35,7 @@ class Gathering:
         try:
             part = check_append(events, self._event_bytes_max)
         except InvalidInput as error:
-            error.where = moved(error.where, self.count)
+            error.move(moved(error.where, self.count))
             raise
         self._bytes += part.bytes
         if self._bytes > APPEND_BYTES_MAX:

@@ -172,5 +172,5 @@ def _placed(body: bytes, first: int, offset: int) -> Iterator[None]:
     except MalformedJson as error:
         raise MalformedJson(error.cause, body, error.offset + offset) from None
     except InvalidInput as error:
-        error.where = moved(_INDEX.sub("events[", error.where), first)
+        error.move(moved(_INDEX.sub("events[", error.where), first))
         raise
