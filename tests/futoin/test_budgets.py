@@ -51,7 +51,7 @@ def test_a_message_costs_no_more_than_its_bytes(peer: Any, guarded: Any, name: s
 
 
 def test_what_is_signed_by_nobody_takes_no_more_memory_than_a_few_times_its_body(guarded: Any) -> None:
-    body = bodies.signed_tree(7_900_000)
+    body = bodies.signed_tree(3_900_000)
     assert memory_of(lambda: post(guarded, body)) < 3 * len(body)
 
 

@@ -238,7 +238,7 @@ class Futoin(Attack):
 
     def signed_tree(self) -> None:
         """Without any right."""
-        self.send_whole(f"/futoin/{NOISE}", bodies.signed_tree(7_900_000))
+        self.send_whole(f"/futoin/{NOISE}", bodies.signed_tree(3_900_000))
 
     def large_batches(self) -> None:
         """As is allowed: 8 MB."""

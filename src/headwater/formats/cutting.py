@@ -16,7 +16,7 @@ import msgspec
 
 CUT_BYTES = 128 * 1024
 """About the length of a piece: what is made of it takes a few ms."""
-_GUESS_BYTES = 16 * CUT_BYTES
+_GUESS_BYTES = 4 * CUT_BYTES
 """So much is validated in vain before a piece is made twice as long."""
 _BETWEEN = rb"\}\s*+,\s*+(?=\{%b)"
 _ANY = re.compile(_BETWEEN % b"")

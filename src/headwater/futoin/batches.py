@@ -20,7 +20,7 @@ from .message import PLAIN_BYTES, Encoded
 from .plain import checked_json, json_text
 
 PACKED_VALUES_MAX = 2**16
-"""Of one event's data in MessagePack, which are made to be written as JSON; as JSON data may have any number."""
+"""Of one event in MessagePack, which are made to be written as JSON; data in JSON may have any number."""
 _ARRAY = re.compile(rb"\s*+\[")
 
 
@@ -87,12 +87,11 @@ def _of_json_element(element: _Element) -> NewEvent:
 
 
 def _of_packed(array: bytes, at_most: int) -> Iterator[NewEvent]:
-    for _, piece in packed_cutting.pieces_of(packed_cutting.elements_of(array, at_most, "events")):
+    elements = packed_cutting.elements_of(array, at_most, "events")
+    for each in elements:
+        if len(bytes(each)) > PLAIN_BYTES and packed_holds_more(bytes(each), PACKED_VALUES_MAX):
+            raise invalid(f"more than {PACKED_VALUES_MAX} values in an event as MessagePack given; use JSON")
+    for _, piece in packed_cutting.pieces_of(elements):
         for element in _packed.decode(piece):
-            yield NewEvent(element.type, _json_of(bytes(element.data)), element.key)
-
-
-def _json_of(packed: bytes) -> bytes:
-    if len(packed) > PLAIN_BYTES and packed_holds_more(packed, PACKED_VALUES_MAX):
-        raise invalid(f"more than {PACKED_VALUES_MAX} values in the data of an event as MessagePack; use JSON")
-    return json_text(msgspec.msgpack.decode(packed), len(packed))
+            data = bytes(element.data)
+            yield NewEvent(element.type, json_text(msgspec.msgpack.decode(data), len(data)), element.key)
