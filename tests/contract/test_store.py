@@ -79,6 +79,16 @@ def test_settings_change_at_once(store: LogStore) -> None:
     assert store.create("orders", LogSettings(event_bytes_max=1024)).name == "orders"
 
 
+def test_settings_and_consumers_are_known_by_the_logs_name(store: LogStore) -> None:
+    log = store.create("orders", LogSettings(partitions=3))
+    log.register_consumer("alice", "billing", after=0)
+    assert store.settings_of("orders") == LogSettings(partitions=3)
+    assert list(store.consumers_of("orders")) == list(log.consumers())
+    for known in (store.settings_of, store.consumers_of):
+        with pytest.raises(LogNotFound):
+            known("absent")
+
+
 def test_what_is_fixed_at_creation_stays(store: LogStore) -> None:
     log = store.create("orders", LogSettings(partitions=2))
     with refusal(InvalidSettings("fixed at creation as 2, 3 given", "partitions")):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headwater.core import ALL, Query, QueryItem
 from headwater.core.errors import InvalidQuery
-from headwater.core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX
+from headwater.core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, QUERY_TERMS_TOTAL_MAX
 
 from ..builders import refusal
 
@@ -90,5 +90,13 @@ def test_a_string_is_not_taken_for_its_characters(name: str) -> None:
 
 
 def test_the_largest_query_is_taken() -> None:
-    item = QueryItem(("A",) * 200, ("a",) * 56)
+    each = QUERY_TERMS_TOTAL_MAX // QUERY_ITEMS_MAX
+    item = QueryItem(("A",) * (each - 1), ("a",))
     assert Query.of(*[item] * QUERY_ITEMS_MAX).matches("A", ["a:1"])
+
+
+def test_all_items_together_have_a_limit_because_each_term_is_checked_and_looked_up_in_one_step() -> None:
+    items = [QueryItem(("A",) * QUERY_TERMS_MAX)] * (QUERY_TERMS_TOTAL_MAX // QUERY_TERMS_MAX)
+    assert Query.of(*items)
+    with pytest.raises(InvalidQuery, match="more than 16384 types and tags given in all items together"):
+        Query.of(*items, QueryItem(("A",)))

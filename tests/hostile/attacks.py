@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +32,7 @@ from headwater.amqp.protocol.performatives import Source, Target
 from headwater.amqp.protocol.types import Described
 from tests.amqp.asking import EARLIEST
 
+from . import bodies
 from .inputs_amqp import SQL, searching_likes
 from .neighbours import LOG, Place, ask
 
@@ -69,6 +71,13 @@ class Attack:
         with self.connected(url) as peer:
             peer.sendall(self.chance.choice([b"", *openings]) + self.chance.randbytes(self.chance.randrange(1, 5000)))
             peer.settimeout(0.2)
+            peer.recv(1000)
+
+    def send_whole(self, path: str, body: bytes) -> None:
+        """A body, to its last byte, whatever is answered."""
+        with self.connected(self.place.http) as peer:
+            more = ("content-type: application/json", f"content-length: {len(body)}")
+            peer.sendall(self.request("POST", path, *more) + body)
             peer.recv(1000)
 
     def request(self, method: str, path: str, *more: str) -> bytes:
@@ -122,6 +131,11 @@ class Http(Attack):
             more = ("content-type: application/json", f"content-length: {size}")
             peer.sendall(self.request("POST", f"/logs/{NOISE}/append", *more) + b"[" * size)
             peer.recv(1000)
+
+    def million_items(self) -> None:
+        """Queries, and conditions, of a million items."""
+        for path, body in (("read", bodies.query_items), ("append", bodies.condition_items)):
+            self.send_whole(f"/logs/{NOISE}/{path}", body(1_000_000))
 
     def guesses(self) -> None:
         place = self.place._replace(user=f"user-{self.chance.randrange(1000)}", password="guess")
@@ -247,6 +261,14 @@ class Futoin(Attack):
         with self.place.websocket(NOISE, close_timeout=0.1, max_size=None) as connection:
             connection.send(b'{"f":"headwater.evt.gen:1.0:addEvents","p":{"events":' + b"[" * 7_900_000)
 
+    def signed_tree(self) -> None:
+        """Without any right."""
+        self.send_whole(f"/futoin/{NOISE}", bodies.signed_tree(3_900_000))
+
+    def large_batches(self) -> None:
+        """As is allowed: 8 MB."""
+        self.send_whole(f"/futoin/{NOISE}", bodies.add_events(7_500_000))
+
     def polls(self) -> None:
         connection = self.opened(max_queue=1)
         for number in range(200):
@@ -281,6 +303,31 @@ class Cne(Attack):
         threading.Thread(target=greet, daemon=True).start()
         _kept.append(hole)
         self._subscribe(f"http://127.0.0.1:{hole.getsockname()[1]}/hook")
+
+    def endless_continue(self) -> None:
+        """Webhooks that answer the greeting, and every event with `100 Continue` without end."""
+        endless = socket.create_server(("127.0.0.1", 0), backlog=100)
+
+        def answer() -> None:
+            greeted = False
+            while True:
+                peer, _ = endless.accept()
+                with peer, suppress(OSError):
+                    peer.recv(100_000)
+                    if not greeted:
+                        greeted = True
+                        peer.sendall(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
+                        continue
+                    while True:
+                        peer.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+
+        threading.Thread(target=answer, daemon=True).start()
+        _kept.append(endless)
+        self._subscribe(f"http://127.0.0.1:{endless.getsockname()[1]}/hook")
+
+    def many_members(self) -> None:
+        """16,000 members, one of them twice."""
+        self.send_whole(f"{self.base}/create/event", bodies.many_members(16_000))
 
     def subscriptions(self) -> None:
         if done["subscriptions"] < 200 * self.scale:
@@ -360,7 +407,7 @@ class Flight(Attack):
 
 
 ATTACKS: Mapping[str, type[Attack]] = {"dcb": Http, "amqp": Amqp, "futoin": Futoin, "cne": Cne, "flight": Flight}
-SHARED = {"connected", "opened", "keep", "garbage_to", "request"}
+SHARED = {"connected", "opened", "keep", "garbage_to", "request", "send_whole"}
 
 
 def kinds(attack: Attack) -> dict[str, Callable[[], None]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headwater.core import Event
-from headwater.core.errors import StorageCorrupted
+from headwater.core.errors import LogNotFound, StorageCorrupted
 from headwater.core.settings import LogSettings
 from headwater.management.entities import LOG
 from headwater.management.logs import SETTINGS
 from headwater.management.statuses import Status
+from headwater.storage.engine import Engine
 
 from .asking import CONSUMER_TYPE, LOG_TYPE, PARTITION_TYPE, Node, user
 
@@ -327,3 +329,35 @@ def test_who_may_read_a_log_sees_its_consumers_and_who_may_manage_it_moves_them(
     for operation in ("UPDATE", "DELETE", "CREATE"):
         assert consumer(node, operation, by=reader).status == Status.FORBIDDEN
     assert consumer(node, "DELETE", by=manager).status == Status.NO_CONTENT
+
+
+def test_to_list_what_there_is_opens_no_log(tmp_path: Path) -> None:
+    with Engine(tmp_path) as store:
+        for number in range(20):
+            log = store.create(f"log-{number:02}", LogSettings(partitions=2))
+        log.register_consumer("alice", "billing", after=0)
+    with Engine(tmp_path, maintains=False) as store:
+        node = Node(store)
+        found = [name for (name,) in node.query("name")]
+        assert {"log-00", "log-19", "log-00/1", "log-19/alice/billing"} <= set(found)
+        assert len(node.query("name", "identity", "type", entityType=PARTITION_TYPE)) == 40
+        assert store.opened() == []
+        page = node.query("log", "number", entityType=PARTITION_TYPE, offset=4, count=2)
+        assert page == [["log-02", 0], ["log-02", 1]]
+        assert [log.name for log in store.opened()] == ["log-02"]
+        assert [consumer.component for consumer in store.consumers_of("log-19")] == ["billing"]
+        with pytest.raises(LogNotFound):
+            store.settings_of("absent")
+        with pytest.raises(LogNotFound):
+            store.consumers_of("absent")
+
+
+def test_of_a_log_that_cannot_be_opened_there_is_its_problem_alone(tmp_path: Path) -> None:
+    with Engine(tmp_path) as store:
+        directory = store.create("hurt").directory
+        store.create("sound")
+    (directory / "META.json").write_bytes(b"{")
+    with Engine(tmp_path, maintains=False) as store:
+        node = Node(store)
+        assert [name for name, _ in node.query("name", "log", entityType=PARTITION_TYPE)] == ["sound/0"]
+        assert node.query("name", entityType=CONSUMER_TYPE) == []

@@ -14,8 +14,11 @@ import msgspec
 
 from ..core.errors import InvalidEvent, InvalidInput
 from ..core.limits import show
+from ..formats import budget
 from ..formats.jsontext import MalformedJson
 
+VALUES_MAX = 16_384
+"""Of one document: so many are read in about 10 ms."""
 DEPTH_MAX = 32
 """How deep a value may be nested; what comes from outside must not exhaust the stack."""
 
@@ -40,8 +43,10 @@ Members = dict[str, Any]
 def decode(text: bytes) -> object:
     """What the text says.
 
-    Raises MalformedJson (not JSON, not UTF-8), InvalidInput (a member given twice, nested too deeply).
+    Raises MalformedJson (not JSON, not UTF-8), InvalidInput (a member given twice, nested too deeply, or more than
+    VALUES_MAX values, of which none is made).
     """
+    budget.check_values(text, VALUES_MAX)
     try:
         characters = text.decode()
     except UnicodeDecodeError as error:
@@ -121,8 +126,8 @@ def kind_of(value: object) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> Members:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InvalidInput(f"the member {show(twice)} is given twice")
     return members
 

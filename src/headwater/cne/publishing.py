@@ -10,6 +10,7 @@ from ..core.access import Right
 from ..core.errors import InvalidEvent, InvalidInput
 from ..core.event import Event
 from ..core.limits import show
+from ..core.slices import Slices
 from ..formats import cloudevents
 from . import reading, records, rendering, rules, stored
 from .choosing import chosen
@@ -80,10 +81,12 @@ async def delete_own_publishers(host: Host, exchange: Exchange) -> None:
 async def create_event(host: Host, exchange: Exchange) -> None:
     """POST /create/event: a publisher's bare event, or CloudEvents in structured, batch or binary mode."""
     await host.owner(exchange, Right.APPEND)
-    given = _read(exchange, await exchange.body(), is_strict=_is_strict(host, exchange))
+    slices = Slices()
+    given = await _read(exchange, await exchange.body(), slices, is_strict=_is_strict(host, exchange))
     is_batch = exchange.media_type() == cloudevents.BATCH
     events, known = [], []
     for index, each in enumerate(given):
+        await slices.pause()
         try:
             event, notification, is_publishers = _event_of(host, each)
             events.append(event)
@@ -103,20 +106,23 @@ async def create_event(host: Host, exchange: Exchange) -> None:
 async def write_diary(host: Host, exchange: Exchange) -> None:
     """POST /log: the event is logged in a line of the server's own, and is not appended to any log."""
     await host.owner(exchange, Right.APPEND)
-    for each in _read(exchange, await exchange.body(), is_strict=False):
+    slices = Slices()
+    for each in await _read(exchange, await exchange.body(), slices, is_strict=False):
+        await slices.pause()
         _logger.info(
             "event received: %s", rendering.structured(each.notification)[:DIARY_BYTES_MAX].decode(errors="replace")
         )
     await exchange.answer_json(202, {"status": "Event published to log"})
 
 
-def _read(exchange: Exchange, body: bytes, *, is_strict: bool) -> Sequence[Given]:
+async def _read(exchange: Exchange, body: bytes, slices: Slices, *, is_strict: bool) -> Sequence[Given]:
     media_type = exchange.media_type()
     if media_type == cloudevents.BATCH:
         found, texts = [], reading.batch_of(body)
         if len(texts) > BATCH_EVENTS_MAX:
             raise Refused(413, f"{len(texts)} events given, at most {BATCH_EVENTS_MAX} are allowed")
         for index, text in enumerate(texts):
+            await slices.pause()
             try:
                 found.append(_given(reading.members_of(text), text, exchange, is_strict))
             except InvalidInput as error:

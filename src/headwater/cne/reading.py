@@ -15,7 +15,7 @@ import msgspec
 
 from ..core.errors import InvalidEvent, InvalidInput
 from ..core.limits import ATTRIBUTE_NAME, show
-from ..formats import cloudevents, jsontext
+from ..formats import budget, cloudevents, jsontext
 from . import timestamps
 from .document import Members, Number, check_text, decode, encode, kind_of, object_of, text_of
 from .notification import (
@@ -50,6 +50,8 @@ RESOURCE_NAMES = {
 }
 DATA_TYPE_NAMES = {Dialect.V1: ("dataType",), Dialect.V2: ("data_type",)}
 VALUE_TYPE_NAMES = {Dialect.V1: ("valueType",), Dialect.V2: ("value_type",)}
+BATCH_VALUES_MAX = 2**17
+"""Of all documents of a batch."""
 _raw_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _OWN_ATTRIBUTES = frozenset(
@@ -71,6 +73,7 @@ def members_of(text: bytes) -> Members:
 
 def batch_of(text: bytes) -> list[bytes]:
     """The elements of a batch, each as it was sent. Raises InvalidInput."""
+    budget.check_values(text, BATCH_VALUES_MAX)
     jsontext.check_utf8(text)
     return [bytes(raw) for raw in jsontext.decode(_raw_decoder, text)]
 

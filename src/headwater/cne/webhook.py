@@ -18,6 +18,7 @@ from yarl import URL
 from ..core.errors import InvalidInput
 from ..core.limits import show
 from .allowed import AllowedHosts, AllowedResolver
+from .answers import Connector, Sockets
 from .settings import Settings
 
 ANSWER_BYTES_MAX = 64 * 1024
@@ -84,7 +85,9 @@ def shown(uri: str) -> str:
 class Webhooks:
     """The one HTTP client of a front end, on one event loop: `start` it before the first call, and `close` it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, sockets_max: int | None = None) -> None:
+        """`sockets_max` is by default a share of what the process may have: see Sockets."""
+        self._sockets_max = sockets_max
         self.allowed = AllowedHosts(settings.hosts)
         self.calls: Counter[str] = Counter(success=0, failure=0)
         """POSTs, greetings among them, by what became of them."""
@@ -94,10 +97,12 @@ class Webhooks:
 
     def start(self) -> None:
         """Be ready to call; nothing is connected yet."""
+        self._sockets = Sockets(self._sockets_max)
         self._resolver = AllowedResolver(self.allowed, aiohttp.ThreadedResolver())
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,  # one connection for each endpoint: a slow one must not use up what others need
+            connector=Connector(
+                self._sockets,
+                limit=0,  # `sockets` has one, for which waiting does not count as the endpoint's time
                 resolver=self._resolver,
                 ttl_dns_cache=DNS_LIFETIME_S,
                 keepalive_timeout=60,
@@ -141,6 +146,12 @@ class Webhooks:
             await self._resolver.close()
 
     async def _call(
+        self, method: str, uri: str, body: bytes, headers: Mapping[str, str], timeout_s: float | None
+    ) -> Outcome:
+        async with self._sockets.calls:
+            return await self._answered(method, uri, body, headers, timeout_s)
+
+    async def _answered(
         self, method: str, uri: str, body: bytes, headers: Mapping[str, str], timeout_s: float | None
     ) -> Outcome:
         assert self._session is not None, "it was not started"

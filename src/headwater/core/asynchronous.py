@@ -12,6 +12,7 @@ from functools import partial
 
 from .condition import AppendCondition
 from .event import Event
+from .limits import EventColumns
 from .local import LocalLog
 from .log import AppendRequest, AppendResult, Page, Selection
 from .query import ALL, Query
@@ -63,6 +64,14 @@ class AsyncLog:
         future: asyncio.Future[AppendResult] = self._loop.create_future()
         self.log.submit(self.log.request(events, condition, partition, self._deliver, future))
         return future
+
+    async def append_columns(
+        self, columns: EventColumns, condition: AppendCondition | None = None, *, partition: int | None = None
+    ) -> AppendResult:
+        """As `append`, of events that were checked part by part (`gathering`)."""
+        future: asyncio.Future[AppendResult] = self._loop.create_future()
+        self.log.submit(self.log.request_columns(columns, condition, partition, self._deliver, future))
+        return await future
 
     async def pages(self, query: Query, selection: Selection, flow: Flow | None = None) -> AsyncGenerator[Page, None]:
         """The pages of a read; the loop runs between them. Each is a step of the flow, if one is given."""

@@ -45,6 +45,11 @@ class InvalidInput(EventLogError):
         self.where = where
         super().__init__(f"{where}: {problem}" if where else problem)
 
+    def move(self, where: str) -> None:
+        """Say it of another place: what was looked at was a part of something larger."""
+        self.where = where
+        self.args = (f"{where}: {self.problem}" if where else self.problem,)
+
 
 class InvalidEvent(InvalidInput):
     """An event breaks a limit of `core.limits`."""

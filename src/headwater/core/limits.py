@@ -32,6 +32,9 @@ ATTRIBUTES_MAX = 64
 ATTRIBUTE_CHARS_MAX = 4096
 QUERY_ITEMS_MAX = 256
 QUERY_TERMS_MAX = 256
+"""Types and tags of one item."""
+QUERY_TERMS_TOTAL_MAX = 16_384
+"""Types and tags of all items: each is checked, and looked up, in one step."""
 METADATA_BYTES = 64
 """What an event counts besides its texts and bytes, where bytes are bounded."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .errors import InvalidQuery
 from .event import tag_key
-from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, check_query_tag, check_type, show
+from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, QUERY_TERMS_TOTAL_MAX, check_query_tag, check_type, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,12 @@ class Query:
             raise InvalidQuery("a query needs at least one item; to ask for every event say so explicitly", "items")
         if len(items) > QUERY_ITEMS_MAX:
             raise InvalidQuery(f"{len(items)} items given, at most {QUERY_ITEMS_MAX} are allowed", "items")
+        total = 0
         for number, item in enumerate(items):
-            _check_item(item, f"items[{number}]")
+            total += _check_item(item, f"items[{number}]")
+            if total > QUERY_TERMS_TOTAL_MAX:
+                problem = f"more than {QUERY_TERMS_TOTAL_MAX} types and tags given in all items together"
+                raise InvalidQuery(problem, "items")
         return Query(tuple([_tidy(item) for item in items]))
 
     @staticmethod
@@ -71,7 +75,8 @@ class Query:
 ALL = Query(None)
 
 
-def _check_item(item: QueryItem, where: str) -> None:
+def _check_item(item: QueryItem, where: str) -> int:
+    """Answers how many types and tags it has."""
     if not isinstance(item, QueryItem):
         raise InvalidQuery(f"a QueryItem is expected, {show(item)} given", where)
     for name, terms in (("types", item.types), ("tags", item.tags)):
@@ -88,6 +93,7 @@ def _check_item(item: QueryItem, where: str) -> None:
     for number, tag in enumerate(item.tags):
         if fault := check_query_tag(tag):
             raise InvalidQuery(fault, f"{where}.tags[{number}]")
+    return count
 
 
 def _terms(given: Sequence[str]) -> tuple[str, ...]:

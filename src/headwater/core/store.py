@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from .consumer import Consumer
 from .local import LocalLog
 from .settings import LogSettings
 from .state import StateStore
@@ -28,6 +29,12 @@ class LogStore(Protocol):
 
     def opened(self) -> Sequence[LocalLog]:
         """The logs that are open at the moment, in order of name; opens none."""
+
+    def settings_of(self, name: str) -> LogSettings:
+        """The settings of a log; opens none. Raises LogNotFound."""
+
+    def consumers_of(self, name: str) -> Sequence[Consumer]:
+        """The registered consumers of a log; opens none. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""
 
     def change(self, name: str, settings: LogSettings) -> LocalLog:
         """Give a log new settings. Raises LogNotFound, InvalidSettings."""

@@ -11,18 +11,22 @@ from ..core.access import Right
 from ..core.condition import AppendCondition
 from ..core.errors import InvalidInput, TooLarge
 from ..core.event import Event
+from ..core.gathering import Gathering
 from ..core.limits import show
 from ..core.log import AppendResult
+from ..core.slices import Slices
 from ..formats import cloudevents, jsontext, packed
 from ..http import Exchange
 from ..http.errors import InvalidParameter, UnsupportedMediaType
 from . import seed
 from .events import events_of
 from .host import Host, Opened
+from .large import LARGE_BYTES, Form, read_batch, read_json, read_packed
 from .queries import condition_is_in_seed_form, condition_of
-from .wire import AppendIn, AppendOut, PackedAppendIn
+from .wire import AppendIn, AppendOut, EventIn, PackedAppendIn
 
 _append_decoder = msgspec.json.Decoder(AppendIn)
+_FORM = Form(_append_decoder, msgspec.json.Decoder(list[EventIn]), events_of)
 _packed_decoder = msgspec.msgpack.Decoder(PackedAppendIn)
 _PACKED = packed.MEDIA_TYPE.encode()
 _BOOLEANS = {"true": True, "false": False}
@@ -31,18 +35,40 @@ _BOOLEANS = {"true": True, "false": False}
 async def append(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/append"""
     opened = await host.log(exchange, Right.APPEND)
+    is_packed = exchange.header(b"content-type") == _PACKED
+    body = await (exchange.body() if is_packed else exchange.json_body("application/json", packed.MEDIA_TYPE))
+    if len(body) > LARGE_BYTES:
+        await _append_large(exchange, opened, body, is_packed=is_packed)
+        return
     given: AppendIn | PackedAppendIn
-    if exchange.header(b"content-type") == _PACKED:
-        given = packed.decode(_packed_decoder, await exchange.body())
+    if is_packed:
+        given = packed.decode(_packed_decoder, body)
         events = given.events
     else:
-        given = jsontext.decode(_append_decoder, await exchange.json_body("application/json", packed.MEDIA_TYPE))
+        given = jsontext.decode(_append_decoder, body)
         events = events_of(given.events)
     is_strict = _is_strict(exchange, given)
     condition = condition_of(given.condition, is_strict=is_strict)
     if is_strict:
         seed.check_events(events)
     await _answer(exchange, opened, events, condition, given.partition)
+
+
+async def _append_large(exchange: Exchange, opened: Opened, body: bytes, *, is_packed: bool) -> None:
+    """The same of a long body: in slices."""
+    gathering = Gathering(opened.log.settings.event_bytes_max)
+    given = await (read_packed(body, gathering) if is_packed else read_json(body, _FORM, gathering))
+    is_strict = _is_strict(exchange, given)
+    condition = condition_of(given.condition, is_strict=is_strict)
+    columns = gathering.columns()
+    if is_strict:
+        slices = Slices()
+        for index in range(columns.count):
+            seed.check_event(columns.ids[index], columns.types[index], columns.tags[index], index)
+            await slices.pause()
+    await _answer_result(
+        exchange, await opened.asynchronous.append_columns(columns, condition, partition=given.partition)
+    )
 
 
 async def append_cloudevents(host: Host, exchange: Exchange) -> None:
@@ -53,7 +79,13 @@ async def append_cloudevents(host: Host, exchange: Exchange) -> None:
         if media_type == cloudevents.STRUCTURED:
             events = [cloudevents.event_from_json(await exchange.body())]
         elif media_type == cloudevents.BATCH:
-            events = cloudevents.events_from_json_batch(await exchange.body())
+            body = await exchange.body()
+            if len(body) > LARGE_BYTES:
+                gathering = Gathering(opened.log.settings.event_bytes_max)
+                await read_batch(body, gathering)
+                await _answer_result(exchange, await opened.asynchronous.append_columns(gathering.columns()))
+                return
+            events = cloudevents.events_from_json_batch(body)
         elif exchange.header(b"ce-specversion") is not None:
             await _append_binary(exchange, opened)
             return
@@ -85,7 +117,10 @@ async def _answer(
     condition: AppendCondition | None = None,
     partition: int | None = None,
 ) -> None:
-    result: AppendResult = await opened.asynchronous.append(events, condition, partition=partition)
+    await _answer_result(exchange, await opened.asynchronous.append(events, condition, partition=partition))
+
+
+async def _answer_result(exchange: Exchange, result: AppendResult) -> None:
     await exchange.answer_json(200, AppendOut(result.last, result.first, result.was_stored))
 
 

@@ -18,6 +18,7 @@ from ..formats import cloudevents, jsontext, packed
 from ..http import Exchange
 from .events import Rendering, arrow_stream, cloudevents_batch, json_array, ndjson, packed_pages
 from .host import Host, Opened
+from .large import check_query
 from .queries import is_in_seed_form, query_of
 from .wire import HeadOut, ReadIn
 
@@ -39,7 +40,9 @@ _OFFERED = {
 async def read(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/read"""
     opened = await host.log(exchange, Right.READ)
-    given = jsontext.decode(_read_decoder, await exchange.json_body())
+    body = await exchange.json_body()
+    check_query(body)
+    given = jsontext.decode(_read_decoder, body)
     query = query_of(given.query, "query")
     selection = opened.log.selection(given.from_, given.after, _is_backwards(given), given.limit, given.partition)
     rendering = _rendering(

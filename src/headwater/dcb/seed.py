@@ -24,15 +24,20 @@ def check_events(events: Sequence[Event]) -> None:
     A missing id is none: the log gives one that fits. Repeated tags are none either (SHOULD NOT): the log drops them.
     """
     for index, event in enumerate(events):
-        if event.id and not EVENT_ID.fullmatch(event.id):
-            raise _breach(event.id, EVENT_ID, f"events[{index}].id")
-        if not EVENT_TYPE.fullmatch(event.type):
-            raise _breach(event.type, EVENT_TYPE, f"events[{index}].type")
-        if not event.tags:
-            raise InvalidEvent("strict: an event needs at least one tag", f"events[{index}].tags")
-        for number, tag in enumerate(event.tags):
-            if not TAG.fullmatch(tag):
-                raise _breach(tag, TAG, f"events[{index}].tags[{number}]")
+        check_event(event.id, event.type, event.tags, index)
+
+
+def check_event(id: str, type: str, tags: Sequence[str], index: int) -> None:
+    """The same of one event, of that index."""
+    if id and not EVENT_ID.fullmatch(id):
+        raise _breach(id, EVENT_ID, f"events[{index}].id")
+    if not EVENT_TYPE.fullmatch(type):
+        raise _breach(type, EVENT_TYPE, f"events[{index}].type")
+    if not tags:
+        raise InvalidEvent("strict: an event needs at least one tag", f"events[{index}].tags")
+    for number, tag in enumerate(tags):
+        if not TAG.fullmatch(tag):
+            raise _breach(tag, TAG, f"events[{index}].tags[{number}]")
 
 
 def shown_id(id: str, source: str) -> str:

@@ -14,7 +14,11 @@ from . import appending, consumers, logs, reading, subscribing, suite
 from .host import Described, Host
 
 BODY_BYTES_MAX = 96 * 1024 * 1024
-"""An append takes 64 MiB; base64 makes four bytes of three, and JSON adds its own."""
+"""Of an append, which takes 64 MiB; base64 makes four bytes of three, and JSON adds its own."""
+READ_BYTES_MAX = 4 * 1024 * 1024
+"""Of a read: a query of all the terms that one may have, at more than 200 characters each."""
+SMALL_BYTES_MAX = 64 * 1024
+"""Of all others, which hold a few numbers and names."""
 
 _logger = logging.getLogger("headwater.dcb")
 _OPENAPI = files(__package__).joinpath("openapi.yaml").read_bytes()
@@ -26,14 +30,15 @@ class Application(FrontEnd[Host, Exchange]):
     def __init__(
         self, store: LogStore, guard: Guard, *, body_bytes_max: int = BODY_BYTES_MAX, turns: Turns | None = None
     ) -> None:
-        """`guard` says who may do what. A request body over `body_bytes_max` is refused with 413 and not read on.
+        """`guard` says who may do what. An append over `body_bytes_max` is refused with 413 and not read on.
 
         `turns` deals the time of the loop to those who read.
         """
         self.routes: Routes[Handler[Host, Exchange]] = Routes()
         for method, path, handler in _TABLE:
             has_parameters = handler in _WITH_PARAMETERS
-            self.routes.add(method, path, handler, body_bytes_max=body_bytes_max, has_parameters=has_parameters)
+            limit = min(body_bytes_max, _BODY_BYTES_MAX.get(handler, SMALL_BYTES_MAX))
+            self.routes.add(method, path, handler, body_bytes_max=limit, has_parameters=has_parameters)
         super().__init__(Host(store, guard, Described, turns), self.routes.find, _logger, Exchange)
 
 
@@ -64,5 +69,11 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("POST", "/dcb/{log}/append", suite.append),
 ]
 
+_BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
+    appending.append: BODY_BYTES_MAX,
+    appending.append_cloudevents: BODY_BYTES_MAX,
+    suite.append: BODY_BYTES_MAX,
+    reading.read: READ_BYTES_MAX,
+}
 _WITH_PARAMETERS = frozenset({appending.append, subscribing.subscribe, suite.read})
 """The handlers that look at query parameters themselves."""

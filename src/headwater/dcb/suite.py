@@ -12,15 +12,17 @@ import msgspec
 from ..core.access import Right
 from ..core.errors import AppendConditionFailed, InvalidInput
 from ..core.event import Event
+from ..core.gathering import Gathering
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import misplaced
 from .events import suite_array
 from .host import Host
+from .large import LARGE_BYTES, Form, read_json
 from .queries import condition_of, query_of
 from .reading import answer_events
 from .subscribing import query_parameter
-from .wire import SuiteAppendIn, SuiteAppendOut, SuiteOptionsIn
+from .wire import SuiteAppendIn, SuiteAppendOut, SuiteEventIn, SuiteOptionsIn
 
 _append_decoder = msgspec.json.Decoder(SuiteAppendIn)
 _options_decoder = msgspec.json.Decoder(SuiteOptionsIn)
@@ -46,15 +48,27 @@ async def append(host: Host, exchange: Exchange) -> None:
     """POST /dcb/{log}/append"""
     started = time.perf_counter_ns()
     opened = await host.log(exchange, Right.APPEND)
-    given = jsontext.decode(_append_decoder, await exchange.json_body())
-    events = [Event(event.type, event.data.encode(), tuple(event.tags)) for event in given.events]
+    body = await exchange.json_body()
+    gathering = Gathering(opened.log.settings.event_bytes_max)
+    is_large = len(body) > LARGE_BYTES
+    given = await read_json(body, _FORM, gathering) if is_large else jsontext.decode(_append_decoder, body)
     condition = condition_of(given.condition, none_is_all=True)
+    append, append_columns = opened.asynchronous.append, opened.asynchronous.append_columns
     try:
-        result = await opened.asynchronous.append(events, condition)
+        result = await (
+            append_columns(gathering.columns(), condition) if is_large else append(_events_of(given.events), condition)
+        )
         outcome = SuiteAppendOut(_microseconds_since(started), False, result.last)
     except AppendConditionFailed:
         outcome = SuiteAppendOut(_microseconds_since(started), True)
     await exchange.answer_json(200, outcome)
+
+
+def _events_of(given: list[SuiteEventIn]) -> list[Event]:
+    return [Event(event.type, event.data.encode(), tuple(event.tags)) for event in given]
+
+
+_FORM = Form(_append_decoder, msgspec.json.Decoder(list[SuiteEventIn]), _events_of)
 
 
 def _microseconds_since(started: int) -> int:

@@ -16,9 +16,10 @@ _BYTE = re.compile(r"^JSON is malformed: (?P<problem>.*) \(byte (?P<byte>\d+)\)$
 
 
 class MalformedJson(InvalidInput):
-    """The text is not JSON. `line` and `column` count from 1; the column counts bytes."""
+    """The text is not JSON. `line` and `column` count from 1; the column counts bytes; `offset` is both in one."""
 
     def __init__(self, problem: str, text: bytes, offset: int) -> None:
+        self.cause, self.offset = problem, offset
         before = text[:offset]
         self.line = before.count(b"\n") + 1
         self.column = offset - (before.rfind(b"\n") + 1) + 1

@@ -15,7 +15,8 @@ from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, s
 from .host import Host, Opened
 from .identity import Caller, identify
 from .interface import Function
-from .message import Coder, Message
+from .message import SIGNED_BYTES_MAX, Coder, Message
+from .signing import base_in_slices
 
 T = TypeVar("T")
 _logger = logging.getLogger("headwater.futoin")
@@ -105,6 +106,11 @@ class Call:
         """How large the result may be, encoded."""
         return self.function.reply_bytes_max - ENVELOPE_BYTES
 
+    @property
+    def page_bytes_max(self) -> int:
+        """How large a page of several events may be: less where the reply is signed, which takes all of its values."""
+        return self.result_bytes_max if self.caller.signature is None else min(SIGNED_BYTES_MAX, self.result_bytes_max)
+
     async def log(self, right: Right) -> Opened:
         """The log that the path names, if the caller has the right."""
         return await self.host.log(self.log_name, self.caller, right)
@@ -136,6 +142,8 @@ async def reply_to(
         message = coder_of(body).decode(body)
     except FutoInError as error:
         return refusal(error)
+    if message.size > interface.MESSAGE_BYTES_MAX:  # a long one is passed over a few times, each a step by itself
+        await asyncio.sleep(0)
     return await answer(host, handlers, log_name, channel, message)
 
 
@@ -147,26 +155,44 @@ async def answer(
     try:
         if host.stopping.done():
             raise stopping()
+        check_size(message)
         caller = await identify(host.guard, message, channel.authorization, channel.peer)
         call = checked(host, log_name, channel, message, caller)
         host.turns.doing.what = "futoin", ".".join(call.function.key)
+        if message.size > interface.MESSAGE_BYTES_MAX:
+            await asyncio.sleep(0)
         result = await handlers[call.function.key](call)
         assert caller is not None
-        return Reply(_signed(message, caller, [("r", result)]), message.coder, call.afterwards)
+        return Reply(await _signed(message, caller, [("r", result)]), message.coder, call.afterwards)
     except Exception as error:
-        return failed(message, log_name, caller, error)
+        return Reply(await _signed(message, caller, _members_of(message, log_name, error)), message.coder)
+
+
+def check_size(message: Message) -> None:
+    """Raises FutoInError for a message that is longer than its function takes: before anything is built of it, and
+    before it is known who sent it.
+    """
+    if message.size > interface.MESSAGE_BYTES_MAX and message.size > (
+        at_most := interface.request_bytes_max(message.f)
+    ):
+        raise invalid(f"Request message too long: {message.size} bytes, at most {at_most} are taken")
 
 
 def checked(host: Host, log_name: str, channel: Channel, message: Message, caller: Caller | None) -> Call:
     """The call, found to be in order but for the caller's rights. Raises FutoInError."""
     function = _function(message, caller, channel)
     assert caller is not None
-    parameters = function.check(message.parameters(function.any_parameters))
+    parameters = function.check(message.parameters(function.any_parameters, function.encoded_parameters))
     return Call(host, log_name, channel, message, caller, function, parameters)
 
 
-def failed(message: Message, log_name: str, caller: Caller | None, error: BaseException) -> Reply:
-    """The reply to a call that failed; what is a fault of ours is logged."""
+def failed(message: Message, log_name: str, error: BaseException) -> Reply:
+    """The reply to a call that failed and was not signed; what is a fault of ours is logged."""
+    members = _members_of(message, log_name, error)
+    return Reply(message.coder.message(_with_rid(message, members)), message.coder)
+
+
+def _members_of(message: Message, log_name: str, error: BaseException) -> list[tuple[str, bytes]]:
     if isinstance(error, FutoInError):
         failure = error
     elif isinstance(error, EventLogError):
@@ -176,7 +202,7 @@ def failed(message: Message, log_name: str, caller: Caller | None, error: BaseEx
     else:
         _logger.error("a call failed", exc_info=error)
         failure = INTERNAL
-    return Reply(_signed(message, caller, _failure(message.coder, failure)), message.coder)
+    return _failure(message.coder, failure)
 
 
 def refusal(error: FutoInError, coder: Coder = JSON, rid: str | None = None) -> Reply:
@@ -200,8 +226,6 @@ def _function(message: Message, caller: Caller | None, channel: Channel) -> Func
         raise security("Anonymous not allowed")
     if "BiDirectChannel" in function.requires and channel.connection is None:
         raise invalid("Bi-Direct Channel is required")
-    if message.size > function.request_bytes_max:
-        raise invalid(f"Request message too long: {message.size} bytes, at most {function.request_bytes_max} are taken")
     return function
 
 
@@ -210,12 +234,17 @@ def _failure(coder: Coder, error: FutoInError) -> list[tuple[str, bytes]]:
     return [*members, ("edesc", coder.value(error.description))] if error.description else members
 
 
-def _signed(message: Message, caller: Caller | None, members: list[tuple[str, bytes]]) -> bytes:
+async def _signed(message: Message, caller: Caller | None, members: list[tuple[str, bytes]]) -> bytes:
     """The reply: with the request's rid, and signed as the request was."""
     coder = message.coder
-    if message.rid is not None:
-        members.append(("rid", coder.value(message.rid)))
+    _with_rid(message, members)
     if caller is not None and caller.signature is not None:
-        code = caller.signature.of(coder.tree(coder.message(members)))
-        members.append(("sec", coder.value(code)))
+        text = await base_in_slices(coder.tree(coder.message(members)))
+        members.append(("sec", coder.value(caller.signature.of_base(text))))
     return coder.message(members)
+
+
+def _with_rid(message: Message, members: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    if message.rid is not None:
+        members.append(("rid", message.coder.value(message.rid)))
+    return members

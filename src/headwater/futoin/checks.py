@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 Check = Callable[[object], bool]
+
+
+class Elements(NamedTuple):
+    """What the elements of an array type must be, and how many there are."""
+
+    check: Check
+    at_least: int
+    at_most: int
 
 
 class TypeTable:
@@ -30,6 +38,13 @@ class TypeTable:
             given = self._types[name]
             name = given if isinstance(given, str) else given["type"]
         return name
+
+    def elements(self, name: str) -> Elements | None:
+        """What an array type says of its elements, if it bounds their number."""
+        given = self._types.get(name)
+        if not isinstance(given, dict) or not given.keys() >= {"elemtype", "maxlen"}:
+            return None
+        return Elements(self.check(given["elemtype"]), given.get("minlen", 0), given["maxlen"])
 
     def _compiled(self, given: Any) -> Check:
         if isinstance(given, str):

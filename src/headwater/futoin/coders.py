@@ -6,15 +6,18 @@ A reply is put together from encoded pieces, so that a page of a thousand events
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import cbor2
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
+from ..core.limits import show
+from ..formats.budget import holds_more, packed_holds_more
 from .errors import FutoInError, invalid
-from .message import Coder, Message
+from .message import ENVELOPE_BYTES_MAX, PLAIN_BYTES, SIGNED_VALUES_MAX, Coder, Encoded, Message
 from .plain import checked_json, json_text, portable
 
 CBOR_BYTES_MAX = 64 * 1024
@@ -43,6 +46,41 @@ class _Envelope(Struct):
     e: Any = None
 
 
+class _Raw(Struct):
+    """The envelope of a long message."""
+
+    f: Raw = Raw()
+    p: Raw = Raw()
+    rid: Raw = Raw()
+    sec: Raw = Raw()
+    r: Raw = Raw()
+    e: Raw = Raw()
+
+
+def _checked(raw: _Raw, decode: Callable[[bytes], Any]) -> _Envelope:
+    """The envelope, of which nothing is built that is longer than any that is fit."""
+    envelope = _Envelope(p=raw.p, r=raw.r)
+    for name in ("f", "rid", "sec", "e"):
+        value = bytes(getattr(raw, name))
+        if len(value) > ENVELOPE_BYTES_MAX:
+            raise invalid(f"Invalid req.{name}: {len(value)} bytes, at most {ENVELOPE_BYTES_MAX} are taken")
+        if value:
+            setattr(envelope, name, decode(value))
+    return envelope
+
+
+@lru_cache
+def _fields(names: Collection[str]) -> type[Struct]:
+    """Parameters of a long message: those that may be there, none of them decoded."""
+    return msgspec.defstruct("p", [(name, Raw, Raw()) for name in names], forbid_unknown_fields=True)
+
+
+def _raw_fields(decode: Callable[..., Struct], text: Raw, names: Collection[str]) -> dict[str, Any]:
+    """Those that are there. Raises as the decoder."""
+    given = decode(text, type=_fields(frozenset(names)))
+    return {name: Encoded(raw) for name in names if (raw := bytes(getattr(given, name)))}
+
+
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -60,6 +98,17 @@ def _message(coder: Coder, size: int, envelope: _Envelope, parameters: Any, tree
     )
 
 
+def _misfit(error: Exception) -> FutoInError:
+    """The parameters are malformed; of long ones it is found here, too, that there is an unknown one among them."""
+    return invalid(
+        f"Invalid req.p: {show(str(error), 200)}" if isinstance(error, msgspec.ValidationError) else "Invalid req.p"
+    )
+
+
+def _too_many_values() -> FutoInError:
+    return invalid(f"more than {SIGNED_VALUES_MAX} values given in a message with a signature; send less at once")
+
+
 def _malformed(coder: str) -> FutoInError:
     return invalid(f"the message is not well-formed {coder}")
 
@@ -71,30 +120,45 @@ class JsonCoder:
 
     def __init__(self) -> None:
         self._envelope = msgspec.json.Decoder(_Envelope)
+        self._raw_envelope = msgspec.json.Decoder(_Raw)
         self._raw_parameters = msgspec.json.Decoder(dict[str, Raw])
         self._encoder = msgspec.json.Encoder()
 
     def decode(self, body: bytes) -> Message:
         """See Coder."""
+        size = len(body)
         try:
             if not body.isascii():
                 body.decode()  # the decoder skips over what it keeps raw
-            envelope = self._envelope.decode(body)
+            if size > PLAIN_BYTES:
+                envelope = _checked(self._raw_envelope.decode(body), msgspec.json.decode)
+            else:
+                envelope = self._envelope.decode(body)
         except _MALFORMED:
             raise _malformed("JSON") from None
-        size = len(body)
 
-        def parameters(as_json: Container[str]) -> dict[str, Any]:
+        def parameters(as_json: Container[str], as_encoded: Collection[str]) -> dict[str, Any]:
             try:
+                if as_encoded and len(bytes(envelope.p)) > PLAIN_BYTES:
+                    return _raw_fields(msgspec.json.decode, envelope.p, as_encoded)
                 given = self._raw_parameters.decode(envelope.p) if bytes(envelope.p) else {}
                 return {
-                    name: checked_json(bytes(raw)) if name in as_json else msgspec.json.decode(raw)
+                    name: Encoded(raw)
+                    if name in as_encoded
+                    else checked_json(bytes(raw))
+                    if name in as_json
+                    else msgspec.json.decode(raw)
                     for name, raw in given.items()
                 }
-            except _MALFORMED:
-                raise invalid("Invalid req.p") from None
+            except _MALFORMED as error:
+                raise _misfit(error) from None
 
-        return _message(self, size, envelope, parameters, lambda: self.tree(body))
+        def tree() -> Any:
+            if holds_more(body, SIGNED_VALUES_MAX):
+                raise _too_many_values()
+            return self.tree(body)
+
+        return _message(self, size, envelope, parameters, tree)
 
     def value(self, value: object) -> bytes:
         """See Coder."""
@@ -128,26 +192,36 @@ class MessagePackCoder:
 
     def __init__(self) -> None:
         self._envelope = msgspec.msgpack.Decoder(_Envelope)
+        self._raw_envelope = msgspec.msgpack.Decoder(_Raw)
         self._parameters = msgspec.msgpack.Decoder(dict[str, Any])
         self._encoder = msgspec.msgpack.Encoder()
 
     def decode(self, body: bytes) -> Message:
         """See Coder."""
-        content = body[_MAGIC_BYTES:]
+        content, size = body[_MAGIC_BYTES:], len(body)
         try:
-            envelope = self._envelope.decode(content)
-        except _MALFORMED:
+            if size > PLAIN_BYTES:
+                envelope = _checked(self._raw_envelope.decode(content), msgspec.msgpack.decode)
+            else:
+                envelope = self._envelope.decode(content)
+        except (*_MALFORMED, OverflowError, ValueError):
             raise _malformed("MessagePack") from None
-        size = len(body)
 
-        def parameters(as_json: Container[str]) -> dict[str, Any]:
+        def parameters(as_json: Container[str], as_encoded: Collection[str]) -> dict[str, Any]:
             try:
+                if as_encoded and len(bytes(envelope.p)) > PLAIN_BYTES:
+                    return _raw_fields(msgspec.msgpack.decode, envelope.p, as_encoded)
                 given = self._parameters.decode(envelope.p) if bytes(envelope.p) else {}
-            except (*_MALFORMED, OverflowError, ValueError):
-                raise invalid("Invalid req.p") from None
+            except (*_MALFORMED, OverflowError, ValueError) as error:
+                raise _misfit(error) from None
             return _with_json(given, as_json, size)
 
-        return _message(self, size, envelope, parameters, lambda: self.tree(body))
+        def tree() -> Any:
+            if packed_holds_more(content, SIGNED_VALUES_MAX):
+                raise _too_many_values()
+            return self.tree(body)
+
+        return _message(self, size, envelope, parameters, tree)
 
     def value(self, value: object) -> bytes:
         """See Coder."""
@@ -191,7 +265,7 @@ class CborCoder:
         if not isinstance(given, dict):
             raise _malformed("CBOR")
 
-        def parameters(as_json: Container[str]) -> dict[str, Any]:
+        def parameters(as_json: Container[str], as_encoded: Collection[str]) -> dict[str, Any]:
             taken = given.get("p", {})
             if not isinstance(taken, dict) or not all(isinstance(name, str) for name in taken):
                 raise invalid("Invalid req.p")
@@ -211,7 +285,11 @@ class CborCoder:
 
     def value(self, value: object) -> bytes:
         """See Coder."""
-        return cbor2.dumps(portable(value))
+        try:
+            _packer.encode(value)  # which finds integers that are too large much faster than `portable` does
+        except (OverflowError, TypeError):
+            value = portable(value)
+        return cbor2.dumps(value)
 
     def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
         """See Coder."""
@@ -263,4 +341,5 @@ _NO_TAGS: dict[int, Any] = {
 }
 """What the library gives a meaning: some of them cost far more than their bytes."""
 
+_packer = msgspec.msgpack.Encoder()
 JSON, MPCK, CBOR = JsonCoder(), MessagePackCoder(), CborCoder()

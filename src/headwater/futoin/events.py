@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import time
-from functools import lru_cache
+from collections.abc import Awaitable, Callable
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import msgspec
@@ -12,10 +13,13 @@ import msgspec
 from ..core.event import Encoding, SequencedEvent
 from ..core.local import LocalLog
 from ..core.log import Page
+from ..core.slices import Slices
 from .message import Coder
 from .naming import OTHER, Naming, Selected
 from .plain import is_json
 
+STEP_BYTES = 256 * 1024
+"""How much is read in one step; a page of 8M takes several."""
 PAGE_EVENTS = 1000
 """Of one page (FTN18, 3.1: EventList)."""
 _BETWEEN_BYTES = 1
@@ -43,18 +47,39 @@ def read(log: LocalLog, selected: Selected, after: int, bytes_max: int, limit: i
     return page._replace(events=[event for event in page.events if selected.accepts(event.type)])
 
 
-def group_of(page: Page, coder: Coder, naming: Naming, bytes_max: int) -> Group:
-    """The events of a page, as many as fit into so many bytes, one at least (if need be as a stub)."""
+Read = Callable[[int, int, int], Page]
+"""`read` of one log and selection."""
+Turn = Callable[[Callable[[], Page]], Awaitable[Page]]
+"""Does some work when it is its caller's turn (`core.turns`)."""
+
+
+async def group_after(
+    read: Read, turn: Turn, after: int, coder: Coder, naming: Naming, bytes_max: int, page_bytes: int = 0
+) -> tuple[Group, bool]:
+    """The next wanted events, as many as fit into so many bytes, one at least (if need be as a stub); and whether
+    there were no more in the log. None may be found in the steps that it takes: then `upto` says how far it came.
+
+    Several have no more than `page_bytes` together, if that is less. Others have their turn between a few and the next.
+    """
+    slices = Slices()
     encoded: list[bytes] = []
-    size = 0
-    for event in page.events:
-        one = encode_event(event, coder, naming, bytes_max)
-        size += len(one) + _BETWEEN_BYTES
-        if size > bytes_max and encoded:
-            last = page.events[len(encoded) - 1].sequence_number
-            return Group(encoded, last, last)
-        encoded.append(one)
-    return Group(encoded, page.cursor, page.events[-1].sequence_number if encoded else 0)
+    size, last, together = 0, 0, min(page_bytes or bytes_max, bytes_max)
+    while True:
+        room = min(STEP_BYTES, max(1, together - size))
+        page = await turn(partial(read, after, room, PAGE_EVENTS - len(encoded)))
+        for event in page.events:
+            one = encode_event(event, coder, naming, bytes_max)
+            size += len(one) + _BETWEEN_BYTES
+            if size > together and encoded:
+                return Group(encoded, last, last), False
+            encoded.append(one)
+            last = event.sequence_number
+            if slices.is_over:
+                await slices.pause()
+        after = max(after, page.cursor)
+        if page.is_last or not page.events or len(encoded) >= PAGE_EVENTS:
+            return Group(encoded, after, last), page.is_last
+        await slices.pause()
 
 
 def encode_event(event: SequencedEvent, coder: Coder, naming: Naming, bytes_max: int) -> bytes:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from ..core.access import Right
 from ..core.errors import EventLogError
 from ..core.event import Event
+from ..core.gathering import PART_EVENTS, Gathering
 from ..core.log import AppendResult
-from .calls import Call, Channel, checked
+from ..core.slices import Slices
+from .batches import new_events
+from .calls import Call, Channel, check_size, checked
 from .errors import FutoInError
 from .host import Host
 from .identity import recall
 from .message import Message
-from .plain import json_text
 
 
 async def ping(call: Call) -> bytes:
@@ -41,6 +42,7 @@ def begin_add_event(
         caller = recall(host.guard, message, channel.authorization)
         if caller is None or host.stopping.done():
             return None
+        check_size(message)
         call = checked(host, log_name, channel, message, caller)
         opened = host.opened(log_name, caller, Right.APPEND)
         if opened is None:
@@ -54,10 +56,16 @@ def begin_add_event(
 async def add_events(call: Call) -> bytes:
     """addEvents: all of them, under consecutive numbers, or none."""
     opened = await call.log(Right.APPEND)
-    given: list[dict[str, Any]] = call.parameters["events"]
-    size = call.message.size
-    events = [_event(call, each["type"], json_text(each["data"], size), each.get("key")) for each in given]
-    result = await opened.asynchronous.append(events)
+    slices, gathering = Slices(), Gathering(opened.log.settings.event_bytes_max)
+    some: list[Event] = []
+    for new in new_events(call):
+        some.append(_event(call, new.type, new.data, new.key))
+        if len(some) == PART_EVENTS or slices.is_over:
+            gathering.add(some)
+            some = []
+            await slices.pause()
+    gathering.add(some)
+    result = await opened.asynchronous.append_columns(gathering.columns())
     return call.coder.value([str(number) for number in range(result.first, result.last + 1)])
 
 

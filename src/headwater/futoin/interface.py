@@ -13,8 +13,9 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ..core.limits import show
-from .checks import Check, TypeTable
-from .errors import invalid, not_supported, unknown_interface
+from .checks import Check, Elements, TypeTable
+from .errors import FutoInError, invalid, not_supported, unknown_interface
+from .message import Encoded
 
 MESSAGE_BYTES_MAX = 64 * 1024
 """Of a request or a reply whose definition names no other size (FTN3, 1.8)."""
@@ -42,6 +43,8 @@ class Parameter(NamedTuple):
     """Whether it is a string, which a query string holds as it is (FTN5, 3.3)."""
     is_required: bool
     default: object
+    elements: Elements | None
+    """Of an array: what its elements must be."""
 
 
 class Function(NamedTuple):
@@ -60,8 +63,11 @@ class Function(NamedTuple):
     any_parameters: frozenset[str]
     """Those that may hold any JSON, and are handed on as its text."""
 
+    encoded_parameters: frozenset[str]
+    """Those that may be too long to be decoded at once; whoever decodes them checks them."""
+
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters, defaults filled in. Raises FutoInError (InvalidRequest)."""
+        """The parameters, defaults filled in; what is Encoded is not looked at. Raises FutoInError (InvalidRequest)."""
         parameters = self.parameters
         taken = dict(given)
         for name in given:
@@ -72,11 +78,17 @@ class Function(NamedTuple):
                 if parameter.is_required:
                     raise invalid(f"Missing parameter: {self.name}({name})")
                 taken[name] = parameter.default
+            elif taken[name].__class__ is Encoded:
+                continue
             elif not parameter.check(taken[name]) and not self._is_default_null(parameter, taken[name]):
-                raise invalid(f"Type mismatch for parameter: {self.name}({name}) = {_shown(taken[name])}")
+                raise self.mismatch(name, taken[name])
             elif taken[name] is None and not parameter.is_required:
                 taken[name] = parameter.default
         return taken
+
+    def mismatch(self, name: str, value: object) -> FutoInError:
+        """A parameter, or an element of it (`events[3]`), is not of its type."""
+        return invalid(f"Type mismatch for parameter: {self.name}({name}) = {_shown(value)}")
 
     @staticmethod
     def _is_default_null(parameter: Parameter, value: object) -> bool:
@@ -92,6 +104,12 @@ def find(name: str) -> Function:
     if function is None:
         raise _not_found(name)
     return function
+
+
+def request_bytes_max(name: object) -> int:
+    """How long a message may be in which `f` is that; of what is not known, as long as most."""
+    function = _functions().get(name) if isinstance(name, str) else None
+    return MESSAGE_BYTES_MAX if function is None else function.request_bytes_max
 
 
 def file_text(file_name: str) -> bytes | None:
@@ -154,6 +172,11 @@ def _compiled(name: str) -> list[Function]:
             frozenset(
                 key for key, given in definition.get("params", {}).items() if _standard_type(table, given) == "any"
             ),
+            frozenset(
+                key
+                for key, given in definition.get("params", {}).items()
+                if _size(definition.get("maxreqsize")) > MESSAGE_BYTES_MAX and _parameter(table, given).elements
+            ),
         )
         for function, definition in functions.items()
     ]
@@ -177,7 +200,8 @@ def _parameter(table: TypeTable, given: Any) -> Parameter:
     is_required = isinstance(given, str) or "default" not in given
     default = None if is_required else given["default"]
     check = table.check(given if isinstance(given, str) else given["type"])
-    return Parameter(check, _standard_type(table, given) == "string", is_required, default)
+    elements = table.elements(given if isinstance(given, str) else given["type"])
+    return Parameter(check, _standard_type(table, given) == "string", is_required, default, elements)
 
 
 def _standard_type(table: TypeTable, given: Any) -> str:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any, Protocol
 
 from .errors import invalid
 
 RID_CHARS_MAX = 64
+PLAIN_BYTES = 16 * 1024
+"""A message so short is decoded as it is: whatever it holds is built within a few ms."""
+ENVELOPE_BYTES_MAX = 4 * 1024
+"""Of each member of a longer message but `p` and `r`."""
+SIGNED_BYTES_MAX = 2**20
+SIGNED_VALUES_MAX = 2**16
+"""Of a message with a message authentication code, which is built and computed before it is known who sent it."""
 _RID = re.compile(r"[CS][a-zA-Z0-9_-]*[0-9]", re.ASCII)
+
+
+class Encoded(bytes):
+    """A parameter as it came: an array that is decoded in pieces."""
 
 
 class Message:
@@ -27,7 +38,7 @@ class Message:
         sec: object,
         error: object,
         is_reply: bool,
-        parameters: Callable[[Container[str]], dict[str, Any]],
+        parameters: Callable[[Container[str], Collection[str]], dict[str, Any]],
         tree: Callable[[], object],
     ) -> None:
         self.coder, self.size = coder, size
@@ -45,12 +56,20 @@ class Message:
             raise invalid("Missing req.f")
         return self.f
 
-    def parameters(self, as_json: Container[str]) -> dict[str, Any]:
-        """`p`, decoded; those named by `as_json` as the text of their JSON. Raises FutoInError (InvalidRequest)."""
-        return self._parameters(as_json)
+    def parameters(self, as_json: Container[str], as_encoded: Collection[str] = ()) -> dict[str, Any]:
+        """`p`, decoded; those named by `as_json` as the text of their JSON, and those by `as_encoded` as Encoded,
+        unless the coder takes only short messages. Raises FutoInError (InvalidRequest).
+        """
+        return self._parameters(as_json, as_encoded)
 
     def tree(self) -> object:
-        """The whole message as plain values: what a signature is computed of. Raises FutoInError (InvalidRequest)."""
+        """The whole message as plain values: what a signature is computed of. Raises FutoInError (InvalidRequest).
+
+        Nothing is built of one that is longer than SIGNED_BYTES_MAX, or holds more than SIGNED_VALUES_MAX.
+        """
+        if self.size > SIGNED_BYTES_MAX:
+            allowed = f"at most {SIGNED_BYTES_MAX} are taken with a signature"
+            raise invalid(f"{self.size} bytes given, {allowed}; send less at once")
         return self._tree()
 
 
@@ -76,4 +95,4 @@ class Coder(Protocol):
         """A whole message: the names and the encoded values of its members."""
 
     def tree(self, body: bytes) -> Any:
-        """A message of ours as plain values."""
+        """A message as plain values. Raises FutoInError (InvalidRequest)."""

@@ -7,13 +7,18 @@ such a case.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import msgspec
 
 from .errors import invalid
+from .message import PLAIN_BYTES
 
 DEPTH_MAX = 200
+_FAR_NUMBER = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{300}")
+"""What a number looks like that may be beyond what can be decoded."""
+_validate = msgspec.json.Decoder(msgspec.Raw).decode
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 """What MessagePack has integers for."""
 
@@ -37,7 +42,12 @@ def checked_json(text: bytes) -> bytes:
 def is_json(text: bytes) -> bool:
     """Whether the text is JSON (RFC 8259) that can be decoded: UTF-8, no half surrogates, not nested endlessly."""
     try:
-        msgspec.json.decode(text)
+        if len(text) > PLAIN_BYTES and b"\\u" not in text and not _FAR_NUMBER.search(text):
+            if not text.isascii():
+                text.decode()
+            _validate(text)  # which builds nothing, and so looks at neither UTF-8, nor surrogates, nor large numbers
+        else:
+            msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True

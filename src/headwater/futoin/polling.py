@@ -14,7 +14,7 @@ from ..core.access import Right
 from ..core.errors import ConsumerNotFound
 from .calls import Call
 from .errors import LIVE_NOT_ALLOWED, FutoInError, invalid
-from .events import Group, group_of, read
+from .events import Group, group_after, read
 from .host import Opened
 from .naming import Selected
 
@@ -73,11 +73,19 @@ async def _next_group(call: Call, opened: Opened, selected: Selected, after: int
     deadline = loop.time() + wait_s
     while True:
         next_commit = opened.asynchronous.next_commit
-        page = await call.turn(partial(read, opened.log, selected, after, call.result_bytes_max))
-        if page.events:
-            return group_of(page, call.coder, opened.view, call.result_bytes_max)
-        after = max(after, page.cursor)
-        if not page.is_last:
+        group, is_last = await group_after(
+            partial(read, opened.log, selected),
+            call.turn,
+            after,
+            call.coder,
+            opened.view,
+            call.result_bytes_max,
+            call.page_bytes_max,
+        )
+        if group.events:
+            return group
+        after = max(after, group.upto)
+        if not is_last:
             await asyncio.sleep(0)
             continue
         left_s = 0 if opened.log.is_closed else deadline - loop.time()

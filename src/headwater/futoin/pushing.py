@@ -15,7 +15,7 @@ from ..core.errors import ConsumerNotFound
 from .calls import ENVELOPE_BYTES, Call, Connection, Pushes
 from .coders import JSON
 from .errors import DEFENSE_REJECTED, FutoInError
-from .events import PAGE_EVENTS, Group, group_of, read
+from .events import Group, group_after, read
 from .host import Opened
 from .interface import MESSAGE_BYTES_MAX
 from .polling import LIVE
@@ -143,12 +143,14 @@ class ReliablePush(Push):
         stored_at = loop.time()
         while True:
             next_commit = self.opened.asynchronous.next_commit
-            page = await self._turn(partial(read, log, self.selected, cursor, GROUP_BYTES_MAX, PAGE_EVENTS))
-            if page.events:
-                return group_of(page, JSON, self.opened.view, self._bytes_max)
-            cursor = max(cursor, page.cursor)
+            group, is_last = await group_after(
+                partial(read, log, self.selected), self._turn, cursor, JSON, self.opened.view, self._bytes_max
+            )
+            if group.events:
+                return group
+            cursor = max(cursor, group.upto)
             has_time_passed = loop.time() - stored_at >= PASSED_OVER_S
-            if not page.is_last:
+            if not is_last:
                 await asyncio.sleep(0)
             elif not log.is_closed and not has_time_passed:
                 has_time_passed = not await self._wait(next_commit)
@@ -193,14 +195,15 @@ class LivePush(Push):
                 if log.head() - cursor > self.settings.live_behind_max:
                     cursor = log.head() - self.settings.live_behind_max
                     seq += 1
-                page = await self._turn(partial(read, log, self.selected, cursor, GROUP_BYTES_MAX))
-                group = group_of(page, JSON, self.opened.view, self._bytes_max)
+                group, is_last = await group_after(
+                    partial(read, log, self.selected), self._turn, cursor, JSON, self.opened.view, self._bytes_max
+                )
                 cursor = max(cursor, group.upto)
                 if group.events:
                     answer = await self._send(seq, group)
                     on_the_way.add(asyncio.create_task(self._is_taken(answer)))  # an error is as good as success
                     seq += 1
-                elif page.is_last:
+                elif is_last:
                     await asyncio.wait((next_commit,))
                 else:
                     await asyncio.sleep(0)

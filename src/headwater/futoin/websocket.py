@@ -161,7 +161,7 @@ class Connection:
             self._slots.release()
             return
         if (error := append.exception()) is not None:
-            reply = failed(message, self._log_name, None, error).body
+            reply = failed(message, self._log_name, error).body
         else:
             coder = message.coder
             id, rid = coder.value(str(append.result().first)), coder.value(message.rid)

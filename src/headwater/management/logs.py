@@ -72,16 +72,19 @@ class LogRights:
                 raise LogNotFound(log) from None
         return self.store.open(log)
 
-    async def of_all(self, user: User, listed: Callable[[LocalLog], Sequence[str]]) -> list[str]:
-        """What `listed` answers for each log that the user may see; a log that cannot be opened has nothing."""
+    async def of_all(self, user: User, listed: Callable[[str], Sequence[str]]) -> list[str]:
+        """What `listed` answers for each log that the user may see, by its name; it opens none, since there may be
+        thousands. A log that cannot be looked at has nothing.
+        """
 
         def of_one(name: str) -> Sequence[str]:
             try:
-                return listed(self.opened(name))
+                return listed(name)
             except (LogNotFound, StorageCorrupted, StorageUnavailable):
                 return ()  # deleted meanwhile; or reported as the problem of the log itself
 
-        return [found for name in await self.visible(user) for found in await asyncio.to_thread(of_one, name)]
+        names = await self.visible(user)
+        return await asyncio.to_thread(lambda: [found for name in names for found in of_one(name)])
 
 
 def may_see(user: User, log: str) -> bool:
@@ -148,8 +151,9 @@ class Partitions(ReadOnly):
 
     async def names(self, user: User) -> Sequence[str]:
         """See Entities."""
+        settings_of = self._rights.store.settings_of
         return await self._rights.of_all(
-            user, lambda log: [f"{log.name}/{number}" for number in range(log.settings.partitions)]
+            user, lambda log: [f"{log}/{number}" for number in range(settings_of(log).partitions)]
         )
 
     async def read(self, user: User, name: str) -> Attributes:
@@ -185,8 +189,9 @@ class Consumers(ReadOnly):
 
     async def names(self, user: User) -> Sequence[str]:
         """See Entities."""
+        consumers_of = self._rights.store.consumers_of
         return await self._rights.of_all(
-            user, lambda log: [joined(log.name, consumer.owner, consumer.component) for consumer in log.consumers()]
+            user, lambda log: [joined(log, consumer.owner, consumer.component) for consumer in consumers_of(log)]
         )
 
     async def read(self, user: User, name: str) -> Attributes:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.access import User
-from ..core.errors import Closed, ConsumerNotFound, EventLogError, LogNotFound
+from ..core.errors import Closed, ConsumerNotFound, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.limits import show
 from .attributes import Kind
 from .catalog import CATALOG
 from .entities import (
+    COMMON,
     CREATE,
     DELETE,
     NODE_TYPE,
@@ -40,6 +41,8 @@ VALUES_MAX = 1_000_000
 """Values in the results of one QUERY, null or not."""
 NAMES_MAX = 1000
 """Attributes that one QUERY may name."""
+_OF_NAMES = frozenset(attribute.name for attribute in COMMON)
+"""What is known of an entity by its name."""
 ROWS_AT_ONCE = 64
 """So many are read in one go, so that an event loop has other turns."""
 _OF_ENTITIES = (CREATE, READ, UPDATE, DELETE)
@@ -185,6 +188,9 @@ class Management:
     async def _rows(
         self, user: User, page: Sequence[tuple[EntityType, str]], wanted: Sequence[str]
     ) -> list[list[object]]:
+        if _OF_NAMES.issuperset(wanted):  # as whoever lists asks; nothing is to be read, nor any log opened for it
+            named = [_shown(type, name, {}) for type, name in page]
+            return [[shown.get(attribute) for attribute in wanted] for shown in named]
         rows = []
         for index, (type, name) in enumerate(page):
             if index % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
@@ -193,6 +199,8 @@ class Management:
                 shown = _shown(type, name, await self._entities[type.name].read(user, name))
             except (Refusal, LogNotFound, ConsumerNotFound, Closed):
                 continue  # it went away meanwhile
+            except (StorageCorrupted, StorageUnavailable):
+                continue  # of a log that cannot be opened: that is its entity's to say
             rows.append([shown.get(attribute) for attribute in wanted])
         return rows
 

@@ -24,7 +24,7 @@ import msgspec
 
 from ..core.bus import Bus
 from ..core.closing import Closing
-from ..core.consumer import stored_consumers
+from ..core.consumer import Consumer, stored_consumers
 from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
@@ -182,6 +182,17 @@ class Engine(Closing):
     def opened(self) -> list[StoredLog]:
         """The logs that are open now."""
         return [self._logs[name] for name in sorted(self._logs)]
+
+    def settings_of(self, name: str) -> LogSettings:
+        """See LogStore."""
+        return self._entry(name).settings
+
+    def consumers_of(self, name: str) -> list[Consumer]:
+        """See LogStore."""
+        if (log := self._logs.get(name)) is not None:
+            return log.consumers()
+        meta = read_meta(self.directory / LOGS / self._entry(name).directory)
+        return stored_consumers(self.state, meta.incarnation)
 
     def change(self, name: str, settings: LogSettings) -> StoredLog:
         """See LogStore."""

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from ..core.bus import Bus
 from ..core.condition import AppendCondition
+from ..core.consumer import Consumer
 from ..core.errors import (
     AppendConditionFailed,
     Closed,
@@ -353,6 +354,14 @@ class MemoryStore:
     def opened(self) -> list[MemoryLog]:
         """See LogStore."""
         return [self._logs[name] for name in self.names()]
+
+    def settings_of(self, name: str) -> LogSettings:
+        """See LogStore."""
+        return self.open(name).settings
+
+    def consumers_of(self, name: str) -> list[Consumer]:
+        """See LogStore."""
+        return self.open(name).consumers()
 
     def change(self, name: str, settings: LogSettings) -> MemoryLog:
         """See LogStore."""

@@ -1,0 +1,61 @@
+"""An append that is checked in parts, because all of it at once would hold an event loop up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .errors import InvalidEvent, InvalidInput, TooLarge
+from .event import Event
+from .limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, check_append
+from .slices import Slices
+
+PART_EVENTS = 512
+"""So many events are checked within about 1 ms."""
+_INDEX = re.compile(r"events\[(\d+)\]")
+
+
+class Gathering:
+    """Events that come in parts, for one append: the limits are those of the whole."""
+
+    def __init__(self, event_bytes_max: int) -> None:
+        """`event_bytes_max` is the setting of the log."""
+        self._event_bytes_max = event_bytes_max
+        self._parts: list[EventColumns] = []
+        self.count = 0
+        """Events so far."""
+        self._bytes = 0
+
+    def add(self, events: Sequence[Event]) -> None:
+        """The next events. Raises InvalidEvent or TooLarge, with the culprit's path in the whole."""
+        if self.count + len(events) > APPEND_EVENTS_MAX:
+            raise TooLarge(self.count + len(events), APPEND_EVENTS_MAX, "events", "events")
+        if not events:
+            return
+        try:
+            part = check_append(events, self._event_bytes_max)
+        except InvalidInput as error:
+            error.move(moved(error.where, self.count))
+            raise
+        self._bytes += part.bytes
+        if self._bytes > APPEND_BYTES_MAX:
+            raise TooLarge(self._bytes, APPEND_BYTES_MAX, "bytes", "events")
+        self._parts.append(part)
+        self.count += part.count
+
+    async def add_all(self, events: Sequence[Event], slices: Slices) -> None:
+        """The next events, however many: others have their turn between some and the next. Raises as `add`."""
+        for start in range(0, len(events), PART_EVENTS):
+            self.add(events[start : start + PART_EVENTS])
+            await slices.pause()
+
+    def columns(self) -> EventColumns:
+        """All of them. Raises InvalidEvent if there is none."""
+        if not self._parts:
+            raise InvalidEvent("an append needs at least one event", "events")
+        return EventColumns.join(self._parts)
+
+
+def moved(where: str, by: int) -> str:
+    """The path of something in a part of the events as its path in all of them."""
+    return _INDEX.sub(lambda found: f"events[{int(found[1]) + by}]", where, count=1)

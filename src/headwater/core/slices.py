@@ -1,0 +1,58 @@
+"""Long work on an event loop in slices of a few ms, so that everybody else's requests are served between them.
+
+All slices of one loop stand in one queue: between two of them, whatever job they are of, the loop goes round once. So
+a hundred jobs delay a request that is not one of them no longer than one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from time import perf_counter
+from weakref import WeakKeyDictionary
+
+SLICE_S = 0.003
+"""How long one slice lasts. What cannot be divided (one call into a decoder) is to be kept well below 20 ms."""
+
+
+class Slices:
+    """One job; its first slice begins when this is made. Call `pause` between steps that are short by themselves."""
+
+    __slots__ = ("_ends",)
+
+    def __init__(self) -> None:
+        self._ends = perf_counter() + SLICE_S
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the slice has lasted long enough; a loop without `await` asks before it calls `pause`."""
+        return perf_counter() >= self._ends
+
+    async def pause(self) -> None:
+        """Let others have their turn if the slice is over; else go on at once."""
+        if perf_counter() >= self._ends:
+            await _turn()
+            self._ends = perf_counter() + SLICE_S
+
+
+_waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None]]] = WeakKeyDictionary()
+
+
+async def _turn() -> None:
+    """Wait until the loop has gone round once for every slice that waits already."""
+    loop = asyncio.get_running_loop()
+    queue = _waiting.setdefault(loop, deque())
+    mine = loop.create_future()
+    queue.append(mine)
+    if len(queue) == 1:
+        loop.call_soon(_next, loop, queue)
+    await mine
+
+
+def _next(loop: asyncio.AbstractEventLoop, queue: deque[asyncio.Future[None]]) -> None:
+    """Begin the next slice, and see to the one after it in the next round: so there is one in each."""
+    if not queue[0].done():  # it is done only if its job was cancelled
+        queue[0].set_result(None)
+    queue.popleft()
+    if queue:
+        loop.call_soon(_next, loop, queue)

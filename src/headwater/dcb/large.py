@@ -1,0 +1,176 @@
+"""Long bodies: what they may hold is known before it is built, and they are read in pieces, with others' turns between.
+
+A body of up to LARGE_BYTES is decoded in one step of a few ms, whatever it holds; none of this concerns it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from ..core.errors import InvalidInput
+from ..core.event import Event
+from ..core.gathering import Gathering, moved
+from ..core.limits import APPEND_EVENTS_MAX, QUERY_ITEMS_MAX, QUERY_TERMS_TOTAL_MAX
+from ..core.slices import Slices
+from ..formats import budget, cloudevents, jsontext, packed, packed_cutting
+from ..formats.cutting import cut
+from ..formats.jsontext import MalformedJson
+from .wire import PackedAppendIn
+
+LARGE_BYTES = 64 * 1024
+QUERY_VALUES_MAX = QUERY_TERMS_TOTAL_MAX + 8 * QUERY_ITEMS_MAX
+"""Terms, and what they are wrapped into."""
+_PIECE_VALUES_MAX = 128 * 1024
+"""Of one piece: an event that is allowed has so few that no piece with it has more."""
+_HEAD_BYTES_MAX = 4 * 1024 * 1024
+"""So far into a body its events are looked for."""
+_GUESSES_MAX = 8
+_EVENTS = re.compile(rb'"events"\s*+:\s*+\[')
+_ARRAY = re.compile(rb"\s*+\[")
+_INDEX = re.compile(r"^\[")
+
+
+class _Append(Protocol):
+    @property
+    def events(self) -> Any: ...
+
+
+Body = TypeVar("Body", bound=_Append)
+
+
+class Form(NamedTuple, Generic[Body]):
+    """One way to write an append as JSON: an object with the array `events` in it."""
+
+    body: msgspec.json.Decoder[Body]
+    elements: msgspec.json.Decoder[Any]
+    events_of: Callable[[Any], list[Event]]
+    """The events of some elements. What it raises has paths into `events`."""
+
+
+class _Members(Struct):
+    events: Raw = Raw()
+    condition: Raw = Raw()
+
+
+class _PackedRest(PackedAppendIn, forbid_unknown_fields=True):
+    events: Raw  # type: ignore[assignment]
+
+
+_members = msgspec.json.Decoder(_Members)
+_packed_members = msgspec.msgpack.Decoder(_Members)
+_packed_rest = msgspec.msgpack.Decoder(_PackedRest)
+_packed_events = msgspec.msgpack.Decoder(list[Event])
+
+
+def check_query(text: bytes, where: str = "query") -> None:
+    """Raises InvalidInput where a query, or what holds little else, has more values than any that is allowed."""
+    budget.check_values(text, QUERY_VALUES_MAX, where)
+
+
+async def read_json(body: bytes, form: Form[Body], gathering: Gathering) -> Body:
+    """Gather the events of an append. Answers the body, of whose `events` some, or all, are left.
+
+    Raises InvalidInput, TooLarge, with paths into the body.
+    """
+    slices = Slices()
+    opening = _opening(body, form)
+
+    def read(piece: bytes) -> list[Event]:
+        return form.events_of(jsontext.decode(form.elements, piece))
+
+    start = await _gather_pieces(body, opening, gathering, slices, read)
+    with _placed(body, gathering.count, start - opening):
+        rest = body[:opening] + body[start:] if start > opening else body
+        _check_rest(rest, opening)
+        given = jsontext.decode(form.body, rest)
+        events = form.events_of(given.events)
+    await gathering.add_all(events, slices)
+    return given
+
+
+async def read_batch(body: bytes, gathering: Gathering) -> None:
+    """Gather the events of a batch of CloudEvents. Raises InvalidInput, TooLarge: paths are into `events`."""
+    slices = Slices()
+    found = _ARRAY.match(body)
+    opening = found.end() if found else 0
+    read = cloudevents.events_from_json_batch
+    start = await _gather_pieces(body, opening, gathering, slices, read)
+    with _placed(body, gathering.count, start - opening):
+        rest = body[:opening] + body[start:] if start > opening else body
+        budget.check_values(rest, _PIECE_VALUES_MAX, "events")
+        events = read(rest)
+    await gathering.add_all(events, slices)
+
+
+async def read_packed(body: bytes, gathering: Gathering) -> _PackedRest:
+    """Gather the events of an append in MessagePack. Answers what else the body says. Raises InvalidInput, TooLarge."""
+    slices = Slices()
+    members = packed.decode(_packed_members, body)
+    if budget.packed_holds_more(bytes(members.condition), QUERY_VALUES_MAX):
+        raise InvalidInput(f"more than {QUERY_VALUES_MAX} values given", "condition")
+    rest = packed.decode(_packed_rest, body)
+    elements = packed_cutting.elements_of(bytes(rest.events), APPEND_EVENTS_MAX, "events")
+    await slices.pause()
+    for index, piece in packed_cutting.pieces_of(elements):
+        if budget.packed_holds_more(piece, _PIECE_VALUES_MAX):
+            raise InvalidInput(f"more than {_PIECE_VALUES_MAX} values in {len(piece)} bytes given", f"events[{index}]")
+        with _placed(body, index, 0):
+            events = packed.decode(_packed_events, piece)
+        await gathering.add_all(events, slices)
+    return rest
+
+
+async def _gather_pieces(
+    body: bytes, start: int, gathering: Gathering, slices: Slices, read: Callable[[bytes], list[Event]]
+) -> int:
+    """Gather the events that begin at `start` (0: nobody knows where), but for the last; where those begin."""
+    while start and (piece := cut(body, start)) is not None:
+        with _placed(body, gathering.count, start - 1):
+            budget.check_values(piece.text, _PIECE_VALUES_MAX, "events")
+            events = read(piece.text)
+        await gathering.add_all(events, slices)
+        start = piece.following
+    return start
+
+
+def _opening(body: bytes, form: Form[Any]) -> int:
+    """Where the first event begins; 0 if that is not plain to see."""
+    for number, found in enumerate(_EVENTS.finditer(body, 0, _HEAD_BYTES_MAX)):
+        head = body[: found.end()] + b"]}"
+        with suppress(InvalidInput):
+            check_query(head)
+            if jsontext.decode(form.body, head).events == []:
+                return found.end()
+        if number == _GUESSES_MAX:
+            break
+    return 0
+
+
+def _check_rest(rest: bytes, opening: int) -> None:
+    """What is decoded in one step has few values, and `events` is the array of which the pieces were."""
+    members = jsontext.decode(_members, rest)
+    events = bytes(members.events)
+    if opening and not rest.startswith(events, opening - 1):
+        raise InvalidInput("it is given twice", "events")
+    check_query(bytes(members.condition), "condition")
+    budget.check_values(events, _PIECE_VALUES_MAX, "events")
+    if len(rest) - len(events) - len(members.condition) > LARGE_BYTES:
+        raise InvalidInput(f"more than {LARGE_BYTES} bytes beside `events` and `condition` given")
+
+
+@contextmanager
+def _placed(body: bytes, first: int, offset: int) -> Iterator[None]:
+    """What is wrong in a piece is said of the body: of its events, of which `first` came before, and of its text."""
+    try:
+        yield
+    except MalformedJson as error:
+        raise MalformedJson(error.cause, body, error.offset + offset) from None
+    except InvalidInput as error:
+        error.move(moved(_INDEX.sub("events[", error.where), first))
+        raise
