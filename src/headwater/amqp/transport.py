@@ -51,7 +51,7 @@ TURN_BYTES = 64 * 1024
 one."""
 TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
 """How much it is at first, and where every frame costs much."""
-TURN_S = 0.005
+TURN_S = 0.01
 """CPU time that it should take: longer than the steps of those who scan, what comes together is appended together."""
 WRITE_BYTES_MAX = 256 * 1024
 """What may wait to be written before consumers of the connection pause."""

@@ -96,7 +96,7 @@ def notification_metrics(bus: Bus) -> Iterator[Metric]:
 
 
 def loop_metrics(watchman: Watchman) -> Iterator[Metric]:
-    """How late the event loop is, measured fifty times a second."""
+    """How late the event loop is, measured twenty-five times a second."""
     yield histogram("loop_lag_seconds", "How late the event loop came to what was due.", [((), watchman.lags)])
 
 

@@ -25,11 +25,11 @@ from .gate import Gate
 from .histogram import Histogram
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-TICK_S = 0.02
+TICK_S = 0.04
 """How often the lag is measured; what held the loop may have done so for that much longer."""
 HELD_S = 0.1
 """From which lag on it is told."""
-LOOK_S = 0.025
+LOOK_S = 0.04
 """How often the thread looks whether a tick is late, and by how much one must be for it to look closer."""
 TELL_S = 1.0
 """The time between two that are told, at least; those in between are counted."""
