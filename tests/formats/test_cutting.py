@@ -65,6 +65,21 @@ def test_what_is_no_array_of_objects_has_no_pieces(text: bytes) -> None:
     assert cutting.cut(text, min(1, len(text))) is None
 
 
+def test_what_is_searched_is_no_longer_than_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each element has a first member of its own, so that the quickest guess is always wrong."""
+    text = b"[%b]" % b",".join([b'{"k%d":"%b"}' % (number, b"x" * 200) for number in range(20_000)])
+    searched = []
+    guessed = cutting._guessed
+
+    def counting(text: bytes, start: int, at: int, before: int, between: Any) -> Any:
+        searched.append(min(before, len(text)) - at)
+        return guessed(text, start, at, before, between)
+
+    monkeypatch.setattr(cutting, "_guessed", counting)
+    assert len(put_together(text)) == 20_000
+    assert sum(searched) < 8 * len(text)
+
+
 @given(value=values)
 def test_values_are_counted_as_they_are(value: Any) -> None:
     def count(of: Any) -> int:

@@ -15,7 +15,7 @@ STEP_S_MAX = 0.1
 """CPU of one step: five times what is aimed at, because machines differ."""
 GROWTH_MAX = 3.5
 """Twice as much may cost so many times as much: what is quadratic costs four times."""
-NOTICED_S = 0.02
+NOTICED_S = 0.05
 """What costs less than that is not compared: it is noise."""
 
 

@@ -48,16 +48,16 @@ def cut(text: bytes, start: int) -> Piece | None:
     while start + wanted < len(text):
         at = start + wanted // 2 + randrange(wanted // 2)  # a place that nobody can have prepared
         for between in guesses:
-            if (piece := _guessed(text, start, at, between)) is not None:
+            if (piece := _guessed(text, start, at, start + 2 * wanted, between)) is not None:
                 return piece
         wanted *= 2
     return None
 
 
-def _guessed(text: bytes, start: int, at: int, between: re.Pattern[bytes]) -> Piece | None:
-    """The elements up to the first end of one behind `at`, if it is found before too much was tried."""
+def _guessed(text: bytes, start: int, at: int, before: int, between: re.Pattern[bytes]) -> Piece | None:
+    """The elements up to the first end of one from `at` on and before `before`, unless too much is tried in vain."""
     tried = 0
-    for found in between.finditer(text, at):
+    for found in between.finditer(text, at, before):
         piece = b"[%b]" % text[start : found.start() + 1]
         if is_json_text(piece):
             return Piece(piece, found.end())
