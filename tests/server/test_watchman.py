@@ -114,6 +114,14 @@ def test_the_innermost_room_that_works_for_no_other_is_named() -> None:
     )
 
 
+def test_where_only_a_room_that_works_for_others_is_seen_the_note_names_for_whom() -> None:
+    noted = "amqp", "receiver of orders"
+    frame = frame_in("core/turns.py", "_run", through=lambda call: code_run("server/app.py", "serve", call))
+    assert of_frame(frame, noted) == Held(*noted, "core/turns.py:2 _run")
+    assert of_frame(frame, None) == Held("core", "core/turns.py _run", "core/turns.py:2 _run")
+    assert of_frame(frame_in("server/app.py", "serve"), noted) is None
+
+
 def code_run(path: str, function: str, call: Callable[[], Any]) -> Any:
     """Run something in a function that is said to be in that file."""
     return code_of(path, function, last="then()")[function](call)

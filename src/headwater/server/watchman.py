@@ -37,6 +37,8 @@ SHARED_ROOMS = frozenset({"core", "formats", "http", "storage"})
 """Rooms that work for others: whoever called them is named."""
 UNKNOWN = "unknown"
 _PACKAGE = PurePath(__file__).parents[1]
+_BELOW_ALL = frozenset({"server/app.py", "server/cli.py", "server/watchman.py"})
+"""What is on the stack whatever the loop does."""
 
 
 class Held(NamedTuple):
@@ -144,7 +146,7 @@ def of_frame(frame: FrameType, what: object) -> Held | None:
     """Who holds the loop, by where its thread is; None if that is nowhere in this package.
 
     The innermost room that does not work for others is named. Of what kind the work is, says the request on whose way
-    it is; or else the note, if it is of that room; or else the function.
+    it is; or else the note, if it is of that room or nobody's room is on the stack; or else the function.
     """
     room, where, function, scope = "", "", "", None
     each: FrameType | None = frame
@@ -162,15 +164,18 @@ def of_frame(frame: FrameType, what: object) -> Held | None:
     if isinstance(scope, Mapping):
         return Held(room, _request(scope), where)
     noted = of_note(what)
-    return Held(room, noted.kind if noted.room == room else function, where)
+    if noted.room == room or (room in SHARED_ROOMS and noted.room != UNKNOWN):
+        return Held(noted.room, noted.kind, where)
+    return Held(room, function, where)
 
 
 def _path(frame: FrameType) -> str | None:
-    """The path of a frame's file in this package, but for this file; None if it is not there."""
+    """The path of a frame's file in this package; None if it is not there, or says nothing."""
     path = PurePath(frame.f_code.co_filename)
-    if not path.is_relative_to(_PACKAGE) or frame.f_code.co_filename == __file__:
+    if not path.is_relative_to(_PACKAGE):
         return None
-    return path.relative_to(_PACKAGE).as_posix()
+    found = path.relative_to(_PACKAGE).as_posix()
+    return None if found in _BELOW_ALL else found
 
 
 def _request(scope: Mapping[str, object]) -> str:
