@@ -15,6 +15,7 @@ from headwater.core import StateEntry
 from headwater.core.errors import StorageCorrupted, StorageUnavailable
 from headwater.storage import SqliteState, accept_state_loss, check_directory, state_files
 from headwater.storage import state as state_module
+from headwater.storage.engine import lock_directory, open_state
 from headwater.storage.state import copy_state
 from headwater.storage.state_rows import guard_of
 from headwater.storage.witness import SLOT_DISTANCE, make_witness, read_witness
@@ -283,6 +284,30 @@ def test_a_copy_of_a_state_of_0_1_0_leaves_the_original_to_its_server(tmp_path: 
     assert (tmp_path / NAME).read_bytes() == before
     with closing(SqliteState(tmp_path / "copy.sqlite")) as copy:
         assert copy.get("user", "alice") == StateEntry(b"1", 3)
+
+
+def test_a_state_of_0_1_0_is_left_to_the_server_that_runs_on_it(tmp_path: Path) -> None:
+    plain(tmp_path / NAME)
+    with closing(lock_directory(tmp_path)), pytest.raises(StorageUnavailable, match="in use by another process"):
+        open_state(tmp_path)
+    with closing(open_state(tmp_path)) as state:
+        assert state.get("user", "alice") == StateEntry(b"1", 3)
+    with closing(lock_directory(tmp_path)), closing(open_state(tmp_path)) as state:  # it is up to date now
+        assert state.had_users()
+
+
+def test_a_witness_that_cannot_be_written_is_told_and_the_change_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with closing(SqliteState(tmp_path / NAME)) as state:
+        monkeypatch.setattr("headwater.storage.witness.os.pwrite", fail)
+        assert state.put("a", "b", b"1") == 1
+    assert "state.witness: No space left on device; a loss of state could go unnoticed" in caplog.text
+    with closing(SqliteState(tmp_path / NAME)) as state:
+        assert state.get("a", "b") == StateEntry(b"1", 1)
 
 
 def test_a_damaged_state_is_neither_copied_nor_mended_in_silence(closed: Path, tmp_path: Path) -> None:

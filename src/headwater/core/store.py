@@ -25,7 +25,7 @@ class LogStore(Protocol):
         """The log of that name; logs open lazily. Raises LogNotFound, StorageCorrupted."""
 
     def names(self) -> list[str]:
-        """All logs, in order of name."""
+        """All logs, in order of name; those too that cannot be opened."""
 
     def opened(self) -> Sequence[LocalLog]:
         """The logs that are open at the moment, in order of name; opens none."""

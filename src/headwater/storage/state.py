@@ -43,7 +43,10 @@ _SUM_UP = """
 UPDATE summary SET serial = ?, digest = ?, had_users = ?, crc = ?
 WHERE serial = ? AND digest = ? AND had_users = ? AND crc = ?
 """
-_SELECT = "SELECT kind, key, value, version, guard FROM entries WHERE kind = ? AND "
+_FIND = "SELECT value, version, guard FROM entries WHERE kind = ? AND key = ?"
+_ITEMS = """
+SELECT kind, key, value, version, guard FROM entries WHERE kind = ? AND substr(key, 1, ?) = ? ORDER BY key
+"""
 _CHECKPOINT_PAGES = 2000
 """Twice what SQLite does by itself: each change writes two pages, its own and the summary's."""
 _P = ParamSpec("_P")
@@ -127,8 +130,11 @@ class SqliteState:
     @_safely
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
         """See StateStore."""
-        self._cursor.execute(_SELECT + "substr(key, 1, ?) = ? ORDER BY key", (kind, len(prefix), prefix))
-        return iter([(row[1], StateEntry(*row[2:4])) for row in map(self._checked, self._cursor.fetchall())])
+        rows = self._cursor.execute(_ITEMS, (kind, len(prefix), prefix)).fetchall()
+        for row in rows:
+            if not is_sound(*row):
+                raise StorageCorrupted(str(self.path), damage_of(row[0], row[1]), REMEDY)
+        return iter([(row[1], StateEntry(row[2], row[3])) for row in rows])
 
     @_safely
     def count(self) -> int:
@@ -172,12 +178,11 @@ class SqliteState:
 
     def _find(self, kind: str, key: str) -> tuple[bytes, int, int]:
         """Value, version and guard; zeros where there is no such entry."""
-        row = self._cursor.execute(_SELECT + "key = ?", (kind, key)).fetchone()
-        return self._checked(row)[2:] if row else (b"", 0, 0)
-
-    def _checked(self, row: tuple[str, str, bytes, int, int]) -> tuple[str, str, bytes, int, int]:
-        if not is_sound(*row):
-            raise StorageCorrupted(str(self.path), damage_of(row[0], row[1]), REMEDY)
+        row: tuple[bytes, int, int] | None = self._cursor.execute(_FIND, (kind, key)).fetchone()
+        if row is None:
+            return b"", 0, 0
+        if not is_sound(kind, key, *row):
+            raise StorageCorrupted(str(self.path), damage_of(kind, key), REMEDY)
         return row
 
     def _expect(self, kind: str, key: str, expected_version: int | None) -> tuple[int, int]:

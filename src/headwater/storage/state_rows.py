@@ -70,7 +70,7 @@ def summary_of(serial: int, digest: int, had_users: int) -> Summary:
 
 def guard_of(kind: str, key: str, value: bytes, version: int) -> int:
     """The guard of a row, signed: CRC-32 above CRC32C of its four fields and their lengths."""
-    name, place = kind.encode("utf-8", "surrogateescape"), key.encode("utf-8", "surrogateescape")
+    name, place = kind.encode(), key.encode()
     content = _ROW.pack(len(name), len(place), version) + name + place + value
     return ((crc32(content) << 32) | _crc32c(content)) - _HALF
 
@@ -79,7 +79,7 @@ def is_sound(kind: str, key: str, value: bytes, version: int, guard: int) -> boo
     """Whether a row is what was put. Of a damaged file any field may be of any type."""
     try:
         return version > 0 and guard == guard_of(kind, key, value, version)
-    except (AttributeError, TypeError, struct.error):
+    except (AttributeError, TypeError, UnicodeEncodeError, struct.error):
         return False
 
 
