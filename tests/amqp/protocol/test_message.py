@@ -24,6 +24,7 @@ from headwater.amqp.protocol.message import (
     encode_message,
     walk,
 )
+from headwater.amqp.protocol.sections import BODY_SECTIONS_MAX
 from headwater.amqp.protocol.types import Described, Symbol, UInt, ULong
 from tests.amqp.composites import by_kind, composites, fields
 from tests.amqp.values import same, values
@@ -237,3 +238,10 @@ def test_a_message_shows_what_it_has() -> None:
     assert repr(Message("x", header=Header(True))) == "Message(body='x', body_kind=4, header=Header(durable=True))"
     assert Message("x") != Message("y")
     assert Message("x") != "x"
+
+
+@pytest.mark.parametrize("one", [b"\x00\x53\x75\xa0\x00", b"\x00\x53\x76\x45"])
+def test_a_body_has_so_many_sections_at_most(one: bytes) -> None:
+    walk(one * BODY_SECTIONS_MAX)
+    with pytest.raises(DecodeError, match=f"more than {BODY_SECTIONS_MAX} sections of one body"):
+        walk(one * (BODY_SECTIONS_MAX + 1))

@@ -89,6 +89,11 @@ def test_header_that_says_nothing_is_dropped(given_header):
     assert event_of(given_header + MESSAGE) == event_of(MESSAGE)
 
 
+def test_a_header_that_is_too_long_is_refused_before_it_is_decoded():
+    fault = fault_of(section(0x70, [None] * 1100) + MESSAGE)
+    assert fault.description == "the header is too long: 1112 bytes given, at most 1024 are taken for 5 fields"
+
+
 @pytest.mark.parametrize("given_header", [
     header(True), header(None, UByte(5)), header(None, None, UInt(1000)), header(None, None, None, True),
     header(None, None, None, None, UInt(1)),

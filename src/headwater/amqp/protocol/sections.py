@@ -20,6 +20,9 @@ SEQUENCE_SECTION: Final = 0x76
 VALUE_SECTION: Final = 0x77
 FOOTER: Final = 0x78
 
+BODY_SECTIONS_MAX: Final = 10_000
+"""How many sections of data, or of a sequence, one body may have: finding so many takes 10 ms."""
+
 NONE: Final = 0
 """No body at all, which the standard does not foresee."""
 DATA: Final = 1
@@ -67,11 +70,12 @@ class Sections:
 def walk(message: bytes) -> Sections:
     """Finds the sections; what lies in them is not checked.
 
-    Raises DecodeError: an unknown section, one of a wrong type, out of order or repeated, two kinds of body, cut short.
+    Raises DecodeError: an unknown section, one of a wrong type, out of order or repeated, two kinds of body, more than
+    BODY_SECTIONS_MAX of them, cut short.
     """
     spans: list[Span | None] = [None] * 9
     end = len(message)
-    at = last = 0
+    at = last = more = 0
     body_kind = NONE
     payload: Span | None = None
     try:
@@ -96,6 +100,9 @@ def walk(message: bytes) -> Sections:
                 body_kind = _BODY_KINDS[code - DATA_SECTION]
                 payload = (value + (2 if message[value] == 0xA0 else 5), at) if code == DATA_SECTION else None
             elif code == last:
+                more += 1
+                if more >= BODY_SECTIONS_MAX:
+                    raise DecodeError(f"more than {BODY_SECTIONS_MAX} sections of one body", start)
                 spans[5] = body[0], at
                 body_kind = SEQUENCE if code == SEQUENCE_SECTION else DATAS
                 payload = None

@@ -17,6 +17,8 @@ HEADER_DEFAULTS: Mapping[str, object] = {
     name: kind(default) for name, default, kind in zip(FIELDS, _DEFAULTS, _KINDS, strict=True) if default is not None
 }
 """What an absent field is; `ttl` has no default."""
+_BYTES_MAX = 1024
+"""No header of five fields is as long."""
 _SECTION_BYTES_MAX = 64
 _SECTIONS_MAX = 1024
 _DELIVERY_COUNT_MAX = 2**32 - 1
@@ -43,6 +45,9 @@ def kept_header(section: bytes) -> bytes:
 
 def header_values(section: bytes) -> list[object]:
     """The values of a header's fields, as many as it has. Raises MessageFault where it is no header."""
+    if len(section) > _BYTES_MAX:
+        problem = f"{len(section)} bytes given, at most {_BYTES_MAX} are taken for {len(FIELDS)} fields"
+        raise MessageFault(DECODE_ERROR, f"the header is too long: {problem}")
     try:
         described, _ = decode(section, 0, len(section))
     except DecodeError as error:
