@@ -67,6 +67,15 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+def make_directory(path: Path, mode: int = 0o777) -> None:
+    """Make a directory durably, with those above it that are missing (of the usual mode); it may be there already."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    path.mkdir(mode, exist_ok=True)
+    sync_directory(path.parent)
+
+
 def write_whole(path: Path, *parts: bytes) -> Path:
     """Write a file durably under its name, or not at all: a crash leaves the old one, or none, or the new one whole.
 

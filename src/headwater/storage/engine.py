@@ -28,7 +28,7 @@ from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from . import maintenance
-from .disk import Disk, sync_directory
+from .disk import Disk, make_directory, sync_directory
 from .locks import NoBackup
 from .log import StoredLog
 from .memory import wall_clock_ms
@@ -102,6 +102,7 @@ class Engine(Closing):
         self._stopping = threading.Event()
         self._is_closed = False
         (self.directory / LOGS).mkdir(exist_ok=True)
+        sync_directory(self.directory)  # whoever made it, and whenever: what is appended below it is durable
         self._empty_trash()
         self._tender: threading.Thread | None = None
         if maintains:
@@ -260,6 +261,7 @@ class Engine(Closing):
             used = {self._entry(name).directory for name in self.names()}
             for directory in {directory for directory, _ in self.state.items(TRASH_KIND)} - used:
                 shutil.rmtree(self.directory / LOGS / directory, ignore_errors=True)
+                sync_directory(self.directory / LOGS)  # it must not come back when nobody knows it any more
                 self.state.delete(TRASH_KIND, directory)
 
     def _entry(self, name: str) -> LogEntry:
@@ -337,7 +339,7 @@ def lock_directory(directory: Path) -> IO[str]:
     if (directory / PARTIAL_BACKUP).exists():
         raise StorageUnavailable(f"{directory}: a backup that was interrupted; remove it, and make another")
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # the state holds users' keys
+        make_directory(directory, 0o700)  # the state holds users' keys
         file = open(directory / "LOCK", "a+", encoding="ascii")  # noqa: SIM115 - open as long as the engine
     except OSError as error:
         problem = f"{directory}: {error.strerror}; the data directory must be writable (choose another with --data)"
