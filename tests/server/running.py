@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,19 @@ def headwater(*arguments: str, cwd: Path, stdin: str = "") -> subprocess.Complet
 class RunningServer:
     """`headwater serve` with these arguments; a context manager that ends it."""
 
-    def __init__(self, *arguments: str, cwd: Path, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: Path,
+        context: ssl.SSLContext | None = None,
+        program: Sequence[str] = PROGRAM,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._errors = open(cwd / "stderr.txt", "w+", encoding="utf-8")  # noqa: SIM115 - as long as the process
         self.process = subprocess.Popen(
-            [*PROGRAM, "serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", *arguments],
+            [*program, "serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", *arguments],
             cwd=cwd,
-            env=environment(),
+            env=environment(**(variables or {})),
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
