@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 INSTALL_COMPILED = PIP_USE_PEP517=1 $(VENV_COMPILED)/bin/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo quick test spark lowest setup fmt lint types interop interop-clients soak hostile compiled bench bench-amqp bench-spark docs check
+.PHONY: demo quick test spark lowest setup fmt lint types interop interop-clients soak hostile power compiled bench bench-amqp bench-spark docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -75,6 +75,9 @@ soak: $(STAMP)          ## clients of all protocols on one server that is killed
 
 hostile: $(STAMP)       ## one client of each protocol misbehaves, the others must not pay; SECONDS=30 each, SCALE=4
 	$(BIN)/python -m tests.hostile.street $(or $(SECONDS),30) $(or $(SCALE),4)
+
+power: $(STAMP)         ## power cuts of a server of all protocols, at any record of what it wrote; STATES=1000 for fewer
+	$(BIN)/python -m tests.power $(or $(STATES),5000)
 
 check: lint types interop-clients test  ## what CI runs
 

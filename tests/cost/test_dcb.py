@@ -9,7 +9,7 @@ from headwater.dcb.server import Application
 from headwater.storage.memory import MemoryStore
 
 from .measuring import ObservedServer
-from .shapes import ANY_JSON, EVENT, ITEM, Shape, cloudevents, filled, json_list
+from .shapes import ANY_JSON, ANY_MESSAGE_PACK, EVENT, ITEM, Shape, cloudevents, filled, json_list
 
 ROUTES = [
     (method, path)
@@ -17,8 +17,11 @@ ROUTES = [
     if method in ("POST", "PUT", "PATCH")
 ]
 ANY_SIZES = (128 * 1024, 256 * 1024, 512 * 1024)
-SIZES = (1024 * 1024, 2 * 1024 * 1024, 4 * 1024 * 1024)
+SIZES = (2**20, 2**21, 2**22)
+MIB = 1024 * 1024
+LONGEST = (22 * MIB, 44 * MIB, 88 * MIB)
 JSON = "application/json"
+PACKED = "application/vnd.msgpack"
 BATCH = "application/cloudevents-batch+json"
 ASKED_FOR: dict[str, tuple[str, str, Shape]] = {
     "events": ("/logs/{log}/append", JSON, json_list('{"events":[', EVENT, "]}")),
@@ -60,4 +63,35 @@ def test_too_much_of_what_is_asked_for(server: ObservedServer, name: str) -> Non
     path, media_type, shape = ASKED_FOR[name]
     server.check_growth(
         f"{path}, {name}", lambda size: server.exchange("POST", path.format(log="l"), shape(size), media_type), SIZES
+    )
+
+
+@pytest.mark.parametrize("name", ["events", "tags of an event", "one large event", "attributes", "cloudevents"])
+def test_as_much_as_a_body_may_be(server: ObservedServer, name: str) -> None:
+    path, media_type, shape = ASKED_FOR[name]
+    server.check_growth(
+        f"{path}, {name}", lambda size: server.exchange("POST", path.format(log="l"), shape(size), media_type), LONGEST
+    )
+
+
+@pytest.mark.parametrize("shape", ["members", "nested arrays", "one text", "white space"])
+def test_as_much_json_as_a_body_may_be(server: ObservedServer, shape: str) -> None:
+    body = ANY_JSON[shape]
+    server.check_growth(shape, lambda size: server.exchange("POST", "/logs/l/append", body(size), JSON), LONGEST)
+
+
+@pytest.mark.parametrize("shape", ANY_MESSAGE_PACK)
+def test_message_pack_that_nobody_asked_for(server: ObservedServer, shape: str) -> None:
+    body = ANY_MESSAGE_PACK[shape]
+    server.check_growth(shape, lambda size: server.exchange("POST", "/logs/l/append", body(size), PACKED), LONGEST)
+
+
+@pytest.mark.parametrize("shape", ANY_MESSAGE_PACK)
+def test_events_in_message_pack_that_are_none(server: ObservedServer, shape: str) -> None:
+    server.check_growth(
+        shape,
+        lambda size: server.exchange(
+            "POST", "/logs/l/append", b"\x81\xa6events" + ANY_MESSAGE_PACK[shape](size), PACKED
+        ),
+        LONGEST,
     )

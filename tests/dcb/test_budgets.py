@@ -139,6 +139,15 @@ def test_events_that_are_given_twice_in_a_long_append_are_refused(client: Any) -
     assert post(client, "/logs/courses/read", b'{"query":"all"}').lines == []
 
 
+@pytest.mark.parametrize("path", ["/logs/courses/append", "/dcb/courses/append"])
+def test_one_event_that_is_longer_than_any_is_refused_before_it_is_read(client: Any, path: str) -> None:
+    small, long = b'{"type":"A","data":"%b"}' % (b"AAAA" * 10_000), b'{"type":"A","data":"%b"}' % (b"AAAA" * 5 * 2**20)
+    answer = post(client, path, b'{"events":[%b,%b]}' % (b",".join([small] * 20), long))
+    assert answer.status == 413
+    assert ".events[" in answer.json["path"] and answer.json["unit"] == "bytes of one event"
+    assert post(client, path, b'{"events":[%b]}' % b",".join([small] * 20)).status in (200, 201)
+
+
 def test_an_append_of_sixteen_mib_is_taken_in_short_steps(tmp_path: Path) -> None:
     event = b'{"type":"OrderPlaced","data":"%b","tags":["order:17","customer:5"]}' % (b"x" * 200)
     body = b'{"events":[%b]}' % b",".join([event] * (16 * 2**20 // (len(event) + 1)))

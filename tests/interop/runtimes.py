@@ -262,7 +262,34 @@ class Chromium(Runtime):
         return ["chromium", "--headless", *quiet, *sandbox, "--host-resolver-rules=MAP *.test 127.0.0.1"]
 
 
-RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, FutoIn, Jms, GoAmqp, PostgreSql, DeltaSpark, Chromium)
+class Recorder(Runtime):
+    """No client either: what `tests/power` has loaded into a server, to see what it writes and syncs."""
+
+    name = "recorder"
+    programs = ("cc",)
+    debian = ("gcc", "libc6-dev")
+
+    def __init__(self, built: Path = BUILT) -> None:
+        super().__init__(built)
+        self.sources = HERE.parent / "power" / "recorder"
+
+    @property
+    def library(self) -> Path:
+        """What is loaded, by LD_PRELOAD."""
+        return self.built / "recorder.so"
+
+    def build(self) -> None:
+        """See Runtime."""
+        source, made = str(self.sources / "recorder.c"), self.library.with_suffix(f".{os.getpid()}")
+        _run("cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(made), source, "-ldl", "-lpthread")
+        os.replace(made, self.library)  # another worker of the tests may be using one
+
+    def command(self) -> list[str]:
+        """See Runtime; the program that is watched is added."""
+        return ["env", f"LD_PRELOAD={self.library}"]
+
+
+RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, FutoIn, Jms, GoAmqp, PostgreSql, DeltaSpark, Chromium, Recorder)
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:

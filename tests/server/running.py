@@ -43,13 +43,18 @@ class RunningServer:
     """`headwater serve` with these arguments; a context manager that ends it."""
 
     def __init__(
-        self, *arguments: str, cwd: Path, context: ssl.SSLContext | None = None, program: Sequence[str] = PROGRAM
+        self,
+        *arguments: str,
+        cwd: Path,
+        context: ssl.SSLContext | None = None,
+        program: Sequence[str] = PROGRAM,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._errors = open(cwd / "stderr.txt", "w+", encoding="utf-8")  # noqa: SIM115 - as long as the process
         self.process = subprocess.Popen(
             [*program, "serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", *arguments],
             cwd=cwd,
-            env=environment(),
+            env=environment(**(variables or {})),
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,

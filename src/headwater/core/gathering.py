@@ -20,7 +20,7 @@ class Gathering:
 
     def __init__(self, event_bytes_max: int) -> None:
         """`event_bytes_max` is the setting of the log."""
-        self._event_bytes_max = event_bytes_max
+        self.event_bytes_max = event_bytes_max
         self._parts: list[EventColumns] = []
         self.count = 0
         """Events so far."""
@@ -33,7 +33,7 @@ class Gathering:
         if not events:
             return
         try:
-            part = check_append(events, self._event_bytes_max)
+            part = check_append(events, self.event_bytes_max)
         except InvalidInput as error:
             error.move(moved(error.where, self.count))
             raise

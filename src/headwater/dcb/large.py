@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, TooLarge
 from ..core.event import Event
 from ..core.gathering import Gathering, moved
 from ..core.limits import APPEND_EVENTS_MAX, QUERY_ITEMS_MAX, QUERY_TERMS_TOTAL_MAX
@@ -28,6 +28,10 @@ QUERY_VALUES_MAX = QUERY_TERMS_TOTAL_MAX + 8 * QUERY_ITEMS_MAX
 """Terms, and what they are wrapped into."""
 _PIECE_VALUES_MAX = 128 * 1024
 """Of one piece: an event that is allowed has so few that no piece with it has more."""
+_ESCAPE = 6
+"""How many bytes of JSON a byte of an event may take: `\\u00e9`."""
+_BESIDE_BYTES_MAX = 8 * 1024 * 1024
+"""How long the JSON of tags and attributes of an event, and of a condition, may be together."""
 _HEAD_BYTES_MAX = 4 * 1024 * 1024
 """So far into a body its events are looked for."""
 _GUESSES_MAX = 8
@@ -86,7 +90,7 @@ async def read_json(body: bytes, form: Form[Body], gathering: Gathering) -> Body
 
     start = await _gather_pieces(body, opening, gathering, slices, read)
     with _placed(body, gathering.count, start - opening):
-        rest = body[:opening] + body[start:] if start > opening else body
+        rest = _rest(body, opening, start, gathering)
         _check_rest(rest, opening)
         given = jsontext.decode(form.body, rest)
         events = form.events_of(given.events)
@@ -102,7 +106,7 @@ async def read_batch(body: bytes, gathering: Gathering) -> None:
     read = cloudevents.events_from_json_batch
     start = await _gather_pieces(body, opening, gathering, slices, read)
     with _placed(body, gathering.count, start - opening):
-        rest = body[:opening] + body[start:] if start > opening else body
+        rest = _rest(body, opening, start, gathering)
         budget.check_values(rest, _PIECE_VALUES_MAX, "events")
         events = read(rest)
     await gathering.add_all(events, slices)
@@ -130,13 +134,26 @@ async def _gather_pieces(
     body: bytes, start: int, gathering: Gathering, slices: Slices, read: Callable[[bytes], list[Event]]
 ) -> int:
     """Gather the events that begin at `start` (0: nobody knows where), but for the last; where those begin."""
-    while start and (piece := cut(body, start)) is not None:
+    while start and (piece := cut(body, start, _piece_bytes_max(gathering))) is not None:
         with _placed(body, gathering.count, start - 1):
             budget.check_values(piece.text, _PIECE_VALUES_MAX, "events")
             events = read(piece.text)
         await gathering.add_all(events, slices)
         start = piece.following
     return start
+
+
+def _rest(body: bytes, opening: int, start: int, gathering: Gathering) -> bytes:
+    """What of a body is left when pieces from `opening` to `start` are done, in one step. Raises TooLarge."""
+    length, at_most = len(body) - (start - opening), _piece_bytes_max(gathering)
+    if length > at_most:
+        raise TooLarge(length, at_most, "bytes of one event", "events[0]")
+    return body[:opening] + body[start:] if start > opening else body
+
+
+def _piece_bytes_max(gathering: Gathering) -> int:
+    """How long the JSON of one event that the log takes can be, and what is not an event."""
+    return _ESCAPE * gathering.event_bytes_max + _BESIDE_BYTES_MAX
 
 
 def _opening(body: bytes, form: Form[Any]) -> int:

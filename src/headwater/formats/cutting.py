@@ -8,6 +8,7 @@ element is JSON with a bracket behind it. Validation is ten times as fast as dec
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
 from random import randrange
 from typing import NamedTuple
@@ -34,10 +35,10 @@ class Piece(NamedTuple):
     """Where the element after them begins."""
 
 
-def cut(text: bytes, start: int) -> Piece | None:
+def cut(text: bytes, start: int, bytes_max: int = sys.maxsize) -> Piece | None:
     """The elements from `start` on, where one begins; None if what is left is short, or has no next element.
 
-    A piece is longer where an element is. `text` need not be JSON behind it.
+    A piece is longer where an element is, but not looked for beyond `bytes_max`. `text` need not be JSON behind it.
     """
     if start + CUT_BYTES >= len(text):
         return None
@@ -45,7 +46,7 @@ def cut(text: bytes, start: int) -> Piece | None:
     name = _FIRST_NAME.match(text, start)
     guesses = (_between(name[1]), _ANY) if name else (_ANY,)
     wanted = CUT_BYTES
-    while start + wanted < len(text):
+    while wanted <= bytes_max and start + wanted < len(text):
         at = start + wanted // 2 + randrange(wanted // 2)  # a place that nobody can have prepared
         for between in guesses:
             if (piece := _guessed(text, start, at, start + 2 * wanted, between)) is not None:
