@@ -12,6 +12,7 @@ SEEN_TO = {
     "storage/sequencer.py": "committer and writer: if one fails, the process ends",
     "storage/segments.py": "prepares one segment; what it could not do, the roll does, and tells the producer",
     "storage/committing.py": "its results are asked for",
+    "server/password_checks.py": "a check is awaited by whoever logs in",
     "server/security.py": "answers are awaited by whoever asked",
     "server/bulk/link.py": "its end ends the bulk process; an answer tells its own error",
     "server/bulk/supervisor.py": "waited for",

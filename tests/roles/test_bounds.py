@@ -66,8 +66,10 @@ def test_queries_show_what_the_user_may_see(world: World, role: Role) -> None:
     assert EVER & named("log") == SEES[role]
     for type in ("partition", "consumer", "consumerGroup"):
         assert {name.split("/")[0] for name in named(type)} & EVER <= SEES[role], type
-    for type in ("user", "connection", "session", "link", "server"):
+    for type in ("user", "connection", "session", "server"):
         assert bool(named(type)) is (role is CHIEF), type
+    mine = {link.partition("/")[0] for link in named("link")}
+    assert len(mine) >= 1 if role is CHIEF else len(mine) == 1, "links of one's own connections, unless one manages all"
 
 
 @pytest.mark.parametrize("role", KNOWN_ROLES, ids=lambda role: role.name)

@@ -56,7 +56,7 @@ from .room import Room
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
 from .state import SqliteState
-from .state_files import PLAIN_SCHEMA_VERSION, prove, translating
+from .state_files import PLAIN_SCHEMA_VERSION, prove
 from .trash import remove_log_directory
 from .witness import REMEDY
 from .worker import Worker
@@ -400,7 +400,7 @@ def open_state(directory: Path, *, is_locked: bool = False) -> SqliteState:
     path = directory / STATE_NAME
     if not path.exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
         raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
-    with translating(directory):
+    with refusing(directory, "the data directory cannot be made"):
         make_directory(directory)
     if is_locked or prove(path) != PLAIN_SCHEMA_VERSION:
         return SqliteState(path)

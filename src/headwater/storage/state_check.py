@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.state import StateStore
+from .disk import sync_directory
 from .engine import STATE_NAME, lock_directory
 from .log_directories import left_over
 from .memory import MemoryState
@@ -75,11 +76,12 @@ def accept_state_loss(directory: Path) -> list[str]:
         shutil.rmtree(new.parent, ignore_errors=True)
         make_directory(new.parent)
         make_state(new, entries, serial + 1, had_users)
-        for old in files_of(path)[1:3]:  # they are of the old file
+        for old in files_of(path)[1:4]:  # they are of the old file
             old.unlink(missing_ok=True)
         os.replace(new, path)
         os.replace(witness_path(new), witness_path(path))
         shutil.rmtree(new.parent)
+        sync_directory(directory)
         SqliteState(path).close()
         return [*given_up, f"whatever else was lost; the old files are in {aside}"]
 

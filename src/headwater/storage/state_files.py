@@ -43,15 +43,21 @@ def witness_path(path: Path) -> Path:
     return path.with_suffix(".witness")
 
 
+def journal_path(path: Path) -> Path:
+    """Where SQLite keeps what a change of a state replaces, until the state has its WAL: at its very first start."""
+    return Path(f"{path}-journal")
+
+
 def files_of(path: Path) -> tuple[Path, ...]:
-    """All files of a state: that of SQLite, its two companions, the witness."""
-    return path, Path(f"{path}-wal"), Path(f"{path}-shm"), witness_path(path)
+    """All files of a state: that of SQLite, its three companions, the witness."""
+    return path, Path(f"{path}-wal"), Path(f"{path}-shm"), journal_path(path), witness_path(path)
 
 
 def prove(path: Path) -> int:
     """Look whether the state is what was confirmed; answers its schema version, 0 where there is none yet.
 
-    Changes nothing. Raises StorageUnavailable (a newer schema), StorageCorrupted.
+    Changes nothing, but for a first start that was interrupted. Raises StorageUnavailable (a newer schema),
+    StorageCorrupted.
     """
     witness = witness_path(path)
     confirmed = (
@@ -61,6 +67,7 @@ def prove(path: Path) -> int:
         if confirmed:
             raise StorageCorrupted(str(path), f"it is gone, but change {confirmed} of it was confirmed", REMEDY)
         return 0
+    _roll_back(path)
     with translating(path), closing(read_only(path)) as connection:
         version = schema_version(connection)
         if version > SCHEMA_VERSION:
@@ -72,6 +79,13 @@ def prove(path: Path) -> int:
             problem = f"it is of schema {version}, but change {confirmed} of a newer one was confirmed: all is lost"
             raise StorageCorrupted(str(path), problem, REMEDY)
         return _prove_plain(path, connection)
+
+
+def _roll_back(path: Path) -> None:
+    """Have SQLite undo what it was doing when the power failed in the first start: who only reads cannot."""
+    if journal_path(path).exists():
+        with translating(path), closing(sqlite3.connect(path, isolation_level=None, timeout=10)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
 def _prove_guarded(path: Path, connection: sqlite3.Connection) -> None:

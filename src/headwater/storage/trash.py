@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from ..core.errors import StorageCorrupted
+from .disk import sync_directory
 from .meta import META_NAME, read_meta
 from .sealing import FRAMES
 from .segments import segment_paths
@@ -35,7 +36,8 @@ def remove_log_directory(logs: Path, directory: str, name: bytes) -> bool:
     for each in list(path.iterdir()) if path.exists() else ():
         if each.is_dir():
             shutil.rmtree(each, ignore_errors=True)
-    if not segment_paths(path / FRAMES):
+    if path.exists() and not segment_paths(path / FRAMES):
+        sync_directory(path)  # META is not gone before what it stands for
         (path / META_NAME).unlink(missing_ok=True)
         shutil.rmtree(path, ignore_errors=True)
     return not path.exists()
