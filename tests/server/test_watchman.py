@@ -137,7 +137,8 @@ def test_a_request_that_is_on_the_stack_is_named_whatever_was_noted_since() -> N
     async def scenario() -> None:
         gate = Gate(handle, (), RequestMeter())
         gate.open(handle)
-        scope = {"type": "http", "method": "POST", "path": "/logs/l/read", "headers": [(b"host", b"localhost")]}
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/logs/l/read", "headers": headers}
         await gate(scope, None, None)  # type: ignore[arg-type]
 
     asyncio.run(scenario())
