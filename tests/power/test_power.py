@@ -144,7 +144,7 @@ BROKEN = {
     "the directory of segments is not synced": (r"/log$", [Kind.STRICT], "acknowledged, and not there"),
     "no directory is synced": (r"/(data|logs|log|idx|history|root|\w[\w-]*\.[0-9a-f]{8})$", [Kind.STRICT], "."),
     "META is not synced": (r"/META\.json[^/]*tmp$", list(Kind), "META"),
-    "the state is not synced": (r"/state\.sqlite", list(Kind), "log|user|subscription|consumer"),
+    "the state is not synced": (r"/state\.sqlite", list(Kind), "log|user|subscription|consumer|state"),
     "staged rows are not synced": (r"/staged/.*\.arrow\.\w+\.tmp$|/staged/.*\.tmp$", list(Kind), "stage|unreadable"),
 }  # fmt: skip
 
