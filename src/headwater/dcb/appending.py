@@ -21,7 +21,8 @@ from ..http.errors import InvalidParameter, UnsupportedMediaType
 from . import seed
 from .events import events_of
 from .host import Host, Opened
-from .large import LARGE_BYTES, Form, read_batch, read_json, read_packed
+from .large import LARGE_BYTES, Form, read_batch, read_json
+from .packed_append import read_packed
 from .queries import condition_is_in_seed_form, condition_of
 from .wire import AppendIn, AppendOut, EventIn, PackedAppendIn
 

@@ -16,12 +16,11 @@ from msgspec import Raw, Struct
 from ..core.errors import InvalidInput, TooLarge
 from ..core.event import Event
 from ..core.gathering import Gathering, moved
-from ..core.limits import APPEND_EVENTS_MAX, QUERY_ITEMS_MAX, QUERY_TERMS_TOTAL_MAX
+from ..core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_TOTAL_MAX
 from ..core.slices import Slices
-from ..formats import budget, cloudevents, jsontext, packed, packed_cutting
+from ..formats import budget, cloudevents, jsontext
 from ..formats.cutting import cut
 from ..formats.jsontext import MalformedJson
-from .wire import PackedAppendIn
 
 LARGE_BYTES = 64 * 1024
 QUERY_VALUES_MAX = QUERY_TERMS_TOTAL_MAX + 8 * QUERY_ITEMS_MAX
@@ -30,8 +29,8 @@ _PIECE_VALUES_MAX = 128 * 1024
 """Of one piece: an event that is allowed has so few that no piece with it has more."""
 _ESCAPE = 6
 """How many bytes of JSON a byte of an event may take: `\\u00e9`."""
-_BESIDE_BYTES_MAX = 8 * 1024 * 1024
-"""How long the JSON of tags and attributes of an event, and of a condition, may be together."""
+BESIDE_BYTES_MAX = 8 * 1024 * 1024
+"""How long tags and attributes of an event, and a condition, may be together, as JSON or as MessagePack."""
 _HEAD_BYTES_MAX = 4 * 1024 * 1024
 """So far into a body its events are looked for."""
 _GUESSES_MAX = 8
@@ -62,14 +61,7 @@ class _Members(Struct):
     condition: Raw = Raw()
 
 
-class _PackedRest(PackedAppendIn, forbid_unknown_fields=True):
-    events: Raw  # type: ignore[assignment]
-
-
 _members = msgspec.json.Decoder(_Members)
-_packed_members = msgspec.msgpack.Decoder(_Members)
-_packed_rest = msgspec.msgpack.Decoder(_PackedRest)
-_packed_events = msgspec.msgpack.Decoder(list[Event])
 
 
 def check_query(text: bytes, where: str = "query") -> None:
@@ -89,7 +81,7 @@ async def read_json(body: bytes, form: Form[Body], gathering: Gathering) -> Body
         return form.events_of(jsontext.decode(form.elements, piece))
 
     start = await _gather_pieces(body, opening, gathering, slices, read)
-    with _placed(body, gathering.count, start - opening):
+    with placed(body, gathering.count, start - opening):
         rest = _rest(body, opening, start, gathering)
         _check_rest(rest, opening)
         given = jsontext.decode(form.body, rest)
@@ -105,29 +97,11 @@ async def read_batch(body: bytes, gathering: Gathering) -> None:
     opening = found.end() if found else 0
     read = cloudevents.events_from_json_batch
     start = await _gather_pieces(body, opening, gathering, slices, read)
-    with _placed(body, gathering.count, start - opening):
+    with placed(body, gathering.count, start - opening):
         rest = _rest(body, opening, start, gathering)
         budget.check_values(rest, _PIECE_VALUES_MAX, "events")
         events = read(rest)
     await gathering.add_all(events, slices)
-
-
-async def read_packed(body: bytes, gathering: Gathering) -> _PackedRest:
-    """Gather the events of an append in MessagePack. Answers what else the body says. Raises InvalidInput, TooLarge."""
-    slices = Slices()
-    members = packed.decode(_packed_members, body)
-    if budget.packed_holds_more(bytes(members.condition), QUERY_VALUES_MAX):
-        raise InvalidInput(f"more than {QUERY_VALUES_MAX} values given", "condition")
-    rest = packed.decode(_packed_rest, body)
-    elements = packed_cutting.elements_of(bytes(rest.events), APPEND_EVENTS_MAX, "events")
-    await slices.pause()
-    for index, piece in packed_cutting.pieces_of(elements):
-        if budget.packed_holds_more(piece, _PIECE_VALUES_MAX):
-            raise InvalidInput(f"more than {_PIECE_VALUES_MAX} values in {len(piece)} bytes given", f"events[{index}]")
-        with _placed(body, index, 0):
-            events = packed.decode(_packed_events, piece)
-        await gathering.add_all(events, slices)
-    return rest
 
 
 async def _gather_pieces(
@@ -135,7 +109,7 @@ async def _gather_pieces(
 ) -> int:
     """Gather the events that begin at `start` (0: nobody knows where), but for the last; where those begin."""
     while start and (piece := cut(body, start, _piece_bytes_max(gathering))) is not None:
-        with _placed(body, gathering.count, start - 1):
+        with placed(body, gathering.count, start - 1):
             budget.check_values(piece.text, _PIECE_VALUES_MAX, "events")
             events = read(piece.text)
         await gathering.add_all(events, slices)
@@ -153,7 +127,7 @@ def _rest(body: bytes, opening: int, start: int, gathering: Gathering) -> bytes:
 
 def _piece_bytes_max(gathering: Gathering) -> int:
     """How long the JSON of one event that the log takes can be, and what is not an event."""
-    return _ESCAPE * gathering.event_bytes_max + _BESIDE_BYTES_MAX
+    return _ESCAPE * gathering.event_bytes_max + BESIDE_BYTES_MAX
 
 
 def _opening(body: bytes, form: Form[Any]) -> int:
@@ -182,7 +156,7 @@ def _check_rest(rest: bytes, opening: int) -> None:
 
 
 @contextmanager
-def _placed(body: bytes, first: int, offset: int) -> Iterator[None]:
+def placed(body: bytes, first: int, offset: int) -> Iterator[None]:
     """What is wrong in a piece is said of the body: of its events, of which `first` came before, and of its text."""
     try:
         yield
