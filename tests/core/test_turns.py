@@ -117,6 +117,21 @@ def test_a_newcomer_goes_before_all_who_have_had_something() -> None:
     assert loop.order[0] == "new"
 
 
+@pytest.mark.parametrize(("user", "peer"), [("alice", "127.0.0.1"), ("", "192.0.2.{}")], ids=["of a user", "users"])
+def test_an_endless_row_of_newcomers_keeps_nobody_waiting_for_ever(user: str, peer: str) -> None:
+    loop, cost, waiting = Loop(), 0.0003, 8  # as clients that ask again and again, each time on a flow of its own
+    old = loop.turns.flow(user, peer)
+    loop.turns.soon(old, loop.scanner("old", old, STEP_S))
+    number = 0
+    while loop.cpu < 1:
+        while number < loop.had["new"] / round(cost * 1e6) + waiting:
+            number += 1
+            flow = loop.turns.flow(user, peer.format(number))
+            loop.turns.soon(flow, loop.scanner("new", flow, cost, steps=1))
+        loop.turn()
+    assert loop.had["old"] > loop.had["new"] / (waiting + 1) / 3
+
+
 def test_nobody_saves_time_up_by_being_idle() -> None:
     loop = Loop()
     loop.scan("old", "alice")

@@ -85,6 +85,8 @@ def guard() -> WebGuard:
 
 
 HOSTS = [
+    "[fe80::1%eth0]:8080",
+    "[fe80::1%25eth0]",
     "localhost",
     "LOCALHOST:8080",
     "x.localhost:1",
@@ -94,7 +96,16 @@ HOSTS = [
     "[::1]:8080",
     "[::1]",
 ]
-NAMES = ["evil.test", "evil.test:8080", "localhost.evil.test", "log.example.org", "2130706433", "0x7f.1", ""]
+NAMES = [
+    "evil.test",
+    "127.0.0.1%evil.test",
+    "evil.test:8080",
+    "localhost.evil.test",
+    "log.example.org",
+    "2130706433",
+    "0x7f.1",
+    "",
+]
 
 
 @pytest.mark.parametrize("host", HOSTS)

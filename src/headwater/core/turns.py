@@ -3,7 +3,8 @@
 Start-time fair queueing (Goyal, Vin, Cheng 1996), on two levels: every user has a virtual time, which grows by the CPU
 time that its work has cost, and of those who wait the one that has had least is next; so it is among the connections
 of one user. Nobody saves time up by being idle, and whoever comes anew, or costs little, goes before who costs much. A
-hundred connections of one user have together what one connection of another has.
+hundred connections of one user have together what one connection of another has. Time passes for those who wait, too:
+whoever comes anew goes before them, but an endless row of newcomers does not keep them waiting for ever.
 
 What is dealt is a step: a callable that scans for about half a millisecond (`Pace` says how much that is) and asks for
 another turn if there is more. Where nobody waits and little was done just now, a step runs at once. No I/O.
@@ -33,6 +34,8 @@ COST_S_MIN = 1e-6
 """What a step costs at least, so that everybody's virtual time grows."""
 USERS_REMEMBERED = 1000
 """Users of whom it is remembered what they have had after their last connection is gone: the newest of them."""
+PATIENCE = 2
+"""Who waits while only newcomers are served gets one part in so many of what an equal share would be."""
 AT_ONCE_FACTOR = 2
 """Steps that are done at once take half of the time, and not more than the budget in one go."""
 
@@ -44,10 +47,12 @@ Clock = Callable[[], float]
 class _Flow:
     """What shares time with others of its kind: since when, in virtual time, it is due."""
 
-    __slots__ = ("is_busy", "start")
+    __slots__ = ("is_busy", "is_new", "start")
 
     def __init__(self) -> None:
         self.start = 0.0
+        self.is_new = False
+        """Whether it was not served since it had nothing to do."""
         self.is_busy = False
         """Whether it waits, or is served."""
 
@@ -62,7 +67,8 @@ class _FairQueue(Generic[F]):
 
     def __init__(self) -> None:
         self.virtual = 0.0
-        """The start of the flow that was served last."""
+        """Where whoever comes anew begins: the start of the flow that was served last, and further by each newcomer
+        that was served, so that of an endless row of them some come behind those who wait."""
         self._waiting: list[tuple[float, int, F]] = []
         self._count = 0
 
@@ -72,23 +78,27 @@ class _FairQueue(Generic[F]):
     def add(self, flow: F) -> None:
         """The flow has something to do; does nothing if that is known already."""
         if not flow.is_busy:
-            flow.is_busy = True
+            flow.is_busy = flow.is_new = True
             flow.start = max(flow.start, self.virtual)
             self._push(flow)
 
     def take(self) -> F:
         """The next one. It is served until `served`."""
-        self.virtual, _, flow = heappop(self._waiting)
+        start, _, flow = heappop(self._waiting)
+        self.virtual = max(self.virtual, start)
         return flow
 
     def pass_to(self, flow: F) -> None:
         """As `add` and then `take`, where nothing else waits."""
-        flow.is_busy = True
+        flow.is_busy = flow.is_new = True
         self.virtual = flow.start = max(flow.start, self.virtual)
 
     def served(self, flow: F, cost: float, *, has_more: object) -> None:
         """The flow has had so much; it waits again if it has more to do."""
         flow.start += cost
+        if flow.is_new:
+            flow.is_new = False
+            self.virtual += cost / (PATIENCE * (len(self._waiting) + 1))
         if has_more:
             self._push(flow)
         else:

@@ -27,7 +27,8 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 NULL_ORIGIN = "null"
 """What a browser says for a page without an origin: a file, a sandboxed frame, what was redirected across origins."""
 
-_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+(?:%25[A-Za-z0-9._~-]+)?\]|[A-Za-z0-9._~%!$&'()*+;=-]*)(?::([0-9]{0,5}))?")
+# The zone of an address is of the client alone, so that it should say none; some do, as `%eth0` or as `%25eth0`.
+_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._~-]+)?\]|[A-Za-z0-9._~%!$&'()*+;=-]*)(?::([0-9]{0,5}))?")
 _ORIGIN = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#@,\s]+)")
 
 
@@ -145,7 +146,7 @@ def _authority_of(host: bytes) -> Authority | None:
     name = found[1].decode().lower()
     is_literal = name.startswith("[")
     name = name.strip("[]") if is_literal else name.removesuffix(".")
-    if is_literal and not _is_address(name):
+    if is_literal and not _is_address(name.partition("%")[0]):
         return None
     is_local = is_literal or name in LOOPBACK_NAMES or name.endswith(".localhost") or _is_address(name)
     return Authority(name, int(found[2]) if found[2] else None, is_local)
@@ -164,7 +165,7 @@ def _origin(scheme: str, authority: Authority) -> Origin:
 
 def _is_address(name: str) -> bool:
     try:
-        ipaddress.ip_address(name.partition("%")[0])
+        ipaddress.ip_address(name)
     except ValueError:
         return False
     return True
