@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from urllib.parse import urlsplit
 
 import pytest
 
 from headwater.futoin.pushing import Pushing
 from headwater.futoin.server import handlers
+from tests.server.running import SILENCE_S_MAX
 
 from .measuring import ObservedServer
 from .shapes import ANY_CBOR, ANY_JSON, ANY_MESSAGE_PACK, Shape, json_list
@@ -110,3 +114,33 @@ def test_a_thousand_events_of_many_values(server: ObservedServer) -> None:
     server.check_growth(
         "addEvents", lambda size: server.exchange("POST", PATH, events(size), "application/json"), SIZES
     )
+
+
+UPGRADE = (
+    b"GET /futoin/l HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+MASKED = bytes(4)
+FRAMES: Mapping[str, bytes] = {
+    "fragments of one byte": b"\x00\x81" + MASKED + b" ",
+    "fragments of nothing": b"\x00\x80" + MASKED,
+    "pings": b"\x89\x80" + MASKED,
+}
+
+
+def send_frames(server: ObservedServer, frame: bytes, size: int) -> None:
+    """One message over a WebSocket, with so many bytes of such frames within; its answer is awaited."""
+    address = urlsplit(server.url)
+    with (
+        socket.create_connection((address.hostname, address.port), timeout=SILENCE_S_MAX) as peer,
+        suppress(ConnectionError),
+    ):
+        peer.sendall(UPGRADE)
+        assert peer.recv(4096).startswith(b"HTTP/1.1 101 ")
+        peer.sendall(b"\x01\x81" + MASKED + b"{" + frame * (size // len(frame)) + b"\x80\x81" + MASKED + b"}")
+        assert peer.recv(4096)
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_small_frames(server: ObservedServer, name: str) -> None:
+    server.check_growth(name, lambda size: send_frames(server, FRAMES[name], size), (256 * 1024, 512 * 1024, 2**20))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from headwater.core import LogSettings
 from headwater.core.errors import DiskFull, StorageCorrupted
 from headwater.core.state import kinds_of_log
 from headwater.storage import accept_loss, backup, check_directory, checked_file, maintenance, restore
+from headwater.storage.engine import lock_directory
 from headwater.storage.log_directories import LOG_KIND, TRASH_KIND
 from headwater.storage.meta import FORMAT, META_NAME, read_meta
 from headwater.storage.postings import merge_postings
@@ -259,6 +261,18 @@ def test_a_log_of_0_1_0_is_taken_over_once(first_format: Path) -> None:
     assert read_meta(directory).format == FORMAT == 3
     with engine(first_format) as one, pytest.raises(StorageCorrupted, match="but 1 in the state"):
         one.open("orders")
+
+
+def test_a_backup_leaves_a_directory_of_0_1_0_to_its_server(first_format: Path, tmp_path: Path) -> None:
+    before = (first_format / "state.sqlite").read_bytes()
+    with closing(lock_directory(first_format)):
+        backup(first_format, tmp_path / "copy")
+    assert (first_format / "state.sqlite").read_bytes() == before
+    assert not (first_format / "state.witness").exists()
+    assert check_directory(tmp_path / "copy").is_sound
+    restore(tmp_path / "copy", tmp_path / "again")
+    with engine(tmp_path / "again") as one:
+        assert one.open("orders").first_retained == 71
 
 
 def test_0_1_0_refuses_a_log_of_today_clearly(trimmed: Path) -> None:

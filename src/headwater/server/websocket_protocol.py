@@ -5,7 +5,12 @@ What an application holds for a connection is bounded by the application; what w
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from ..core.slices import Slices
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
 """The largest message of any front end, and what may be around it."""
@@ -17,9 +22,59 @@ CLOSE_NOT_UTF8 = 1007
 MESSAGES_WAITING_MAX = 16
 """For the application; after these, reading stops until it has taken them."""
 
+PIECE_BYTES = 4096
+"""Of received data that is looked at in one step: hundreds of the smallest frames, each of which takes some µs."""
+
 
 class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
-    """One connection, dropped when its peer does not answer a ping in time."""
+    """One connection, dropped when its peer does not answer a ping in time.
+
+    Data that takes long, as that of many small frames does, is looked at in slices of the loop's time.
+    """
+
+    _unread = b""
+    """Received data for later slices. Nothing more is read meanwhile."""
+    _rest: asyncio.Task[None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        slices, is_later = Slices(), bool(self._unread)
+        self._unread += data
+        while self._unread and not is_later:
+            self._look_at_piece()
+            is_later = slices.is_over
+        if self._unread:
+            self.transport.pause_reading()
+            if self._rest is None:
+                self._rest = self.loop.create_task(self._look_at_rest())
+
+    async def receive(self) -> Any:
+        """See WebSocketsSansIOProtocol, which would read on whatever is unread."""
+        message = await self.queue.get()
+        if self.read_paused and self.queue.empty():
+            self.read_paused = False
+            if not self._unread:
+                self.transport.resume_reading()
+        return message
+
+    def _look_at_piece(self) -> None:
+        piece, self._unread = self._unread[:PIECE_BYTES], self._unread[PIECE_BYTES:]
+        super().data_received(piece)
+
+    async def _look_at_rest(self) -> None:
+        await asyncio.sleep(0)  # the slice of what was received is used up
+        slices = Slices()
+        try:
+            while self._unread and not self.transport.is_closing():
+                await slices.pause()
+                self._look_at_piece()
+        except BaseException:
+            self.transport.abort()  # as the loop does where data_received fails
+            raise
+        finally:
+            self._rest, self._unread = None, b""
+        if not self.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def send_receive_event_to_app(self) -> None:
         """See WebSocketsSansIOProtocol, which stops reading after each message, and fills the log with bad UTF-8."""

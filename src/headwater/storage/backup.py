@@ -36,8 +36,8 @@ from .sealing import FRAMES, HISTORY, INDEX, range_of
 from .segments import Segment, segment_paths
 from .staged_part import PART_SUFFIX
 from .staging import MANIFEST_NAME, STAGED
-from .state import SqliteState
-from .state_files import SHARED_MEMORY, files_of
+from .state import SqliteState, copy_state
+from .state_files import PLAIN_SCHEMA_VERSION, SHARED_MEMORY, files_of, prove
 from .trimming import check_witness, copy_witness, take_over
 from .writer_owners import OWNERS
 from .writers import WRITERS_NAME, write_writers
@@ -85,15 +85,12 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
         raise StorageUnavailable(f"{source}: no data directory (there is no {STATE_NAME})")
     _make_empty(target)
     make_file(target / PARTIAL_BACKUP)
-    with (
-        open(source / BACKUP_LOCK, "a", encoding="ascii", opener=private_opener) as lock,
-        closing(SqliteState(source / STATE_NAME)) as state,
-    ):
+    with open(source / BACKUP_LOCK, "a", encoding="ascii", opener=private_opener) as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
-        state.copy_to(target / STATE_NAME)
+        copy_state(source / STATE_NAME, target / STATE_NAME)
         copy = _Copy(target, progress)
         heads = {name: copy.log(source / LOGS / directory) for name, directory in _log_directories(target)}
-        _copy_witnesses(state, target)
+        _copy_witnesses(source, target)
     _sync_directories(target)
     _MANIFEST.write(target, Manifest(time.time_ns() // 1_000_000, heads))
     (target / PARTIAL_BACKUP).unlink()
@@ -138,9 +135,11 @@ def read_manifest(directory: Path) -> Manifest:
         raise StorageUnavailable(f"{directory}: no whole backup ({error})") from None
 
 
-def _copy_witnesses(state: SqliteState, target: Path) -> None:
+def _copy_witnesses(source: Path, target: Path) -> None:
     """How far each log is trimmed by the state as it is now: META was copied after it, and must not be ahead."""
-    with closing(SqliteState(target / STATE_NAME)) as copied:
+    if prove(source / STATE_NAME) == PLAIN_SCHEMA_VERSION:
+        return  # 0.1.0 has none; and its state is not brought up to date, for its server may run on it
+    with closing(SqliteState(source / STATE_NAME)) as state, closing(SqliteState(target / STATE_NAME)) as copied:
         for entry in known_logs(copied).values():
             meta = read_meta(target / LOGS / entry.directory)
             copy_witness(state, copied, meta)
