@@ -270,3 +270,28 @@ FLOODS: Mapping[str, tuple[bytes, Callable[[int], bytes]]] = {
 def test_floods(place: Place, name: str) -> None:
     before, flood = FLOODS[name]
     place.server.check_growth(name, lambda size: place.write(before + flood(size)), SIZES)
+
+
+LINKS_EACH = 250
+
+
+def _with_links(count: int) -> bytes:
+    """Sessions full of receivers that have credit."""
+    frames = [OPENED]
+    for channel in range(-(-count // LINKS_EACH)):
+        frames.append(_frame(Begin(None, 0, 2**31 - 1, 2**31 - 1, handle_max=LINKS_EACH), channel))
+        for handle in range(LINKS_EACH):
+            source = Source(address="l")
+            attach = Attach(f"link-{channel}-{handle}", handle, True, source=source, target=Target(address="x"))
+            frames.append(_frame(attach, channel))
+            frames.append(_frame(Flow(0, 2**31 - 1, 0, 2**31 - 1, handle, 0, 10), channel))
+    return b"".join(frames)
+
+
+def test_a_connection_with_many_links_goes(place: Place) -> None:
+    def go(count: int) -> None:
+        place.write(_with_links(count))
+        place.server.exchange("POST", "/logs/l/append", b'{"events":[{"type":"A"}]}', "application/json")
+
+    place.server.check_growth("links of a connection that goes", go, (5_000, 10_000, 20_000))
+    assert "Traceback" not in place.server.errors and "level=error" not in place.server.errors

@@ -9,6 +9,8 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import Flag, auto
+from functools import partial
+from itertools import islice
 from typing import Any, Protocol, cast
 
 from ..core.access import User
@@ -61,6 +63,8 @@ LINGERING_MAX = 1000
 """Detached links of one connection of which something is remembered until it is over."""
 ATTACH_BYTES = 64 * 1024
 """What an attach takes, at most, whose log is being opened: more of them are read when some are answered."""
+ABANDONED_MAX = 256
+"""Links that are let go in one turn of the loop when their connection is gone."""
 CLOSE_S = 5.0
 """How long a peer may take to answer our close, and to read what was written before it."""
 
@@ -232,9 +236,7 @@ class Transport(asyncio.Protocol):
         self.engine.lost()
         for task in self._tasks:
             task.cancel()
-        self._abandon()
-        self._notifier.ended(self)
-        self._owner.forget(self)
+        self._abandon(self._forget)
 
     def pause_writing(self) -> None:
         """The peer reads more slowly than its consumers send."""
@@ -511,12 +513,21 @@ class Transport(asyncio.Protocol):
         if end is not None:
             end.on_detached(ending)
 
-    def _abandon(self) -> None:
-        for link in tuple(self._ends):
+    def _abandon(self, then: Callable[[], None]) -> None:
+        """Let go of all links, so many in one turn of the loop: a peer may have tens of thousands."""
+        for link in tuple(islice(self._ends, ABANDONED_MAX)):
             self._let_go(link, Ending.CONNECTION)
+        if self._ends:
+            self.shared.turns.soon(self.flow, partial(self._abandon, then))
+            return
         lingering, self._lingering = self._lingering, []
         for _, on_ended in lingering:
             on_ended(Ending.CONNECTION)
+        then()
+
+    def _forget(self) -> None:
+        self._notifier.ended(self)
+        self._owner.forget(self)
 
     def _end_lingering(self, session: Session) -> None:
         ended = [on_ended for lingering, on_ended in self._lingering if lingering is session]
@@ -526,7 +537,9 @@ class Transport(asyncio.Protocol):
             self._lingering.append((None, on_ended))
 
     def _on_closed(self, event: ConnectionClosed) -> None:
-        self._abandon()
+        self._abandon(partial(self._tell_of_close, event))
+
+    def _tell_of_close(self, event: ConnectionClosed) -> None:
         if event.is_fault and event.error is not None:
             self.shared.statistics.faults += 1
             if self.engine.ended_in is Stage.SASL:
