@@ -50,7 +50,7 @@ async def read_packed(body: bytes, gathering: Gathering) -> PackedAppendIn:
     given = packed.decode(_rest, rest)
     for index, count, start, end in cut.pieces:
         await slices.pause()
-        piece = b"%b%b" % (array_head(count), memoryview(body)[start:end])
+        piece = b"".join((array_head(count), memoryview(body)[start:end]))
         with placed(body, index, 0):
             events = packed.decode(_events, piece)
         await gathering.add_all(events, slices)
