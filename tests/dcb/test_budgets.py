@@ -10,7 +10,10 @@ import msgspec
 import pytest
 
 from headwater.core import OpenGuard
-from headwater.dcb import Application
+from headwater.core.event import Event
+from headwater.core.limits import APPEND_EVENTS_MAX, ATTRIBUTES_MAX, TAGS_MAX
+from headwater.dcb import Application, packed_append
+from headwater.formats import budget, packed
 from headwater.storage.engine import Engine
 
 from ..hostile import bodies
@@ -166,3 +169,64 @@ def test_the_rules_of_the_seed_hold_for_long_appends(client: Any) -> None:
     events[1_900]["type"] = "no type"
     answer = post(client, "/logs/courses/append", json.dumps({"events": events, "strict": True}).encode())
     assert (answer.status, answer.json["path"]) == (400, "$.events[1900].type")
+
+
+def packed_events(count: int) -> bytes:
+    return b"\x81\xa6events\xdd" + count.to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "path"),
+    [
+        (packed_events(70_000) + b"\xc0" * 70_000, 413, "$.events"),
+        (packed_events(2**32 - 1) + b"\xc0" * 70_000, 413, "$.events"),
+        (packed_events(60_000) + b"\x91\xa1A" * 30_000, 400, "$.events[30000]"),
+        (packed_events(1) + b"\xdd\xff\xff\xff\xff" + b"\xc0" * 70_000, 400, "$.events[0]"),
+        (packed_events(1) + b"\xdd" + (70_000).to_bytes(4, "big") + b"\xc0" * 70_000, 400, "$.events[0]"),
+        (b"\x81\xa6events\xdb" + (70_000).to_bytes(4, "big") + b"x" * 70_000, 400, "$.events"),
+        (b"\xdd" + (70_000).to_bytes(4, "big") + b"\x90" * 70_000, 400, "$"),
+        (b"\x81\xa6nobody\xdd" + (70_000).to_bytes(4, "big") + b"\x90" * 70_000, 400, "$"),
+        (packed_events(30_000) + b"\x91\xa1A" * 30_000 + b"\xc0", 400, "$"),
+        (b"\x82" + packed_events(30_000)[1:] + b"\x91\xa1A" * 30_000 + b"\xa6events\x90", 400, "$.events"),
+        (b"\x81\xa9partition\xdb" + (70_000).to_bytes(4, "big") + b"x" * 70_000, 413, "$.partition"),
+    ],
+)
+def test_a_long_append_in_messagepack_is_refused_before_anything_is_made_of_it(
+    client: Any, monkeypatch: pytest.MonkeyPatch, body: bytes, status: int, path: str
+) -> None:
+    decoded: list[int] = []
+    decode = packed.decode
+
+    def counted(decoder: Any, content: bytes) -> Any:
+        decoded.append(len(content))
+        return decode(decoder, content)
+
+    monkeypatch.setattr(packed, "decode", counted)
+    answer = post(client, "/logs/courses/append", body, PACKED)
+    assert (answer.status, answer.json.get("path")) == (status, path), answer.body
+    assert sum(decoded) < 100
+
+
+def test_the_largest_append_in_messagepack_is_within_its_budget() -> None:
+    event = [0, [0] * TAGS_MAX, {str(name): 0 for name in range(ATTRIBUTES_MAX)}, *[0] * (len(Event._fields) - 3)]
+    walk = budget.packed_walk(msgspec.msgpack.encode(event), 0, 10_000)
+    assert (walk.values * APPEND_EVENTS_MAX, walk.left) == (packed_append.EVENTS_VALUES_MAX, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda event: event.clear(), "$.events[3500]"),
+        (lambda event: event.__setitem__(0, 7), "$.events[3500][0]"),
+        (lambda event: event.__setitem__(0, ""), "$.events[3500].type"),
+        (lambda event: event[2].append("no tag!"), "$.events[3500].tags[1]"),
+    ],
+)
+def test_what_is_wrong_with_a_long_append_in_messagepack_is_told_by_its_place(
+    client: Any, change: Any, path: str
+) -> None:
+    events: list[list[Any]] = [["A", b"x" * 100, [f"order:{number}"]] for number in range(4_000)]
+    change(events[3_500])
+    answer = post(client, "/logs/courses/append", msgspec.msgpack.encode({"events": events}), PACKED)
+    assert (answer.status, answer.json["path"]) == (400, path), answer.body
+    assert post(client, "/logs/courses/read", b'{"query":"all"}').lines == []

@@ -14,6 +14,7 @@ from headwater.http.errors import BodyTooLarge, CodedBody, Disconnected, Invalid
 
 from .asgi import Answer, ask
 
+MIB = 1024 * 1024
 Handler = Callable[[Exchange], Awaitable[Any]]
 
 
@@ -43,6 +44,20 @@ def test_a_body_over_the_limit_of_its_route_is_not_read_on(pieces: list[bytes]) 
     with pytest.raises(BodyTooLarge) as error:
         asked(echo, pieces=pieces)
     assert (error.value.given, error.value.allowed) == (11, 10)
+
+
+def test_a_long_body_is_what_came_and_bytes_however_it_came() -> None:
+    found = []
+
+    async def keep(exchange: Exchange) -> None:
+        exchange.body_bytes_max = 9 * MIB
+        found.append(await exchange.body())
+        await exchange.answer_empty(204)
+
+    for pieces in ([bytes([number]) * MIB for number in range(9)], [b"a" * 5 * MIB, b"b"], [b"c" * 9 * MIB, b""]):
+        assert asked(keep, pieces=pieces).status == 204
+        assert found[-1].__class__ is bytes
+        assert found[-1] == b"".join(pieces)
 
 
 def test_a_body_that_will_be_too_long_or_is_compressed_is_not_read_at_all() -> None:

@@ -21,7 +21,7 @@ from .wire import PackedAppendIn
 
 _EVENT_VALUES_MAX = 16 * 1024
 """Of one event, so that it is stepped over within 2 ms: 60 times as many as one that is allowed has."""
-_EVENTS_VALUES_MAX = APPEND_EVENTS_MAX * (1 + len(Event._fields) + TAGS_MAX + 2 * ATTRIBUTES_MAX)
+EVENTS_VALUES_MAX = APPEND_EVENTS_MAX * (1 + len(Event._fields) + TAGS_MAX + 2 * ATTRIBUTES_MAX)
 """Of all events: so many has the largest append that is allowed, with every tag and every attribute in each event."""
 _SCALAR_VALUES_MAX = 16
 _NAME_BYTES_MAX = 64
@@ -109,8 +109,8 @@ async def _cut_events(body: bytes, start: int, event_bytes_max: int, slices: Sli
         if end - at > at_most:
             raise TooLarge(end - at, at_most, "bytes of one event", where)
         values += more
-        if values > _EVENTS_VALUES_MAX:
-            raise InvalidInput(f"more than {_EVENTS_VALUES_MAX} values given", "events")
+        if values > EVENTS_VALUES_MAX:
+            raise InvalidInput(f"more than {EVENTS_VALUES_MAX} values given", "events")
         cut.add(end)
         at = end
         await slices.pause()

@@ -17,9 +17,19 @@ JSON = b"application/json"
 PROBLEM = MEDIA_TYPE.encode()
 BODY_BYTES_MAX = 1024 * 1024
 """Where a route names no other limit."""
+_LONG_BYTES = 4 * 1024 * 1024
+"""Once so much of a body has come, there is space for the longest that is allowed."""
 
 
 _encode = msgspec.json.Encoder().encode
+
+
+def _with_space(grown: BytesIO, size: int) -> BytesIO:
+    """The same with space for so much. An allocator that moves what has grown copies up to 32 MiB in one step; space
+    that is not used yet is not even memory."""
+    spacious = BytesIO(bytes(size))
+    spacious.write(grown.getbuffer())
+    return spacious
 
 
 class Exchange:
@@ -84,12 +94,15 @@ class Exchange:
         if is_last and len(chunk) <= limit:
             return chunk
         grown = BytesIO()  # it gives away what has grown: joining chunks would copy it all, and free them, in one step
-        size = grown.write(chunk)
+        size, space = grown.write(chunk), _LONG_BYTES
         while not is_last and size <= limit:
             chunk, is_last = await self._receive_chunk()
             size += grown.write(chunk)
+            if space < size <= limit and not is_last:
+                grown, space = _with_space(grown, limit), limit
         if size > limit:
             raise BodyTooLarge(size, limit)
+        grown.truncate()
         return grown.getvalue()
 
     async def json_body(self, *allowed: str) -> bytes:
