@@ -7,7 +7,7 @@ import logging
 import ssl
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from enum import Flag, auto
 from functools import partial
 from itertools import islice
@@ -63,8 +63,8 @@ LINGERING_MAX = 1000
 """Detached links of one connection of which something is remembered until it is over."""
 ATTACH_BYTES = 64 * 1024
 """What an attach takes, at most, whose log is being opened: more of them are read when some are answered."""
-ABANDONED_MAX = 256
-"""Links that are let go in one turn of the loop when their connection is gone."""
+LINKS_IN_A_TURN = 256
+"""Of how many links of one connection something is done in one step: let go when it is gone, say."""
 CLOSE_S = 5.0
 """How long a peer may take to answer our close, and to read what was written before it."""
 
@@ -134,6 +134,8 @@ class Transport(asyncio.Protocol):
         self.has_room = True
         """Whether more may be written."""
         self._unread: deque[bytes] = deque()
+        self._is_last = False
+        """Whether the peer has closed its side, and nothing comes after what is unread."""
         """What has come and waits for the peer's next turn."""
         self._pace = Pace(TURN_BYTES, TURN_BYTES_FIRST, TURN_S)
         self._pauses = _Pause(0)
@@ -224,8 +226,11 @@ class Transport(asyncio.Protocol):
             self._receive(data)
 
     def eof_received(self) -> bool:
-        """The peer has closed its side: so does this one."""
-        while self._unread:
+        """The peer has closed its side: so does this one, when it has dealt with what came before."""
+        if self._transport.get_extra_info("ssl_object") is None:
+            self._is_last = bool(self._unread)
+            return self._is_last
+        while self._unread:  # over TLS there is no waiting
             self._receive(self._unread.popleft())
         return False
 
@@ -246,8 +251,7 @@ class Transport(asyncio.Protocol):
         """What waited is written."""
         self.has_room = True
         self._resume(_Pause.UNREAD)
-        for end in tuple(self._ends.values()):
-            end.on_ready()
+        self._wake(iter(tuple(self._ends.values())))
 
     # What the container and the ends of links call
 
@@ -397,6 +401,8 @@ class Transport(asyncio.Protocol):
             self._receive(data[:size])
         if not self._unread:
             self._resume(_Pause.TURN)
+            if self._is_last:
+                self._transport.close()
         else:
             self._pause(_Pause.TURN)
             self._take_turn_soon()
@@ -515,7 +521,7 @@ class Transport(asyncio.Protocol):
 
     def _abandon(self, then: Callable[[], None]) -> None:
         """Let go of all links, so many in one turn of the loop: a peer may have tens of thousands."""
-        for link in tuple(islice(self._ends, ABANDONED_MAX)):
+        for link in tuple(islice(self._ends, LINKS_IN_A_TURN)):
             self._let_go(link, Ending.CONNECTION)
         if self._ends:
             self.shared.turns.soon(self.flow, partial(self._abandon, then))
@@ -524,6 +530,14 @@ class Transport(asyncio.Protocol):
         for _, on_ended in lingering:
             on_ended(Ending.CONNECTION)
         then()
+
+    def _wake(self, ends: Iterator[LinkEnd]) -> None:
+        """Let those go on that waited for room, so many in one turn of the loop."""
+        for number, end in enumerate(ends, start=1):
+            end.on_ready()
+            if number == LINKS_IN_A_TURN:
+                self.shared.turns.soon(self.flow, partial(self._wake, ends))
+                break
 
     def _forget(self) -> None:
         self._notifier.ended(self)
