@@ -206,11 +206,11 @@ def test_after_a_loss_of_state_no_number_of_a_deleted_log_is_given_again(data: P
     adopt_log(data, "kept")
     with engine(data) as one:
         one.create("orders").append([event()])
-        assert numbers(one.open("orders")) == [RESTORE_JUMP + 1]
-        assert numbers(one.open("kept")) == [1]
+        assert numbers(one.open("orders").read()) == [RESTORE_JUMP + 1]
+        assert numbers(one.open("kept").read()) == [1]
     (data / "state.witness").unlink()
     accept_state_loss(data)
     assert check_directory(data).is_sound
     with engine(data) as one:
         one.create("again").append([event()])
-        assert numbers(one.open("again")) == [2 * RESTORE_JUMP + 1]
+        assert numbers(one.open("again").read()) == [2 * RESTORE_JUMP + 1]
