@@ -11,7 +11,7 @@ import pytest
 
 from headwater.core import LogSettings
 from headwater.core.errors import LogExists, LogNotFound, StorageCorrupted
-from headwater.storage import accept_loss, adopt_log, check_directory
+from headwater.storage import accept_loss, accept_state_loss, adopt_log, check_directory
 from headwater.storage.log_directories import RESTORE_JUMP
 
 from .builders import engine, event, log_directory, numbers
@@ -174,3 +174,43 @@ def test_a_read_only_medium_is_checked_and_nothing_is_written_to_it(
     before[medium / "state.sqlite-wal"] = (medium / "state.sqlite-wal").stat().st_mtime_ns
     assert "was confirmed" in check_directory(medium).state.problems[0]
     assert {path: path.stat().st_mtime_ns for path in sorted(medium.rglob("*"))} == before
+
+
+def test_a_state_that_is_gone_with_its_witness_is_not_called_sound(data: Path) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event()])
+    for path in data.glob("state.*"):
+        path.unlink()
+    (problem,) = check_directory(data).state.problems
+    assert "the file is missing, but there are logs" in problem and str(data / "state.sqlite") in problem
+
+
+def test_a_log_is_not_held_against_a_state_that_cannot_be_used(data: Path) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event() for _ in range(9)])
+        one.open("orders").trim(5)
+    (data / "state.witness").unlink()
+    report = check_directory(data)
+    assert report.state.problems and [log.problems for log in report.logs] == [[]]
+    accept_state_loss(data)
+    assert check_directory(data).is_sound
+
+
+def test_after_a_loss_of_state_no_number_of_a_deleted_log_is_given_again(data: Path) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event(), event()])
+        one.delete("orders")
+        one.create("kept").append([event()])
+    (data / "state.sqlite").unlink()
+    accept_state_loss(data)
+    adopt_log(data, "kept")
+    with engine(data) as one:
+        one.create("orders").append([event()])
+        assert numbers(one.open("orders").read()) == [RESTORE_JUMP + 1]
+        assert numbers(one.open("kept").read()) == [1]
+    (data / "state.witness").unlink()
+    accept_state_loss(data)
+    assert check_directory(data).is_sound
+    with engine(data) as one:
+        one.create("again").append([event()])
+        assert numbers(one.open("again").read()) == [2 * RESTORE_JUMP + 1]

@@ -20,6 +20,7 @@ from .check_staged import check_staged
 from .engine import PARTIAL_BACKUP, STATE_NAME, lock_directory, open_state
 from .locks import unserved
 from .log_directories import LOGS, adopt, give_up, known_logs, stopped_logs, unknown_directories
+from .memory import MemoryState
 from .meta import Meta, read_meta
 from .places import Places, hashes_of_frame, places_name
 from .postings import ActivePostings, FilePostings
@@ -77,7 +78,8 @@ def check_directory(directory: Path, progress: Progress | None = None) -> CheckR
         stopped = {} if found.problems else stopped_logs(directory, state)
         paths = unknown_directories(directory, state)
         paths |= {name: [directory / LOGS / entry.directory] for name, entry in known_logs(state).items()}
-        logs = [_check_log(path, name, state, progress or _silent, stopped.get(name))
+        trusted = None if found.problems else state
+        logs = [_check_log(path, name, trusted, progress or _silent, stopped.get(name))
                 for name in sorted(paths) for path in paths[name]]  # fmt: skip
         return CheckReport(logs, found, list(_check_manifest(directory)))
 
@@ -175,8 +177,9 @@ def _last_of_history(directory: Path, meta: Meta) -> int:
 
 
 def _check_log(
-    directory: Path, name: str, state: StateStore, progress: Progress, stopped: StorageCorrupted | None
+    directory: Path, name: str, state: StateStore | None, progress: Progress, stopped: StorageCorrupted | None
 ) -> LogCheck:
+    """`state` is None where it cannot be used: then the log is looked at by itself."""
     report = LogCheck(name)
     if stopped is not None:
         report.problems.append(str(stopped))
@@ -184,9 +187,10 @@ def _check_log(
             return report
     with _telling(report):
         meta = read_meta(directory)
-        with _telling(report):
-            check_witness(state, meta, directory)
-        durable = known_durable(state, meta)
+        if state is not None:
+            with _telling(report):
+                check_witness(state, meta, directory)
+        durable = known_durable(MemoryState() if state is None else state, meta)
         if meta.has_marks:
             with _telling(report):
                 durable = max(durable, read_writers(directory)[0])

@@ -398,14 +398,20 @@ def open_state(directory: Path, *, is_locked: bool = False) -> SqliteState:
     Raises StorageUnavailable, StorageCorrupted: it is not what was confirmed, or it is gone, but its logs are not.
     """
     path = directory / STATE_NAME
-    if not path.exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
-        raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
+    refuse_missing(directory)
     with refusing(directory, "the data directory cannot be made"):
         make_directory(directory)
     if is_locked or prove(path) != PLAIN_SCHEMA_VERSION:
         return SqliteState(path)
     with closing(lock_directory(directory)):
         return SqliteState(path)
+
+
+def refuse_missing(directory: Path) -> None:
+    """Raises StorageCorrupted if there are logs in a data directory, but no state."""
+    path = directory / STATE_NAME
+    if not path.exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
+        raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
 
 
 def _new_meta(name: str, floor: int, partitions: int, now: int) -> Meta:

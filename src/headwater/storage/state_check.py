@@ -10,17 +10,18 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core.errors import StorageCorrupted, StorageUnavailable
+from ..core.errors import EventLogError, StorageCorrupted, StorageUnavailable
 from ..core.state import StateStore
 from .disk import sync_directory
-from .engine import STATE_NAME, lock_directory
-from .log_directories import left_over
+from .engine import STATE_NAME, lock_directory, refuse_missing
+from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond, left_over
 from .memory import MemoryState
+from .meta import META_NAME, read_meta
 from .private import make_directory, make_file
 from .state import SqliteState
 from .state_files import SHARED_MEMORY, files_of, is_plain, make_state, plain_entries, witness_path
@@ -49,6 +50,7 @@ def looking_at_state(directory: Path) -> Iterator[tuple[StateStore, StateCheck]]
         copy = Path(place) / STATE_NAME
         _copy_files(directory / STATE_NAME, copy)
         try:
+            refuse_missing(directory)
             state = SqliteState(copy)
         except (StorageCorrupted, StorageUnavailable) as error:
             report.problems.append(str(error).replace(place, str(directory)))
@@ -63,7 +65,9 @@ def looking_at_state(directory: Path) -> Iterator[tuple[StateStore, StateCheck]]
 def accept_state_loss(directory: Path) -> list[str]:
     """Make a state of all entries that are sound; answers what is given up. The old files are kept beside it.
 
-    That there were users is not given up: without one, nobody is let in. Raises StorageUnavailable.
+    That there were users is not given up: without one, nobody is let in. Nor does a log that is made from now on give
+    a number again that a deleted one of its name may have had: it begins above all of them, as after a restore.
+    Raises StorageUnavailable.
     """
     path = directory / STATE_NAME
     with closing(lock_directory(directory)):
@@ -71,6 +75,7 @@ def accept_state_loss(directory: Path) -> list[str]:
         make_directory(aside)
         _copy_files(path, aside / STATE_NAME)
         entries, given_up = _salvaged(aside / STATE_NAME)
+        entries = [*_without(entries, FLOOR_KIND, EVERY_LOG), _floor(directory, entries)]
         serial, had_users = _confirmed(path)
         new = directory / "state.new" / STATE_NAME
         shutil.rmtree(new.parent, ignore_errors=True)
@@ -143,6 +148,22 @@ def _salvaged(path: Path) -> tuple[list[Entry], list[str]]:
             except sqlite3.Error as error:
                 lost[f"{STATE_NAME}: {error}"] = None
     return list(found.values()), list(lost)
+
+
+def _floor(directory: Path, entries: Iterable[Entry]) -> Entry:
+    """The number above which each new log begins: how far the logs went that are forgotten is not known."""
+    highest = 0
+    for kind, _, value, _ in entries:
+        if kind == FLOOR_KIND and value.isdigit():
+            highest = max(highest, int(value))
+    for each in (directory / LOGS).glob(f"*/{META_NAME}"):
+        with suppress(EventLogError, OSError):  # whoever opens it is told
+            highest = max(highest, read_meta(each.parent).floor)
+    return FLOOR_KIND, EVERY_LOG, str(beyond(highest)).encode(), 1
+
+
+def _without(entries: Iterable[Entry], kind: str, key: str) -> Iterator[Entry]:
+    return (entry for entry in entries if entry[:2] != (kind, key))
 
 
 def _confirmed(path: Path) -> tuple[int, bool]:
