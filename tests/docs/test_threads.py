@@ -14,6 +14,7 @@ SEEN_TO = {
     "storage/committing.py": "its results are asked for",
     "server/password_checks.py": "a check is awaited by whoever logs in",
     "server/security.py": "answers are awaited by whoever asked",
+    "server/websocket_protocol.py": "of one connection, and ends with it",
     "server/bulk/link.py": "its end ends the bulk process; an answer tells its own error",
     "server/bulk/supervisor.py": "waited for",
     "server/bulk/calls.py": "its results are awaited",

@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 from ..core.access import User
 from ..core.errors import EventLogError
 from ..core.local import LocalLog
+from ..core.slices import Slices
 from ..core.turns import Flow, Pace
 from .errors import link_fault
 from .link_end import Ending, LinkEnd
@@ -63,7 +64,7 @@ LINGERING_MAX = 1000
 """Detached links of one connection of which something is remembered until it is over."""
 ATTACH_BYTES = 64 * 1024
 """What an attach takes, at most, whose log is being opened: more of them are read when some are answered."""
-LINKS_IN_A_TURN = 256
+LINKS_IN_A_TURN = 64
 """Of how many links of one connection something is done in one step: let go when it is gone, say."""
 CLOSE_S = 5.0
 """How long a peer may take to answer our close, and to read what was written before it."""
@@ -134,6 +135,7 @@ class Transport(asyncio.Protocol):
         self.has_room = True
         """Whether more may be written."""
         self._unread: deque[bytes] = deque()
+        self._slices = Slices()
         self._is_last = False
         """Whether the peer has closed its side, and nothing comes after what is unread."""
         """What has come and waits for the peer's next turn."""
@@ -459,8 +461,9 @@ class Transport(asyncio.Protocol):
             self.spawn(self._authenticate(self._login.mechanism, event.response))
 
     async def _answer(self, link: Link) -> None:
-        """Answer an attach."""
+        """Answer an attach, in slices of the loop's time if there are many."""
         try:
+            await self._slices.pause()
             await self._attach(self, link)
         except AmqpError as fault:
             self._refuse(link, fault)

@@ -12,6 +12,7 @@ from hypothesis import given
 
 from headwater.amqp.protocol import codec
 from headwater.amqp.protocol.codec import DecodeError, EncodeError, decode, encode, skip
+from headwater.amqp.protocol.decoding import DESCRIBED_MAX
 from headwater.amqp.protocol.types import (
     Array,
     Byte,
@@ -387,8 +388,14 @@ def test_depth_is_bounded_whatever_nests(bomb: bytes) -> None:
 def test_skipping_is_not_bounded_in_depth_as_it_keeps_none() -> None:
     deep = nested(b"\xd0", 1000)
     assert skip(deep, 0, len(deep)) == len(deep)
-    described = b"\0" * 50_000 + b"\x40" * 50_001
+    described = b"\0" * DESCRIBED_MAX + b"\x40" * (DESCRIBED_MAX + 1)
     assert skip(described, 0, len(described)) == len(described)
+
+
+def test_skipping_looks_at_so_many_described_values_at_most() -> None:
+    described = b"\0" * (DESCRIBED_MAX + 1) + b"\x40" * (DESCRIBED_MAX + 2)
+    with pytest.raises(DecodeError, match=f"more than {DESCRIBED_MAX} described values"):
+        skip(described, 0, len(described))
 
 
 @pytest.mark.parametrize("constructor", ["40", "41", "42", "43", "44", "45", "00 44 40", "00 44 45"])

@@ -34,6 +34,8 @@ from .types import (
 
 DEPTH_MAX: Final = 32
 """So many compound, array and described values may lie in one another."""
+DESCRIBED_MAX: Final = 1024
+"""How many described values one value may begin with that is not looked into."""
 
 ARRAY_DESCRIPTORS_MAX: Final = 2
 """So many descriptors may lie in one another in an array's constructor: each costs an object for each element."""
@@ -80,9 +82,9 @@ def decode(buffer: bytes, at: int, end: int, depth: int = 0) -> Read:
 def skip(buffer: bytes, at: int, end: int) -> int:
     """The position behind the value that starts at `at`, at most `end`; nothing is built, what lies inside not checked.
 
-    Raises DecodeError: no such constructor, or the value is cut short.
+    Raises DecodeError: no such constructor, described values within described ones without end, or it is cut short.
     """
-    start, pending = at, 1
+    start, pending, described = at, 1, 0
     try:
         while pending:
             width = WIDTHS[buffer[at]]
@@ -96,6 +98,9 @@ def skip(buffer: bytes, at: int, end: int) -> int:
             elif width == DESCRIBED:
                 at += 1
                 pending += 2  # the descriptor and the value
+                described += 1
+                if described > DESCRIBED_MAX:
+                    raise DecodeError(f"more than {DESCRIBED_MAX} described values in one", start)
             else:
                 raise DecodeError(f"no type has the constructor 0x{buffer[at]:02x}", at)
             pending -= 1
