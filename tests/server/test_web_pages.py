@@ -152,6 +152,8 @@ def test_a_refused_websocket_is_told_why(server: RunningServer) -> None:
     response = refused.value.response
     assert response.headers["content-type"] == "application/problem+json"
     assert "http.origins" in json.loads(response.body)["detail"]
+    assert ask(server, "GET", "/logs").status == 200
+    assert "level=error" not in server.errors, "else any page could fill the log"
 
 
 def test_a_name_that_is_not_served_is_told_with_the_setting(server: RunningServer) -> None:

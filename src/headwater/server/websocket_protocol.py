@@ -48,6 +48,12 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             if self._rest is None:
                 self._rest = self.loop.create_task(self._look_at_rest())
 
+    async def send(self, message: Any) -> None:
+        """See WebSocketsSansIOProtocol, which would log an error for each WebSocket that is refused."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
+
     async def receive(self) -> Any:
         """See WebSocketsSansIOProtocol, which would read on whatever is unread."""
         message = await self.queue.get()
