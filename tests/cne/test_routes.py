@@ -336,7 +336,9 @@ def test_schemas_and_the_openapi_document_are_served(play):
             assert answer.headers["content-type"] == "application/schema+json"
             assert answer.json["$id"] == f"urn:headwater:schema:cne:{name}"
         assert (await world.ask("GET", f"{V2}/schemas/none")).status == 404
-        assert set((await world.ask("GET", f"{V2}/openapi.json")).json["components"]["schemas"]) == set(names)
+        assert set((await world.ask("GET", f"{V2}/openapi.json")).json["components"]["schemas"]) == {
+            name for name in names if not name.startswith("accepted-")
+        }
 
     play(scenario)
 
