@@ -114,3 +114,5 @@ def test_what_is_sent_is_closed_and_has_no_alternatives(name):
     schema = yaml.safe_load(DOCUMENT)["components"]["schemas"][name]
     assert schema["additionalProperties"] is False
     assert not {"oneOf", "anyOf", "not", "allOf"} & schema.keys()
+    with_default = [name for name, each in schema["properties"].items() if "default" in each]
+    assert not with_default, "TypeScript's generator makes them required"

@@ -35,7 +35,7 @@ def _document(schemas: Mapping[str, bytes]) -> bytes:
 
 
 SCHEMAS = _schemas()
-"""The schemas by name: `accepted-...` and `...-request-...` are what is taken, the others what is answered or delivered."""
+"""The schemas by name: `accepted-...` and `...-request-...` are what is taken, the others what is given."""
 OPENAPI = _document(SCHEMAS)
 
 
