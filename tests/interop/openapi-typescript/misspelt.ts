@@ -18,6 +18,7 @@ export const append: Schemas["Append"] = { events: [{ typ: "A" }] }; // wrong
 const client = createClient<paths>();
 const params = { path: { log: "orders" } };
 await client.POST("/logs/{log}/read", { params, body: { query: { all: true }, backwards: true } });
-await client.POST("/logs/{log}/read", { params, body: { query: { items: [{ typs: ["A"] }] } } }); // wrong
+const read = { query: { items: [{ typs: ["A"] }] } } satisfies Schemas["Read"]; // wrong
+await client.POST("/logs/{log}/read", { params, body: read });
 await client.POST("/logs/{log}/read", { params, body: { query: { all: true }, readBackwards: true } }); // wrong
 await client.POST("/logs/{log}/red", { params, body: { query: { all: true } } }); // wrong
