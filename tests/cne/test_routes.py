@@ -243,7 +243,9 @@ def test_health_dummies_and_ping(play, base):
     async def scenario(world: World) -> None:
         health = await world.ask("GET", f"{base}/health")
         assert (health.status, health.body, health.headers["content-type"]) == (200, b"OK", "text/plain; charset=utf-8")
-        assert (await world.ask("HEAD", f"{base}/health")).status == 405
+        head = await world.ask("HEAD", f"{base}/health")
+        assert (head.status, head.body, head.headers) == (200, b"", health.headers)
+        assert (await world.ask("HEAD", f"{base}/dummy")).status == 405
         for path in ("dummy", "dummy2"):
             answer = await world.ask("POST", f"{base}/{path}", b"anything")
             assert (answer.status, answer.body) == (204, b"")
