@@ -75,7 +75,11 @@ HTTP = Protocol(
         Row("GET /", NOTHING, "links, and nothing of the logs"),
         Row("GET /health/live", NOTHING),
         Row("GET /health/ready", NOTHING),
-        Row("GET /metrics", ANY_USER, "names all logs and consumers"),
+        Row(
+            "GET /metrics",
+            ANY_USER,
+            "names all logs and consumers; with `http.metrics_need_right`: `metrics:*` or `manage:*`",
+        ),
         Row("GET /openapi.yaml", NOTHING),
         Row("GET /logs", ANY_USER, _SHOWS_READABLE),
         Row("GET /logs/{log}", TO_READ),

@@ -256,7 +256,8 @@ class Server:
         data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max, turns=turns)
         events = futoin.Application(store, guard, self._config.futoin, turns)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
-        own = {"": RootPage(guard), METRICS.strip("/"): Metrics(guard, collector)}
+        metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
+        own = {"": RootPage(guard), METRICS.strip("/"): metrics}
         self._gate.open(by_room({**own, "futoin": events, **rooms}, data))
         return data, events
 
