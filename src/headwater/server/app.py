@@ -257,7 +257,7 @@ class Server:
         events = futoin.Application(store, guard, self._config.futoin, turns)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
-        own = {"": RootPage(guard), METRICS.strip("/"): metrics}
+        own: dict[str, Application] = {"": RootPage(guard), METRICS.strip("/"): metrics}
         self._gate.open(by_room({**own, "futoin": events, **rooms}, data))
         return data, events
 
