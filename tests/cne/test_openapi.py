@@ -117,6 +117,17 @@ def test_what_is_delivered_keeps_its_schema(play, name, kind):
     play(scenario, **options)
 
 
+@pytest.mark.parametrize(("version", "value"), [("v1", v1_value), ("v2", v2_value)])
+def test_what_the_document_publishes_has_one_spelling_and_is_accepted(version, value):
+    event, cloudevent = bare(value()), wrapped(value())
+    for kind, document in (("event", event), ("cloudevent", cloudevent)):
+        validator(f"{kind}-request-{version}").validate(document)
+        validator(f"accepted-{kind}").validate(document)
+    other = {"v1": v2_value, "v2": v1_value}[version]
+    assert not validator(f"event-request-{version}").is_valid(bare(other()))
+    assert not validator(f"cloudevent-request-{version}").is_valid(wrapped(other()))
+
+
 def test_accepted_schemas_take_what_is_accepted():
     validator("accepted-cloudevent").validate(wrapped(specversion="v1.0", time=...))
     validator("accepted-event").validate(bare(source=..., time=None))

@@ -243,7 +243,9 @@ def test_health_dummies_and_ping(play, base):
     async def scenario(world: World) -> None:
         health = await world.ask("GET", f"{base}/health")
         assert (health.status, health.body, health.headers["content-type"]) == (200, b"OK", "text/plain; charset=utf-8")
-        assert (await world.ask("HEAD", f"{base}/health")).status == 405
+        head = await world.ask("HEAD", f"{base}/health")
+        assert (head.status, head.body, head.headers) == (200, b"", health.headers)
+        assert (await world.ask("HEAD", f"{base}/dummy")).status == 405
         for path in ("dummy", "dummy2"):
             answer = await world.ask("POST", f"{base}/{path}", b"anything")
             assert (answer.status, answer.body) == (204, b"")
@@ -336,7 +338,9 @@ def test_schemas_and_the_openapi_document_are_served(play):
             assert answer.headers["content-type"] == "application/schema+json"
             assert answer.json["$id"] == f"urn:headwater:schema:cne:{name}"
         assert (await world.ask("GET", f"{V2}/schemas/none")).status == 404
-        assert set((await world.ask("GET", f"{V2}/openapi.json")).json["components"]["schemas"]) == set(names)
+        assert set((await world.ask("GET", f"{V2}/openapi.json")).json["components"]["schemas"]) == {
+            name for name in names if not name.startswith("accepted-")
+        }
 
     play(scenario)
 

@@ -152,4 +152,4 @@ def test_nothing_is_served_elsewhere(client):
 def test_other_method_is_told_which_are_allowed(client):
     answer = client.post("/logs/courses")
     assert (answer.status, answer.code) == (405, "method_not_allowed")
-    assert answer.headers["allow"] == "DELETE, GET, PATCH, PUT"
+    assert answer.headers["allow"] == "DELETE, GET, HEAD, PATCH, PUT"

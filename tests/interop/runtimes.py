@@ -179,6 +179,83 @@ class GoAmqp(Runtime):
         return [str(self.built / "client")]
 
 
+class Generated(Runtime):
+    """A client of HTTP that a generator makes of the OpenAPI documents: built again when those have changed."""
+
+    GENERATOR: ClassVar[str]
+
+    def documents(self) -> dict[str, bytes]:
+        """The documents as they are served, by the names of files."""
+        from headwater.cne import documents
+
+        dcb = HERE.parents[1] / "src" / "headwater" / "dcb" / "openapi.yaml"
+        return {"dcb.yaml": dcb.read_bytes(), "cne.json": documents.OPENAPI}
+
+    def copy(self) -> None:
+        """Put the sources and the documents into `built`."""
+        for file in self.sources.iterdir():
+            shutil.copy(file, self.built)
+        for name, document in self.documents().items():
+            (self.built / name).write_bytes(document)
+
+    def _digest(self) -> str:
+        return hashlib.sha256(b"".join((super()._digest().encode(), *self.documents().values()))).hexdigest()
+
+
+class OpenapiGo(Generated):
+    """oapi-codegen makes a package of each document, and Go's compiler and `go vet` look at all of them."""
+
+    name = "openapi-go"
+    programs = ("go",)
+    debian = ("golang-go (of a newer Debian)",)
+    GENERATOR = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
+
+    def build(self) -> None:
+        """See Runtime."""
+        self.copy()
+        for document in self.documents():
+            package = document.partition(".")[0]
+            (self.built / package).mkdir(exist_ok=True)
+            made = ["-generate", "types,client", "-package", package, "-o", f"{package}/{package}.go", document]
+            _run("go", "run", self.GENERATOR, *made, cwd=self.built)
+        _run("go", "vet", "./...", cwd=self.built)
+        _run("go", "build", "-o", "client", ".", cwd=self.built)
+
+    def command(self) -> list[str]:
+        """See Runtime; the URL of the server and a log are added."""
+        return [str(self.built / "client")]
+
+
+class OpenapiTypescript(Generated):
+    """openapi-typescript makes types of each document, and TypeScript's compiler JavaScript of the client."""
+
+    name = "openapi-typescript"
+    programs = ("node", "npm")
+    debian = ("nodejs", "npm")
+    GENERATOR = "openapi-typescript"
+
+    def build(self) -> None:
+        """See Runtime."""
+        self.copy()
+        quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        _run("npm", "install", *quiet, cwd=self.built)
+        for document in self.documents():
+            _run(self.program(self.GENERATOR), document, "-o", f"{document.partition('.')[0]}.d.ts", cwd=self.built)
+        self.compile("tsconfig.json")
+
+    def compile(self, project: str) -> None:
+        """Raises CalledProcessError, whose output has the errors."""
+        _run(self.program("tsc"), "--project", project, cwd=self.built)
+
+    def program(self, name: str) -> str:
+        """A program of npm's."""
+        return str(self.built / "node_modules" / ".bin" / name)
+
+    def command(self) -> list[str]:
+        """See Runtime; the URL of the server and a log are added."""
+        return ["node", str(self.built / "client.js")]
+
+
 class PostgreSql(Runtime):
     """No client: the database in whose transactions `tests/client/test_outbox.py` writes. Nothing is built."""
 
@@ -289,7 +366,9 @@ class Recorder(Runtime):
         return ["env", f"LD_PRELOAD={self.library}"]
 
 
-RUNTIMES: tuple[type[Runtime], ...] = (Proton, Rhea, FutoIn, Jms, GoAmqp, PostgreSql, DeltaSpark, Chromium, Recorder)
+RUNTIMES: tuple[type[Runtime], ...] = (
+    Proton, Rhea, FutoIn, Jms, GoAmqp, OpenapiGo, OpenapiTypescript, PostgreSql, DeltaSpark, Chromium, Recorder,
+)  # fmt: skip
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:

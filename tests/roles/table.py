@@ -72,9 +72,14 @@ HTTP = Protocol(
     "403, a problem of type `forbidden` that names the right and the log",
     "The right is looked at before the body is, and before it is known whether there is such a log.",
     (
+        Row("GET /", NOTHING, "links, and nothing of the logs"),
         Row("GET /health/live", NOTHING),
         Row("GET /health/ready", NOTHING),
-        Row("GET /metrics", ANY_USER, "names all logs and consumers"),
+        Row(
+            "GET /metrics",
+            ANY_USER,
+            "names all logs and consumers; with `http.metrics_need_right`: `metrics:*` or `manage:*`",
+        ),
         Row("GET /openapi.yaml", NOTHING),
         Row("GET /logs", ANY_USER, _SHOWS_READABLE),
         Row("GET /logs/{log}", TO_READ),

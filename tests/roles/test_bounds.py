@@ -33,13 +33,22 @@ from .world import (
     TIMEOUT_S,
     TYPE,
     V1,
+    WATCHER,
     Role,
     Verdict,
     World,
 )
 
 pytestmark = pytest.mark.timeout(120)
-READS = {READER: {LOG}, OWNER: {LOG}, STRANGER: {ELSEWHERE}, CHIEF: {"$system"}, APPENDER: set(), MANAGER: set()}
+READS = {
+    READER: {LOG},
+    OWNER: {LOG},
+    STRANGER: {ELSEWHERE},
+    CHIEF: {"$system"},
+    APPENDER: set(),
+    MANAGER: set(),
+    WATCHER: set(),
+}
 """Of the logs that are always there, who may read which."""
 SEES = {**READS, CHIEF: {"$system", LOG, ELSEWHERE}, MANAGER: {LOG}}
 """Who may see what `$management` tells of a log: to manage it suffices."""

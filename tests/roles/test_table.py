@@ -30,7 +30,7 @@ def calls(protocol: table.Protocol) -> set[str]:
 
 def test_every_http_route_is_in_the_table() -> None:
     routes = Application(MemoryStore(), OpenGuard()).routes.patterns
-    of_server = {f"GET {path}" for path in (*HEALTH_PATHS, METRICS)}
+    of_server = {f"GET {path}" for path in ("/", *HEALTH_PATHS, METRICS)}
     assert calls(table.HTTP) == {f"{method} {path}" for method, path in routes} | of_server
 
 

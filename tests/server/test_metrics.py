@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from functools import partial
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headwater.core.access import Grant, OpenGuard, Right
+from headwater.core.errors import InvalidInput
 from headwater.core.event import Event
 from headwater.core.store import LogStore
 from headwater.core.threads import Threads
-from headwater.server.accounts import Account, AccountDirectory, hash_token, new_token
+from headwater.server.accounts import Account, AccountDirectory, hash_token, new_token, read_grant, show_grant
 from headwater.server.gate import Gate
 from headwater.server.health import HEALTH_PATHS, Health, Metrics
 from headwater.server.metrics import ServerCollector, scrape
@@ -118,6 +121,44 @@ def test_metrics_need_any_user_as_soon_as_there_is_one() -> None:
         assert (await ask(open_, "/metrics")).status == 200
 
     asyncio.run(scenario())
+
+
+def test_with_the_setting_only_who_has_the_right_or_manages_the_server_sees_metrics() -> None:
+    async def scenario() -> None:
+        tokens = {grants: new_token() for grants in ("metrics:*", "manage:*", "all:*", "read:none", "all:orders-*")}
+        accounts = [
+            Account(f"user{number}", (read_grant(grants),), tokens=(hash_token(token),))
+            for number, (grants, token) in enumerate(tokens.items())
+        ]
+        guard = AccountGuard(AccountDirectory(accounts, MemoryState()), allows_anybody=True)
+        as_before, closed = (
+            Metrics(guard, collector(MemoryStore()), needs_right=needs_right) for needs_right in (False, True)
+        )
+        sees: dict[str, int] = {}
+        for grants, token in tokens.items():
+            shown = [(b"authorization", f"Bearer {token}".encode())]
+            assert (await ask(as_before, "/metrics", headers=shown)).status == 200, grants
+            answer = await ask(closed, "/metrics", headers=shown)
+            sees[grants] = answer.status
+        assert sees == {"metrics:*": 200, "manage:*": 200, "all:*": 200, "read:none": 403, "all:orders-*": 403}
+        problem = json.loads(answer.body)
+        assert (problem["type"], problem["right"], problem["log"]) == (
+            "urn:headwater:problem:forbidden",
+            "metrics",
+            "*",
+        )
+        assert problem["detail"] == "user 'user4' has no right to see the metrics of the server"
+        assert guard.refusals["forbidden"] == 2
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("text", ["metrics:orders-*", "read,metrics:orders"])
+def test_the_right_to_see_metrics_is_of_the_whole_server(text: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape("metrics:* is allowed")):
+        read_grant(text)
+    assert show_grant(read_grant("metrics:*")) == "metrics:*"
+    assert show_grant(read_grant("all:orders-*")) == "all:orders-*", "as it was stored before there was this right"
 
 
 def test_ready_says_why_not_and_live_is_live() -> None:

@@ -12,6 +12,8 @@ from .exchange import Exchange
 from .host import Host
 
 SCHEMA_TYPE = b"application/schema+json"
+PERMISSIVE = "accepted-"
+"""What begins the names of the schemas that have every spelling that is taken."""
 
 
 def _schemas() -> Mapping[str, bytes]:
@@ -20,9 +22,12 @@ def _schemas() -> Mapping[str, bytes]:
 
 
 def _document(schemas: Mapping[str, bytes]) -> bytes:
-    """The document with the schemas in it, where they need no name of their own."""
+    """The document with the schemas in it, where they need no name of their own.
+
+    What is taken in any spelling is not among them: from a schema of several spellings no client can be generated.
+    """
     document: dict[str, Any] = json.loads(files(__package__).joinpath("openapi.json").read_bytes())
-    parts = {name: json.loads(text) for name, text in schemas.items()}
+    parts = {name: json.loads(text) for name, text in schemas.items() if not name.startswith(PERMISSIVE)}
     for part in parts.values():
         del part["$schema"], part["$id"]
     document["components"] = {"schemas": parts}
@@ -30,7 +35,7 @@ def _document(schemas: Mapping[str, bytes]) -> bytes:
 
 
 SCHEMAS = _schemas()
-"""The schemas by name: `accepted-...` and `...-request` are what is taken, the others what is answered or delivered."""
+"""The schemas by name: `accepted-...` and `...-request-...` are what is taken, the others what is given."""
 OPENAPI = _document(SCHEMAS)
 
 

@@ -12,8 +12,9 @@ from ..core.store import LogStore
 from ..core.turns import Turns
 from ..http import FrontEnd, Scope
 from ..http.asgi import raw_path
-from ..http.errors import MethodNotAllowed, RouteNotFound
+from ..http.errors import RouteNotFound
 from ..http.front_end import Handler
+from ..http.routing import of_method
 from . import documents, errors, publishing, subscriptions
 from .errors import Refused
 from .exchange import TEXT, Exchange
@@ -103,9 +104,7 @@ def _find(exchange: Exchange) -> Handler[Host, Exchange]:
     if found is None:
         raise RouteNotFound(scope["path"])
     scope["route"], route = found
-    handler = route.handlers.get(scope["method"])
-    if handler is None:
-        raise MethodNotAllowed(scope["method"], route.handlers)
+    handler = of_method(route.handlers, scope["method"])
     exchange.says_why = route.says_why
     return handler
 

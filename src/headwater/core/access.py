@@ -14,12 +14,14 @@ from .settings import is_own
 
 
 class Right(StrEnum):
-    """A right on a log. They do not include each other."""
+    """A right on a log, or on the server (`*`). They do not include each other."""
 
     READ = "read"
     APPEND = "append"
     MANAGE = "manage"
     """Create, change, trim and delete logs; register and move consumers; see the server's own state."""
+    METRICS = "metrics"
+    """See the metrics, which name all logs and consumers: a right on the server alone, for what watches it."""
 
 
 class Unauthenticated(EventLogError):
@@ -44,7 +46,8 @@ class Forbidden(EventLogError):
         """`why`: what it takes the right for, where that does not go without saying."""
         self.user, self.right, self.log = user, right, log
         where = "the server" if log == "*" else f"log {log!r}"
-        message = f"user {user!r} has no right to {right} {where}"
+        what = "see the metrics of" if right is Right.METRICS else right
+        message = f"user {user!r} has no right to {what} {where}"
         super().__init__(f"{message}, {why}" if why else message)
 
 

@@ -16,6 +16,7 @@ from ..core.query import Query
 from ..core.reading import read_pages
 from ..formats import cloudevents, jsontext, packed
 from ..http import Exchange
+from ..http.negotiation import preferred
 from .events import Rendering, arrow_stream, cloudevents_batch, json_array, ndjson, packed_pages
 from .host import Host, Opened
 from .large import check_query
@@ -104,20 +105,7 @@ def _next_rendered(pages: Iterator[Page], rendering: Rendering) -> bytes | None:
 @functools.lru_cache(maxsize=256)
 def accepted_form(accept: bytes | None) -> str:
     """The media type that an Accept header prefers of those offered; NDJSON where it prefers none."""
-    best, best_quality = _NDJSON, 0.0
-    for part in (accept or b"").decode("latin-1").lower().split(","):
-        media_range, *parameters = [piece.strip() for piece in part.split(";")]
-        quality = next((_quality(each[2:]) for each in parameters if each.startswith("q=")), 1.0)
-        if media_range in _OFFERED and quality > best_quality:
-            best, best_quality = _OFFERED[media_range], quality
-    return best
-
-
-def _quality(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
+    return preferred(accept, _OFFERED, _NDJSON)
 
 
 def _rendering(form: str, log: str, opened: Opened, in_seed_form: bool) -> Rendering:

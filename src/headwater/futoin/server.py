@@ -72,14 +72,16 @@ class Application:
 
     async def _answer(self, path: list[str], exchange: Exchange) -> None:
         method = exchange.scope["method"]
-        if len(path) == 2 and method in ("GET", "HEAD") and (text := interface.file_text(path[1])) is not None:
-            await exchange.answer(200, text)
+        definition = interface.file_text(path[1]) if len(path) == 2 else None
+        if definition is not None and method in ("GET", "HEAD"):
+            await exchange.answer(200, definition)
         elif len(path) == 1 and method == "POST":
             await http.post(self._host, self._handlers, path[0], exchange)
         elif len(path) > 1 and method == "GET":
             await http.get(self._host, self._handlers, path[0], path[1:], exchange)
         else:
-            allowed = b"POST" if len(path) == 1 else b"GET"
+            # No HEAD of a function: it would be called, and may change something, and nobody would hear its result.
+            allowed = b"POST" if len(path) == 1 else b"GET" if definition is None else b"GET, HEAD"
             await exchange.answer(400, b"", b"text/plain", [(b"allow", allowed)] if path else ())
 
     async def _connect(self, path: list[str], exchange: Exchange, receive: Receive, send: Send) -> None:

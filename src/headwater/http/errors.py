@@ -11,7 +11,7 @@ HttpError
 ├── BodyTooLarge         and is not read on
 └── Stopping             the server takes no new requests
 
-Disconnected             the client went away before it was answered, and nobody is to be told
+Disconnected             the client takes no more: it went away, or asked for no body; nobody is to be told
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RETRY: Header = (b"retry-after", b"%d" % STOPPING_RETRY_AFTER_S)
 
 
 class Disconnected(Exception):
-    """The client went away; there is nobody to answer."""
+    """The client went away, or has got all that it asked for: there is nobody to answer."""
 
 
 class HttpError(Exception):

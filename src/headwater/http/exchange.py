@@ -60,6 +60,11 @@ class Exchange:
         return client[0] if client else ""
 
     @property
+    def is_head(self) -> bool:
+        """Whether the answer is asked for without its body (RFC 9110, 9.3.2)."""
+        return self.scope.get("method") == "HEAD"
+
+    @property
     def certificate(self) -> str:
         """The name in the client's certificate, if TLS has verified one; else empty."""
         tls: dict[str, Any] = (self.scope.get("extensions") or {}).get("tls") or {}
@@ -137,11 +142,11 @@ class Exchange:
             pass
 
     async def answer(self, status: int, body: bytes, media_type: bytes = JSON, headers: Iterable[Header] = ()) -> None:
-        """Give the whole answer."""
+        """Give the whole answer; to HEAD all of it but the body."""
         self.has_started = True
         fields = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *headers]
         await self._send({"type": "http.response.start", "status": status, "headers": fields})
-        await self._send({"type": "http.response.body", "body": body})
+        await self._send({"type": "http.response.body", "body": b"" if self.is_head else body})
 
     def answer_json(self, status: int, value: object, headers: Iterable[Header] = ()) -> Awaitable[None]:
         """Give the whole answer: the value as JSON, by msgspec."""
@@ -165,10 +170,16 @@ class Exchange:
             raise RuntimeError(f"the answer broke off: {problem}")
 
     async def start(self, media_type: bytes, headers: Iterable[Header] = ()) -> None:
-        """Begin a streamed answer (200). Afterwards call `send`, and `finish` unless it broke off."""
+        """Begin a streamed answer (200). Afterwards call `send`, and `finish` unless it broke off.
+
+        Raises Disconnected where HEAD has got all that it asked for, and nobody takes the rest.
+        """
         self.has_started = True
         fields = [(b"content-type", media_type), *headers]
         await self._send({"type": "http.response.start", "status": 200, "headers": fields})
+        if self.is_head:
+            await self._send({"type": "http.response.body", "body": b""})
+            raise Disconnected
 
     async def send(self, chunk: bytes) -> None:
         """A piece of a streamed answer; waits while the client does not take what was sent before."""

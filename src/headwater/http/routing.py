@@ -5,6 +5,7 @@ Segments are split before they are percent-decoded, so that a consumer's name ma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -13,6 +14,20 @@ from .errors import InvalidParameter, MethodNotAllowed, RouteNotFound
 from .exchange import BODY_BYTES_MAX, Exchange
 
 Handler = TypeVar("Handler")
+T = TypeVar("T")
+
+
+def of_method(routes: Mapping[str, T], method: str) -> T:
+    """What a resource has for a method, of what it has by method. Raises MethodNotAllowed.
+
+    HEAD is there where GET is (RFC 9110, 9.3.2): it is handled as GET, and Exchange leaves the body out.
+    """
+    route = routes.get(method)
+    if route is None and method == "HEAD":
+        route = routes.get("GET")
+    if route is None:
+        raise MethodNotAllowed(method, {*routes, "HEAD"} if "GET" in routes else routes)
+    return route
 
 
 class Route(NamedTuple, Generic[Handler]):
@@ -72,9 +87,7 @@ class Routes(Generic[Handler]):
         if not node.routes:
             raise RouteNotFound(scope["path"])
         scope["route"] = node.path
-        route = node.routes.get(scope["method"])
-        if route is None:
-            raise MethodNotAllowed(scope["method"], node.routes)
+        route = of_method(node.routes, scope["method"])
         exchange.arguments, exchange.body_bytes_max = arguments, route.body_bytes_max
         if not route.has_parameters:
             exchange.parameters()  # allows none, so that `?limit=1` never passes in silence

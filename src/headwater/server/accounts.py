@@ -109,6 +109,8 @@ def read_grant(text: str) -> Grant:
     if not colon or not logs or not rights <= set(Right):
         allowed = f"RIGHTS:PATTERN with RIGHTS of {', '.join(Right)} (or all), like read,append:orders-*"
         raise InvalidInput(f"{show(text)} given, allowed is {allowed}", "grants")
+    if Right.METRICS in rights and names != "all" and logs != "*":
+        raise InvalidInput(f"{show(text)} given, but metrics are of the whole server: metrics:* is allowed", "grants")
     return Grant(logs, frozenset(map(Right, rights)))
 
 

@@ -59,6 +59,7 @@ from .room_metrics import (
     thread_metrics,
     webhook_metrics,
 )
+from .root_page import RootPage
 from .security import AccountGuard
 from .watchman import Watchman
 from .web_guard import ANY_ORIGIN, WebGuard
@@ -255,7 +256,9 @@ class Server:
         data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max, turns=turns)
         events = futoin.Application(store, guard, self._config.futoin, turns)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
-        self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), "futoin": events, **rooms}, data))
+        metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
+        own: dict[str, Application] = {"": RootPage(guard), METRICS.strip("/"): metrics}
+        self._gate.open(by_room({**own, "futoin": events, **rooms}, data))
         return data, events
 
     async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:

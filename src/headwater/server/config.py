@@ -76,6 +76,11 @@ class Http:
     """Origins of web pages, other than the server's own, that may ask it and read its answers (CORS):
     `https://app.example.org`, with a port where it is not the scheme's own. `null` is a page without an origin; `*` is
     every origin, and takes users. [Why](../guides/operations.md#web-pages)."""
+    metrics_need_right: bool = setting(
+        False, boolean, "/metrics only for users with the right metrics:* (or manage:*), not for every user"
+    )
+    """Whether `/metrics`, where there are users, is only for those with `metrics:*` or `manage:*`. Otherwise any user
+    sees it, whatever its rights."""
 
 
 @dataclass(frozen=True, slots=True)

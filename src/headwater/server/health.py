@@ -1,7 +1,7 @@
 """`/health/live`, `/health/ready` and `/metrics`: how the server is watched.
 
-Health is public and says little. Metrics name logs and consumers, so they need an authenticated user - any - as soon
-as there are users.
+Health is public and says little. Metrics name logs and consumers, so they need an authenticated user as soon as there
+are users: any, or, with `http.metrics_need_right`, one with `metrics:*` or `manage:*`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from ..core.access import Guard, TooManyLogins, Unauthenticated
+from ..core.access import Forbidden, Guard, Right, TooManyLogins, Unauthenticated, User
 from ..formats.problem import Problem
 from ..http import JSON, Exchange, Header, Host, Receive, Scope, Send, refuse_websocket
 from ..http.authentication import BASIC
 from ..http.errors import headers_of
+from ..http.problems import problem_of
 from .gate import RETRY
 from .metrics import CONTENT_TYPE, ServerCollector, scrape
 
@@ -68,8 +69,9 @@ class Health(_Page):
 class Metrics(_Page):
     """The ASGI application behind METRICS."""
 
-    def __init__(self, guard: Guard, collector: ServerCollector) -> None:
-        self._host, self._collector = Host(guard), collector
+    def __init__(self, guard: Guard, collector: ServerCollector, *, needs_right: bool = False) -> None:
+        """`needs_right`: a user without the right to see them, or to manage the server, is refused."""
+        self._host, self._collector, self._needs_right = Host(guard), collector, needs_right
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request; it is counted."""
@@ -77,17 +79,27 @@ class Metrics(_Page):
         await super().__call__(scope, receive, send)
 
     async def answer(self, exchange: Exchange) -> None:
-        """The metrics, to any user."""
+        """The metrics, to who may see them."""
         try:
-            await self._host.user(exchange)
+            self._check(await self._host.user(exchange))
         except Unauthenticated as error:
             await _refuse(exchange, 401, str(error), BASIC)
             return
         except TooManyLogins as error:
             await _refuse(exchange, 429, str(error), *headers_of(error))
             return
+        except Forbidden as error:
+            problem = problem_of(error)
+            assert problem is not None, error
+            await exchange.answer_problem(problem)
+            return
         body = await asyncio.to_thread(scrape, self._collector)
         await exchange.answer(200, body, CONTENT_TYPE.encode(), (_NO_STORE,))
+
+    def _check(self, user: User) -> None:
+        """Raises Forbidden."""
+        if self._needs_right and not user.may(Right.MANAGE, "*"):
+            self._host.guard.authorize(user, Right.METRICS, "*")
 
 
 async def _refuse(exchange: Exchange, status: int, detail: str, *headers: Header) -> None:

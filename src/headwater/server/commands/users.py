@@ -68,6 +68,7 @@ def user() -> None:
     epilog=examples(
         "headwater user add alice --grant 'read,append:orders-*' --grant manage:orders-eu",
         "headwater user add robot --token --grant 'all:*'",
+        "headwater user add prometheus --token --grant 'metrics:*'",
     )
 )
 @click.argument("name")
@@ -77,7 +78,7 @@ def user() -> None:
     multiple=True,
     required=True,
     metavar="RIGHTS:PATTERN",
-    help="Rights (of read, append, manage; or all) on the logs whose names match; may be repeated.",
+    help="Rights (of read, append, manage, metrics; or all) on the logs whose names match; may be repeated.",
 )
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input instead of asking for it.")
 @click.option("--token", "wants_token", is_flag=True, help="Make a bearer token and print it, once; asks no password.")
