@@ -315,7 +315,7 @@ class Group:
             if pending:
                 served = pending.pop(self._next_served(pending, held))
                 held[served.connection] += 1
-        movable: dict[str, list[Link]] = {}
+        movable: dict[Hashable, list[Link]] = {}
         for link, member in staying.items():
             if not member.is_asked_for:
                 movable.setdefault(member.connection, []).append(link)
@@ -335,6 +335,6 @@ class Group:
         return actions
 
     @staticmethod
-    def _next_served(pending: Mapping[Link, _Pending], held: Mapping[str, int]) -> Link:
+    def _next_served(pending: Mapping[Link, _Pending], held: Mapping[Hashable, int]) -> Link:
         """Of the connection that has the fewest links; of several such, the one that has waited longest."""
         return min(pending, key=lambda link: held.get(pending[link].connection, 0))
