@@ -16,10 +16,19 @@ def page(name: str) -> str:
     return (ROOT / "docs/conformance" / f"{name}.md").read_text(encoding="utf-8")
 
 
+DEVIATION = "Deviation from a MUST"
+"""The column that is empty where all is kept."""
+
+
 def rows(page: str) -> list[str]:
-    """The rows of all tables whose last column is the proof."""
+    """The rows of all tables with a column of proofs."""
     found = [line for line in page.splitlines() if line.startswith("| ") and "---" not in line]
-    return [row for row in found if not row.endswith("| Proof |")]
+    return [row for row in found if "| Proof |" not in row]
+
+
+def cells(row: str) -> list[str]:
+    """The cells of a row."""
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
 
 
 def faults(rows: list[str]) -> list[str]:

@@ -28,7 +28,6 @@ from headwater.core.bus import Notification
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event
 from headwater.core.notification_types import NotificationType
-from headwater.server.log_lines import LineFormatter
 
 from ..waiting import WAIT_S_MAX, eventually
 from .compiled import replaces_methods
@@ -382,15 +381,19 @@ def test_a_flood_of_tiny_frames_leaves_others_their_turn(served: Served) -> None
     client.close()
 
 
-def test_the_log_says_who_sent_settled_garbage_and_why_it_was_refused_once_for_each_link(
+def test_settled_garbage_is_told_once_for_each_link_and_fills_no_log(
     served: Served, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
+    told: list[Notification] = []
     sender = client.sender("orders")
+    served.bus.subscribe(told.append)
     sender.send_all([b"\xff"] * 100, is_settled=True)
-    assert sender.send(message()) == Accepted()
-    (record,) = [each for each in caplog.records if each.name == "headwater.amqp"]
-    line = LineFormatter().format(record)
-    assert "peer=127.0.0.1" in line and "amqp:decode-error" in line and "sender-0" in line
+    client.wait(lambda: sender.error is not None)
+    assert client.sender("orders").send(message()) == Accepted()
+    ((_, _, attributes),) = [each for each in told if each[0] is NotificationType.LINK_DETACHED]
+    assert attributes["peer"] == "127.0.0.1" and attributes["link"] == "sender-0"
+    assert attributes["condition"] == "amqp:decode-error" and served.container.statistics.messages_rejected == 100
+    assert not [each for each in caplog.records if each.name == "headwater.amqp"]
 
 
 def test_it_is_told_which_peer_broke_the_protocol_and_how(served: Served) -> None:

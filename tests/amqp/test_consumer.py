@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, DATAS, SEQUENCE, VALUE, Message, Properties, encode_message
 from headwater.amqp.protocol.performatives import Accepted, Source, Target
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, UByte, ULong
-from headwater.core import Event
+from headwater.core import Event, LogSettings
 from headwater.core.local import LocalLog
 from headwater.storage import Engine
 from headwater.storage.segments import Segment
@@ -90,6 +91,57 @@ def test_filter_without_a_position_begins_now(log: LocalLog, client: Client) -> 
     put(log, 2, type="B")
     put(log, 3, type="A")
     assert numbers(receiver.take(1)) == [3]
+
+
+SELECTOR = described("apache.org:selector-filter:string", "TRUE")
+DELIVERY_FILTERS = {
+    "annotations": described("amqp:event-streams-delivery-annotations-filter", {}),
+    "sql": described("amqp:event-streams-sql-filter", "TRUE"),
+    "in a group": described(
+        "amqp:all-filter",
+        [Described(Symbol("amqp:event-streams-sql-filter"), "d.event-streams-source-partition = '0'")],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DELIVERY_FILTERS)
+def test_a_delivery_filter_is_evaluated_from_the_earliest_event(log: LocalLog, client: Client, kind: str) -> None:
+    put(log, 1, 2)
+    assert numbers(client.receiver("orders", filter=DELIVERY_FILTERS[kind]).take(2)) == [1, 2]
+
+
+@pytest.mark.parametrize("filter", [None, SELECTOR], ids=["no filter", "selector"])
+@pytest.mark.parametrize(
+    ("address", "default_start", "expected"),
+    [
+        ("orders", "latest", [3]),
+        ("orders", "earliest", [1, 2, 3]),
+        ("orders/$earliest", "latest", [1, 2, 3]),
+        ("orders/$latest", "earliest", [3]),
+    ],
+)
+def test_a_log_and_an_address_have_a_default_start(
+    served: Served, filter: Any, address: str, default_start: str, expected: list[int]
+) -> None:
+    log = served.store.change("orders", LogSettings(default_start=default_start))
+    put(log, 1, 2)
+    with served.client() as client:
+        receiver = client.receiver(address, credit=0, filter=filter)
+        assert receiver.link.remote.source.address == address
+        put(log, 3)
+        assert numbers(drained(client, receiver)) == expected
+
+
+def test_a_position_in_the_filter_goes_before_the_default_start(log: LocalLog, client: Client) -> None:
+    put(log, 1, 2, 3)
+    assert numbers(drained(client, client.receiver("orders/$earliest", credit=0, filter=after(2)))) == [3]
+    latest = client.receiver("orders/$latest", credit=0, filter=DELIVERY_FILTERS["sql"])
+    assert numbers(drained(client, latest)) == []
+
+
+def test_an_address_with_a_start_takes_messages_too(served: Served, client: Client) -> None:
+    assert client.sender("orders/$earliest").send(message()) == Accepted()
+    assert served.log("orders").head() == 1
 
 
 def test_filter_with_a_position_is_evaluated_from_the_earliest_event(log: LocalLog, client: Client) -> None:
@@ -246,9 +298,9 @@ def test_a_few_of_many_are_found_by_the_index(tmp_path: Path, monkeypatch: pytes
 
 def test_every_delivery_says_where_it_stands(log: LocalLog, client: Client) -> None:
     receiver = client.receiver("orders")
-    put(log, 1)
-    (delivery,) = receiver.take(1)
-    (event,) = log.read()
+    put(log, 1, 2)
+    _, delivery = receiver.take(2)  # the first names the link's partitions, too
+    _, event = log.read()
     found = delivery.message.delivery_annotations
     assert found == {
         OFFSET: format_offset(event.sequence_number), TIMESTAMP: event.recorded_at, SOURCE_PARTITION: Symbol("0"),
@@ -264,6 +316,23 @@ def test_first_transfer_of_an_agnostic_link_names_its_partitions(served: Served,
     first, *others = agnostic.take(3)
     assert annotation(first, ASSOCIATED_PARTITIONS) == [Symbol("0"), Symbol("1"), Symbol("2")]
     assert all(annotation(each, ASSOCIATED_PARTITIONS) is None for each in (*others, *one.take(2)))
+
+
+def test_first_transfer_of_a_log_with_one_partition_names_it_too(log: LocalLog, client: Client) -> None:
+    receiver = client.receiver("orders")
+    put(log, 1, 2)
+    first, second = receiver.take(2)
+    assert annotation(first, ASSOCIATED_PARTITIONS) == [Symbol("0")]
+    assert annotation(second, ASSOCIATED_PARTITIONS) is None
+
+
+@pytest.mark.parametrize("address", ["orders", "orders/$info"])
+def test_a_receiver_is_sent_nothing_larger_than_it_takes(log: LocalLog, client: Client, address: str) -> None:
+    put(log, bytes(1000))
+    receiver = client.receiver(address, filter=EARLIEST, max_message_size=200)
+    with pytest.raises(AmqpError) as ended:
+        receiver.take(1)
+    assert ended.value.condition == conditions.LINK_MESSAGE_SIZE_EXCEEDED and "200" in ended.value.description
 
 
 def test_link_without_partition_is_agnostic(served: Served, client: Client) -> None:

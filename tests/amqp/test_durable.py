@@ -12,13 +12,15 @@ from headwater.amqp.client import Client, Receiver
 from headwater.amqp.filters import format_offset
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
-from headwater.amqp.protocol.performatives import Accepted, Modified, Rejected, Released
+from headwater.amqp.protocol.events import LinkDetached
+from headwater.amqp.protocol.message import decode_message
+from headwater.amqp.protocol.performatives import Accepted, Modified, Rejected, Released, Target
 from headwater.amqp.protocol.types import Symbol
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.local import LocalLog
 from headwater.storage import Engine
 
-from .asking import DURABLE, EARLIEST, annotation, drained, numbers, put
+from .asking import DURABLE, EARLIEST, annotation, drained, numbers, put, sql
 from .served import Served
 
 LINK_DETACH = {"expiry_policy": Symbol("link-detach")}
@@ -330,3 +332,106 @@ def test_positions_go_with_their_log(served: Served, log: LocalLog) -> None:
         served.store.delete("orders")
         put(served.log("orders"), 100, 101)
         assert numbers(drained(client, subscribe(client, DURABLE), 2)) == [100, 101]
+
+
+# Without naming its source
+
+
+def attached_again(client: Client, name: str = "subscription", **fields: Any) -> Any:
+    """An attach without a source, and its answer."""
+    link = client.session.attach_receiver(name, target=Target(address="here"), **fields)
+    client.wait(lambda: link.remote is not None)
+    assert link.remote is not None
+    return link
+
+
+@pytest.fixture
+def filtered(directory: Path) -> Path:
+    """A directory of a log, with a durable subscription to its even numbers, of which two were accepted."""
+    with Engine(directory) as store, Served(store=store) as served, served.client(container_id="shop") as client:
+        log = store.open("orders")
+        put(log, *range(21, 31), type="Even")
+        evens = {**EARLIEST, **sql("[cloudEvents:type] = 'Even'")}
+        receiver = client.receiver("orders", credit=0, name="subscription", filter=evens, source=DURABLE)
+        for delivery in drained(client, receiver, 2):
+            delivery.settle()
+        receiver.close(is_closed=False)
+    return directory
+
+
+def test_an_attach_without_a_source_finds_the_one_of_its_link(filtered: Path) -> None:
+    """After a restart too, and with its filters (2.6.3)."""
+    with Engine(filtered) as store, Served(store=store) as served, served.client(container_id="shop") as client:
+        link = attached_again(client)
+        source = link.remote.source
+        assert (source.address, source.durable, source.expiry_policy) == ("orders", 2, "never")
+        assert set(source.filter) == {"begin", "only"}
+        link.grant(10, drain=True)
+        client.wait(lambda: link.credit == 0)
+        assert [int(decode_message(each.payload).body[0]) for each in link.take()] == list(range(23, 31))
+
+
+def test_a_subscription_ends_without_naming_its_source(filtered: Path) -> None:
+    """As `Session.unsubscribe` of JMS does it: attach without a source, then close."""
+    with Engine(filtered) as store, Served(store=store) as served, served.client(container_id="shop") as client:
+        link = attached_again(client)
+        assert link.remote.source is not None
+        link.detach()
+        client.wait(lambda: link.is_over)
+        assert forgotten(served)
+        assert attached_again(client).remote.source is None
+
+
+@pytest.mark.parametrize("who", ["another link", "another container", "nobody's"])
+def test_nobody_finds_the_source_of_somebody_else(served: Served, log: LocalLog, who: str) -> None:
+    with served.client(container_id="shop") as client:
+        if who != "nobody's":
+            subscribe(client, DURABLE).close(is_closed=False)
+        name = "another" if who == "another link" else "subscription"
+        with served.client(container_id="office" if who == "another container" else "shop") as other:
+            link = other.session.attach_receiver(name, target=Target(address="here"))
+            detached = []
+            deal = other._deal
+            other._deal = lambda events: (detached.extend(events), deal(events))  # type: ignore[method-assign]
+            other.wait(lambda: link.is_over)
+            assert link.remote.source is None
+            assert [each.error.condition for each in detached if isinstance(each, LinkDetached)] == [
+                conditions.NOT_FOUND
+            ]
+
+
+def test_a_source_of_unsettled_state_tells_what_is_unsettled(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as client:
+        receiver = subscribe(client, DURABLE)
+        receiver.link.grant(5)
+        deliveries = receiver.take(5)
+        for place in (0, 2):
+            deliveries[place].settle()
+        receiver.close(is_closed=False)
+        again = attached_again(client)
+        assert again.remote.unsettled == {number.to_bytes(8, "big"): None for number in (2, 4, 5)}
+        assert not again.remote.incomplete_unsettled
+        again.detach(is_closed=False)
+        client.wait(lambda: again.is_over)
+        configuration = subscribe(client, {**DURABLE, "durable": 1})
+        assert configuration.link.remote.unsettled is None
+
+
+def test_after_a_restart_the_unsettled_are_not_known_one_by_one(filtered: Path) -> None:
+    with Engine(filtered) as store, Served(store=store) as served, served.client(container_id="shop") as client:
+        link = attached_again(client)
+        assert link.remote.unsettled is None and link.remote.incomplete_unsettled
+
+
+def test_what_both_sides_have_unsettled_is_resumed(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as client:
+        receiver = subscribe(client, DURABLE)
+        receiver.link.grant(3)
+        receiver.take(3)
+        receiver.close(is_closed=False)
+        unsettled = {(2).to_bytes(8, "big"): None, (99).to_bytes(8, "big"): None}
+        again = attached_again(client, unsettled=unsettled)
+        again.grant(5, drain=True)
+        client.wait(lambda: again.credit == 0)
+        got = [(int.from_bytes(each.tag), bool(each.whole and each.whole.resume)) for each in again.take()]
+        assert got == [(1, False), (2, True), (3, False), (4, False), (5, False)]

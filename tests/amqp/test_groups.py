@@ -220,6 +220,80 @@ def test_a_group_begins_where_its_filter_says(log: LocalLog, client: Client) -> 
     assert numbers(drained(client, join(client, filter=EARLIEST))) == [1, 2, 3]
 
 
+def test_a_filter_does_not_move_a_group_that_has_a_position(log: LocalLog, client: Client) -> None:
+    put(log, *range(1, 7), partition=0)
+    first = join(client, 0, filter=EARLIEST)
+    for delivery in drained(client, first, 4):
+        delivery.settle()
+    first.close()
+    again = join(client, 0, filter=EARLIEST)
+    assert numbers(drained(client, again)) == [5, 6]
+
+
+RESET = Symbol("headwater:reset-position")
+
+
+def test_a_group_is_reset_where_its_member_asks_for_that(log: LocalLog, client: Client, other: Client) -> None:
+    for partition in (0, 1):
+        put(log, 1, 2, 3, partition=partition)
+        member = join(client, partition, filter=EARLIEST, snd_settle_mode=1)
+        drained(client, member)
+        member.close()
+    reset = other.receiver("split", credit=0, filter=EARLIEST, properties={**bound(0, "G"), RESET: True})
+    assert numbers(drained(other, reset)) == [1, 2, 3]
+    assert numbers(drained(other, join(other, 1, filter=EARLIEST))) == [], "the other partition was not reset"
+    reset.close()
+    to_now = other.receiver("split", credit=0, properties={**bound(0, "G"), RESET: True})
+    assert numbers(drained(other, to_now)) == []
+    to_now.close()
+    unset = other.receiver("split", credit=0, filter=EARLIEST, properties={**bound(0, "G"), RESET: False})
+    assert numbers(drained(other, unset)) == []
+
+
+@pytest.mark.parametrize(("group", "value"), [(None, True), ("G", "yes"), ("G", 1), (None, None)])
+def test_a_reset_is_true_or_false_of_a_group(log: LocalLog, client: Client, group: str | None, value: Any) -> None:
+    with pytest.raises(AmqpError, match="reset-position") as refused:
+        client.receiver("split", credit=0, properties={**bound(0, group), RESET: "" if value is None else value})
+    assert refused.value.condition == conditions.INVALID_FIELD
+
+
+def test_a_new_group_begins_where_the_log_or_its_address_says(served: Served) -> None:
+    log = served.log("history", default_start="earliest")
+    put(log, 1, 2)
+    with served.client() as client:
+        group, other = bound(group="G"), bound(group="H")
+        assert numbers(drained(client, client.receiver("history", credit=0, properties=group))) == [1, 2]
+        assert numbers(drained(client, client.receiver("history/$latest", credit=0, properties=other))) == []
+
+
+def test_connections_are_counted_and_not_container_ids(served: Served, log: LocalLog) -> None:
+    """Two processes of one container id share the partitions as two of different ones do."""
+    with served.client(container_id="app") as first, served.client(container_id="app") as second:
+        mine = [join(first) for _ in range(3)]
+        theirs = join(second, waits=False, name="of the second")
+        first.wait(lambda: any(receiver.error for receiver in mine))
+        theirs.attached()
+        assert [receiver.error.condition for receiver in mine if receiver.error] == [conditions.LINK_DETACH_FORCED]
+
+
+def test_a_receiver_without_an_epoch_leaves_the_fence_standing(log: LocalLog, client: Client) -> None:
+    with Client(f"amqp://127.0.0.1:{client._socket.getpeername()[1]}", timeout_s=10.0) as lost:
+        join(lost, 1, ULong(7))
+        lost.drop()
+    eventually(lambda: not refused(client, 1))
+    join(client, 1).close()
+    assert refusal(client, 1, ULong(6)) == conditions.RESOURCE_LOCKED
+
+
+def refused(client: Client, partition: int) -> bool:
+    """Whether the partition still has an owner; if not, it is taken and given back."""
+    try:
+        join(client, partition).close()
+    except AmqpError:
+        return True
+    return False
+
+
 def test_next_owner_goes_on_where_the_last_one_settled(log: LocalLog, client: Client, other: Client) -> None:
     first = join(client, 0)
     put(log, *range(1, 10), partition=0)
@@ -390,7 +464,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def look(member: GroupMember, partition: int, epoch: int) -> None:
         for consumer in member._attaching.node.consumers:
             if consumer._partition == partition and consumer._link.is_attached:
-                found.append(f"{partition} was given to {member._attaching.container} too")
+                found.append(f"{partition} was given to {member._attaching.transport.remembered_as} too")
         assigned(member, partition, epoch)
 
     monkeypatch.setattr(GroupMember, "assigned", look)
@@ -421,7 +495,11 @@ def test_members_that_are_killed_under_load_cost_no_event_and_give_no_partition_
 
     def owners() -> list[str | None]:
         node = served.container._nodes.get("split")
-        return [owner and owner._attaching.container for owner in node.groups.owners("G")] if node else [None]
+        return (
+            [owner and owner._attaching.transport.remembered_as for owner in node.groups.owners("G")]
+            if node
+            else [None]
+        )
 
     eventually(lambda: None not in owners() and len(set(owners())) == PARTITIONS)
     sent: list[int] = []

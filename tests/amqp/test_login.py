@@ -153,6 +153,16 @@ def test_a_mechanism_that_is_not_offered_is_refused(guarded: Served, mechanism: 
     assert read_to_end(connection).endswith(sasl_frame(sasl.SaslOutcome(code=1)))
 
 
+@pytest.mark.parametrize("mechanism", ["EXTERNAL", "SCRAM-SHA-256", "GSSAPI"])
+def test_a_mechanism_that_is_not_offered_is_refused_at_once(guarded: Served, mechanism: str) -> None:
+    """The client is not asked for more, though it has said nothing yet (5.3.3.2)."""
+    connection = connected(guarded)
+    connection.sendall(SASL_HEADER + sasl_frame(sasl.SaslInit(mechanism)))
+    received = read_to_end(connection)
+    assert received.endswith(sasl_frame(sasl.SaslOutcome(code=sasl.AUTH)))
+    assert sasl_frame(sasl.SaslChallenge(b"")) not in received
+
+
 def test_a_login_that_was_not_looked_at_is_no_wrong_password() -> None:
     class Crowded(AccountGuard):
         async def authenticate(self, credentials: Credentials | None, peer: str) -> User:

@@ -13,6 +13,7 @@ from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.event import Encoding
 
+from ..waiting import eventually
 from .served import Served
 
 EARLIEST = {
@@ -234,3 +235,87 @@ def test_credit_is_withheld_while_outcomes_are_due() -> None:
             client.wait(lambda: sender.link.credit > 0)
             assert sender.link.credit == 10
             assert sender.send_all([message()] * 100) == [Accepted()] * 100
+
+
+# Refused, and nobody is asked any more
+
+
+FAULTS = {
+    "too large": (bytes(3000), conditions.LINK_MESSAGE_SIZE_EXCEEDED),
+    "unreadable": (b"\x00\x53\x99\x45", conditions.DECODE_ERROR),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_refused_settled_message_ends_its_link_and_is_named(served: Served, client: Client, fault: str) -> None:
+    log = served.log("small", event_bytes_max=2048)
+    payload, condition = FAULTS[fault]
+    sender = client.sender("small")
+    bad = message(payload) if fault == "too large" else payload
+    sender.send_all([message(b"before"), bad, message(b"after")], is_settled=True)
+    client.wait(lambda: sender.error is not None)
+    assert sender.error is not None and sender.error.info is not None
+    assert sender.error.condition == condition
+    assert sender.error.info["delivery-tag"] == (2).to_bytes(8, "big")
+    assert client.sender("small").send(message(b"again")) == Accepted()
+    assert [event.data for event in log.read()] == [b"before", b"after", b"again"], "what came is stored"
+
+
+def test_a_settled_message_that_the_log_refuses_ends_its_link_and_is_named(served: Served, client: Client) -> None:
+    def event(data: bytes) -> Message:
+        names = {"cloudEvents:specversion": "1.0", "cloudEvents:type": "T", "cloudEvents:source": "/s"}
+        return Message([data], DATA, application_properties={**names, "cloudEvents:id": "1"})
+
+    sender = client.sender("orders")
+    sender.send_all([event(b"one"), event(b"another")], is_settled=True)
+    client.wait(lambda: sender.error is not None)
+    assert sender.error is not None and sender.error.info is not None
+    assert sender.error.condition == conditions.PRECONDITION_FAILED
+    assert sender.error.info["delivery-tag"] == (2).to_bytes(8, "big") and sender.error.info["id"] == "1"
+
+
+def test_a_settled_message_to_nowhere_ends_the_anonymous_link_and_is_named(served: Served, client: Client) -> None:
+    """The anonymous terminus, 2.2.2: the error that an attach to that address would meet."""
+    sender = client.sender(None)
+    messages = [Message([b"x"], DATA, properties=Properties(to=to)) for to in ("orders", "nowhere", "orders")]
+    sender.send_all(messages, is_settled=True)
+    client.wait(lambda: sender.error is not None)
+    assert sender.error is not None and sender.error.info is not None
+    assert sender.error.condition == conditions.NOT_FOUND
+    assert sender.error.info["delivery-tag"] == (2).to_bytes(8, "big")
+    eventually(lambda: served.log("orders").head() == 2)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "is_rejected"),
+    [((), True), (("amqp:accepted:list", "amqp:rejected:list"), True), (("amqp:accepted:list",), False)],
+    ids=["none listed", "listed", "not listed"],
+)
+def test_rejected_is_sent_where_the_source_does_not_leave_it_out(
+    client: Client, outcomes: tuple[str, ...], is_rejected: bool
+) -> None:
+    source = Source(address="here", outcomes=tuple(Symbol(each) for each in outcomes))
+    sender = client.sender("orders", source=source)
+    if is_rejected:
+        assert isinstance(sender.send(b"\x00\x53\x99\x45"), Rejected)
+        assert sender.send(message()) == Accepted()
+    else:
+        with pytest.raises(AmqpError) as ended:
+            sender.send(b"\x00\x53\x99\x45")
+        assert ended.value.condition == conditions.DECODE_ERROR
+        assert ended.value.info == {"delivery-tag": (1).to_bytes(8, "big")}
+
+
+def test_a_link_without_a_target_finds_the_one_that_it_had(served: Served) -> None:
+    """A sender that comes back to ask for its outcomes need not remember where it sent (2.6.3)."""
+    with served.client(container_id="device") as first:
+        sender = first.sender("orders", name="link", rcv_settle_mode=1)
+        sender.link.send(b"\x00\x53\x75\xa0\x01x", 7, 7)
+        first.flush()
+        eventually(lambda: served.log("orders").head() == 1)
+        first.drop()
+    with served.client(container_id="device") as second:
+        again = second.session.attach_sender("link", source=Source(), rcv_settle_mode=1)
+        second.wait(lambda: again.remote is not None)
+        assert again.remote is not None and again.remote.target == Target(address="orders")
+        assert again.remote.unsettled == {(7).to_bytes(8, "big"): Accepted()}

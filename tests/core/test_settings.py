@@ -38,6 +38,7 @@ def test_another_name_is_refused(name: Any) -> None:
         ("id_horizon", [None, 1, 10**18], [0, -5]),
         ("keeps_history", [True, False], [0, None]),
         ("consumer_age_ms_max", [None, 1], [0, "1"]),
+        ("default_start", ["latest", "earliest"], ["", "first", "Latest", None, 0]),
     ],
 )  # fmt: skip
 def test_each_setting_has_its_range(name: str, allowed: list[Any], refused: list[Any]) -> None:
@@ -67,6 +68,7 @@ def test_the_rest_may_change() -> None:
         id_horizon=5,
         keeps_history=False,
         consumer_age_ms_max=7,
+        default_start="earliest",
     )
     LogSettings().check_change(new)
     new.check_change(LogSettings())

@@ -118,7 +118,7 @@ def test_names_of_any_kind_are_taken_or_refused(name: Any) -> None:
 
 SETTINGS = (
     "partitions", "partition_by", "retention_ms", "retention_bytes", "retention_until_acknowledged",
-    "event_bytes_max", "id_horizon", "keeps_history", "consumer_age_ms_max",
+    "event_bytes_max", "id_horizon", "keeps_history", "consumer_age_ms_max", "default_start",
 )  # fmt: skip
 
 

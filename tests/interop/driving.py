@@ -133,7 +133,7 @@ class Client:
     def start(self, operation: str, address: str | None = None, **request: Any) -> Running:
         """Start an operation."""
         asked = {"url": self.url, "timeout_s": OPERATION_S_MAX - 5, **request}
-        if operation != "connect":
+        if operation not in ("connect", "unsubscribe"):
             asked["address"] = address
         return Running([*self._runtime.command(), operation, json.dumps(asked)])
 

@@ -201,6 +201,29 @@ class Extensions:
         assert message["properties"]["message_id"] == "id-1"
 
 
+class Refusals:
+    """What only a client proves that tells of a link which the peer detaches while it sends."""
+
+    def test_a_refused_presettled_message_ends_its_link(self, client: Client, broker: Broker) -> None:
+        log = broker.log()
+        messages = [data("a", properties={"to": log}), data("b", properties={"to": "nowhere"})]
+        answer = client.send(None, *messages, settled=True, hold_s=10)
+        assert answer.error, answer.told
+        assert (answer.error["scope"], answer.error["condition"]) == ("link", "amqp:not-found"), answer.told
+        assert [event.data for event in stored(broker, log)] == [b"a"]
+
+
+class NamedRefusals(Refusals):
+    """The same, for a client that shows the info of an error."""
+
+    def test_the_error_names_the_delivery(self, client: Client, broker: Broker) -> None:
+        wrong = {"event-streams-target-partition": symbol("9")}
+        refused = data("bad", delivery_annotations=wrong)
+        answer = client.send(broker.log(partitions=2), data("good"), refused, settled=True, hold_s=10)
+        assert answer.error and answer.error["condition"] == "amqp:not-found", answer.told
+        assert "delivery-tag" in answer.error["info"], answer.told
+
+
 class Negotiation:
     """What only a client that shows the peer's open can prove."""
 

@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 from .basics import Basics, Security
+from .driving import Client, data, texts
+from .extensions import Refusals
+from .filters import selector
 from .management import Hearing
 from .runtimes import Jms
+from .serving import Broker
 
 
-class TestJms(Hearing, Basics, Security):
+class TestJms(Hearing, Refusals, Basics, Security):
     """See the classes that it derives from."""
 
     RUNTIME = Jms
+
+    def test_a_durable_subscription_goes_on_until_it_is_unsubscribed(self, client: Client, broker: Broker) -> None:
+        log = broker.log()
+        client.send(log, *(data(f"m{n}", application_properties={"n": n}) for n in range(6)))
+        mine = {"subscription": f"sub-of-{log}", "container_id": f"client-of-{log}"}
+        address, filters = f"{log}/$earliest", selector("n <> 1")
+        first = client.receive(address, 2, filters=filters, credit=1, **mine)
+        again = client.receive(address, 2, filters=filters, credit=1, **mine)
+        assert [texts(answer.messages) for answer in (first, again)] == [["m0", "m2"], ["m3", "m4"]], again.told
+        assert client.run("unsubscribe", **mine).one("unsubscribed")
+        anew = client.receive(address, 2, filters=filters, credit=1, **mine)
+        assert texts(anew.messages) == ["m0", "m2"], "it was not forgotten"
+
+    def test_a_subscription_that_is_not_there_cannot_be_unsubscribed(self, client: Client) -> None:
+        answer = client.run("unsubscribe", subscription="nobody's", container_id="stranger")
+        assert answer.error and answer.error["condition"] == "amqp:not-found", answer.told
+
+    def test_a_queue_shaped_client_reads_history(self, client: Client, broker: Broker) -> None:
+        """By an address, where neither a filter nor a link property can be given."""
+        log = broker.log()
+        client.send(log, data("a"), data("b"))
+        assert texts(client.receive(f"{log}/$earliest", 2).messages) == ["a", "b"]

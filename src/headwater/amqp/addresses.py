@@ -1,5 +1,6 @@
 """Addresses of this container: `LOG` is the event log, `LOG/$info` what is to be known of it (event streams, 6).
 
+`LOG/$earliest` and `LOG/$latest` are the log too, and say where a receiver begins that names no position.
 `$management` and `$events` are of the server as a whole, `$reply/...` are made on demand.
 """
 
@@ -10,9 +11,10 @@ from typing import NamedTuple
 
 from ..core.errors import InvalidLogName, LogNotFound
 from ..core.limits import show
-from ..core.settings import check_log_name
+from ..core.settings import EARLIEST, LATEST, check_log_name
 
 INFO = "$info"
+_STARTS = {f"${start}": start for start in (EARLIEST, LATEST)}
 MANAGEMENT, EVENTS = "$management", "$events"
 REPLY = "$reply/"
 """Addresses of reply nodes begin so; a client may make one up, or have it made (dynamic)."""
@@ -25,6 +27,8 @@ class Address(NamedTuple):
 
     log: str
     is_info: bool = False
+    start: str | None = None
+    """EARLIEST or LATEST where the address says so: where a receiver begins that names no position."""
 
 
 def server_node(text: str | None) -> str | None:
@@ -49,6 +53,6 @@ def parse_address(text: str) -> Address:
         check_log_name(log)
     except InvalidLogName:
         raise LogNotFound(show(shown_address(text))) from None
-    if rest not in ("", INFO):
+    if rest not in ("", INFO, *_STARTS):
         raise LogNotFound(show(shown_address(text)))
-    return Address(log, rest == INFO)
+    return Address(log, rest == INFO, _STARTS.get(rest))

@@ -16,6 +16,7 @@ from .protocol.performatives import Source, Target
 from .streams.consuming import attach_consumer
 from .streams.info_source import InfoSource
 from .streams.producing import attach_producer
+from .streams.termini import find_terminus
 from .transport import Transport
 
 
@@ -25,14 +26,30 @@ async def attach(container: Container, management: ManagementNode, transport: Tr
     if container.is_stopping:
         raise LinkFault(conditions.LINK_DETACH_FORCED, "the server is stopping")
     if isinstance(link, Receiver):
+        if link.remote.target is None and container.suspended.holds(key := transport.key(link)):
+            link.remote.target = Target(address=container.suspended.address(key))  # the one that it had (2.6.3)
         if not isinstance(link.remote.target, Target):
             raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not served here")
         await _attach_sender(container, management, transport, link, link.remote.target)
     else:
         assert isinstance(link, Sender)
+        if link.remote.source is None:
+            await _attach_again(container, transport, link)
+            return
         if not isinstance(link.remote.source, Source):
             raise LinkFault(conditions.INVALID_FIELD, "a source is needed")
         await _attach_receiver(container, management, transport, link, link.remote.source)
+
+
+async def _attach_again(container: Container, transport: Transport, link: Sender) -> None:
+    """The peer wants to receive from the source that its link had (2.6.3); JMS clients close it then: unsubscribe."""
+    assert link.remote is not None
+    node, source = await find_terminus(container, transport, link)
+    if not link.is_waiting:
+        return  # the peer has changed its mind meanwhile, made a mistake, or gone
+    link.remote.source = source  # whoever asks what the link is about finds it there
+    transport.steal(link)
+    await attach_consumer(transport, link, source, node)
 
 
 async def _attach_sender(
@@ -73,4 +90,4 @@ async def _attach_reader(container: Container, transport: Transport, link: Sende
     if address.is_info:
         InfoSource.attach(transport, link, node)
     else:
-        await attach_consumer(transport, link, source, node)
+        await attach_consumer(transport, link, source, node, address.start)

@@ -251,14 +251,13 @@ class Sender:
     """A link on which messages are sent."""
 
     def __init__(self, client: Client, address: str | None, name: str, fields: Mapping[str, Any]) -> None:
+        fields = {"source": Source(address=name), **fields}
         self._client = client
         self._tags = itertools.count(1)
         self.states: dict[int, Any] = {}
         """Outcomes that nobody has asked for yet, by delivery."""
         self.error: AmqpError | None = None
-        self.link: SendingLink = client.session.attach_sender(
-            name, source=Source(address=name), target=Target(address=address), **fields
-        )
+        self.link: SendingLink = client.session.attach_sender(name, target=Target(address=address), **fields)
         client.adopt(self.link, self)
         client.wait(lambda: self.link.remote is not None)
         if self.link.remote is None or self.link.remote.target is None:

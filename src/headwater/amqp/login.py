@@ -32,7 +32,8 @@ class Login:
     async def answer(self, engine: Connection, mechanism: str, response: bytes | None) -> None:
         """Answer an init, or a response: with a challenge if the client has said nothing yet, or with the verdict."""
         self.mechanism = mechanism
-        if mechanism != "ANONYMOUS" and response is None:
+        is_offered = mechanism in self.mechanisms
+        if is_offered and mechanism != "ANONYMOUS" and response is None:
             engine.sasl_challenge(b"")
             return
         self.user, outcome = None, OK

@@ -7,7 +7,7 @@ import logging
 import ssl
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from enum import Flag, auto
 from functools import partial
 from itertools import islice
@@ -158,6 +158,12 @@ class Transport(asyncio.Protocol):
         return self.engine.remote.container_id if self.engine.remote else ""
 
     @property
+    def remembered_as(self) -> str:
+        """By which name what outlives its links is remembered: a container's, of a user."""
+        user = self.user.name if self.user else ""
+        return f"{user}@{self.container_id}" if user else self.container_id
+
+    @property
     def flow(self) -> Flow:
         """Its share of the loop's time: that of its user, once who it is is known."""
         if self._flow is None:
@@ -297,11 +303,13 @@ class Transport(asyncio.Protocol):
             self._by_number[self._links_counted] = link
         self._notifier.adopted(self, link, end)
 
-    def expel(self, link: Link, condition: Symbol, description: str) -> None:
-        """Detach a link from this side, with the reason."""
-        error = ErrorCondition(condition, description)
+    def expel(
+        self, link: Link, condition: Symbol, description: str, info: Mapping[Symbol, object] | None = None
+    ) -> None:
+        """Detach a link from this side, with the reason; `info` are further facts of its error."""
+        error = ErrorCondition(condition, description, info and dict(info))
         if link.is_waiting:
-            link.refuse(condition, description)
+            link.refuse(condition, description, info)
             self._notifier.link_refused(self, link, error)
         else:
             link.detach(error)

@@ -11,6 +11,8 @@ from .limits import APPEND_BYTES_MAX, PARTITIONS_MAX, TAG_KEY, show
 LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
+EARLIEST, LATEST = "earliest", "latest"
+"""Where a receiver may begin: with the first event that is retained, or with what is added from now on."""
 SYSTEM_LOG = "$system"
 """The log in which the server keeps its notifications (management.history). Only the server makes it and appends."""
 
@@ -66,6 +68,8 @@ class LogSettings:
     """Whether conditions stay exact over trimmed events (their postings are kept)."""
     consumer_age_ms_max: int | None = None
     """A consumer that was not heard of for so long is unregistered; None = never."""
+    default_start: str = LATEST
+    """Where a receiver begins that names no position, and that nothing is remembered of: "latest" or "earliest"."""
 
     def __post_init__(self) -> None:
         _between("partitions", self.partitions, 1, PARTITIONS_MAX)
@@ -80,6 +84,9 @@ class LogSettings:
         if self.partition_by not in ("", "source", "subject") and not (kind == "tag" and TAG_KEY.fullmatch(key)):
             allowed = 'the empty string, "source", "subject" or "tag:KEY"'
             raise InvalidSettings(f"{self.partition_by!r} given, allowed: {allowed}", "partition_by")
+
+        if self.default_start not in (EARLIEST, LATEST):
+            raise InvalidSettings(f'{self.default_start!r} given, allowed: "latest", "earliest"', "default_start")
 
     def check_change(self, new: LogSettings) -> None:
         """Raises InvalidSettings if `new` changes what is fixed at creation."""

@@ -23,6 +23,7 @@ class SettingsJson(Struct, forbid_unknown_fields=True, omit_defaults=True, froze
     id_horizon: int | UnsetType | None = UNSET
     keeps_history: bool | UnsetType | None = UNSET
     consumer_age_ms_max: int | UnsetType | None = UNSET
+    default_start: str | UnsetType | None = UNSET
 
 
 def named_settings(given: SettingsJson) -> dict[str, Any]:

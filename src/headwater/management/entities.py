@@ -154,6 +154,10 @@ LOG = EntityType(
             "consumerAgeMsMax", "a consumer not heard of for so long is unregistered; null: never", is_initial=True,
             is_changeable=True, is_removable=True,
         ),
+        _text(
+            "defaultStart", "where an AMQP receiver begins that names no position: `latest` or `earliest`",
+            is_initial=True, is_changeable=True,
+        ),
         _number("head", "the number of the last event; 0 if there never was one"),
         _number("firstRetained", "the number from which events can be read"),
         _number("events", "how many events are retained"),

@@ -231,6 +231,7 @@ LOG_READERS: Mapping[str, Reader[object]] = {
     "id_horizon": whole_number(1, _EVER),
     "keeps_history": boolean,
     "consumer_age_ms_max": duration_ms(1, _EVER),
+    "default_start": lambda value: value,
 }
 """How the settings of one log are read; `LogSettings` itself checks their ranges."""
 assert LOG_READERS.keys() == {declared.name for declared in fields(LogSettings)}

@@ -214,6 +214,12 @@ def test_anything_before_the_open_closes_the_connection() -> None:
     assert closes_with(it, AMQP_HEADER + begin) == conditions.ILLEGAL_STATE
 
 
+@pytest.mark.parametrize("channel", [1, 7, 65_535])
+def test_an_open_on_another_channel_than_0_closes_the_connection(channel: int) -> None:
+    opened = frame(channel, body(Open(container_id="c")))
+    assert closes_with(server(), AMQP_HEADER + opened) == conditions.CONNECTION_FRAMING_ERROR
+
+
 def test_a_channel_over_the_limit_closes_the_connection() -> None:
     begin = frame(8, body(Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1)))
     assert closes_with(opened_server(channel_max=7), begin) == conditions.CONNECTION_FRAMING_ERROR

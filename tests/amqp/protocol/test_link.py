@@ -158,6 +158,52 @@ def test_an_aborted_message_is_not_delivered(pair: Pair) -> None:
     assert payloads(receiver.take()) == [b"whole"]
 
 
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"message_format": 1}, "message-format"),
+        ({"delivery_tag": b"u"}, "delivery-tag"),
+        ({"delivery_id": 1}, "delivery"),
+    ],
+    ids=str,
+)
+def test_a_further_transfer_that_says_something_else_detaches_the_link(pair: Pair, change: dict, field: str) -> None:
+    sender, receiver = pair.sender()
+    first = Transfer(handle=sender.handle, delivery_id=0, delivery_tag=b"t", message_format=0, more=True)
+    pair.client.send_body(0, bytes(encode_performative(first)), b"half")
+    same = Transfer(handle=sender.handle, delivery_id=0, delivery_tag=b"t", message_format=0, more=True)
+    pair.client.send_body(0, bytes(encode_performative(same)), b"more")
+    pair.client.send_body(0, bytes(encode_performative(Transfer(handle=sender.handle, **change))), b"other half")
+    pair.pump()
+    error = pair.last(pair.client_events, LinkDetached).error
+    assert error.condition == conditions.INVALID_FIELD and field in error.description
+    assert receiver.take() == []
+
+
+@pytest.mark.parametrize("at", ["first", "last"])
+def test_a_transfer_of_mode_second_on_a_link_of_mode_first_detaches_it(pair: Pair, at: str) -> None:
+    sender, receiver = pair.sender()
+    more = {"rcv_settle_mode": 1}
+    first = Transfer(
+        handle=sender.handle, delivery_id=0, delivery_tag=b"t", more=True, **(more if at == "first" else {})
+    )
+    last = Transfer(handle=sender.handle, **(more if at == "last" else {}))
+    for transfer in (first, last):
+        pair.client.send_body(0, bytes(encode_performative(transfer)), b"half")
+    pair.pump()
+    error = pair.last(pair.client_events, LinkDetached).error
+    assert error.condition == conditions.INVALID_FIELD and "rcv-settle-mode" in error.description
+    assert receiver.take() == []
+
+
+def test_the_mode_of_a_settled_transfer_does_not_matter(pair: Pair) -> None:
+    sender, receiver = pair.sender()
+    settled = Transfer(handle=sender.handle, delivery_id=0, delivery_tag=b"t", settled=True, rcv_settle_mode=1)
+    pair.client.send_body(0, bytes(encode_performative(settled)), b"whole")
+    pair.pump()
+    assert payloads(receiver.take()) == [b"whole"]
+
+
 def test_a_transfer_without_credit_detaches_the_link(pair: Pair) -> None:
     sender, receiver = pair.sender(credit=1)
     sender.send(b"x", 1)

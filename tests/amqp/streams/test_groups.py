@@ -144,6 +144,19 @@ def test_epoch_goes_back_to_zero_where_the_receiver_closes_in_order():
     assert node.attach("g", "b", "B", 2, 1) == [Assign("b", 1, 0)]
 
 
+def test_receiver_without_an_epoch_resets_none_when_it_closes():
+    node = groups(1)
+    node.attach("g", "a", "A", 0, 0, 5)
+    node.detached("a", 1, is_closed_by_receiver=False)
+    for partition in (0, None):
+        assert node.attach("g", "none", "A", 2, partition) == [Assign("none", 0, 5)]
+        assert node.detached("none", 3, is_closed_by_receiver=True) == []
+    assert node.attach("g", "late", "A", 4, None, 3) == [Assign("late", 0, 5)]
+    assert node.detached("late", 5, is_closed_by_receiver=True) == [], "nor one whose epoch is passed"
+    assert node.attach("g", "own", "A", 6, 0, 5) == [Assign("own", 0, 5)]
+    assert node.detached("own", 7, is_closed_by_receiver=True) == [RecordEpoch("g", 0, 0)]
+
+
 def test_epoch_outlives_a_lost_link_and_a_restart():
     node = groups()
     node.attach("g", "a", "A", 0, 1, 5)
@@ -173,7 +186,7 @@ def test_epoch_of_an_assigned_link_is_recorded_if_it_is_greater():
 # Shared evenly
 
 
-def test_container_with_too_many_links_gives_one_to_one_that_waits():
+def test_connection_with_too_many_links_gives_one_to_one_that_waits():
     node = groups(3)
     for link in "abc":
         node.attach("g", link, "A", 0)
@@ -202,7 +215,7 @@ def test_link_that_does_not_settle_in_time_is_closed():
     assert (closed.link, assigned) == ("b", Assign("c", 1, 0))
 
 
-def test_freed_partition_goes_to_the_container_that_has_fewest():
+def test_freed_partition_goes_to_the_connection_that_has_fewest():
     node = groups(2)
     node.attach("g", "a1", "A", 0)
     node.attach("g", "a2", "A", 0)
@@ -246,6 +259,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.draining: set[int] = set()
         self.asked_for: set[int] = set()
         self.epochs: Counter[int] = Counter()
+        self.given: dict[int, int | None] = {}
 
     def perform(self, actions):
         for action in actions:
@@ -283,7 +297,7 @@ class GroupMachine(RuleBasedStateMachine):
     def attach(self, container, epoch):
         self.count += 1
         link = self.count
-        self.containers[link] = container
+        self.containers[link], self.given[link] = container, epoch
         self.waiting[link] = self.now + 20
         self.perform(self.node.attach("g", link, container, self.now, None, epoch))
         return link
@@ -293,7 +307,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.count += 1
         link, partition = self.count, place % self.partitions
         before, recorded = self.owners.get(partition), self.epochs[partition]
-        self.containers[link] = container
+        self.containers[link], self.given[link] = container, epoch
         self.asked_for.add(link)
         self.perform(self.node.attach("g", link, container, self.now, partition, epoch))
         if before is not None:
@@ -312,7 +326,8 @@ class GroupMachine(RuleBasedStateMachine):
         assert was_known or not actions
         for partition in owned:
             reset = RecordEpoch("g", partition, 0)
-            assert (reset in actions) == (in_order and self.epochs[partition] > 0)
+            is_its_own = self.epochs[partition] == self.given[link]
+            assert (reset in actions) == (in_order and is_its_own and self.epochs[partition] > 0)
         self.perform(actions)
 
     @rule(link=links)

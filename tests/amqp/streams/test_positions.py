@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from headwater.amqp.protocol.conditions import LinkFault
 from headwater.amqp.streams.positions import Expiry, Positions, Remembered, load, store
 from headwater.core.errors import EventLogError
-from headwater.core.state import StateStore
+from headwater.core.state import StateStore, kinds_of_log
 from headwater.storage.memory import MemoryState
 from headwater.storage.state import SqliteState
 
@@ -173,10 +175,10 @@ def test_group_goes_on_where_it_was_left(state):
     assert load(state, LOG, 2, MANY).groups() == {("h", 3): 99}
 
 
-def test_group_begins_where_its_consumer_asks_for():
+def test_group_is_reset_where_its_consumer_asks_for_that():
     positions = Positions(MANY)
     positions.group_position("g", 3, after=10)
-    assert positions.group_position("g", 3, after=5, is_asked_for=True).after == 5
+    assert positions.group_position("g", 3, after=5, is_reset=True).after == 5
     assert positions.group_position("g", 3, after=99).after == 5
 
 
@@ -262,3 +264,32 @@ def test_terminus_forgotten_while_it_is_stored_is_deleted_next(state):
     assert change.value is None
     write(positions, state)
     assert load(state, LOG, 0, MANY).remembered("c", "l") is None
+
+
+def test_source_outlives_the_server_and_0_1_0_stored_none(state):
+    positions = load(state, LOG, 0, MANY)
+    attached(positions, "new", source=b"\x00\x01")
+    attached(positions, "old")
+    write(positions, state)
+    _, kind, _ = kinds_of_log(LOG)
+    for key, entry in list(state.items(kind)):
+        if key.endswith("old"):
+            value = json.loads(entry.value)
+            del value["source"]
+            state.put(kind, key, json.dumps(value).encode())
+    again = load(state, LOG, 1, MANY)
+    assert [again.remembered("c", link).source for link in ("new", "old")] == [b"\x00\x01", b""]
+    assert again.remembered("c", "new").is_loaded
+
+
+def test_what_sources_take_together_is_bounded(monkeypatch):
+    monkeypatch.setattr("headwater.amqp.streams.positions.SOURCES_BYTES_MAX", 100)
+    positions = Positions(MANY)
+    first = attached(positions, "a", source=bytes(60))
+    with pytest.raises(LinkFault) as caught:
+        attached(positions, "b", source=bytes(41))
+    assert caught.value.condition == "amqp:resource-limit-exceeded"
+    attached(positions, "a", source=bytes(59))
+    attached(positions, "b", source=bytes(41))
+    positions.closed(first)
+    attached(positions, "c", source=bytes(59))

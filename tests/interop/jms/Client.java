@@ -80,6 +80,7 @@ public final class Client {
                 case "connect" -> hold();
                 case "send" -> send(connection);
                 case "receive" -> receive(connection);
+                case "unsubscribe" -> unsubscribe(connection);
                 default -> throw new IllegalArgumentException("no such operation: " + operation);
             }
         } catch (JMSException error) {
@@ -168,8 +169,7 @@ public final class Client {
 
     private void receive(Connection connection) throws Exception {
         Session session = connection.createSession(false, INDIVIDUAL_ACKNOWLEDGE);
-        Queue queue = session.createQueue(request.getString("address"));
-        MessageConsumer consumer = session.createConsumer(queue, selector());
+        MessageConsumer consumer = consumer(session);
         say("attached", Map.of("is_refused", false, "properties", Map.of()));
         if (request.optBoolean("drain")) {
             int received = 0;
@@ -191,6 +191,19 @@ public final class Client {
         }
         say("received", Map.of("count", count));
         hold();
+    }
+
+    private MessageConsumer consumer(Session session) throws JMSException {
+        String address = request.getString("address");
+        if (!request.has("subscription")) return session.createConsumer(session.createQueue(address), selector());
+        String name = request.getString("subscription");
+        return session.createDurableConsumer(session.createTopic(address), name, selector(), false);
+    }
+
+    private void unsubscribe(Connection connection) throws JMSException {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        session.unsubscribe(request.getString("subscription"));
+        say("unsubscribed", Map.of());
     }
 
     /** The value of the one filter that JMS has: a selector. */

@@ -68,6 +68,8 @@ class Context:
     budget: Budget
     names_position: bool = False
     """Whether an offset or a timestamp was named."""
+    is_delivery_filter: bool = False
+    """Whether it is, or holds, one of the two delivery filters that the event streams draft defines (5.2)."""
     is_conjunct: bool = True
     """Whether what is read now must be true for the whole to be true; else the index cannot answer it alone."""
     depth: int = 0

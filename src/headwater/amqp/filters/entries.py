@@ -70,7 +70,13 @@ def _sql(given: object, context: Context) -> Node:
     return parse_sql(_text(given, context), context)
 
 
+def _event_streams_annotations(given: object, context: Context) -> Node:
+    context.is_delivery_filter = True
+    return delivery_annotations_filter(given, context)
+
+
 def _event_streams_sql(given: object, context: Context) -> Node:
+    context.is_delivery_filter = True
     return parse_event_streams_sql(_text(given, context), context)
 
 
@@ -153,7 +159,7 @@ _FILTERS: list[tuple[str, int | None, Reader]] = [
     ("amqp:properties-filter", 0x173, _properties_of(PROPERTIES)),
     ("amqp:application-properties-filter", 0x174, _properties_of(APPLICATION_PROPERTIES)),
     ("amqp:footer-filter", 0x178, _properties_of(FOOTER)),
-    ("amqp:event-streams-delivery-annotations-filter", 0x200, delivery_annotations_filter),
+    ("amqp:event-streams-delivery-annotations-filter", 0x200, _event_streams_annotations),
     ("amqp:event-streams-sql-filter", 0x201, _event_streams_sql),
     ("apache.org:legacy-amqp-direct-binding:string", 0x0000_468C_0000_0000, direct_binding),
     ("apache.org:legacy-amqp-topic-binding:string", 0x0000_468C_0000_0001, topic_binding),
@@ -174,7 +180,7 @@ for _name, _code, _reader in _FILTERS:
 _BY_KEY: dict[str, Reader] = {name: reader for name, _, reader in _FILTERS} | {
     "sql-filter": _sql,
     "event-streams-sql-filter": _event_streams_sql,
-    "event-streams-delivery-annotations-filter": delivery_annotations_filter,
+    "event-streams-delivery-annotations-filter": _event_streams_annotations,
     "selector-filter": _selector,
     "jms-selector": _selector,
     "legacy-amqp-direct-binding": direct_binding,

@@ -35,7 +35,9 @@ class SourceFilter:
     recorded_upto: int | None
     """Only events recorded at this time (ms) at the latest can match. In `matches` too."""
     names_position: bool
-    """An offset or a timestamp is named: begin with the earliest event. Else a link without more begins now."""
+    """An offset or a timestamp is named: begin with the earliest event that it lets through."""
+    is_delivery_filter: bool
+    """One of the two filters that the event streams draft defines is there, which asks for retained events (5.2)."""
     matches: Callable[[Fields], bool] | None
     """What is left to be evaluated on each event; None where all the above decide it."""
 
@@ -52,7 +54,7 @@ def source_filter(
     `latest` is the head at attach: what `@latest` means for as long as the link lives. `now` is the clock of UTC(), in
     ms. Raises InvalidFilter: an invalid filter, or more of them than `limits` allow.
     """
-    accepted, predicates, names_position = _read_entries(given or {}, latest, now(), limits)
+    accepted, predicates, names_position, is_delivery_filter = _read_entries(given or {}, latest, now(), limits)
     conjuncts = [part for each in predicates for part in _conjuncts(each)]
     found, left = _planned(conjuncts)
     return SourceFilter(
@@ -63,19 +65,20 @@ def source_filter(
         found.recorded_from,
         found.recorded_upto,
         names_position,
+        is_delivery_filter,
         matcher(left, now) if left else None,
     )
 
 
 def _read_entries(
     given: Mapping[object, object], latest: int, attached_at: int, limits: FilterLimits
-) -> tuple[dict[Symbol, object], list[Node], bool]:
+) -> tuple[dict[Symbol, object], list[Node], bool, bool]:
     if len(given) > limits.list_items_max:
         problem = f"{len(given)} filters given, at most {limits.list_items_max} are allowed"
         raise InvalidFilter(show(next(iter(given))), problem)
     accepted: dict[Symbol, object] = {}
     predicates = []
-    names_position = False
+    names_position = is_delivery_filter = False
     budget = Budget()
     for key, value in given.items():
         context = Context(str(key), latest, attached_at, limits, budget)
@@ -85,7 +88,8 @@ def _read_entries(
             continue
         accepted[key if isinstance(key, Symbol) else Symbol(str(key))] = value
         names_position |= context.names_position
-    return accepted, predicates, names_position
+        is_delivery_filter |= context.is_delivery_filter
+    return accepted, predicates, names_position, is_delivery_filter
 
 
 def _conjuncts(node: Node) -> list[Node]:

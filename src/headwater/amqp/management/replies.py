@@ -21,6 +21,7 @@ from collections import deque
 from ..addresses import REPLY
 from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
+from ..protocol.conditions import LinkFault
 from ..protocol.link import Link, Sender
 from ..protocol.performatives import Source, Target
 from ..protocol.session import Session
@@ -82,6 +83,11 @@ class Replies(LinkEnd):
         link = self.link
         unsettled_max = self._transport.shared.settings.unsettled_max
         while self._waiting and link.sendable > 0 and link.unsettled < unsettled_max and self._transport.has_room:
+            try:
+                link.check_size(self._waiting[0][0])
+            except LinkFault as fault:
+                self._transport.expel(link, fault.condition, fault.description)
+                return
             message, sent = self._waiting.popleft()
             self._count(-len(message))
             self.deliveries += 1

@@ -16,7 +16,8 @@ from ..protocol import conditions
 from ..protocol.codec import EncodeError
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Delivery, Receiver
-from ..protocol.performatives import Accepted, ErrorCondition, Rejected, Target
+from ..protocol.performatives import Accepted, Target
+from ..refusing import refuse
 from ..transport import Transport
 from .messages import RequestMessage, answer_message, read_request
 from .node import ManagementNode
@@ -70,10 +71,10 @@ class Requests(LinkEnd):
             try:
                 request = self._read(delivery)
             except MessageFault as fault:
-                error = ErrorCondition(fault.condition, fault.description)
-                self._settle(delivery, Rejected(error))
+                if not self._is_over:
+                    refuse(self._transport, self._link, delivery, fault)
             else:
-                self._settle(delivery, Accepted())
+                self._accept(delivery)
                 self._under_way += 1
                 self._waiting.append(request)
         self._grant()
@@ -152,9 +153,9 @@ class Requests(LinkEnd):
             return answer_message(Answer(Status.BAD_REQUEST, {}, problem), request)
         return message
 
-    def _settle(self, delivery: Delivery, state: Accepted | Rejected) -> None:
+    def _accept(self, delivery: Delivery) -> None:
         if not delivery.is_settled and not self._is_over:
-            self._link.settle(delivery.id, delivery.id, state)
+            self._link.settle(delivery.id, delivery.id, Accepted())
 
     def _grant(self) -> None:
         room = CREDIT - self._under_way

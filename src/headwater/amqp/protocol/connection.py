@@ -318,7 +318,7 @@ class Connection(Negotiation):
 
     def _on_performative(self, performative: Performative, channel: int) -> None:
         if isinstance(performative, Open):
-            self._on_open(performative)
+            self._on_open(performative, channel)
         elif isinstance(performative, Close):
             self._on_close(performative)
         elif self.stage is not Stage.FRAMES:
@@ -354,9 +354,11 @@ class Connection(Negotiation):
             raise ConnectionFault(conditions.NOT_ALLOWED, f"channel {channel} has no session")
         return None if session.is_ending or session.is_over else session
 
-    def _on_open(self, opened: Open) -> None:
+    def _on_open(self, opened: Open, channel: int) -> None:
         if self.stage is not Stage.OPEN:
             raise ConnectionFault(conditions.ILLEGAL_STATE, "the connection is open already")
+        if channel:  # before anything is negotiated, 0 is the only channel (2.4.1)
+            raise ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, f"open on channel {channel}, only 0 is allowed")
         if opened.max_frame_size < FRAME_MIN:
             problem = f"max-frame-size is at least {FRAME_MIN}, {opened.max_frame_size} given"
             raise ConnectionFault(conditions.INVALID_FIELD, problem)

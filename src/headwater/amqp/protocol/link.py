@@ -183,10 +183,20 @@ class Sender(Link):
             return 0
         return min(self.credit, self.session.sendable)
 
-    def send(self, message: bytes, tag: int, context: Any = None, *, is_settled: bool = False) -> int:
+    def check_size(self, message: bytes) -> None:
+        """Raises LinkFault if the message is larger than the receiver takes (2.7.3, max-message-size)."""
+        bytes_max = self.remote.max_message_size if self.remote is not None else None
+        if bytes_max and len(message) > bytes_max:
+            problem = f"the next message has {len(message)} bytes, and the receiver takes {bytes_max}"
+            raise LinkFault(conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
+
+    def send(
+        self, message: bytes, tag: int, context: Any = None, *, is_settled: bool = False, is_resumed: bool = False
+    ) -> int:
         """Send a message of format 0, if `sendable` is not 0. Answers its delivery id.
 
         `context` comes back with the outcome, unless the delivery is settled. The tag is unique among the unsettled.
+        `is_resumed`: it is one that the receiver has unsettled from an earlier attach of the link (2.6.13).
         """
         assert self.credit > 0
         self.credit -= 1
@@ -195,12 +205,12 @@ class Sender(Link):
         if not is_settled:
             self.unsettled += 1
         size = len(message)
-        if size + TransferHead.BYTES <= session.connection.frame_bytes_max:
+        if size + TransferHead.BYTES <= session.connection.frame_bytes_max and not is_resumed:
             delivery_id = session.take_delivery_id(None if is_settled else (self, context))
             session.connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), message)
         else:
             delivery_id = session.next_delivery_id(None if is_settled else (self, context))
-            session.send_in_pieces(self, delivery_id, tag.to_bytes(8, "big"), message, is_settled)
+            session.send_in_pieces(self, delivery_id, tag.to_bytes(8, "big"), message, is_settled, is_resumed)
         if self.is_draining and not self.credit:
             self.drained()
         return delivery_id
@@ -320,6 +330,8 @@ class Receiver(Link):
             raise LinkFault(conditions.INVALID_FIELD, f"a delivery-tag has up to 32 bytes, {len(tag)} given")
         if self.credit <= 0:
             raise LinkFault(conditions.LINK_TRANSFER_LIMIT_EXCEEDED, "a transfer came without credit")
+        if fields.whole is not None and not self.is_second:
+            _check_settle_mode(fields.whole)
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & SERIAL
         if not fields.is_settled:
@@ -342,11 +354,10 @@ class Receiver(Link):
         if partial is None:
             self._admit(fields)
             partial = self._partial = _Partial(fields)
-        elif fields.delivery_id is not None and fields.delivery_id != partial.delivery_id:
-            raise LinkFault(
-                conditions.INVALID_FIELD,
-                f"delivery {fields.delivery_id} begins before the last transfer of {partial.delivery_id}",
-            )
+        else:
+            partial.check_continued(fields)
+            if whole is not None and not self.is_second:
+                _check_settle_mode(whole)
         is_aborted = whole is not None and whole.aborted
         if fields.is_settled or is_aborted:
             self.session.settled_by_sender(partial.delivery_id)
@@ -373,6 +384,14 @@ class Receiver(Link):
         self.session.forget(self)
 
 
+def _check_settle_mode(transfer: Transfer) -> None:
+    """Raise LinkFault where a transfer of a link of mode first asks for second (2.7.5)."""
+    if transfer.rcv_settle_mode == SECOND and not transfer.settled:
+        raise LinkFault(
+            conditions.INVALID_FIELD, "rcv-settle-mode: second given, on a link that was attached with first"
+        )
+
+
 class _Partial:
     """A delivery whose last transfer has not come yet."""
 
@@ -387,6 +406,21 @@ class _Partial:
         """What of it is kept, and counted by the connection."""
         self._kept = bytearray()
         """Joined at once: a list of tiny pieces would take many times their bytes."""
+
+    def check_continued(self, fields: TransferFields) -> None:
+        """Raise LinkFault where a further transfer says of the delivery what its first did not (2.7.5)."""
+        first = self.first
+        if fields.delivery_id is not None and fields.delivery_id != self.delivery_id:
+            problem = f"delivery {fields.delivery_id} begins before the last transfer of {self.delivery_id}"
+            raise LinkFault(conditions.INVALID_FIELD, problem)
+        if fields.tag is not None and fields.tag != first.tag:
+            problem = f"delivery-tag: a further transfer of delivery {self.delivery_id} has another one than its first"
+            raise LinkFault(conditions.INVALID_FIELD, problem)
+        if fields.message_format is not None and fields.message_format != (first.message_format or 0):
+            problem = f"message-format: {fields.message_format:#x} given, the first transfer of delivery"
+            raise LinkFault(
+                conditions.INVALID_FIELD, f"{problem} {self.delivery_id} has {first.message_format or 0:#x}"
+            )
 
     @property
     def payload(self) -> bytes | None:

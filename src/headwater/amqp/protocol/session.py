@@ -147,8 +147,10 @@ class Session:
             self._sent[delivery_id] = unsettled
         return delivery_id
 
-    def send_in_pieces(self, link: Sender, delivery_id: int, tag: bytes, payload: bytes, is_settled: bool) -> None:
-        """Send a message that is larger than a frame; what the window does not take waits (2.6.14)."""
+    def send_in_pieces(
+        self, link: Sender, delivery_id: int, tag: bytes, payload: bytes, is_settled: bool, is_resumed: bool
+    ) -> None:
+        """Send a message that is larger than a frame, or resumed; what the window does not take waits (2.6.14)."""
         first = Transfer(
             handle=link.handle,
             delivery_id=delivery_id,
@@ -156,6 +158,7 @@ class Session:
             message_format=0,
             settled=is_settled,
             more=True,
+            resume=is_resumed,
         )
         rest = Transfer(handle=link.handle, more=True)
         head, next_head = bytes(encode_performative(first)), bytes(encode_performative(rest))

@@ -48,15 +48,20 @@ class Consumer(LinkEnd):
         *,
         default_outcome: DeliveryState | Described | None,
         first_retained: int | None,
+        resumed: set[int],
         on_ended: Callable[[Ending], None],
     ) -> None:
-        """`first_retained` goes out with the first event: all below it is gone, though the consumer asked for it."""
+        """`first_retained` goes out with the first event: all below it is gone, though the consumer asked for it.
+
+        `resumed` are events that the receiver has unsettled from an earlier attach of the link.
+        """
+        self._resumed = resumed
         self._transport, self._link, self._node, self.log = transport, link, node, node.log
         self._statistics = transport.shared.statistics
         self._filter, self._partition, self.position = source_filter, partition, position
         self._default_outcome, self._on_ended = default_outcome, on_ended
         self._first_retained = first_retained
-        self._associated = range(node.partitions) if partition is None and node.partitions > 1 else None
+        self._associated = range(node.partitions) if partition is None else None
         """Partitions to be named with the next event (4.6.5)."""
         self._is_presettled = link.sends_settled
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
@@ -236,7 +241,11 @@ class Consumer(LinkEnd):
         self._statistics.messages_sent += 1
         self.deliveries += 1
         number = event.sequence_number
-        self._link.send(message, number, number, is_settled=self._is_presettled)
+        if self._resumed and number in self._resumed:
+            self._resumed.discard(number)
+            self._link.send(message, number, number, is_settled=self._is_presettled, is_resumed=True)
+        else:
+            self._link.send(message, number, number, is_settled=self._is_presettled)
 
 
 def is_final(state: DeliveryState | Described | None) -> bool:

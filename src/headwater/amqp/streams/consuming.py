@@ -1,7 +1,8 @@
 """Links of consumers: where they begin, what they filter, and what their attach is answered (4.3, 4.5, 5).
 
-A plain link begins where its filter says, or now. One whose source is remembered goes on where it was left. A member
-of a consumer group goes on where the group was left in its partition, which the group's rules decide on, perhaps later.
+A plain link begins where its filter says, else where its address or its log does. One whose source is remembered goes
+on where it was left. A member of a consumer group goes on where the group was left in its partition, which the group's
+rules decide on, perhaps later.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from ...core.errors import PositionTrimmed
 from ...core.notification_types import NotificationType
+from ...core.settings import EARLIEST
 from ..filters import InvalidFilter, SourceFilter, source_filter
 from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
@@ -27,6 +29,7 @@ from .links import Binding, binding_of, bound_properties, partition_number
 from .node import EventLogNode
 from .position import Position
 from .positions import Expiry, Remembered
+from .termini import NOTHING_UNSETTLED, UNSETTLED_STATE, Unsettled, encoded_source, unsettled_of
 
 LARGE_FILTER_BYTES = 4096
 """Filters from which on they are read in a thread: the largest take some tens of ms."""
@@ -37,9 +40,16 @@ class Attaching:
     """One consumer's attach, on its way to its answer."""
 
     def __init__(
-        self, transport: Transport, link: Sender, source: Source, node: EventLogNode, wanted: SourceFilter, head: int
+        self,
+        transport: Transport,
+        link: Sender,
+        source: Source,
+        node: EventLogNode,
+        wanted: SourceFilter,
+        head: int,
+        default_start: str | None,
     ) -> None:
-        """`wanted` are its filters as they were read when the head was there.
+        """`wanted` are its filters as they were read when the head was there; `default_start` is what its address says.
 
         Raises PositionOfOtherIncarnation: its offset is of another log.
         """
@@ -47,15 +57,11 @@ class Attaching:
         self.transport, self.link, self.source, self.node = transport, link, source, node
         self.remote: Attach = link.remote
         self.filter = wanted
-        self.start = self.filter.after if self.filter.names_position else head
+        self.begins_earliest = wanted.names_position or _default_start(wanted, node, default_start) == EARLIEST
+        """Whether it asks for what is retained: all of it that its filters let through."""
+        self.start = wanted.after if self.begins_earliest else head
         with suppress(PositionTrimmed):  # the first message that it gets says so
             node.log.check_position(self.start + 1)
-
-    @property
-    def container(self) -> str:
-        """Who remembers a position: a container, of a user."""
-        user = self.transport.user.name if self.transport.user else ""
-        return f"{user}@{self.transport.container_id}" if user else self.transport.container_id
 
     def answer(
         self,
@@ -63,6 +69,7 @@ class Attaching:
         position: Position,
         on_ended: Callable[[Ending], None],
         properties: dict[Symbol, object],
+        unsettled: Unsettled = NOTHING_UNSETTLED,
     ) -> Consumer:
         """Attach, and begin to send."""
         remote, source = self.remote, self.source
@@ -72,6 +79,8 @@ class Attaching:
             target=remote.target,
             properties=properties or None,
             snd_settle_mode=remote.snd_settle_mode,
+            unsettled=unsettled.named or None,
+            incomplete_unsettled=not unsettled.is_all,
         )
         consumer = Consumer(
             self.transport,
@@ -82,6 +91,7 @@ class Attaching:
             position,
             default_outcome=source.default_outcome,
             first_retained=first_retained,
+            resumed={number for tag in remote.unsettled or () if position.is_open(number := _number_of(tag))},
             on_ended=on_ended,
         )
         self.transport.adopt(self.link, consumer)
@@ -97,14 +107,19 @@ class Attaching:
         try:
             self.node.log.check_position(position.cursor + 1)
         except PositionTrimmed as error:
-            is_missed = position.cursor > 0 or not self.filter.names_position
+            is_missed = position.cursor > 0 or not self.begins_earliest
             position.passed(error.first_retained - 1)
             return error.first_retained if is_missed else None
         return None
 
 
-async def attach_consumer(transport: Transport, link: Sender, source: Source, node: EventLogNode) -> None:
-    """Answer a consumer's attach. Raises LinkFault and EventLogError where it is refused."""
+async def attach_consumer(
+    transport: Transport, link: Sender, source: Source, node: EventLogNode, default_start: str | None = None
+) -> None:
+    """Answer a consumer's attach; `default_start` is what its address says of it.
+
+    Raises LinkFault and EventLogError where it is refused.
+    """
     head = node.log.head()
     if source.filter and len(encode(source.filter)) > LARGE_FILTER_BYTES:
         wanted = await asyncio.to_thread(_filter, source, node, head)
@@ -112,33 +127,35 @@ async def attach_consumer(transport: Transport, link: Sender, source: Source, no
             return  # the peer has changed its mind meanwhile, made a mistake, or gone
     else:
         wanted = _filter(source, node, head)
-    attaching = Attaching(transport, link, source, node, wanted, head)
+    attaching = Attaching(transport, link, source, node, wanted, head, default_start)
     binding = binding_of(attaching.remote.properties)
     partition = bound_partition(binding, node.partitions)
     if binding.group is not None:
         member = GroupMember(attaching, binding)
         transport.adopt(link, member)
-        node.perform(
-            node.groups.attach(binding.group, member, attaching.container, node.now(), partition, binding.epoch)
-        )
+        node.perform(node.groups.attach(binding.group, member, transport.number, node.now(), partition, binding.epoch))
         return
     positions = node.positions
-    remembered = positions.remembered(attaching.container, link.name)
+    remembered = positions.remembered(transport.remembered_as, link.name)
     expiry = Expiry.of(source.expiry_policy)
     if source.durable or expiry > Expiry.SESSION_END or source.timeout or remembered is not None:
         remembered = positions.attached(
-            attaching.container,
+            transport.remembered_as,
             link.name,
             after=attaching.start,
             expiry=expiry,
             timeout_s=source.timeout,
             is_durable=bool(source.durable),
+            source=encoded_source(source),
         )
         _settle_recovered(remembered.position, attaching.remote)
         node.is_changed = True
+    unsettled = unsettled_of(remembered) if source.durable == UNSETTLED_STATE and remembered else NOTHING_UNSETTLED
+    if remembered is not None:
+        remembered.is_loaded = False
     position = remembered.position if remembered is not None else Position(attaching.start)
     keeper = PositionKeeper(attaching, remembered, position)
-    attaching.answer(partition, position, keeper.on_ended, bound_properties(partition))
+    attaching.answer(partition, position, keeper.on_ended, bound_properties(partition), unsettled)
 
 
 class PositionKeeper:
@@ -158,12 +175,13 @@ class PositionKeeper:
         if remembered is None and ending is Ending.DETACHED and policy is not Expiry.LINK_DETACH:
             try:
                 remembered = self._remembered = node.positions.attached(
-                    self._attaching.container,
+                    self._attaching.transport.remembered_as,
                     self._attaching.link.name,
                     after=self._position.after,
                     expiry=Expiry.SESSION_END,
                     timeout_s=0,
                     is_durable=False,
+                    source=encoded_source(self._attaching.source),
                 )
             except LinkFault:
                 return  # too many are remembered; this one asked for no more than that
@@ -187,7 +205,7 @@ class GroupMember(LinkEnd):
 
     def __init__(self, attaching: Attaching, binding: Binding) -> None:
         assert binding.group is not None
-        self._attaching, self._group = attaching, binding.group
+        self._attaching, self._group, self._is_reset = attaching, binding.group, binding.is_reset
         self._node = attaching.node
         self.log = attaching.node.log
         self._consumer: Consumer | None = None
@@ -210,7 +228,7 @@ class GroupMember(LinkEnd):
             return  # it went away meanwhile, and its detach is about to come
         try:
             position = node.positions.group_position(
-                self._group, partition, after=attaching.start, is_asked_for=attaching.filter.names_position
+                self._group, partition, after=attaching.start, is_reset=self._is_reset
             )
         except LinkFault as fault:
             attaching.transport.expel(link, fault.condition, fault.description)
@@ -279,8 +297,21 @@ def bound_partition(binding: Binding, partitions: int) -> int | None:
 def _settle_recovered(position: Position, remote: Attach) -> None:
     """What the receiver of a recovered link had settled, and whose outcome never came (2.6.13)."""
     for tag, state in (remote.unsettled or {}).items():
-        if state is not None and is_final(state) and len(tag) == 8:
-            position.finish((int.from_bytes(tag, "big"),))
+        if state is not None and is_final(state):
+            position.finish((_number_of(tag),))
+
+
+def _number_of(tag: bytes) -> int:
+    """The event of a delivery; 0 for a tag that is none of ours."""
+    return int.from_bytes(tag, "big") if len(tag) == 8 else 0
+
+
+def _default_start(wanted: SourceFilter, node: EventLogNode, asked: str | None) -> str:
+    """Where a receiver begins that names no position: as its address, its filter or the log says.
+
+    A filter of the event streams draft is one over what is retained (5.2).
+    """
+    return asked or (EARLIEST if wanted.is_delivery_filter else node.log.settings.default_start)
 
 
 def _filter(source: Source, node: EventLogNode, head: int) -> SourceFilter:

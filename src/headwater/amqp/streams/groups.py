@@ -8,10 +8,12 @@ at most one owner at every moment, because the action that ends the old one come
   was stolen from, and comes back late.
 - A link that names none gets the lowest partition that is free. If none is, its attach waits, for a bounded time, and
   among so many at most; then it is refused with `amqp:link:detach-forced` (4.5.1).
-- A rebalance: where an attach waits and another container has at least two links more than the waiting one's, the
+- A rebalance: where an attach waits and another connection has at least two links more than the waiting one's, the
   newest of those is asked to leave: it gets nothing more, may settle what it has, and is closed; so partitions are
-  shared evenly. A link that asked for its partition is never asked to leave.
-- Epochs are recorded before an owner is named. They go back to zero only where the receiver closes the link in order.
+  shared evenly. Connections are counted, not container ids: many processes may share one of those. A link that asked
+  for its partition is never asked to leave.
+- Epochs are recorded before an owner is named. They go back to zero only where the receiver whose epoch it is closes
+  its link in order: one that gave none says nothing of them.
 """
 
 from __future__ import annotations
@@ -79,16 +81,18 @@ Action = RecordEpoch | Assign | Refuse | Drain | Close
 
 @dataclass(slots=True)
 class _Member:
-    container: str
+    connection: Hashable
     partition: int
     is_asked_for: bool
     """Whether the link named its partition."""
+    holds_epoch: bool
+    """Whether the epoch that is recorded is the one that the link gave."""
     drained_by: float | None = None
     """When it is closed at the latest; None if it is not asked to leave."""
 
 
 class _Pending(NamedTuple):
-    container: str
+    connection: Hashable
     until: float
     epoch: int | None
 
@@ -106,7 +110,13 @@ class Groups:
                 self._groups.setdefault(name, Group(name, partitions, settings)).epochs[partition] = epoch
 
     def attach(
-        self, name: str, link: Link, container: str, now: float, partition: int | None = None, epoch: int | None = None
+        self,
+        name: str,
+        link: Link,
+        connection: Hashable,
+        now: float,
+        partition: int | None = None,
+        epoch: int | None = None,
     ) -> list[Action]:
         """A receiver wants to join the group, for that partition, or for any."""
         group = self._groups.get(name)
@@ -115,7 +125,7 @@ class Groups:
                 problem = f"there are {len(self._groups)} consumer groups, and no more are allowed"
                 return [Refuse(link, RESOURCE_LIMIT_EXCEEDED, problem)]
             group = self._groups[name] = Group(name, self._partitions, self._settings)
-        actions = group.attach(link, container, now, partition, epoch)
+        actions = group.attach(link, connection, now, partition, epoch)
         return self._after(group, actions, link)
 
     def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
@@ -183,20 +193,22 @@ class Group:
         """Whether there is nothing to remember of it."""
         return not self._members and not self._pending and not any(self.epochs)
 
-    def attach(self, link: Link, container: str, now: float, partition: int | None, epoch: int | None) -> list[Action]:
+    def attach(
+        self, link: Link, connection: Hashable, now: float, partition: int | None, epoch: int | None
+    ) -> list[Action]:
         """See Groups."""
         if epoch is not None and not 0 <= epoch <= EPOCH_MAX:
             return [Refuse(link, INVALID_FIELD, f"event-streams-epoch: {epoch} given, 0 to {EPOCH_MAX} is allowed")]
         if partition is not None:
-            return self._claim(link, container, now, partition, epoch)
+            return self._claim(link, connection, now, partition, epoch)
         if None in self.owners:
-            return list(self._bind(link, container, self.owners.index(None), epoch, is_asked_for=False))
+            return list(self._bind(link, connection, self.owners.index(None), epoch, is_asked_for=False))
         if len(self._pending) >= self._settings.group_pending_max:
             problem = f"all {len(self.owners)} partitions have a receiver in the group {self.name!r}"
             if self._settings.group_pending_max:
                 problem += f", and {len(self._pending)} more wait for one"
             return [Refuse(link, LINK_DETACH_FORCED, problem)]
-        self._pending[link] = _Pending(container, now + self._settings.group_pending_ms / 1000, epoch)
+        self._pending[link] = _Pending(connection, now + self._settings.group_pending_ms / 1000, epoch)
         return self._rebalance(now)
 
     def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
@@ -206,7 +218,7 @@ class Group:
         member = self._members.pop(link)
         self.owners[member.partition] = None
         actions: list[Action] = []
-        if is_closed_by_receiver and self.epochs[member.partition]:
+        if is_closed_by_receiver and member.holds_epoch and self.epochs[member.partition]:
             actions.append(self._record(member.partition, 0))
         actions += self._hand_out()
         return actions + self._rebalance(now)
@@ -239,7 +251,7 @@ class Group:
         times += [member.drained_by for member in self._members.values() if member.drained_by is not None]
         return min(times, default=None)
 
-    def _claim(self, link: Link, container: str, now: float, partition: int, epoch: int | None) -> list[Action]:
+    def _claim(self, link: Link, connection: Hashable, now: float, partition: int, epoch: int | None) -> list[Action]:
         """A link names its partition (4.5.2)."""
         recorded = self.epochs[partition]
         owner = self.owners[partition]
@@ -257,14 +269,15 @@ class Group:
             problem = f"a receiver of epoch {epoch} took partition {partition} of the group {self.name!r} over"
             actions.append(Close(owner, LINK_STOLEN, problem))
             del self._members[owner]
-        actions += self._bind(link, container, partition, epoch, is_asked_for=True)
+        actions += self._bind(link, connection, partition, epoch, is_asked_for=True)
         return actions + self._rebalance(now)
 
     def _bind(
-        self, link: Link, container: str, partition: int, epoch: int | None, *, is_asked_for: bool
+        self, link: Link, connection: Hashable, partition: int, epoch: int | None, *, is_asked_for: bool
     ) -> Iterator[Action]:
         self.owners[partition] = link
-        self._members[link] = _Member(container, partition, is_asked_for)
+        holds_epoch = epoch is not None and epoch >= self.epochs[partition]
+        self._members[link] = _Member(connection, partition, is_asked_for, holds_epoch)
         if epoch is not None and epoch > self.epochs[partition]:
             yield self._record(partition, epoch)
         yield Assign(link, partition, self.epochs[partition])
@@ -284,44 +297,44 @@ class Group:
         """Free partitions to attaches that wait."""
         actions: list[Action] = []
         while self._pending and None in self.owners:
-            held = Counter(member.container for member in self._members.values())
+            held = Counter(member.connection for member in self._members.values())
             link = self._next_served(self._pending, held)
             pending = self._pending.pop(link)
             partition = self.owners.index(None)
-            actions += self._bind(link, pending.container, partition, pending.epoch, is_asked_for=False)
+            actions += self._bind(link, pending.connection, partition, pending.epoch, is_asked_for=False)
         return actions
 
     def _rebalance(self, now: float) -> list[Action]:
-        """Ask links of containers that have more than their share to leave, for those that wait."""
+        """Ask links of connections that have more than their share to leave, for those that wait."""
         if not self._pending:
             return []
         staying = {link: member for link, member in self._members.items() if member.drained_by is None}
-        held = Counter(member.container for member in staying.values())
+        held = Counter(member.connection for member in staying.values())
         pending = dict(self._pending)
         for _ in range(len(self._members) - len(staying)):  # partitions on their way to somebody already
             if pending:
                 served = pending.pop(self._next_served(pending, held))
-                held[served.container] += 1
-        movable: dict[str, list[Link]] = {}
+                held[served.connection] += 1
+        movable: dict[Hashable, list[Link]] = {}
         for link, member in staying.items():
             if not member.is_asked_for:
-                movable.setdefault(member.container, []).append(link)
+                movable.setdefault(member.connection, []).append(link)
         actions: list[Action] = []
         while pending and movable:
             served = pending.pop(self._next_served(pending, held))
-            giver = max(movable, key=lambda container: held[container])
-            if held[giver] - held[served.container] < 2:
+            giver = max(movable, key=lambda connection: held[connection])
+            if held[giver] - held[served.connection] < 2:
                 break
             link = movable[giver].pop()
             if not movable[giver]:
                 del movable[giver]
             staying[link].drained_by = now + self._settings.group_drain_ms / 1000
             held[giver] -= 1
-            held[served.container] += 1
+            held[served.connection] += 1
             actions.append(Drain(link))
         return actions
 
     @staticmethod
-    def _next_served(pending: Mapping[Link, _Pending], held: Mapping[str, int]) -> Link:
-        """Of the container that has the fewest links; of several such, the one that has waited longest."""
-        return min(pending, key=lambda link: held.get(pending[link].container, 0))
+    def _next_served(pending: Mapping[Link, _Pending], held: Mapping[Hashable, int]) -> Link:
+        """Of the connection that has the fewest links; of several such, the one that has waited longest."""
+        return min(pending, key=lambda link: held.get(pending[link].connection, 0))

@@ -7,6 +7,7 @@ import asyncio
 from ...core.errors import EventLogError
 from ..errors import refusal_of
 from ..link_end import Ending, LinkEnd
+from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.performatives import Source
 from ..transport import Transport
@@ -54,6 +55,11 @@ class InfoSource(LinkEnd):
             return
         finally:
             self._is_busy = False
+        try:
+            self._link.check_size(message)
+        except LinkFault as fault:
+            self._transport.expel(self._link, fault.condition, fault.description)
+            return
         if self._link.sendable > 0:
             self.deliveries += 1
             self._link.send(message, self.deliveries, is_settled=self._link.sends_settled)

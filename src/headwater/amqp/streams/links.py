@@ -12,6 +12,8 @@ from ..protocol.types import Symbol, ULong
 PARTITION = Symbol("event-streams-partition")
 CONSUMER_GROUP = Symbol("event-streams-consumer-group")
 EPOCH = Symbol("event-streams-epoch")
+RESET = Symbol("headwater:reset-position")
+"""Ours: true has the group begin anew in the link's partition, where the filter or the default says."""
 GROUP_CHARS_MAX = 256
 
 
@@ -22,6 +24,8 @@ class Binding(NamedTuple):
     """As the peer names it; `partition_number` finds it."""
     group: str | None
     epoch: int | None
+    is_reset: bool = False
+    """Whether the group's position is given up, and begins anew."""
 
 
 def binding_of(properties: Mapping[object, object] | None) -> Binding:
@@ -31,17 +35,21 @@ def binding_of(properties: Mapping[object, object] | None) -> Binding:
     """
     given = properties or {}
     partition, group = _text(given, PARTITION), _text(given, CONSUMER_GROUP)
-    epoch = given.get(EPOCH)
+    epoch, is_reset = given.get(EPOCH), given.get(RESET, False)
     if group is not None and not (1 <= len(group) <= GROUP_CHARS_MAX and group.isprintable()):
         problem = f"1 to {GROUP_CHARS_MAX} printable characters are allowed, {show(group)} given"
         raise LinkFault(INVALID_FIELD, f"{CONSUMER_GROUP}: {problem}")
+    if not isinstance(is_reset, bool):
+        raise LinkFault(INVALID_FIELD, f"{RESET}: true or false is expected, {show(is_reset)} given")
+    if is_reset and group is None:
+        raise LinkFault(INVALID_FIELD, f"{RESET}: it is the position of a consumer group; give {CONSUMER_GROUP} too")
     if epoch is None:
-        return Binding(partition, group, None)
+        return Binding(partition, group, None, is_reset)
     if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
         raise LinkFault(INVALID_FIELD, f"{EPOCH}: a whole number from 0 on is expected, {show(epoch)} given")
     if group is None:
         raise LinkFault(INVALID_FIELD, f"{EPOCH}: it counts within a consumer group; give {CONSUMER_GROUP} too")
-    return Binding(partition, group, int(epoch))
+    return Binding(partition, group, int(epoch), is_reset)
 
 
 def bound_properties(partition: int | None, group: str | None = None, epoch: int | None = None) -> dict[Symbol, object]:

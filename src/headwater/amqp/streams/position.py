@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from heapq import heappop, heappush
+from itertools import islice
 
 OPEN_MAX = 65_536
 
@@ -46,6 +47,14 @@ class Position:
     def is_full(self) -> bool:
         """Whether nothing new may be sent before an old delivery gets its outcome: what is remembered is bounded."""
         return len(self._order) >= OPEN_MAX
+
+    def is_open(self, number: int) -> bool:
+        """Whether that delivery has no final outcome."""
+        return number in self._failures
+
+    def unsettled(self, count_max: int) -> list[int]:
+        """The lowest so many deliveries without a final outcome."""
+        return list(islice(self._failures, count_max))
 
     def sent(self, number: int) -> None:
         """A new event, above the cursor, was sent and waits for its outcome."""

@@ -12,6 +12,7 @@ name; `amqp-group` or `amqp-epoch`, group and partition.
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -19,10 +20,13 @@ from typing import NamedTuple
 
 from ...core.limits import show
 from ...core.state import StateStore, kinds_of_log
+from ...formats.values import MIB
 from ..protocol.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, LinkFault
 from .position import Position
 
 NAME_CHARS_MAX = 256
+SOURCES_BYTES_MAX = 16 * MIB
+"""What the sources take that one log remembers: their filters may be long."""
 _TERMINUS, _GROUP, _EPOCH = "amqp-terminus", "amqp-group", "amqp-epoch"
 
 
@@ -60,6 +64,10 @@ class Remembered:
     timeout_s: int
     is_durable: bool
     """Whether it outlives the server too."""
+    source: bytes
+    """The source itself, encoded: what a receiver that comes back without one is given."""
+    is_loaded: bool = False
+    """Whether it was stored, without what waited for its outcome."""
     expires_at: int | None = None
     """In ms since 1970; None while it has a link, or something else that keeps it."""
 
@@ -80,6 +88,7 @@ class Positions:
         self._remembered: dict[tuple[str, str], Remembered] = {}
         self._groups: dict[tuple[str, int], Position] = {}
         self._epochs: dict[tuple[str, int], int] = {}
+        self._sources_bytes = 0
         self._stored: dict[str, dict[str, object]] = {}
         """By key, what the store has, as far as it is known."""
 
@@ -90,22 +99,34 @@ class Positions:
         return self._remembered.get((container, link))
 
     def attached(
-        self, container: str, link: str, *, after: int, expiry: Expiry, timeout_s: int, is_durable: bool
+        self,
+        container: str,
+        link: str,
+        *,
+        after: int,
+        expiry: Expiry,
+        timeout_s: int,
+        is_durable: bool,
+        source: bytes = b"",
     ) -> Remembered:
         """The source of a receiver that attaches: the one that is remembered, or one that begins after that number.
 
-        What it asks for (expiry, timeout, durability) is taken anew. Raises LinkFault: names that cannot be kept, too
-        many sources.
+        What it asks for (expiry, timeout, durability, the source itself) is taken anew. Raises LinkFault: names that
+        cannot be kept, too many sources, or too large ones.
         """
-        remembered = self._remembered.get((container, link))
+        known = self._remembered.get((container, link))
+        self._check_room(len(source) - (len(known.source) if known else 0))
+        remembered = known
         if remembered is None:
             _check_name("container-id", container)
             _check_name("link name", link)
             if len(self._remembered) >= self._termini_max:
                 problem = f"this log remembers {len(self._remembered)} receivers, and no more are allowed"
                 raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
-            remembered = Remembered(container, link, Position(after), expiry, timeout_s, is_durable)
+            remembered = Remembered(container, link, Position(after), expiry, timeout_s, is_durable, b"")
             self._remembered[container, link] = remembered
+        self._sources_bytes += len(source) - len(remembered.source)
+        remembered.source = source
         remembered.expiry, remembered.timeout_s, remembered.is_durable = expiry, timeout_s, is_durable
         remembered.expires_at = None
         return remembered
@@ -124,29 +145,38 @@ class Positions:
 
     def closed(self, remembered: Remembered) -> None:
         """The receiver has closed the link: its source is forgotten."""
-        self._remembered.pop((remembered.container, remembered.link), None)
+        self._forget((remembered.container, remembered.link))
 
     def expire(self, now_ms: int) -> None:
         """Forget the sources whose time has come."""
         for key, remembered in list(self._remembered.items()):
             if remembered.expires_at is not None and remembered.expires_at <= now_ms:
-                del self._remembered[key]
+                self._forget(key)
 
     def expires_next(self) -> int | None:
         """When `expire` has something to do next, in ms since 1970."""
         times = [each.expires_at for each in self._remembered.values() if each.expires_at is not None]
         return min(times, default=None)
 
+    def _forget(self, key: tuple[str, str]) -> None:
+        if (remembered := self._remembered.pop(key, None)) is not None:
+            self._sources_bytes -= len(remembered.source)
+
+    def _check_room(self, more_bytes: int) -> None:
+        """Raises LinkFault if the sources that are remembered would take too much."""
+        if more_bytes > 0 and self._sources_bytes + more_bytes > SOURCES_BYTES_MAX:
+            problem = f"the sources that this log remembers take {self._sources_bytes} bytes, with their filters; up to"
+            raise LinkFault(RESOURCE_LIMIT_EXCEEDED, f"{problem} {SOURCES_BYTES_MAX} are allowed")
+
     # Groups
 
-    def group_position(self, group: str, partition: int, *, after: int, is_asked_for: bool = False) -> Position:
+    def group_position(self, group: str, partition: int, *, after: int, is_reset: bool = False) -> Position:
         """The position of a consumer group in a partition: where it was left, or one that begins after that number.
 
-        With `is_asked_for`, the consumer itself named the number, and it is begun there in any case. Raises LinkFault:
-        too many.
+        With `is_reset` it begins there in any case. Raises LinkFault: too many.
         """
         position = self._groups.get((group, partition))
-        if position is not None and is_asked_for:
+        if position is not None and is_reset:
             position = self._groups[group, partition] = Position(after)
         if position is None:
             if len(self._groups) >= self._termini_max:
@@ -202,6 +232,7 @@ class Positions:
                     "expiry": remembered.expiry.symbol,
                     "timeout_s": remembered.timeout_s,
                     "expires_at": remembered.expires_at,
+                    "source": b64encode(remembered.source).decode(),
                 }
                 yield f"{_TERMINUS}\n{container}\n{link}", value
         for (group, partition), position in self._groups.items():
@@ -230,9 +261,12 @@ def load(state: StateStore, incarnation: str, now_ms: int, termini_max: int) -> 
         positions._stored[key] = value
         if sort == _TERMINUS:
             expiry = Expiry.of(value["expiry"])
-            remembered = Remembered(first, second, Position(value["after"]), expiry, value["timeout_s"], True)
+            source = b64decode(value.get("source", ""))  # 0.1.0 stored none
+            at = Position(value["after"])
+            remembered = Remembered(first, second, at, expiry, value["timeout_s"], True, source, is_loaded=True)
             remembered.expires_at = value["expires_at"]
             positions._remembered[first, second] = remembered
+            positions._sources_bytes += len(source)
             positions.ended(remembered, Expiry.CONNECTION_CLOSE, now_ms)
         elif sort == _GROUP:
             positions._groups[first, int(second)] = Position(value["after"])

@@ -7,7 +7,6 @@ behind slows its producers down.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 from ...core.errors import EventLogError, InvalidInput
@@ -22,13 +21,13 @@ from ..protocol.codec import DecodeError
 from ..protocol.conditions import AmqpError
 from ..protocol.link import Delivery, Receiver
 from ..protocol.message import decode_message
-from ..protocol.performatives import Accepted, ErrorCondition, Rejected
+from ..protocol.performatives import Accepted, Target
+from ..refusing import refuse
 from ..transport import Transport
 from .inbound import read_message
 from .links import partition_number
 from .node import EventLogNode
 
-_logger = logging.getLogger("headwater.amqp")
 _ACCEPTED = Accepted()
 DELIVERY_BYTES = 512
 """What a delivery that has no outcome yet takes besides its message, roughly."""
@@ -76,7 +75,7 @@ class Producer(LinkEnd):
         """Deliveries that have come and have no outcome yet."""
         self._unsettled = dict(accepted)
         """Tags of deliveries that were accepted, and that their sender has yet to settle (rcv-settle-mode second)."""
-        self._is_over = self._has_warned = False
+        self._is_over = False
         self._anonymous: asyncio.Queue[Delivery | None] | None = None
         """What is to be forwarded to the log that it names; None ends it."""
 
@@ -113,7 +112,9 @@ class Producer(LinkEnd):
             self._anonymous.put_nowait(None)
         if self._unsettled and ending is not Ending.CLOSED:
             shared, key = self._transport.shared, self._transport.key(self._link)
-            self._container.suspended.put(key, self._unsettled, shared.loop.time())
+            target = self._link.remote.target if self._link.remote is not None else None
+            address = target.address if isinstance(target, Target) else None
+            self._container.suspended.put(key, self._unsettled, shared.loop.time(), address)
 
     def on_appended(self, append: _Append, error: EventLogError | None) -> None:
         """What became of an append: its deliveries get their outcome."""
@@ -248,19 +249,7 @@ class Producer(LinkEnd):
         self._statistics.messages_rejected += 1
         if self._is_over:
             return
-        if delivery.is_settled:
-            self._warn(fault)
-            return
-        info = dict(fault.info) if isinstance(fault, AmqpError) and fault.info else None
-        error = ErrorCondition(fault.condition, fault.description, info)
-        self._link.settle(delivery.id, delivery.id, Rejected(error))
-
-    def _warn(self, fault: AmqpError | MessageFault) -> None:
-        """Once for each link: a peer could fill the log with these, and `messages_rejected` counts them."""
-        if not self._has_warned:
-            self._has_warned = True
-            fields = {"peer": self._transport.peer, "link": show(self._link.name), "problem": str(fault)}
-            _logger.warning("a settled message was refused, and its sender cannot be told", extra={"fields": fields})
+        refuse(self._transport, self._link, delivery, fault)
 
     def _done(self, count: int, size: int) -> None:
         self._outstanding -= count

@@ -13,24 +13,33 @@ SUSPENDED_S = 600.0
 
 
 class SuspendedLinks:
-    """Deliveries of detached links that were accepted, and that their senders have not settled."""
+    """Deliveries of detached links that were accepted, and that their senders have not settled; and where to."""
 
     def __init__(self) -> None:
         self._by_key: dict[LinkKey, _Suspended] = {}
         """The oldest first."""
 
-    def put(self, key: LinkKey, accepted: dict[bytes, None], now: float) -> None:
-        """Keep the tags of a link that is detached; `now` is the loop's time."""
+    def put(self, key: LinkKey, accepted: dict[bytes, None], now: float, address: str | None = None) -> None:
+        """Keep the tags of a link to that address that is detached; `now` is the loop's time."""
         self._by_key.pop(key, None)
         count = len(accepted) + sum(len(each.accepted) for each in self._by_key.values())
         while self._by_key and (len(self._by_key) >= LINKS_MAX or count > DELIVERIES_MAX):
             count -= len(self._by_key.pop(next(iter(self._by_key))).accepted)
-        self._by_key[key] = _Suspended(accepted, now + SUSPENDED_S)
+        self._by_key[key] = _Suspended(accepted, now + SUSPENDED_S, address)
 
     def take(self, key: LinkKey) -> dict[bytes, None]:
         """The tags of a link that is attached again, which are kept no longer; empty if there are none."""
         found = self._by_key.pop(key, None)
         return {} if found is None else found.accepted
+
+    def holds(self, key: LinkKey) -> bool:
+        """Whether something is kept of that link."""
+        return key in self._by_key
+
+    def address(self, key: LinkKey) -> str | None:
+        """Where the link led; None for one that is not kept, or had no target address."""
+        found = self._by_key.get(key)
+        return None if found is None else found.address
 
     def tick(self, now: float) -> None:
         """Time has passed: forget what was kept long enough."""
@@ -41,3 +50,4 @@ class SuspendedLinks:
 class _Suspended(NamedTuple):
     accepted: dict[bytes, None]
     until: float
+    address: str | None

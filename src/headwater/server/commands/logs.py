@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ...core.errors import StorageCorrupted, StorageUnavailable
-from ...core.settings import LogSettings
+from ...core.settings import EARLIEST, LATEST, LogSettings
 from .examples import examples
 from .output import json_option, server_options, show_json, show_table, show_time
 
@@ -34,6 +34,8 @@ def _changeable(function: F) -> F:
                      help="Whether conditions stay exact over trimmed events."),
         click.option("--consumer-age-ms-max", type=click.IntRange(min=1),
                      help="A consumer silent for so long is unregistered."),
+        click.option("--default-start", type=click.Choice([LATEST, EARLIEST]),
+                     help="Where an AMQP receiver begins that names no position."),
     ):  # fmt: skip
         function = option(function)
     return function

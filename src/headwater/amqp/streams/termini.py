@@ -1,0 +1,88 @@
+"""Sources that are remembered, as their receivers find them again: without naming them, and with what is unsettled.
+
+An attach without a source asks for the one that its link had (2.6.3, 2.6.13): JMS clients unsubscribe so. A source of
+durability unsettled-state tells which of its deliveries wait for their outcome (2.7.3, 3.5.5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from ...core.access import Right
+from ...core.errors import EventLogError
+from ...core.limits import show
+from ...core.settings import is_own
+from ..container import Container
+from ..protocol import conditions
+from ..protocol.composite import write_composite
+from ..protocol.conditions import LinkFault
+from ..protocol.link import Sender
+from ..protocol.terminus import SOURCE, Source
+from ..transport import Transport
+from .node import EventLogNode
+from .positions import Remembered
+
+UNSETTLED_STATE = 2
+"""The durability of a terminus that keeps what is unsettled (3.5.5)."""
+NAMED_MAX = 1000
+"""So many deliveries are named in the answer to an attach: those of a receiver that fell behind fill no frame."""
+
+
+class Unsettled(NamedTuple):
+    """What the answer to an attach says of deliveries that wait for their outcome (2.7.3)."""
+
+    named: dict[bytes, None]
+    """By tag; none of them has a state."""
+    is_all: bool
+    """Whether there are no others."""
+
+
+NOTHING_UNSETTLED = Unsettled({}, True)
+
+
+def unsettled_of(remembered: Remembered) -> Unsettled:
+    """The deliveries of a source that wait for their outcome.
+
+    After a restart of the server they are not known one by one: all above the position are sent again.
+    """
+    open = remembered.position.open
+    named = {number.to_bytes(8, "big"): None for number in remembered.position.unsettled(NAMED_MAX)}
+    return Unsettled(named, len(named) == open and not remembered.is_loaded)
+
+
+def encoded_source(source: Source) -> bytes:
+    """A source as it is remembered; `decoded_source` is its inverse."""
+    encoded = bytearray()
+    write_composite(encoded, source)
+    return bytes(encoded)
+
+
+def decoded_source(remembered: Remembered, log: str) -> Source:
+    """The source of a receiver. One that 0.1.0 stored has an address and no filter."""
+    if not remembered.source:
+        expiry = remembered.expiry.symbol
+        return Source(address=log, durable=UNSETTLED_STATE, expiry_policy=expiry, timeout=remembered.timeout_s)
+    source = SOURCE.read(remembered.source, 0)[0]
+    assert isinstance(source, Source)
+    return source
+
+
+async def find_terminus(container: Container, transport: Transport, link: Sender) -> tuple[EventLogNode, Source]:
+    """The log and the source that a link of that name had. Raises LinkFault if none is remembered.
+
+    It looks through the logs that the peer may read, those first that are in use, the others in order of name.
+    """
+    assert transport.user is not None
+    user, owner = transport.user, transport.remembered_as
+    stored = await asyncio.to_thread(container.store.names)
+    names = [name for name in stored if not is_own(name) and user.may(Right.READ, name)]
+    for name in sorted(names, key=lambda name: container.node_if_there(name) is None):
+        try:
+            node = await container.node_of(name)
+        except EventLogError:
+            continue  # deleted meanwhile, or hurt, which its own links are told
+        if (remembered := node.positions.remembered(owner, link.name)) is not None:
+            return node, decoded_source(remembered, name)
+    problem = f"no source given, and none is remembered of link {show(link.name)} of container"
+    raise LinkFault(conditions.NOT_FOUND, f"{problem} {show(transport.container_id)}")
