@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from ..core.access import Right
+from ..core.acting import act_as
 from ..core.errors import EventLogError
 from . import interface
 from .coders import JSON, coder_of
@@ -157,6 +158,7 @@ async def answer(
             raise stopping()
         check_size(message)
         caller = await identify(host.guard, message, channel.authorization, channel.peer)
+        act_as(caller.user.name if caller is not None else "")
         call = checked(host, log_name, channel, message, caller)
         host.turns.doing.what = "futoin", ".".join(call.function.key)
         if message.size > interface.MESSAGE_BYTES_MAX:

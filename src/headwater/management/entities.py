@@ -195,7 +195,10 @@ CONNECTION = EntityType(
     (
         _text("containerId", "what the peer calls itself"),
         _text("peer", "the peer's address"),
+        _number("port", "the peer's port"),
         _text("user", "the authenticated user; empty where no user is configured"),
+        _text("mechanism", "the SASL mechanism; empty if there was no SASL"),
+        _text("tls", "the version of TLS; null where there is none"),
         _time("openedAt", "when it was taken"),
         _text(
             "stage",

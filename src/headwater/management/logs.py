@@ -24,6 +24,7 @@ from ..core.local import LocalLog
 from ..core.log import LogInfo
 from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
 from ..core.store import LogStore
+from ..formats.logsettings import attribute_name
 from .names import joined, parted
 from .ports import Attributes, ReadOnly
 from .statuses import Refusal, Status, refusal_of
@@ -31,7 +32,7 @@ from .statuses import Refusal, Status, refusal_of
 
 def _camel(*names: str) -> Mapping[str, str]:
     """The fields of those names, by the attributes that show them."""
-    return {head + "".join(map(str.capitalize, rest)): name for name in names for head, *rest in [name.split("_")]}
+    return {attribute_name(name): name for name in names}
 
 
 SETTINGS = _camel(*(field.name for field in fields(LogSettings)))

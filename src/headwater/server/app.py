@@ -273,7 +273,7 @@ class Server:
 
     def _guard(self, store: LogStore, *, has_tls: bool) -> AccountGuard:
         config = self._config
-        directory = AccountDirectory(config.users.values(), store.state)
+        directory = AccountDirectory(config.users.values(), store.state, bus=self._bus)
         directory.remember()
         is_private = is_loopback(config.host)
         has_users = bool(directory.current().by_name)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..amqp.management.node import ManagementNode
 from ..cne import server as cne
 from ..core.access import Right, User
+from ..core.acting import acting
 from ..core.limits import show
 from ..core.state import StateStore
 from ..management.entities import SUBSCRIPTION, USER
@@ -104,15 +105,15 @@ class Users(ReadOnly):
             raise Refusal(Status.CONFLICT, problem)
 
     def _put(self, account: Account, version: int) -> None:
-        self._state.put(KIND, account.name, encode_account(account), version)
-        self._state.flush()
-        self._directory.refresh()
+        with self._directory.changing(account.name, acting()):
+            self._state.put(KIND, account.name, encode_account(account), version)
+            self._state.flush()
 
     def _remove(self, name: str) -> None:
-        if not self._state.delete(KIND, name):
-            raise _unknown(name)
-        self._state.flush()
-        self._directory.refresh()
+        with self._directory.changing(name, acting()):
+            if not self._state.delete(KIND, name):
+                raise _unknown(name)
+            self._state.flush()
 
     def _shown(self, account: Account) -> Attributes:
         is_configured = account.name in self._directory.configured

@@ -109,6 +109,9 @@ class Connections(_OfServer):
         return {
             "containerId": _cut(transport.container_id),
             "peer": transport.peer,
+            "port": transport.port,
+            "mechanism": transport.mechanism,
+            "tls": transport.tls,
             "user": transport.user.name if transport.user else "",
             "openedAt": transport.opened_at,
             "stage": engine.stage.value,

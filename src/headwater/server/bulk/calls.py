@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from ...core.access import Credentials, Guard, Right, User
+from ...core.acting import act_as, as_now
 from ...core.errors import StorageUnavailable
 from ...core.extent import Extent
 from ...core.mark import check_writer
@@ -108,6 +108,7 @@ class BulkCalls:
         shape = ACTIONS[name]
         given = decode(shape.body, body or b"{}", name)
         caller = self._guard.trusted(user, "")
+        act_as(caller.name)
         if shape.right is None:
             names = await self._blocking(Work.ASK, self._store.names)
             return encode(LogNames([name for name in names if caller.may(Right.READ, name)]))
@@ -142,7 +143,7 @@ class BulkCalls:
 
     async def _blocking(self, kind: Work, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads[kind], partial(work, *arguments, **named))
+        return await loop.run_in_executor(self._threads[kind], as_now(work, *arguments, **named))
 
 
 def _append(log: StoredLog, path: str, command: AppendCommand) -> Appended:
