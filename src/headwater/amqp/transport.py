@@ -161,6 +161,12 @@ class Transport(asyncio.Protocol):
         return self.engine.remote.container_id if self.engine.remote else ""
 
     @property
+    def rememberer(self) -> str:
+        """Under which name positions of the peer's links are remembered: its container, of its user."""
+        user = self.user.name if self.user else ""
+        return f"{user}@{self.container_id}" if user else self.container_id
+
+    @property
     def mechanism(self) -> str:
         """By which SASL mechanism the peer has logged in; empty if there was no SASL."""
         return self._login.mechanism

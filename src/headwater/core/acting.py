@@ -1,7 +1,7 @@
 """On whose behalf the code runs that is running: so that who made a change can be told where the change is made.
 
-A front end says it once, when it knows who asks (`act_as`); tasks and `asyncio.to_thread` carry it on. Work that goes to
-another pool of threads is carried there by `as_now`. What the server does by itself is done by nobody.
+A front end says it once, when it knows who asks (`act_as`); tasks and `asyncio.to_thread` carry it on. Work that goes
+to another pool of threads is carried there by `as_now`. What the server does by itself is done by nobody.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from ..core.access import Right, User
 from ..core.bus import Notification
+from ..core.following import FollowerKind
 from ..core.notification_types import NotificationType
 from . import attributes
 
@@ -60,6 +61,8 @@ def may_see(user: User, notification: Notification) -> bool:
     """
     attributes, scope = notification.attributes, CATALOG[notification.type].scope
     log = attributes.get("log")
+    if scope is Scope.LOG and attributes.get("kind") in _OF_PEERS:
+        scope = Scope.PEER  # it is about a link, as `link.*` is
     if scope is Scope.LOG and isinstance(log, str):
         return user.may(Right.READ, log)
     return user.may(Right.MANAGE, "*") or (scope is Scope.PEER and is_own(user, attributes.get("user")))
@@ -85,6 +88,7 @@ def is_own(user: User, name: object) -> bool:
     return bool(name) and name == user.name
 
 
+_OF_PEERS = frozenset({FollowerKind.RECEIVER.value, FollowerKind.DURABLE.value})
 LOST = "lost"
 """The attribute that a queue adds: how many notifications the listener has lost before this one."""
 
@@ -160,9 +164,16 @@ _CONSUMER = (
     _number("acknowledged", "the number of the last event that it has acknowledged"),
 )
 _LAG = (
+    _text(
+        "kind",
+        "`registered`; `group`: the owner is a consumer group, the component its partition; `durable` or `receiver`: "
+        "they are the container and the name of a link",
+    ),
+    _perhaps(_number("partition", "the only partition that it reads")),
     _number("head", "the number of the last event of the log"),
     _number("lagEvents", "how far the head is ahead, in sequence numbers"),
     _number("lagMs", "how old the oldest event is that it has not acknowledged; 0 if there is none"),
+    _perhaps(_text("user", "the user whose link it is")),
 )
 _ACCOUNT = (
     _text("account", "the user's name"),
@@ -364,7 +375,8 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.CONSUMER_LAGGING,
             Scope.LOG,
-            "A registered consumer has fallen behind further than `management.lag_events` or `management.lag_ms`.",
+            "Somebody who reads a log from a position on has fallen behind further than `management.lag_events` or "
+            "`management.lag_ms`: a registered consumer, a consumer group in a partition, a link.",
             *_CONSUMER,
             *_LAG,
         ),

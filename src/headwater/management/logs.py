@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -20,6 +21,7 @@ from ..core.errors import (
     StorageCorrupted,
     StorageUnavailable,
 )
+from ..core.following import lag_of
 from ..core.local import LocalLog
 from ..core.log import LogInfo
 from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
@@ -283,6 +285,7 @@ def _shown_consumer(log: LocalLog, consumer: Consumer) -> dict[str, Any]:
         "component": consumer.component,
         "acknowledged": consumer.acknowledged,
         "lag": max(0, log.head() - consumer.acknowledged),
+        "lagMs": lag_of(log, consumer.acknowledged, time.time_ns() // 1_000_000).age_ms,
         "epoch": consumer.epoch,
         "registeredAt": consumer.registered_at,
         "seenAt": consumer.seen_at,

@@ -23,6 +23,7 @@ from .. import __version__, dcb
 from ..amqp.container import Container
 from ..amqp.management.node import ManagementNode
 from ..amqp.server import AmqpServer
+from ..amqp.streams.following import Following
 from ..cne import server as cne
 from ..core.bus import Bus
 from ..core.doing import Doing
@@ -52,6 +53,7 @@ from .request_meter import RequestMeter
 from .room_metrics import (
     amqp_metrics,
     bulk_metrics,
+    follower_metrics,
     http_metrics,
     loop_metrics,
     notification_metrics,
@@ -191,6 +193,7 @@ class Server:
             self._gate.web.has_users = lambda: guard.has_users
             container = Container(store, guard, config.amqp, bus=self._bus, turns=turns)
             management = ManagementNode(container)
+            self._notifications.following.append(Following(container).followers)
             messages = AmqpServer(container, management, amqp_sockets, tls, self._threads)
             clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns)
             ending.push_async_callback(clouds.close)
@@ -249,6 +252,7 @@ class Server:
             partial(webhook_metrics, clouds.service),
             partial(notification_metrics, self._bus),
             partial(loop_metrics, self._watchman),
+            partial(follower_metrics, self._notifications.watch),
             partial(bulk_metrics, bulk),
         )
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=rooms_metrics)

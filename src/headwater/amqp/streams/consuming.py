@@ -23,7 +23,7 @@ from ..protocol.performatives import Attach, Source
 from ..protocol.types import Symbol
 from ..transport import Transport
 from .consumer import Consumer, is_final
-from .links import Binding, binding_of, bound_properties, partition_number
+from .links import CONSUMER_GROUP, EPOCH, Binding, binding_of, bound_properties, partition_number
 from .node import EventLogNode
 from .position import Position
 from .positions import Expiry, Remembered
@@ -54,8 +54,7 @@ class Attaching:
     @property
     def container(self) -> str:
         """Who remembers a position: a container, of a user."""
-        user = self.transport.user.name if self.transport.user else ""
-        return f"{user}@{self.transport.container_id}" if user else self.transport.container_id
+        return self.transport.rememberer
 
     def answer(
         self,
@@ -83,6 +82,8 @@ class Attaching:
             default_outcome=source.default_outcome,
             first_retained=first_retained,
             on_ended=on_ended,
+            group=properties.get(CONSUMER_GROUP),  # type: ignore[arg-type]
+            epoch=properties.get(EPOCH),  # type: ignore[arg-type]
         )
         self.transport.adopt(self.link, consumer)
         consumer.on_ready()
