@@ -276,6 +276,24 @@ DURABLE_LINK = EntityType(
         _flag("isAttached", "whether it has a link at present; then it cannot be deleted"),
     ),
 )
+CLIENT = EntityType(
+    "io.headwater.client",
+    "a client that does not speak AMQP. Its name is `http/ADDRESS:PORT`, `websocket/ADDRESS:PORT`, or "
+    "`flight/USER@ADDRESS`",
+    f"READ: {_MANAGES_SERVER}, or to be its user; DELETE: to manage the server",
+    _CLOSED,
+    (
+        _text("protocol", "`http`, `websocket` or `flight`"),
+        _text("peer", "the peer's address"),
+        _number("port", "the peer's port; null for Flight, whose connections are not told apart"),
+        _text("user", "the user of the last request; empty if it has none, or none is configured"),
+        _time("openedAt", "when it was taken; for Flight, when it was first heard of"),
+        _time("seenAt", "for Flight, when it was last heard of: it is forgotten an hour later; null for others"),
+        _text("tls", "the version of TLS; null where there is none, and for Flight"),
+        _text("request", "method and path of the last request; null if there was none, and for Flight"),
+        _flag("isAnswering", "whether that request is not fully answered: a subscription, say; null for Flight"),
+    ),
+)
 CONSUMER = EntityType(
     "io.headwater.consumer",
     "a registered consumer of a log, which holds trimming back. Its name is `LOG/OWNER/COMPONENT`, with `%2F` for a "
@@ -358,8 +376,8 @@ SUBSCRIPTION = EntityType(
 TYPES: Mapping[str, EntityType] = {
     each.name: each
     for each in (
-        MANAGEMENT_NODE, SERVER, LOG, PARTITION, CONNECTION, SESSION, LINK, DURABLE_LINK, CONSUMER, CONSUMER_GROUP,
-        USER, SUBSCRIPTION,
+        MANAGEMENT_NODE, SERVER, LOG, PARTITION, CONNECTION, SESSION, LINK, DURABLE_LINK, CLIENT, CONSUMER,
+        CONSUMER_GROUP, USER, SUBSCRIPTION,
     )
 }  # fmt: skip
 """All types by name, in the order in which a QUERY without type answers their entities."""

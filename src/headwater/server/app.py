@@ -198,7 +198,7 @@ class Server:
             clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns)
             ending.push_async_callback(clouds.close)
             await clouds.start()
-            serve_management(management, guard, store.state, clouds)
+            serve_management(management, guard, store.state, clouds, http, bulk)
             front_ends = self._open(store, guard, http, container, clouds, bulk, turns)
             for front_end in front_ends:
                 ending.push_async_callback(front_end.close)
@@ -279,6 +279,7 @@ class Server:
         config = self._config
         directory = AccountDirectory(config.users.values(), store.state, bus=self._bus)
         directory.remember()
+        self._notifications.looks.append(directory.current)  # another process may change users
         is_private = is_loopback(config.host)
         has_users = bool(directory.current().by_name)
         if not has_users and not directory.never_had_any:

@@ -39,6 +39,8 @@ class Notifications:
         self._looking: asyncio.Task[None] | None = None
         self.following: list[Callable[[], Awaitable[Sequence[Follower]]]] = []
         """What rooms answer of those who read logs from a position on: asked once a second, on the loop."""
+        self.looks: list[Callable[[], object]] = []
+        """What else is called once a second, on the loop, since somebody may be told of what it finds."""
         self.watch: ConsumerWatch | None = None
         """From `start` on."""
         self._is_stopping = asyncio.Event()
@@ -65,7 +67,11 @@ class Notifications:
             found = [each for of_room in self.following for each in await of_room()]
             await asyncio.to_thread(watch.look, found)
 
-        looks = (lambda: asyncio.to_thread(summaries.look), look_at_consumers)
+        async def look_at_the_rest() -> None:
+            for look in self.looks:
+                look()
+
+        looks = (lambda: asyncio.to_thread(summaries.look), look_at_consumers, look_at_the_rest)
         self._looking = self.threads.task("looking", lambda: _look_again_and_again(looks, self._is_stopping))
 
     async def stop(self) -> None:

@@ -33,6 +33,7 @@ from ...formats.arrow_events import columns_of
 from ...storage.log import StoredLog
 from ...storage.writer_owners import release
 from .actions import HANDLERS, Work
+from .callers import BulkCallers
 from .link import Call
 from .own_writers import check_own, is_ended, owner_for
 
@@ -45,6 +46,7 @@ class BulkCalls:
 
     def __init__(self, store: LogStore, guard: Guard) -> None:
         self._store, self._guard = store, guard
+        self.callers = BulkCallers()
         self._threads = {kind: ThreadPoolExecutor(kind.value, f"bulk-{kind.name.lower()}") for kind in Work}
         self._opened_logs: WeakValueDictionary[str, StoredLog] = WeakValueDictionary()
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -66,6 +68,7 @@ class BulkCalls:
         """The user behind credentials; `secret` None = there are none. Raises Unauthenticated."""
         before = self._guard.seal(name)  # a password that is changed while it is checked opens nothing that stays
         user = await self._guard.authenticate(None if secret is None else Credentials(name, secret), peer)
+        self.callers.seen(user.name, peer)
         return Login(user, before if name else self._guard.seal(user.name))
 
     async def user(self, name: str, seal: str, peer: str) -> User:
@@ -76,6 +79,7 @@ class BulkCalls:
         user = self._guard.trusted(name, peer)
         if self._guard.seal(user.name) != seal:
             raise self._guard.refused(name, peer)
+        self.callers.seen(user.name, peer)
         return user
 
     async def authorize(self, name: str, right: str, log: str) -> None:
