@@ -28,6 +28,8 @@ class Attribute(attributes.Attribute):
     """Whether UPDATE takes it."""
     is_removable: bool = False
     """Whether it may be null: none."""
+    is_fleeting: bool = False
+    """Whether it changes by itself all the time: who writes back what was read need not give it as it is now."""
     is_secret: bool = False
     """Whether it is given, and never answered."""
 
@@ -308,8 +310,10 @@ CONSUMER = EntityType(
             "acknowledged", "everything up to this number is done with; UPDATE moves it; CREATE begins at "
             "the head if it is not given", is_initial=True, is_changeable=True,
         ),
-        _number("lag", "the log's head minus that"),
-        _number("lagMs", "how old the first event is that it has not acknowledged; 0 if there is none"),
+        _number("lag", "the log's head minus that", is_fleeting=True),
+        _number(
+            "lagMs", "how old the first event is that it has not acknowledged; 0 if there is none", is_fleeting=True
+        ),
         _number("epoch", "how often it has registered"),
         _time("registeredAt", "when it last registered anew"),
         _time("seenAt", "when it last registered or acknowledged"),
