@@ -463,7 +463,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def look(member: GroupMember, partition: int, epoch: int) -> None:
         for consumer in member._attaching.node.consumers:
-            if consumer._partition == partition and consumer._link.is_attached:
+            if consumer.partition == partition and consumer._link.is_attached:
                 found.append(f"{partition} was given to {member._attaching.transport.remembered_as} too")
         assigned(member, partition, epoch)
 

@@ -56,8 +56,9 @@ def client_of(served: Served, name: str = "shop", **options: Any) -> Client:
 
 def test_a_connection_is_told_when_it_is_open_and_when_it_is_over(served: Served, told: Told) -> None:
     client = client_of(served)
-    common = {"protocol": "amqp", **PEER, "container": "shop"}
-    assert told.wait_for(OPENED) == {**common, "mechanism": "ANONYMOUS"}
+    common = {"protocol": "amqp", "identity": "connection/1", **PEER, "container": "shop", "mechanism": "ANONYMOUS"}
+    common["port"] = client.manage("READ", identity="connection/1").body["port"]
+    assert told.wait_for(OPENED) == common
     client.close()
     assert told.wait_for(CLOSED) == common
 
@@ -203,12 +204,19 @@ def test_links_are_told_with_what_they_lead_to(served: Served, told: Told) -> No
         sender, receiver = client.sender("orders", name="out"), client.receiver("/orders", name="in")
         info = client.receiver("orders/$info", name="about")
         anonymous = client.sender(None, name="any")
-        common = {**PEER, "container": "shop"}
-        assert told.of(ATTACHED) == [
-            {"log": "orders", "address": "orders", "link": "out", "role": "sender", **common},
-            {"log": "orders", "address": "/orders", "link": "in", "role": "receiver", **common},
-            {"log": "orders", "address": "orders/$info", "link": "about", "role": "receiver", **common},
-            {"address": "", "link": "any", "role": "sender", **common},
+        (port,) = {attributes["port"] for attributes in told.of(ATTACHED)}
+        common = {**PEER, "port": port, "container": "shop", "mechanism": "ANONYMOUS"}
+        assert [attributes.pop("identity") for attributes in told.of(ATTACHED)] == [
+            f"link/1/1/{number}" for number in (1, 2, 3, 4)
+        ]
+        assert [{**each, "identity": ""} for each in told.of(ATTACHED)] == [
+            {**each, "identity": ""}
+            for each in (
+                {"log": "orders", "address": "orders", "link": "out", "role": "sender", **common},
+                {"log": "orders", "address": "/orders", "link": "in", "role": "receiver", **common},
+                {"log": "orders", "address": "orders/$info", "link": "about", "role": "receiver", **common},
+                {"address": "", "link": "any", "role": "sender", **common},
+            )
         ]
         for link in (sender, receiver, info, anonymous):
             link.close()
@@ -242,7 +250,8 @@ def test_a_refused_attach_is_told_with_the_reason(served: Served, told: Told) ->
     told.wait_for(CLOSED)
     first, second = told.of(LINK_REFUSED)
     assert first.pop("description") and second.pop("description")
-    common = {**PEER, "container": "shop", "condition": "amqp:not-found"}
+    assert first.pop("port") == second.pop("port")
+    common = {**PEER, "container": "shop", "mechanism": "ANONYMOUS", "condition": "amqp:not-found"}
     assert first == {"log": "nowhere", "address": "nowhere", "link": "in", "role": "receiver", **common}
     assert second == {"address": "no such name!", "link": "out", "role": "sender", **common}
     assert not told.of(ATTACHED, DETACHED)

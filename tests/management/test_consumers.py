@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.core import Bus, Event, Notification, NotificationType
+from headwater.core import Bus, Event, Grant, Notification, NotificationType, Right, User
+from headwater.core.following import Follower, FollowerKind, Lag
+from headwater.core.settings import LogSettings
+from headwater.management import consumers, may_see
 from headwater.management.consumers import ConsumerWatch
 from headwater.storage.memory import MemoryStore
 
@@ -63,7 +66,7 @@ def test_a_consumer_that_is_further_behind_than_allowed_lags_and_is_told_once() 
     assert type is LAGGING
     assert found == {
         "log": "orders", "owner": "alice", "component": "Billing", "acknowledged": 0, "head": 11,
-        "lagEvents": 11, "lagMs": 2000,
+        "lagEvents": 11, "lagMs": 2000, "kind": "registered",
     }  # fmt: skip
     assert world.look() == []
 
@@ -138,3 +141,82 @@ def test_a_log_that_closes_under_the_look_is_passed_over() -> None:
     world.log.close()
     ((type, found),) = world.look()
     assert type is LAGGING and found["lagMs"] in (0, 1000)
+
+
+# Who is not registered
+
+
+def group(world: World, after: int, partition: int = 0) -> Follower:
+    return Follower(world.log, FollowerKind.GROUP, "workers", str(partition), after, partition)
+
+
+def looked(world: World, *followers: Follower) -> list[tuple[NotificationType, object, object, object]]:
+    world.clock.ms += 1000
+    world.watch.look(followers)
+    told = [(each.type, each.attributes["owner"], each.attributes["lagEvents"], each.attributes["lagMs"])
+            for each in world.told]  # fmt: skip
+    world.told.clear()
+    return told
+
+
+def test_a_group_that_falls_behind_in_a_partition_lags_as_a_consumer_does() -> None:
+    world = World(lag_events=10)
+    world.log.append([Event("Placed")] * 11)
+    world.acknowledge(11)
+    assert looked(world, group(world, 0)) == [(LAGGING, "workers", 11, 1000)]
+    assert looked(world, group(world, 0)) == []
+    assert looked(world, group(world, 11)) == [(CAUGHT_UP, "workers", 0, 0)]
+
+
+def test_where_nothing_of_its_partition_waits_nobody_lags() -> None:
+    world = World(lag_events=10, lag_ms=1500)
+    world.store.delete("orders")
+    world.log = world.store.create("orders", LogSettings(partitions=2))
+    world.log.append([Event("Placed")] * 20, partition=1)
+    assert looked(world, group(world, 0)) == []
+    assert looked(world, group(world, 0)) == []
+    world.log.append([Event("Placed")], partition=0)  # number 21
+    assert looked(world, group(world, 0)) == []
+    assert looked(world, group(world, 0)) == [(LAGGING, "workers", 1, 2000)]
+    assert world.watch.lag(group(world, 0)) == Lag(1, 2000)
+
+
+def test_who_wants_no_more_than_it_has_does_not_lag() -> None:
+    world = World(lag_events=2)
+    world.log.append([Event("Placed")] * 10)
+    world.acknowledge(10)
+    one = Follower(world.log, FollowerKind.RECEIVER, "shop", "in", 5, upto=5)
+    assert looked(world, one) == []
+    assert looked(world, one._replace(after=1)) == [(LAGGING, "shop", 4, 2000)]
+
+
+def test_nothing_is_looked_up_for_who_keeps_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(lag_events=10, lag_ms=5000)
+    world.log.append([Event("Placed")] * 5)
+    reads: list[object] = []
+    monkeypatch.setattr(consumers, "next_event", lambda *given: reads.append(given))
+    many = [Follower(world.log, FollowerKind.RECEIVER, "shop", str(number), 3) for number in range(1000)]
+    for _ in range(4):
+        assert looked(world, *many) == []
+    assert not reads
+
+
+def test_what_one_look_looks_up_is_bounded_and_the_rest_has_its_turn_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "LOOKUPS_MAX", 10)
+    world = World(lag_events=1)
+    world.log.append([Event("Placed")] * 5)
+    world.acknowledge(5)
+    many = [Follower(world.log, FollowerKind.RECEIVER, "shop", str(number), 0) for number in range(25)]
+    assert [len(looked(world, *many)) for _ in range(4)] == [10, 10, 5, 0]
+
+
+def test_what_is_told_of_links_is_for_who_manages_the_server_and_for_their_users() -> None:
+    world = World(lag_events=1)
+    world.log.append([Event("Placed")] * 5)
+    world.acknowledge(5)
+    world.clock.ms += 1000
+    one = Follower(world.log, FollowerKind.DURABLE, "alice@shop", "in", 0, user="alice")
+    world.watch.look([one, group(world, 0)])
+    of_link, of_group = world.told
+    reader, alice = (User(name, (Grant("orders", frozenset({Right.READ})),)) for name in ("reader", "alice"))
+    assert (may_see(reader, of_link), may_see(alice, of_link), may_see(reader, of_group)) == (False, True, True)

@@ -64,7 +64,7 @@ def test_changed_settings_are_told_by_what_differs(store: Any, told: Told) -> No
     store.change("orders", replace(log.settings, retention_ms=1000, keeps_history=False))
     (change,) = told.of(NotificationType.LOG_CHANGED)
     assert change["log"] == "orders"
-    assert json.loads(str(change["settings"])) == {"retention_ms": 1000, "keeps_history": False}
+    assert json.loads(str(change["settings"])) == {"retentionMs": 1000, "keepsHistory": False}
     with pytest.raises(InvalidSettings):
         store.change("orders", replace(log.settings, partitions=9))
     assert len(told.of(NotificationType.LOG_CHANGED)) == 1

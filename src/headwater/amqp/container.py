@@ -117,6 +117,11 @@ class Container:
             raise LinkFault(conditions.NOT_ALLOWED, f"{show(shown_address(address))} can only be read")
         return await self.node(transport, parsed.log, Right.APPEND)
 
+    @property
+    def nodes(self) -> list[EventLogNode]:
+        """Those that are there: of logs that somebody has used over AMQP."""
+        return [node for node in self._nodes.values() if not node.log.is_closed]
+
     async def node_of(self, log: str) -> EventLogNode:
         """The node of a log. Raises LogNotFound, StorageCorrupted."""
         return self.node_if_there(log) or await self._open(log)

@@ -10,6 +10,9 @@ from ..core.bus import Bus, Value
 from ..core.errors import LogNotFound
 from ..core.limits import show
 from ..core.notification_types import NotificationType
+from ..management.entities import CONNECTION as _CONNECTION_TYPE
+from ..management.entities import LINK as _LINK_TYPE
+from ..management.entities import identity_of
 from .addresses import parse_address, shown_address
 from .link_end import LinkEnd
 from .protocol.link import Link
@@ -25,7 +28,21 @@ class Peer(Protocol):
 
     peer: str
     """Its address."""
+    port: int | None
     user: User | None
+    number: int
+    """What the server calls the connection."""
+
+    @property
+    def mechanism(self) -> str:
+        """By which SASL mechanism it has logged in; empty if there was no SASL."""
+
+    @property
+    def tls(self) -> str | None:
+        """The version of TLS, if it is used."""
+
+    def link_name(self, link: Link) -> str | None:
+        """What the server calls a link of the connection, as entities have it; None if it has no number."""
 
     @property
     def container_id(self) -> str:
@@ -45,10 +62,10 @@ class ConnectionNotifier:
         self._refusal = ""
         self._fault: Fault = None
 
-    def opened(self, peer: Peer, mechanism: str) -> None:
+    def opened(self, peer: Peer) -> None:
         """The peer has opened the connection."""
         self._is_open = True
-        self._bus.emit(NotificationType.CONNECTION_OPENED, **_of_connection(peer), mechanism=mechanism)
+        self._bus.emit(NotificationType.CONNECTION_OPENED, **_of_connection(peer))
 
     def refused(self, reason: str, fault: Fault = None) -> None:
         """Why the connection is not going to be opened. The first reason counts, and is emitted when it has ended."""
@@ -68,6 +85,7 @@ class ConnectionNotifier:
                 NotificationType.CONNECTION_REFUSED,
                 protocol=PROTOCOL,
                 peer=peer.peer,
+                port=peer.port,
                 reason=self._refusal,
                 description=_error(self._fault)["description"],
             )
@@ -98,18 +116,32 @@ class ConnectionNotifier:
 
 
 def _of_connection(peer: Peer) -> dict[str, Value | None]:
-    return {"protocol": PROTOCOL, "peer": peer.peer, "container": peer.container_id, "user": _user(peer)}
+    return {
+        "protocol": PROTOCOL,
+        "identity": identity_of(_CONNECTION_TYPE.name, str(peer.number)),
+        "peer": peer.peer,
+        "port": peer.port,
+        "container": peer.container_id,
+        "user": _user(peer),
+        "mechanism": peer.mechanism,
+        "tls": peer.tls,
+    }
 
 
 def _of_link(peer: Peer, link: Link, log: str | None) -> dict[str, Value | None]:
+    name = peer.link_name(link)
     return {
         "log": log,
         "address": _address(link),
         "link": link.name,
         "role": "receiver" if link.is_sender else "sender",
+        "identity": None if name is None else identity_of(_LINK_TYPE.name, name),
         "container": peer.container_id,
         "peer": peer.peer,
+        "port": peer.port,
         "user": _user(peer),
+        "mechanism": peer.mechanism,
+        "tls": peer.tls,
     }
 
 

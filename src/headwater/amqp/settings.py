@@ -46,5 +46,10 @@ class AmqpSettings:
     )
     """Durable subscriptions that one log remembers, and as many positions of consumer groups (one for each
     partition)."""
+    listener_events_max: int = setting(
+        10_000,
+        whole_number(100, 1_000_000),
+        "notifications that may wait for a listener to `$events`, before the oldest are lost",
+    )
     info_pause_ms: int = 1000
     """Between two messages of `$info` to one receiver."""

@@ -114,6 +114,9 @@ class Transport(asyncio.Protocol):
         # This connection: who the peer is, its engine, its end
         self.peer = ""
         """The peer's address."""
+        self.port: int | None = None
+        self.tls: str | None = None
+        """The version of TLS, if it is used."""
         self.user: User | None = None
         """Who the peer is, once it is known."""
         self.number = 0
@@ -164,6 +167,11 @@ class Transport(asyncio.Protocol):
         return f"{user}@{self.container_id}" if user else self.container_id
 
     @property
+    def mechanism(self) -> str:
+        """By which SASL mechanism the peer has logged in; empty if there was no SASL."""
+        return self._login.mechanism
+
+    @property
     def flow(self) -> Flow:
         """Its share of the loop's time: that of its user, once who it is is known."""
         if self._flow is None:
@@ -193,6 +201,11 @@ class Transport(asyncio.Protocol):
         link = self._by_number.get(number)
         return None if link is None else (link, self._ends[link])
 
+    def link_name(self, link: Link) -> str | None:
+        """What the server calls a link of this connection, with what it belongs to; None while it has no number."""
+        number = self._numbers.get(link)
+        return None if number is None else f"{self.number}/{self.session_number(link.session)}/{number}"
+
     @property
     def sessions(self) -> list[tuple[int, Session]]:
         """The sessions, with their numbers, which count from 1 as they are first asked for."""
@@ -212,9 +225,10 @@ class Transport(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
         self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
         address = transport.get_extra_info("peername")
-        self.peer = str(address[0]) if address else ""
+        self.peer, self.port = (str(address[0]), int(address[1])) if address else ("", None)
         self.opened_at = time.time_ns() // 1_000_000
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        self.tls = tls.version() if tls is not None else None
         self._login = Login(self.shared.guard, self.peer, tls)
         self.user = self._login.user
         self._connected_at = self._loop.time()
@@ -460,7 +474,7 @@ class Transport(asyncio.Protocol):
             self._end_lingering(event.session)
         elif isinstance(event, ConnectionOpened):
             self.engine.open()
-            self._notifier.opened(self, self._login.mechanism)
+            self._notifier.opened(self)
         elif isinstance(event, ConnectionClosed):
             self._on_closed(event)
         elif isinstance(event, MechanismChosen):
@@ -523,10 +537,10 @@ class Transport(asyncio.Protocol):
 
     def _let_go(self, link: Link, ending: Ending, error: ErrorCondition | Described | None = None) -> None:
         end = self._ends.pop(link, None)
-        self._by_number.pop(self._numbers.pop(link, 0), None)
         link.context = None
         self.shared.detached(self.key(link), link)
         self._notifier.link_ended(self, link, error)
+        self._by_number.pop(self._numbers.pop(link, 0), None)
         if end is not None:
             end.on_detached(ending)
 

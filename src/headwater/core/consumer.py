@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
+from .acting import acting
 from .bus import Bus
 from .errors import ConsumerFenced, ConsumerNotFound, InvalidInput, InvalidPosition
 from .limits import _UNFIT, show
@@ -91,7 +92,9 @@ class ConsumerRegistry:
         with self._lock:
             known = self._known(owner, component)
             position = self._checked(after, self._head(), "after")
-            return self._store(replace(known, acknowledged=position, seen_at=self._clock()))
+            moved = self._store(replace(known, acknowledged=position, seen_at=self._clock()))
+            self._notify(NotificationType.CONSUMER_MOVED, moved, previous=known.acknowledged)
+            return moved
 
     def unregister(self, owner: str, component: str, *, silent_ms: int | None = None) -> None:
         """See EventLog.unregister_consumer. `silent_ms`: it is because the consumer was not heard of for so long."""
@@ -136,6 +139,7 @@ class ConsumerRegistry:
             component=consumer.component,
             acknowledged=consumer.acknowledged,
             **more,
+            user=acting(),
         )
 
     @staticmethod

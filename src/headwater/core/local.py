@@ -6,6 +6,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
+from .acting import acting
 from .bus import Bus
 from .condition import AppendCondition, check_condition
 from .consumer import Consumer, ConsumerRegistry
@@ -144,7 +145,11 @@ class LocalLog(PagedLog):
             if bound > (previous := self.first_retained):
                 self._begin_at(bound)
                 self.bus.emit(
-                    NotificationType.LOG_TRIMMED, log=self.name, firstRetained=bound, previousFirstRetained=previous
+                    NotificationType.LOG_TRIMMED,
+                    log=self.name,
+                    firstRetained=bound,
+                    previousFirstRetained=previous,
+                    user=acting(),
                 )
             return self.first_retained
 

@@ -29,6 +29,7 @@ class NotificationType(StrEnum):
     PARTITION_RELEASED = "io.headwater.partition.released"
     EPOCH_CHANGED = "io.headwater.epoch.changed"
     CONSUMER_REGISTERED = "io.headwater.consumer.registered"
+    CONSUMER_MOVED = "io.headwater.consumer.moved"
     CONSUMER_UNREGISTERED = "io.headwater.consumer.unregistered"
     CONSUMER_LAGGING = "io.headwater.consumer.lagging"
     CONSUMER_CAUGHT_UP = "io.headwater.consumer.caughtUp"
@@ -41,6 +42,9 @@ class NotificationType(StrEnum):
     WEBHOOK_FAILING = "io.headwater.webhook.failing"
     WEBHOOK_RECOVERED = "io.headwater.webhook.recovered"
     AUTHENTICATION_FAILED = "io.headwater.authentication.failed"
+    USER_CREATED = "io.headwater.user.created"
+    USER_CHANGED = "io.headwater.user.changed"
+    USER_DELETED = "io.headwater.user.deleted"
 
 
 EVERY_TYPE = frozenset(NotificationType)

@@ -11,6 +11,14 @@ from ..core.settings import LogSettings
 _DEFAULTS = LogSettings()
 
 
+def attribute_name(field: str) -> str:
+    """What management calls a field of a log, as of its entity and in what is told of it: `retention_ms` is
+    `retentionMs`.
+    """
+    head, *rest = field.split("_")
+    return head + "".join(map(str.capitalize, rest))
+
+
 class SettingsJson(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
     """A log's settings, or a merge patch of them (RFC 7396): null stands for the default."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol, TypeVar
 
 from ..core.access import Right
+from ..core.acting import act_as
 from ..core.errors import EventLogError
+from ..http.host import USER_KEY
 from . import interface
 from .coders import JSON, coder_of
 from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, security, stopping, unknown_interface
@@ -62,6 +64,10 @@ class Channel(Protocol):
     @property
     def peer(self) -> str:
         """The peer's address, for the log."""
+
+    @property
+    def scope(self) -> MutableMapping[str, Any]:
+        """The ASGI scope of the HTTP request."""
 
     @property
     def is_secure(self) -> bool:
@@ -157,6 +163,9 @@ async def answer(
             raise stopping()
         check_size(message)
         caller = await identify(host.guard, message, channel.authorization, channel.peer)
+        name = caller.user.name if caller is not None else ""
+        act_as(name)
+        channel.scope[USER_KEY] = name
         call = checked(host, log_name, channel, message, caller)
         host.turns.doing.what = "futoin", ".".join(call.function.key)
         if message.size > interface.MESSAGE_BYTES_MAX:

@@ -30,7 +30,7 @@ class Request:
     connection = None
 
     def __init__(self, exchange: Exchange) -> None:
-        self.peer = exchange.peer
+        self.peer, self.scope = exchange.peer, exchange.scope
         self.is_secure = exchange.scope.get("scheme") in ("https", "wss") or _is_loopback(self.peer)
         """TLS ends here, or at a proxy that is trusted to say so, or nobody is between."""
         self.authorization = exchange.header(b"authorization")

@@ -48,6 +48,7 @@ class Connection:
     ) -> None:
         self._host, self._handlers, self._log_name = host, handlers, log_name
         self._receive, self._send = receive, send
+        self.scope = request.scope
         self.peer, self.is_secure, self.authorization = request.peer, request.is_secure, request.authorization
         self.pushes: Pushes = {}
         """See calls.Connection."""

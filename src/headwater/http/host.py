@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from ..core.access import ANYBODY, Guard, Right, User
+from ..core.acting import act_as
 from ..core.local import LocalLog
 from ..core.open_logs import OpenLog, OpenLogs
 from ..core.store import LogStore
@@ -15,6 +16,8 @@ from .authentication import authenticate
 from .exchange import Exchange
 
 T = TypeVar("T")
+USER_KEY = "headwater.user"
+"""Where the scope of a request has the name of its user, once that is known: the connection's entity tells it."""
 
 
 class Host:
@@ -31,6 +34,8 @@ class Host:
             return ANYBODY
         user = await authenticate(self.guard, exchange.header(b"authorization"), exchange.peer)
         exchange.user_name = user.name
+        exchange.scope[USER_KEY] = user.name
+        act_as(user.name)
         return user
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from ..core.access import Right, User
 from ..core.bus import Notification
+from ..core.following import FollowerKind
 from ..core.notification_types import NotificationType
 from . import attributes
 
@@ -33,6 +34,8 @@ class Attribute(attributes.Attribute):
 
     is_required: bool = True
     """Whether every notification of the type has it."""
+    is_personal: bool = False
+    """Whether it names a user: who may not manage the server sees it only of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,26 @@ def may_see(user: User, notification: Notification) -> bool:
     """
     attributes, scope = notification.attributes, CATALOG[notification.type].scope
     log = attributes.get("log")
+    if scope is Scope.LOG and attributes.get("kind") in _OF_PEERS:
+        scope = Scope.PEER  # it is about a link, as `link.*` is
     if scope is Scope.LOG and isinstance(log, str):
         return user.may(Right.READ, log)
     return user.may(Right.MANAGE, "*") or (scope is Scope.PEER and is_own(user, attributes.get("user")))
+
+
+def as_seen_by(user: User, notification: Notification) -> Notification | None:
+    """What a user gets to see of it: None if nothing, else all that may be seen, without the names of other users."""
+    if not may_see(user, notification):
+        return None
+    personal = _PERSONAL.get(notification.type)
+    if personal is None or user.may(Right.MANAGE, "*"):
+        return notification
+    attributes = notification.attributes
+    hidden = {name for name in personal if name in attributes and not is_own(user, attributes[name])}
+    if not hidden:
+        return notification
+    seen = {name: value for name, value in attributes.items() if name not in hidden}
+    return notification._replace(attributes=seen)
 
 
 def is_own(user: User, name: object) -> bool:
@@ -68,8 +88,17 @@ def is_own(user: User, name: object) -> bool:
     return bool(name) and name == user.name
 
 
+_OF_PEERS = frozenset({FollowerKind.RECEIVER.value, FollowerKind.DURABLE.value})
 LOST = "lost"
 """The attribute that a queue adds: how many notifications the listener has lost before this one."""
+
+
+_BY = Attribute.text(
+    "user",
+    "who asked for it; not there where nobody did whom the server knows, or for others' eyes",
+    is_required=False,
+    is_personal=True,
+)
 
 
 def _perhaps(attribute: Attribute) -> Attribute:
@@ -94,15 +123,31 @@ _CONTAINER = _text("container", "the peer's container id")
 _USER = _perhaps(_text("user", "the authenticated user; not there where no user is configured"))
 _CONDITION = _perhaps(_text("condition", "the AMQP error condition; not there if there was no error"))
 _DESCRIPTION = _perhaps(_text("description", "what was wrong, in words"))
-_CONNECTION = (_text("protocol", "`amqp`"), _PEER, _CONTAINER, _USER)
+_PORT = _perhaps(_number("port", "the peer's port"))
+_MECHANISM = _text("mechanism", "the SASL mechanism; empty if there was no SASL")
+_TLS = _perhaps(_text("tls", "the version of TLS; not there where there is none"))
+_CONNECTION = (
+    _text("protocol", "`amqp`"),
+    _text("identity", "the connection's entity: `connection/7`"),
+    _PEER,
+    _PORT,
+    _CONTAINER,
+    _USER,
+    _MECHANISM,
+    _TLS,
+)
 _LINK = (
     _perhaps(_text("log", "the log; not there where the address names none")),
     _text("address", "the address as the peer gave it; empty for a sender that names one in each message"),
     _text("link", "the link's name"),
     _text("role", "`sender` or `receiver`: what the peer is"),
+    _perhaps(_text("identity", "the link's entity: `link/7/1/3`; not there if it never was attached")),
     _CONTAINER,
     _PEER,
+    _PORT,
     _USER,
+    _MECHANISM,
+    _TLS,
 )
 _OWNED = (
     _LOG,
@@ -119,9 +164,20 @@ _CONSUMER = (
     _number("acknowledged", "the number of the last event that it has acknowledged"),
 )
 _LAG = (
+    _text(
+        "kind",
+        "`registered`; `group`: the owner is a consumer group, the component its partition; `durable` or `receiver`: "
+        "they are the container and the name of a link",
+    ),
+    _perhaps(_number("partition", "the only partition that it reads")),
     _number("head", "the number of the last event of the log"),
     _number("lagEvents", "how far the head is ahead, in sequence numbers"),
     _number("lagMs", "how old the oldest event is that it has not acknowledged; 0 if there is none"),
+    _perhaps(_text("user", "the user whose link it is")),
+)
+_ACCOUNT = (
+    _text("account", "the user's name"),
+    _text("grants", "what it may do now, as a JSON list of `RIGHT[,RIGHT...]:PATTERN`"),
 )
 _WEBHOOK = (
     _LOG,
@@ -193,13 +249,18 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _LOG,
             _text("incarnation", "the identity of this log under its name"),
             _number("partitions", "how many partitions it has"),
+            _BY,
         ),
         _entry(
             NotificationType.LOG_CHANGED,
             Scope.LOG,
             "A log was given other settings.",
             _LOG,
-            _text("settings", "the settings that differ now, as a JSON object of their new values"),
+            _text(
+                "settings",
+                "the settings that differ now, as a JSON object of their new values, by the names of the entity",
+            ),
+            _BY,
         ),
         _entry(
             NotificationType.LOG_DELETED,
@@ -208,6 +269,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _LOG,
             _text("incarnation", "the identity of the log that is gone"),
             _number("head", "the number of its last event"),
+            _BY,
         ),
         _entry(
             NotificationType.LOG_TRIMMED,
@@ -216,13 +278,13 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _LOG,
             _number("firstRetained", "the number from which events can be read now"),
             _number("previousFirstRetained", "and from which they could be read before"),
+            _BY,
         ),
         _entry(
             NotificationType.CONNECTION_OPENED,
             Scope.SERVER,
             "A peer has opened a connection, and is logged in.",
             *_CONNECTION,
-            _text("mechanism", "the SASL mechanism; empty if there was no SASL"),
         ),
         _entry(
             NotificationType.CONNECTION_CLOSED,
@@ -238,6 +300,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             "A connection has ended before it was open, or was one too many.",
             _text("protocol", "`amqp` or `http`"),
             _PEER,
+            _PORT,
             _text(
                 "reason",
                 "`limit`: too many connections; over AMQP also `stopping`, `login`: not logged in, `timeout`, `fault`",
@@ -291,6 +354,15 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             "A reliable consumer was registered, or registered again. From now on it holds trimming back.",
             *_CONSUMER,
             _number("epoch", "how often it has registered"),
+            _BY,
+        ),
+        _entry(
+            NotificationType.CONSUMER_MOVED,
+            Scope.LOG,
+            "Somebody has set the position of a consumer, back or forth.",
+            *_CONSUMER,
+            _number("previous", "what it had acknowledged before"),
+            _BY,
         ),
         _entry(
             NotificationType.CONSUMER_UNREGISTERED,
@@ -298,11 +370,13 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             "A consumer was unregistered: by a call, or because it was not heard of for too long.",
             *_CONSUMER,
             _perhaps(_number("silentMs", "for how long it was not heard of; not there if somebody asked for it")),
+            _BY,
         ),
         _entry(
             NotificationType.CONSUMER_LAGGING,
             Scope.LOG,
-            "A registered consumer has fallen behind further than `management.lag_events` or `management.lag_ms`.",
+            "Somebody who reads a log from a position on has fallen behind further than `management.lag_events` or "
+            "`management.lag_ms`: a registered consumer, a consumer group in a partition, a link.",
             *_CONSUMER,
             *_LAG,
         ),
@@ -385,6 +459,33 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _text("user", "the name that was given; empty if none was"),
             _text("peer", "the peer's address"),
         ),
+        _entry(
+            NotificationType.USER_CREATED,
+            Scope.SERVER,
+            "A user was added to the data directory: by management, or by the command line.",
+            *_ACCOUNT,
+            _BY,
+        ),
+        _entry(
+            NotificationType.USER_CHANGED,
+            Scope.SERVER,
+            "A user was given other grants, or another password, token or key.",
+            *_ACCOUNT,
+            _text("changed", "what is another now: `grants`, `password`, `tokens`, `key`, with commas between them"),
+            _BY,
+        ),
+        _entry(
+            NotificationType.USER_DELETED,
+            Scope.SERVER,
+            "A user was removed from the data directory.",
+            _text("account", "the user's name"),
+            _BY,
+        ),
     )
 )
 """All types, in the order in which they are documented."""
+_PERSONAL: Mapping[NotificationType, frozenset[str]] = {
+    entry.type: names
+    for entry in CATALOG.values()
+    if (names := frozenset(each.name for each in entry.attributes if each.is_personal))
+}

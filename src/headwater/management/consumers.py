@@ -1,36 +1,42 @@
-"""Registered consumers, looked at once a second: who falls behind, who caught up, how far archivers have come."""
+"""Everybody who reads from a position on, looked at once a second: who falls behind, who caught up, how far archivers
+have come.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from ..core.bus import Bus
-from ..core.consumer import Consumer
 from ..core.errors import EventLogError
+from ..core.following import NO_LAG, Follower, FollowerKind, Lag, next_event, numbers_behind
 from ..core.local import LocalLog
 from ..core.notification_types import NotificationType
-from ..core.query import ALL
 from ..core.settings import is_own
 
 ARCHIVER = "ARCHIVER"
 """The component of a consumer that copies a log elsewhere."""
-_Key = tuple[LocalLog, str, str]
+LOOKUPS_MAX = 1000
+"""Events that one look looks up; who is not judged for that is the first to be judged in the next."""
+_Key = tuple[LocalLog, FollowerKind, str, str]
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What is remembered of a consumer between two looks."""
+    """What is remembered of a position between two looks."""
 
-    acknowledged: int
+    after: int
     is_lagging: bool = False
-    next_recorded_at: int | None = None
-    """When the first event after `acknowledged` was recorded; None if that was not looked up yet."""
+    next: tuple[int, int] | None = None
+    """The number of the first event after `after`, and when it was recorded; None if none is known."""
+    looked_upto: int = 0
+    """Up to this number there is none."""
 
 
 class ConsumerWatch:
-    """Call `look` once a second, from one thread at a time; it may read one event of each consumer that is behind."""
+    """Call `look` once a second, from one thread at a time; it looks some events up, by their number."""
 
     def __init__(
         self,
@@ -42,69 +48,138 @@ class ConsumerWatch:
         wall_clock: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """A consumer lags that is further behind than so many numbers, or events of that age; 0 = however many."""
+        """Who is further behind than so many numbers, or events of that age, lags; 0 = however many."""
         self._bus, self._opened = bus, opened
         self._lag_events, self._lag_ms = lag_events, lag_ms
         self._wall_clock, self._clock = wall_clock or _wall_clock_ms, clock
         self._seen: dict[_Key, _Seen] = {}
+        self._postponed: set[_Key] = set()
+        self._lookups = 0
+        """What is left of LOOKUPS_MAX."""
+        self.followers: Sequence[Follower] = ()
+        """Those who were looked at last, but for registered consumers."""
         self._looked_at = clock()
-        for log, consumer in self._consumers():
-            self._seen[log, consumer.owner, consumer.component] = _Seen(consumer.acknowledged)
+        for follower in self._registered():
+            self._seen[_key(follower)] = _Seen(follower.after)
 
-    def look(self) -> None:
-        """Notify of what has changed since the last look."""
+    def look(self, followers: Sequence[Follower] = ()) -> None:
+        """Notify of what has changed since the last look; `followers` are all who are not registered with a log."""
         now = self._clock()
         interval_ms = max(1, round((now - self._looked_at) * 1000))
-        self._looked_at = now
+        self._looked_at, self.followers = now, followers
         before, self._seen = self._seen, {}
-        for log, consumer in self._consumers():
-            key = log, consumer.owner, consumer.component
-            seen = self._seen[key] = before.get(key) or _Seen(consumer.acknowledged)
-            if consumer.acknowledged != seen.acknowledged:
-                if consumer.component.upper() == ARCHIVER and consumer.acknowledged > seen.acknowledged:
-                    count = consumer.acknowledged - seen.acknowledged
-                    progressed = NotificationType.ARCHIVE_PROGRESSED
-                    self._notify(progressed, log, consumer, count=count, intervalMs=interval_ms)
-                seen.acknowledged, seen.next_recorded_at = consumer.acknowledged, None
-            if self._lag_events or self._lag_ms:
-                self._judge(log, consumer, seen)
+        present = [*self._registered(), *followers]
+        for follower in present:
+            seen = self._seen[_key(follower)] = before.get(_key(follower)) or _Seen(follower.after)
+            if follower.after != seen.after:
+                self._notify_progress(follower, seen, interval_ms)
+                seen.after, seen.next, seen.looked_upto = follower.after, None, 0
+        if self._lag_events or self._lag_ms:
+            self._judge_all(present)
 
-    def _judge(self, log: LocalLog, consumer: Consumer, seen: _Seen) -> None:
-        head = log.head()
-        behind = max(0, head - consumer.acknowledged)
-        age_ms = self._age_ms(log, seen) if behind and self._lag_ms else 0
-        lags = 0 < self._lag_events < behind or 0 < self._lag_ms < age_ms
+    def lag(self, follower: Follower) -> Lag:
+        """How far behind somebody is. What was looked up for it before is not looked up again."""
+        seen = self._seen.get(_key(follower))
+        if seen is None or seen.after != follower.after:
+            seen = _Seen(follower.after)
+        return self._lag(follower, seen)
+
+    def furthest_behind(self, followers: Iterable[Follower], count: int) -> list[Follower]:
+        """So many of them, at most: those whose heads are furthest ahead."""
+        return nsmallest(count, followers, key=lambda each: -numbers_behind(each.log, each.after, each.upto))
+
+    def _judge_all(self, present: list[Follower]) -> None:
+        self._lookups = LOOKUPS_MAX
+        postponed, self._postponed = self._postponed, set()
+        if postponed:
+            present.sort(key=lambda follower: _key(follower) not in postponed)
+        old: dict[LocalLog, int] = {}
+        for follower in present:
+            if self._lag_ms and follower.log not in old:
+                old[follower.log] = self._first_young(follower.log)
+            self._judge(follower, self._seen[_key(follower)], old.get(follower.log, 0))
+
+    def _first_young(self, log: LocalLog) -> int:
+        """The number of the first event that is not too old; all before it are. One search for all who read the log."""
+        try:
+            return log.sequence_number_at(self._wall_clock() - self._lag_ms)
+        except EventLogError:  # closed meanwhile
+            return 0
+
+    def _judge(self, follower: Follower, seen: _Seen, first_young: int) -> None:
+        behind = numbers_behind(follower.log, follower.after, follower.upto)
+        may_lag = 0 < self._lag_events < behind or (behind > 0 and follower.after + 1 < first_young)
+        if not may_lag and not seen.is_lagging:
+            return
+        if behind and seen.next is None and self._lookups <= 0:
+            self._postponed.add(_key(follower))
+            return
+        lag = self._lag(follower, seen)
+        lags = 0 < self._lag_events < lag.events or 0 < self._lag_ms < lag.age_ms
         if lags is seen.is_lagging:
             return
         seen.is_lagging = lags
-        type = NotificationType.CONSUMER_LAGGING if lags else NotificationType.CONSUMER_CAUGHT_UP
-        lag_ms = self._age_ms(log, seen) if behind else 0
-        self._notify(type, log, consumer, head=head, lagEvents=behind, lagMs=lag_ms)
-
-    def _notify(self, type: NotificationType, log: LocalLog, consumer: Consumer, **more: int) -> None:
         self._bus.emit(
-            type,
-            log=log.name,
-            owner=consumer.owner,
-            component=consumer.component,
-            acknowledged=consumer.acknowledged,
-            **more,
+            NotificationType.CONSUMER_LAGGING if lags else NotificationType.CONSUMER_CAUGHT_UP,
+            **_of(follower),
+            kind=follower.kind.value,
+            partition=follower.partition,
+            head=follower.log.head(),
+            lagEvents=lag.events,
+            lagMs=lag.age_ms,
+            user=follower.user,
         )
 
-    def _age_ms(self, log: LocalLog, seen: _Seen) -> int:
-        """How old the first event is that was not acknowledged. That event stays the same until it is."""
-        if seen.next_recorded_at is None:
-            try:
-                page = log.read_page(ALL, seen.acknowledged, limit=1)
-            except EventLogError:  # the log was closed meanwhile
-                return 0
-            if not page.events:
-                return 0
-            seen.next_recorded_at = page.events[0].recorded_at
-        return max(0, self._wall_clock() - seen.next_recorded_at)
+    def _notify_progress(self, follower: Follower, seen: _Seen, interval_ms: int) -> None:
+        is_archiver = follower.kind is FollowerKind.REGISTERED and follower.component.upper() == ARCHIVER
+        if is_archiver and follower.after > seen.after:
+            count = follower.after - seen.after
+            type = NotificationType.ARCHIVE_PROGRESSED
+            self._bus.emit(type, **_of(follower), count=count, intervalMs=interval_ms)
 
-    def _consumers(self) -> list[tuple[LocalLog, Consumer]]:
-        return [(log, consumer) for log in self._opened() if not is_own(log.name) for consumer in log.consumers()]
+    def _lag(self, follower: Follower, seen: _Seen) -> Lag:
+        """As `core.following.lag_of`, which would look the event up each time."""
+        behind = numbers_behind(follower.log, follower.after, follower.upto)
+        found = self._next(follower, seen) if behind else None
+        if found is None or (follower.upto is not None and found[0] > follower.upto):
+            return NO_LAG
+        passed = found[0] - 1 - follower.after if follower.partition is not None else 0
+        return Lag(behind - passed, max(0, self._wall_clock() - found[1]))
+
+    def _next(self, follower: Follower, seen: _Seen) -> tuple[int, int] | None:
+        """The first event that waits. It stays the same until the position moves."""
+        if seen.next is None:
+            self._lookups -= 1
+            head = follower.log.head()
+            try:
+                event = next_event(follower.log, max(seen.after, seen.looked_upto), follower.partition)
+            except EventLogError:  # the log was closed meanwhile
+                return None
+            if event is None:
+                seen.looked_upto = head
+            else:
+                seen.next = event.sequence_number, event.recorded_at
+        return seen.next
+
+    def _registered(self) -> Iterator[Follower]:
+        for log in self._opened():
+            if not is_own(log.name):
+                for each in log.consumers():
+                    kind = FollowerKind.REGISTERED
+                    yield Follower(log, kind, each.owner, each.component, each.acknowledged)
+
+
+def _key(follower: Follower) -> _Key:
+    return follower.log, follower.kind, follower.owner, follower.component
+
+
+def _of(follower: Follower) -> dict[str, str | int]:
+    return {
+        "log": follower.log.name,
+        "owner": follower.owner,
+        "component": follower.component,
+        "acknowledged": follower.after,
+    }
 
 
 def _wall_clock_ms() -> int:

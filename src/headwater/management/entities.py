@@ -28,6 +28,8 @@ class Attribute(attributes.Attribute):
     """Whether UPDATE takes it."""
     is_removable: bool = False
     """Whether it may be null: none."""
+    is_fleeting: bool = False
+    """Whether it changes by itself all the time: who writes back what was read need not give it as it is now."""
     is_secret: bool = False
     """Whether it is given, and never answered."""
 
@@ -199,7 +201,10 @@ CONNECTION = EntityType(
     (
         _text("containerId", "what the peer calls itself"),
         _text("peer", "the peer's address"),
+        _number("port", "the peer's port"),
         _text("user", "the authenticated user; empty where no user is configured"),
+        _text("mechanism", "the SASL mechanism; empty if there was no SASL"),
+        _text("tls", "the version of TLS; null where there is none"),
         _time("openedAt", "when it was taken"),
         _text(
             "stage",
@@ -246,6 +251,53 @@ LINK = EntityType(
         _number("deliveries", "messages sent or received since it was attached"),
         _number("unsettled", "messages that were sent and wait for their outcome; null: the peer sends"),
         _flag("isAttached", "whether both sides have attached and neither has detached"),
+        _number("partition", "of a receiver: the partition that it is bound to; null: all"),
+        _text("group", "of a receiver: its consumer group; null: none"),
+        _number("epoch", "of a member of a consumer group: the epoch under which it has its partition"),
+        _map("filter", "of a receiver: the filters in effect, as texts"),
+        _number("position", "of a receiver: everything up to this number is done with"),
+        _number("lag", "of a receiver: the log's head minus that"),
+        _number("lagMs", "of a receiver: how old the first event after it is; 0 if there is none"),
+        _number("sentAgain", "of a receiver: messages that it has given back, and was sent once more"),
+    ),
+)
+DURABLE_LINK = EntityType(
+    "io.headwater.durableLink",
+    "a receiver of a log whose position outlives its link, attached or not. Its name is `LOG/CONTAINER/LINK`, written "
+    "like a consumer's",
+    f"all: {_MANAGES_SERVER}",
+    _CLOSED,
+    (
+        _text("log", "the log"),
+        _text("container", "what the peer calls itself; with its user and `@` before it, where users are known"),
+        _text("linkName", "what the peer calls the link"),
+        _number("position", "everything up to this number is done with"),
+        _number("lag", "the log's head minus that"),
+        _number("lagMs", "how old the first event after it is; 0 if there is none"),
+        _text(
+            "expiryPolicy", "when it is forgotten: `never`, or after `connection-close`, `session-end`, `link-detach`"
+        ),
+        _time("expiresAt", "when it is forgotten; null: not as things are"),
+        _flag("isDurable", "whether it outlives the server too"),
+        _flag("isAttached", "whether it has a link at present; then it cannot be deleted"),
+    ),
+)
+CLIENT = EntityType(
+    "io.headwater.client",
+    "a client that does not speak AMQP. Its name is `http/ADDRESS:PORT`, `websocket/ADDRESS:PORT`, or "
+    "`flight/USER@ADDRESS`",
+    f"READ: {_MANAGES_SERVER}, or to be its user; DELETE: to manage the server",
+    _CLOSED,
+    (
+        _text("protocol", "`http`, `websocket` or `flight`"),
+        _text("peer", "the peer's address"),
+        _number("port", "the peer's port; null for Flight, whose connections are not told apart"),
+        _text("user", "the user of the last request; empty if it has none, or none is configured"),
+        _time("openedAt", "when it was taken; for Flight, when it was first heard of"),
+        _time("seenAt", "for Flight, when it was last heard of: it is forgotten an hour later; null for others"),
+        _text("tls", "the version of TLS; null where there is none, and for Flight"),
+        _text("request", "method and path of the last request; null if there was none, and for Flight"),
+        _flag("isAnswering", "whether that request is not fully answered: a subscription, say; null for Flight"),
     ),
 )
 CONSUMER = EntityType(
@@ -262,7 +314,10 @@ CONSUMER = EntityType(
             "acknowledged", "everything up to this number is done with; UPDATE moves it; CREATE begins at "
             "the head if it is not given", is_initial=True, is_changeable=True,
         ),
-        _number("lag", "the log's head minus that"),
+        _number("lag", "the log's head minus that", is_fleeting=True),
+        _number(
+            "lagMs", "how old the first event is that it has not acknowledged; 0 if there is none", is_fleeting=True
+        ),
         _number("epoch", "how often it has registered"),
         _time("registeredAt", "when it last registered anew"),
         _time("seenAt", "when it last registered or acknowledged"),
@@ -277,6 +332,8 @@ CONSUMER_GROUP = EntityType(
         _text("log", "the log"),
         _text("group", "the group's name"),
         _map("positions", "by partition: everything up to this number is done with"),
+        _map("lags", "by partition: how far the log's head is ahead of it; 0 where nothing of the partition waits"),
+        _map("lagsMs", "by partition: how old its first event is that waits; 0 if there is none"),
         _map("epochs", "by partition: the recorded epoch, where it is not 0"),
         _map("owners", "by partition: the name of the owner's link, where it has an owner"),
         _number("members", "how many owners there are"),
@@ -327,8 +384,8 @@ SUBSCRIPTION = EntityType(
 TYPES: Mapping[str, EntityType] = {
     each.name: each
     for each in (
-        MANAGEMENT_NODE, SERVER, LOG, PARTITION, CONNECTION, SESSION, LINK, CONSUMER, CONSUMER_GROUP, USER,
-        SUBSCRIPTION,
+        MANAGEMENT_NODE, SERVER, LOG, PARTITION, CONNECTION, SESSION, LINK, DURABLE_LINK, CLIENT, CONSUMER,
+        CONSUMER_GROUP, USER, SUBSCRIPTION,
     )
 }  # fmt: skip
 """All types by name, in the order in which a QUERY without type answers their entities."""

@@ -42,7 +42,7 @@ def changed_attributes(type: EntityType, body: object, present: Attributes) -> d
         attribute = _known(type, key)
         if attribute.is_changeable:
             found[key] = _value(attribute, value)
-        else:
+        elif not attribute.is_fleeting:
             _check_same(attribute, value, present.get(key), f"UPDATE takes {_listed(type, 'is_changeable')}")
     return found
 

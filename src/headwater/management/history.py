@@ -28,7 +28,7 @@ BATCH_MAX = 500
 RETRY_S = 1.0
 CLOSE_S = 5.0
 TAG_CHARS_MAX = 200
-_TAGGED = ("log", "user", "group", "owner", "component", "endpoint", "link")
+_TAGGED = ("log", "user", "account", "group", "owner", "component", "endpoint", "link")
 
 
 class History:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -20,10 +21,12 @@ from ..core.errors import (
     StorageCorrupted,
     StorageUnavailable,
 )
+from ..core.following import lag_of
 from ..core.local import LocalLog
 from ..core.log import LogInfo
 from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
 from ..core.store import LogStore
+from ..formats.logsettings import attribute_name
 from .names import joined, parted
 from .ports import Attributes, ReadOnly
 from .statuses import Refusal, Status, refusal_of
@@ -31,7 +34,7 @@ from .statuses import Refusal, Status, refusal_of
 
 def _camel(*names: str) -> Mapping[str, str]:
     """The fields of those names, by the attributes that show them."""
-    return {head + "".join(map(str.capitalize, rest)): name for name in names for head, *rest in [name.split("_")]}
+    return {attribute_name(name): name for name in names}
 
 
 SETTINGS = _camel(*(field.name for field in fields(LogSettings)))
@@ -282,6 +285,7 @@ def _shown_consumer(log: LocalLog, consumer: Consumer) -> dict[str, Any]:
         "component": consumer.component,
         "acknowledged": consumer.acknowledged,
         "lag": max(0, log.head() - consumer.acknowledged),
+        "lagMs": lag_of(log, consumer.acknowledged, time.time_ns() // 1_000_000).age_ms,
         "epoch": consumer.epoch,
         "registeredAt": consumer.registered_at,
         "seenAt": consumer.seen_at,

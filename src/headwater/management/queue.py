@@ -32,7 +32,10 @@ class NotificationQueue:
         accepts: Callable[[Notification], bool] | None = None,
         waiting_max: int = WAITING_MAX,
     ) -> None:
-        """Listen from now on to those types. `accepts` is asked in the thread that takes, never in one that emits."""
+        """Listen from now on to those types. `accepts` is asked in the thread that takes, never in one that emits.
+
+        What it is asked about has the attribute `lost` already, if notifications were lost before it.
+        """
         self._wake, self._accepts = wake, accepts
         self._waiting_max = waiting_max
         self._lock = threading.Lock()
@@ -96,7 +99,7 @@ class NotificationQueue:
             notification = self._waiting.popleft()
             self._is_awake = bool(self._waiting)
             lost = self._lost
-        if self._accepts is None or self._accepts(notification):
+        if self._accepts is None or self._accepts(_with_lost(notification, lost)):
             with self._lock:
                 self._lost -= lost
             self._accept(notification, lost)

@@ -15,19 +15,23 @@ import base64
 import binascii
 import hashlib
 import hmac
+import json
 import logging
 import re
 import secrets
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
 
 from ..core.access import Grant, Right, User
+from ..core.bus import Bus
 from ..core.errors import InvalidInput
 from ..core.limits import show
+from ..core.notification_types import NotificationType
 from ..core.state import USER_KIND, StateEntry, StateStore
 
 logger = logging.getLogger("headwater.security")
@@ -92,6 +96,8 @@ class Account:
         )
 
 
+CHANGEABLE = ("grants", "password", "tokens", "key")
+"""The fields of an account in which a change of it is told."""
 ACCOUNT_KEYS = ("password", "tokens", "key", "grants")
 
 
@@ -171,12 +177,19 @@ class AccountDirectory:
     """The configured accounts and those in the data directory; where both know a name, the configured one counts."""
 
     def __init__(
-        self, configured: Iterable[Account], state: StateStore, clock: Callable[[], float] = time.monotonic
+        self,
+        configured: Iterable[Account],
+        state: StateStore,
+        clock: Callable[[], float] = time.monotonic,
+        bus: Bus | None = None,
     ) -> None:
+        """`bus` is told of users that come, change and go in the data directory, whoever changes it."""
+        self._bus, self._changed_by = bus or Bus(), dict[str, str | None]()
         self._configured, self._state, self._clock = tuple(configured), state, clock
         self._stored: list[tuple[str, StateEntry]] = []
         self._accounts = Accounts(self._configured)
         self._had_users: bool | None = None
+        self._was_read = False
         self._read_at = -REREAD_S
 
     def remember(self) -> None:
@@ -188,6 +201,17 @@ class AccountDirectory:
     def configured(self) -> frozenset[str]:
         """The names of the users of the configuration."""
         return frozenset(account.name for account in self._configured)
+
+    @contextmanager
+    def changing(self, name: str, by: str | None) -> Iterator[None]:
+        """Somebody changes that user: who it was is told when the change is seen, whoever looks first."""
+        self._changed_by[name] = by
+        try:
+            yield
+        except BaseException:
+            self._changed_by.pop(name, None)
+            raise
+        self.refresh()
 
     def refresh(self) -> None:
         """What is stored has changed: it is read again when it is next asked for."""
@@ -213,9 +237,28 @@ class AccountDirectory:
                 logger.warning("that there were users is forgotten: everybody may do everything, on loopback")
             self._had_users = had_users
             if stored != self._stored:
-                self._stored = stored
-                self._accounts = Accounts((*map(decode_entry, stored), *self._configured))
+                before, self._stored = self._stored, stored
+                kept = list(map(decode_entry, stored))
+                self._accounts = Accounts((*kept, *self._configured))
+                if self._was_read:
+                    self._notify({name: decode_entry((name, entry)) for name, entry in before}, kept)
+            self._was_read = True
         return self._accounts
+
+    def _notify(self, before: dict[str, Account], kept: Sequence[Account]) -> None:
+        for account in kept:
+            known = before.pop(account.name, None)
+            if known == account:
+                continue
+            by = self._changed_by.pop(account.name, None)
+            about = {"account": account.name, "grants": json.dumps([show_grant(grant) for grant in account.grants])}
+            if known is None:
+                self._bus.emit(NotificationType.USER_CREATED, **about, user=by)
+            else:
+                names = [name for name in CHANGEABLE if getattr(known, name) != getattr(account, name)]
+                self._bus.emit(NotificationType.USER_CHANGED, **about, changed=",".join(names), user=by)
+        for name in before:
+            self._bus.emit(NotificationType.USER_DELETED, account=name, user=self._changed_by.pop(name, None))
 
 
 def decode_entry(item: tuple[str, StateEntry]) -> Account:

@@ -23,6 +23,7 @@ from .. import __version__, dcb
 from ..amqp.container import Container
 from ..amqp.management.node import ManagementNode
 from ..amqp.server import AmqpServer
+from ..amqp.streams.following import Following
 from ..cne import server as cne
 from ..core.bus import Bus
 from ..core.doing import Doing
@@ -52,6 +53,7 @@ from .request_meter import RequestMeter
 from .room_metrics import (
     amqp_metrics,
     bulk_metrics,
+    follower_metrics,
     http_metrics,
     loop_metrics,
     notification_metrics,
@@ -192,11 +194,12 @@ class Server:
             self._gate.web.has_users = lambda: guard.has_users
             container = Container(store, guard, config.amqp, bus=self._bus, turns=turns)
             management = ManagementNode(container)
+            self._notifications.following.append(Following(container).followers)
             messages = AmqpServer(container, management, amqp_sockets, tls, self._threads)
             clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns)
             ending.push_async_callback(clouds.close)
             await clouds.start()
-            serve_management(management, guard, store.state, clouds)
+            serve_management(management, guard, store.state, clouds, http, bulk)
             front_ends = self._open(store, guard, http, container, clouds, bulk, turns)
             for front_end in front_ends:
                 ending.push_async_callback(front_end.close)
@@ -250,6 +253,7 @@ class Server:
             partial(webhook_metrics, clouds.service),
             partial(notification_metrics, self._bus),
             partial(loop_metrics, self._watchman),
+            partial(follower_metrics, self._notifications.watch),
             partial(bulk_metrics, bulk),
         )
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=rooms_metrics)
@@ -276,8 +280,9 @@ class Server:
 
     def _guard(self, store: LogStore, *, has_tls: bool) -> AccountGuard:
         config = self._config
-        directory = AccountDirectory(config.users.values(), store.state)
+        directory = AccountDirectory(config.users.values(), store.state, bus=self._bus)
         directory.remember()
+        self._notifications.looks.append(directory.current)  # another process may change users
         is_private = is_loopback(config.host)
         has_users = bool(directory.current().by_name)
         if not has_users and not directory.never_had_any:

@@ -15,6 +15,7 @@ import httptools
 from .admission import Admission, Verdict
 from .client_certificates import extension_of
 from .joined_writes import JoiningHttpProtocol
+from .opened import opened_now
 
 HEAD_BYTES_MAX = 256 * 1024
 """Of what arrives after the first piece of a head, and so to within a piece (at most as much again)."""
@@ -47,6 +48,12 @@ class BoundedHttpProtocol(JoiningHttpProtocol):
     _body_bytes = 0
     """Of the piece of a body that is waited for."""
     _is_surplus = False
+    protocol_name = "http"
+    """What management calls it."""
+    opened_at = 0
+    """When it was made, in ms since 1970."""
+    tls: str | None = None
+    """The version of TLS, if it is used."""
 
     def __init__(self, *arguments: Any, admission: Admission, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -55,6 +62,7 @@ class BoundedHttpProtocol(JoiningHttpProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
         super().connection_made(transport)
+        self.opened_at, self.tls = opened_now(transport)
         peer = self.client[0] if self.client else ""
         verdict = self._admission.judge(len(self.connections), peer)
         if verdict is Verdict.DROPPED:

@@ -142,12 +142,14 @@ class Management:
     lag_events: int = setting(
         100_000, whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does"
     )
-    """A registered consumer that is further behind than so many sequence numbers lags, which is told. 0: however
+    """Who reads a log from a position on (a consumer, a group, a link) and is further behind than so many sequence
+    numbers lags, which is told. 0: however
     many."""
     lag_ms: int = setting(
         0, duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does"
     )
-    """A registered consumer whose next event is older than that lags, which is told. 0: however old."""
+    """Who reads a log from a position on, and whose next event is older than that, lags, which is told. 0: however
+    old."""
 
 
 @dataclass(frozen=True, slots=True)

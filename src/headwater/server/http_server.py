@@ -7,8 +7,9 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from typing import cast
 
 import uvicorn
 
@@ -24,6 +25,9 @@ KEEP_ALIVE_S = 75
 """Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
 LAST_ANSWERS_S = 2
 """What answers still get when everything behind them has ended."""
+
+
+OpenConnection = BoundedHttpProtocol | BoundedWebSocketProtocol
 
 
 class HttpServer:
@@ -66,6 +70,11 @@ class HttpServer:
             )
         )
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def open_connections(self) -> Collection[OpenConnection]:
+        """Those that are open, WebSockets included."""
+        return cast("Collection[OpenConnection]", self._server.server_state.connections)
 
     @property
     def connections(self) -> int:

@@ -9,9 +9,10 @@ from dataclasses import replace
 from ..amqp.management.node import ManagementNode
 from ..cne import server as cne
 from ..core.access import Right, User
+from ..core.acting import acting
 from ..core.limits import show
 from ..core.state import StateStore
-from ..management.entities import SUBSCRIPTION, USER
+from ..management.entities import CLIENT, SUBSCRIPTION, USER
 from ..management.ports import Attributes, ReadOnly
 from ..management.statuses import Refusal, Status
 from .accounts import (
@@ -24,11 +25,22 @@ from .accounts import (
     read_grant,
     show_grant,
 )
+from .bulk.serving import BulkPlane
+from .clients import Clients
+from .http_server import HttpServer
 from .security import AccountGuard
 
 
-def serve_management(node: ManagementNode, guard: AccountGuard, state: StateStore, clouds: cne.Application) -> None:
-    """Let management clients of AMQP see users and subscriptions too."""
+def serve_management(
+    node: ManagementNode,
+    guard: AccountGuard,
+    state: StateStore,
+    clouds: cne.Application,
+    http: HttpServer,
+    bulk: BulkPlane | None,
+) -> None:
+    """Let management clients of AMQP see users, subscriptions and the clients of other protocols too."""
+    node.management.serve(CLIENT, Clients(guard, http, bulk))
     node.management.serve(USER, Users(guard, state))
     node.management.serve(SUBSCRIPTION, Subscriptions(guard, clouds))
 
@@ -84,6 +96,7 @@ class Users(ReadOnly):
                 raise Refusal(Status.CONFLICT, "it is the last user; without users nobody is let in")
             self._check_manageable(None, without=name)
             await asyncio.to_thread(self._remove, name)
+            self._directory.current()
 
     def _found(self, name: str) -> Account:
         account = self._directory.current().by_name.get(name)
@@ -104,15 +117,15 @@ class Users(ReadOnly):
             raise Refusal(Status.CONFLICT, problem)
 
     def _put(self, account: Account, version: int) -> None:
-        self._state.put(KIND, account.name, encode_account(account), version)
-        self._state.flush()
-        self._directory.refresh()
+        with self._directory.changing(account.name, acting()):
+            self._state.put(KIND, account.name, encode_account(account), version)
+            self._state.flush()
 
     def _remove(self, name: str) -> None:
-        if not self._state.delete(KIND, name):
-            raise _unknown(name)
-        self._state.flush()
-        self._directory.refresh()
+        with self._directory.changing(name, acting()):
+            if not self._state.delete(KIND, name):
+                raise _unknown(name)
+            self._state.flush()
 
     def _shown(self, account: Account) -> Attributes:
         is_configured = account.name in self._directory.configured

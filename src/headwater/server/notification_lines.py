@@ -34,6 +34,7 @@ LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.PARTITION_RELEASED: (_DEBUG, "partition released"),
     NotificationType.EPOCH_CHANGED: (_DEBUG, "epoch changed"),
     NotificationType.CONSUMER_REGISTERED: (_INFO, "consumer registered"),
+    NotificationType.CONSUMER_MOVED: (_INFO, "consumer moved"),
     NotificationType.CONSUMER_UNREGISTERED: (_INFO, "consumer unregistered"),
     NotificationType.CONSUMER_LAGGING: (_WARNING, "consumer lags"),
     NotificationType.CONSUMER_CAUGHT_UP: (_INFO, "consumer caught up"),
@@ -46,6 +47,9 @@ LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.WEBHOOK_FAILING: (_WARNING, "webhook fails"),
     NotificationType.WEBHOOK_RECOVERED: (_INFO, "webhook recovered"),
     NotificationType.AUTHENTICATION_FAILED: (_WARNING, "login refused"),
+    NotificationType.USER_CREATED: (_INFO, "user created"),
+    NotificationType.USER_CHANGED: (_INFO, "user changed"),
+    NotificationType.USER_DELETED: (_INFO, "user deleted"),
 }
 """The level and the message of each type. What ends with an error is logged at `info` at least."""
 _HEAD = ("eventType", "time")

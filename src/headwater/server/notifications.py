@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from ..core.bus import Bus
 from ..core.errors import EventLogError
+from ..core.following import Follower
 from ..core.local import LocalLog
 from ..core.settings import SYSTEM_LOG, LogSettings
 from ..core.store import LogStore
@@ -36,6 +37,12 @@ class Notifications:
         """Of the whole server: what goes on for as long as it does."""
         self._history: History | None = None
         self._looking: asyncio.Task[None] | None = None
+        self.following: list[Callable[[], Awaitable[Sequence[Follower]]]] = []
+        """What rooms answer of those who read logs from a position on: asked once a second, on the loop."""
+        self.looks: list[Callable[[], object]] = []
+        """What else is called once a second, on the loop, since somebody may be told of what it finds."""
+        self.watch: ConsumerWatch | None = None
+        """From `start` on."""
         self._is_stopping = asyncio.Event()
         if types := logged_types():
             self.bus.subscribe(write_line, types)
@@ -51,8 +58,20 @@ class Notifications:
             else:
                 self._history = History(self.bus, log, threads=self.threads)
                 self._history.start()
-        watch = ConsumerWatch(self.bus, store.opened, lag_events=settings.lag_events, lag_ms=settings.lag_ms)
-        looks = (Summaries(self.bus, store.opened).look, watch.look)
+        self.watch = watch = ConsumerWatch(
+            self.bus, store.opened, lag_events=settings.lag_events, lag_ms=settings.lag_ms
+        )
+        summaries = Summaries(self.bus, store.opened)
+
+        async def look_at_consumers() -> None:
+            found = [each for of_room in self.following for each in await of_room()]
+            await asyncio.to_thread(watch.look, found)
+
+        async def look_at_the_rest() -> None:
+            for look in self.looks:
+                look()
+
+        looks = (lambda: asyncio.to_thread(summaries.look), look_at_consumers, look_at_the_rest)
         self._looking = self.threads.task("looking", lambda: _look_again_and_again(looks, self._is_stopping))
 
     async def stop(self) -> None:
@@ -71,13 +90,13 @@ def system_log(store: LogStore, settings: Management) -> LocalLog:
     return log if log.settings == wanted else store.change(SYSTEM_LOG, wanted)
 
 
-async def _look_again_and_again(looks: Sequence[Callable[[], None]], is_stopping: asyncio.Event) -> None:
+async def _look_again_and_again(looks: Sequence[Callable[[], Awaitable[None]]], is_stopping: asyncio.Event) -> None:
     while not is_stopping.is_set():
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 await is_stopping.wait()
         for look in looks:
             try:
-                await asyncio.to_thread(look)
+                await look()
             except Exception:  # the next look must have its turn
                 logger.exception("looking at what happens failed; it will be tried again")

@@ -11,9 +11,11 @@ from ..amqp.container import Container
 from ..cne.service import Service
 from ..core.bus import Bus
 from ..core.errors import StorageUnavailable
+from ..core.following import Follower, FollowerKind
 from ..core.notification_types import NotificationType
 from ..core.store import LogStore
 from ..core.threads import Threads
+from ..management.consumers import ConsumerWatch
 from .bulk.serving import BulkPlane
 from .http_server import HttpServer
 from .metric_families import counter, gauge, histogram
@@ -32,6 +34,8 @@ AMQP_COUNTERS = {
     "notifications_skipped": "Notifications that could not be given to a listener, by a fault of the server.",
 }
 """The fields of AmqpStatistics."""
+GROUP_SERIES_MAX = 1000
+"""Partitions of groups that have metrics of their own: those furthest behind."""
 STANDINGS = ("delivering", "retrying", "suspended")
 
 
@@ -105,3 +109,35 @@ def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:
     if bulk is not None:
         yield gauge("bulk_up", "Whether Arrow Flight is served.", bulk.is_serving)
         yield counter("bulk_deaths", "Bulk processes that ended by themselves.", bulk.deaths)
+
+
+def follower_metrics(watch: ConsumerWatch | None) -> Iterator[Metric]:
+    """How far groups and links are behind, as they stood at the last look.
+
+    Bounded: of groups, the partitions that are furthest behind, one by one; of links, whose names their peers make up,
+    how many there are for each log, and how far the last of them is behind.
+    """
+    if watch is None:
+        return
+    by_log: dict[tuple[str, str], list[Follower]] = {}
+    groups: list[Follower] = []
+    for follower in watch.followers:
+        if follower.kind is FollowerKind.GROUP:
+            groups.append(follower)
+        else:
+            by_log.setdefault((follower.log.name, follower.kind.value), []).append(follower)
+    of_groups = [
+        ((each.log.name, each.owner, each.component), watch.lag(each))
+        for each in watch.furthest_behind(groups, GROUP_SERIES_MAX)
+    ]
+    of_links = [(key, watch.lag(watch.furthest_behind(each, 1)[0])) for key, each in by_log.items()]
+    for name, found, labels, who in (
+        ("group", of_groups, ("log", "group", "partition"), "the group in its partition"),
+        ("link", of_links, ("log", "kind"), "the link that is furthest behind"),
+    ):
+        events = [(key, lag.events) for key, lag in found]
+        yield gauge(f"{name}_lag_events", f"Numbers between the head and {who}.", events, labels)
+        seconds = [(key, lag.age_ms / 1000) for key, lag in found]
+        yield gauge(f"{name}_lag_seconds", f"Age of the first event that waits for {who}.", seconds, labels)
+    counts = [(key, len(each)) for key, each in by_log.items()]
+    yield gauge("links_following", "Links that read a log, attached or durable.", counts, ("log", "kind"))

@@ -11,6 +11,7 @@ from typing import Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from ..core.slices import Slices
+from .opened import opened_now
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
 """The largest message of any front end, and what may be around it."""
@@ -32,9 +33,22 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     Data that takes long, as that of many small frames does, is looked at in slices of the loop's time.
     """
 
+    protocol_name = "websocket"
+    """What management calls it."""
+    opened_at = 0
+    """When it was made, in ms since 1970."""
+    tls: str | None = None
+    """The version of TLS, if it is used."""
+    is_answering = True
+    """As of a request: it lasts as long as the connection."""
     _unread = b""
     """Received data for later slices. Nothing more is read meanwhile."""
     _rest: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        super().connection_made(transport)
+        self.opened_at, self.tls = opened_now(transport)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""

@@ -281,15 +281,16 @@ def are_looked_at(served: Served) -> bool:
     return all(queue is not None and queue.is_looked_at for queue in queues)
 
 
-def test_what_waits_is_bounded_and_the_next_one_tells_how_many_are_lost(served: Served, client: Client) -> None:
-    receiver = listener(client, CREATIONS, credit=0)
-    compact = listener(client, CREATIONS, transformation("log"), credit=0)
-    happen(served.bus, *[f"log-{number}" for number in range(1005)])
-    eventually(lambda: are_looked_at(served))
-    for each in (receiver, compact):
-        each.link.grant(2000)
-    client.flush()
-    whole, short = receiver.take(1000), compact.take(1000)
+def test_what_waits_is_bounded_and_the_next_one_tells_how_many_are_lost() -> None:
+    with Served(settings=AmqpSettings(listener_events_max=1000)) as served, served.client() as client:
+        receiver = listener(client, CREATIONS, credit=0)
+        compact = listener(client, CREATIONS, transformation("log"), credit=0)
+        happen(served.bus, *[f"log-{number}" for number in range(1005)])
+        eventually(lambda: are_looked_at(served))
+        for each in (receiver, compact):
+            each.link.grant(2000)
+        client.flush()
+        whole, short = receiver.take(1000), compact.take(1000)
     assert logs(whole) == [f"log-{number}" for number in range(5, 1005)]
     assert [delivery.message.body for delivery in short] == [[f"log-{number}"] for number in range(5, 1005)]
     assert properties(whole[0])["lost"] == 5 and "lost" not in properties(whole[1])
@@ -297,6 +298,43 @@ def test_what_waits_is_bounded_and_the_next_one_tells_how_many_are_lost(served: 
         assert first.message.delivery_annotations == {LOST_ANNOTATION: 5}
         assert type((first.message.delivery_annotations or {})[LOST_ANNOTATION]) is ULong
         assert second.message.delivery_annotations is None
+
+
+def test_a_listener_with_credit_loses_nothing_of_what_comes_in_one_turn() -> None:
+    with Served() as served, served.client() as client:
+        receiver = listener(client, CREATIONS, credit=6000)
+
+        async def burst() -> None:
+            happen(served.bus, *[f"log-{number}" for number in range(5000)])
+
+        served.run(burst)  # one turn of the loop: nobody is served in between
+        taken = receiver.take(5000)
+    assert logs(taken) == [f"log-{number}" for number in range(5000)]
+    assert not [delivery for delivery in taken if "lost" in properties(delivery)]
+
+
+def test_listeners_of_one_connection_share_what_may_wait() -> None:
+    with Served(settings=AmqpSettings(listener_events_max=4000)) as served, served.client() as client:
+        receivers = [listener(client, CREATIONS, credit=0) for _ in range(5)]
+        happen(served.bus, *[f"log-{number}" for number in range(4100)])
+        eventually(lambda: are_looked_at(served))
+        for each in receivers:
+            each.link.grant(1)
+        client.flush()
+        assert [properties(each.take(1)[0])["lost"] for each in receivers] == [100, 2100, 2767, 3100, 3100]
+
+
+def test_a_filter_can_ask_for_what_tells_of_a_loss() -> None:
+    with Served(settings=AmqpSettings(listener_events_max=1000)) as served, served.client() as client:
+        receiver = listener(client, selector("lost IS NOT NULL"))
+
+        async def burst() -> None:
+            happen(served.bus, *[f"log-{number}" for number in range(1005)])
+
+        served.run(burst)
+        (told,) = receiver.take(1)
+        assert (properties(told)["lost"], properties(told)["log"]) == (5, "log-5")
+        assert receiver.take(1, 0.05) == []
 
 
 def test_a_listener_without_credit_holds_up_nobody(served: Served, client: Client) -> None:
@@ -441,6 +479,21 @@ def test_links_are_seen_by_their_user_and_by_who_manages_the_server(guarded: Ser
         assert [properties(each)["user"] for each in every.take(2)] == ["alice", "reader"]
         assert [properties(each)["user"] for each in own.take(1)] == ["reader"]
         assert own.take(1, 0.05) == []
+
+
+def test_who_did_it_is_told_to_who_manages_the_server_only(guarded: Served) -> None:
+    with as_user(guarded, "reader") as reader, as_user(guarded, "alice") as boss:
+        guarded.log("orders")
+        changes = selector("eventType = 'io.headwater.log.changed'")
+        by_name = selector("eventType = 'io.headwater.log.changed' AND user = 'alice'")
+        every, some, guessing = listener(boss, changes), listener(reader, changes), listener(reader, by_name)
+        changed = boss.manage("UPDATE", {"retentionMs": 5000}, type="io.headwater.log", name="orders")
+        assert changed.status == 200, changed
+        assert [properties(each)["user"] for each in every.take(1)] == ["alice"]
+        (seen,) = some.take(1)
+        assert "user" not in properties(seen)
+        assert properties(seen)["settings"] == '{"retentionMs": 5000}'
+        assert guessing.take(1, 0.05) == []  # nor does a filter tell
 
 
 def test_rights_are_looked_at_before_filters(guarded: Served, monkeypatch: pytest.MonkeyPatch) -> None:

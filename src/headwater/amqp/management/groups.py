@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...core.access import User
 from ...core.errors import LogNotFound, StorageCorrupted, StorageUnavailable
+from ...core.following import Lag, lag_of
 from ...core.limits import show
 from ...management.logs import LogRights
 from ...management.names import joined, parted
@@ -46,10 +47,14 @@ class ConsumerGroups(ReadOnly):
         if group not in _groups(positions) and not any(owners):
             raise Refusal(Status.NOT_FOUND, f"log {log!r} has no consumer group {show(group)}")
         named = {str(number): owner.link_name for number, owner in enumerate(owners) if isinstance(owner, GroupMember)}
+        afters = {number: after for (each, number), after in positions.groups().items() if each == group}
+        lags = await asyncio.to_thread(self._lags, log, afters)
         return {
             "log": log,
             "group": group,
-            "positions": {str(number): after for (each, number), after in positions.groups().items() if each == group},
+            "positions": {str(number): after for number, after in afters.items()},
+            "lags": {str(number): lag.events for number, lag in lags.items()},
+            "lagsMs": {str(number): lag.age_ms for number, lag in lags.items()},
             "epochs": {str(number): epoch for (each, number), epoch in positions.epochs.items() if each == group},
             "owners": named,
             "members": len(named),
@@ -73,16 +78,27 @@ class ConsumerGroups(ReadOnly):
         log, group = parts
         return log, group
 
-    async def _positions(self, log: str) -> Positions:
-        """What is remembered of a log's receivers. A node's own belong to the loop, where this is called."""
-        node = self._container.node_if_there(log)
-        return await asyncio.to_thread(self._stored, log) if node is None else node.positions
+    def _lags(self, log: str, afters: Mapping[int, int]) -> dict[int, Lag]:
+        opened, now_ms = self._rights.opened(log), time.time_ns() // 1_000_000
+        return {number: lag_of(opened, after, now_ms, partition=number) for number, after in afters.items()}
 
-    def _stored(self, log: str) -> Positions:
-        incarnation = self._rights.opened(log).info().incarnation
-        container = self._container
+    async def _positions(self, log: str) -> Positions:
+        return await positions_of(self._container, self._rights, log)
+
+
+async def positions_of(container: Container, rights: LogRights, log: str) -> Positions:
+    """What is remembered of a log's receivers. A node's own belong to the loop, where this is called.
+
+    Raises LogNotFound, StorageCorrupted, StorageUnavailable.
+    """
+
+    def stored() -> Positions:
+        incarnation = rights.opened(log).info().incarnation
         termini_max = container.shared.settings.termini_max
         return load(container.store.state, incarnation, time.time_ns() // 1_000_000, termini_max)
+
+    node = container.node_if_there(log)
+    return await asyncio.to_thread(stored) if node is None else node.positions
 
 
 def _groups(positions: Positions) -> list[str]:

@@ -12,7 +12,7 @@ from ...core.access import Right, Unauthenticated, User
 from ...core.bus import Notification
 from ...core.limits import show
 from ...core.turns import STEP_S
-from ...management.catalog import CATALOG, Scope, may_see
+from ...management.catalog import CATALOG, Scope, as_seen_by
 from ...management.queue import NotificationQueue
 from ..addresses import EVENTS
 from ..errors import refusal_of
@@ -34,6 +34,8 @@ TURN = 64
 """What one listener is sent before it is the turn of others."""
 LISTENERS_MAX = 64
 """Links from `$events` of one connection: each has a queue."""
+WAITING_MIN = 1000
+"""Notifications that may wait for any listener, however many its connection has."""
 _OF_ANYBODY = frozenset(entry.type for entry in CATALOG.values() if entry.scope is not Scope.SERVER)
 """What somebody can see who may not manage the server."""
 _DOING = "amqp", f"listener to {EVENTS}"
@@ -70,7 +72,8 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
         properties=properties,
         snd_settle_mode=UNSETTLED if link.remote.snd_settle_mode == UNSETTLED else SETTLED,
     )
-    listener = Listener(node, transport, link, user, wanted, transformation)
+    waiting_max = _waiting_max(transport.shared.settings.listener_events_max, count)
+    listener = Listener(node, transport, link, user, wanted, transformation, waiting_max)
     transport.adopt(link, listener)
     listener.start(wanted)
 
@@ -86,7 +89,9 @@ class Listener(LinkEnd):
         user: User,
         wanted: EventFilter,
         transformation: Transformation | None,
+        waiting_max: int,
     ) -> None:
+        self._waiting_max = waiting_max
         self._node, self._transport, self._link, self._user = node, transport, link, user
         self._matches, self._transformation = wanted.matches, transformation
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
@@ -99,7 +104,9 @@ class Listener(LinkEnd):
     def start(self, wanted: EventFilter) -> None:
         """Listen from now on: so a listener does not get the notification of its own attach."""
         types = wanted.types if self._user.may(Right.MANAGE, "*") else wanted.types & _OF_ANYBODY
-        self._queue = NotificationQueue(self._bus, self._wake, types, accepts=self._accepts)
+        self._queue = NotificationQueue(
+            self._bus, self._wake, types, accepts=self._accepts, waiting_max=self._waiting_max
+        )
         self.on_ready()
 
     @property
@@ -130,12 +137,11 @@ class Listener(LinkEnd):
 
     def _accepts(self, notification: Notification) -> bool:
         """Rights come before filters: what nobody may know costs nothing, and what a filter costs tells nothing."""
-        if not may_see(self._user, notification):
-            return False
-        if self._matches is None:
-            return True
+        seen = as_seen_by(self._user, notification)
+        if seen is None or self._matches is None:
+            return seen is not None
         try:
-            return self._matches(notification)
+            return self._matches(seen)
         except Exception:
             self._skip(notification)
             return False
@@ -159,8 +165,8 @@ class Listener(LinkEnd):
                 self._wait(queue, until)
                 return
             for notification in queue.take(room, goes_on=lambda: self._turns.cpu() < until):
-                if may_see(self._user, notification):  # still, where it has waited
-                    self._send(notification)
+                if (seen := as_seen_by(self._user, notification)) is not None:  # still, where it has waited
+                    self._send(seen)
         except Unauthenticated as error:
             self._transport.expel(self._link, conditions.UNAUTHORIZED_ACCESS, str(error))
             return
@@ -211,6 +217,11 @@ class Listener(LinkEnd):
             return
         self.deliveries += 1
         self._link.send(message, self.deliveries, self.deliveries, is_settled=self._link.sends_settled)
+
+
+def _waiting_max(listener_events_max: int, others: int) -> int:
+    """How many notifications may wait for a listener: the listeners of a connection share what one alone may have."""
+    return max(listener_events_max // (others + 1), min(WAITING_MIN, listener_events_max))
 
 
 def _transformation(

@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 
 from ...core.access import Unauthenticated, User
-from ...management.entities import CONNECTION, CONSUMER, CONSUMER_GROUP, LINK, LOG, PARTITION, SERVER, SESSION
+from ...management.entities import (
+    CONNECTION,
+    CONSUMER,
+    CONSUMER_GROUP,
+    DURABLE_LINK,
+    LINK,
+    LOG,
+    PARTITION,
+    SERVER,
+    SESSION,
+)
 from ...management.logs import Consumers, LogRights, Logs, Partitions
 from ...management.operations import Management
 from ..container import Container
@@ -15,6 +25,7 @@ from ..protocol.conditions import LinkFault
 from ..protocol.link import Receiver, Sender
 from ..protocol.performatives import Source, Target
 from ..transport import Transport
+from .durable_links import DurableLinks
 from .groups import ConsumerGroups
 from .notifications import NotificationMessages
 from .peers import Connections, Links, Servers, Sessions
@@ -45,6 +56,7 @@ class ManagementNode:
             (CONNECTION, Connections(container)),
             (SESSION, Sessions(container)),
             (LINK, Links(container)),
+            (DURABLE_LINK, DurableLinks(container, rights)),
             (CONSUMER, Consumers(rights)),
             (CONSUMER_GROUP, ConsumerGroups(container, rights)),
         ):

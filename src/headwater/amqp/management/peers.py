@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 from ... import __version__
 from ...core.access import Right, User
+from ...core.following import NO_LAG, lag_of, numbers_behind
 from ...core.limits import show
 from ...management.catalog import is_own
 from ...management.entities import SELF
@@ -21,6 +23,8 @@ from ..protocol import conditions
 from ..protocol.link import Link, Sender
 from ..protocol.performatives import Source, Target
 from ..protocol.session import Session
+from ..protocol.types import Described
+from ..streams.consumer import Consumer
 from ..transport import Transport
 
 TEXT_CHARS_MAX = 256
@@ -109,6 +113,9 @@ class Connections(_OfServer):
         return {
             "containerId": _cut(transport.container_id),
             "peer": transport.peer,
+            "port": transport.port,
+            "mechanism": transport.mechanism,
+            "tls": transport.tls,
             "user": transport.user.name if transport.user else "",
             "openedAt": transport.opened_at,
             "stage": engine.stage.value,
@@ -198,6 +205,7 @@ class Links(_OfServer):
             "deliveries": end.deliveries,
             "unsettled": link.unsettled if isinstance(link, Sender) else None,
             "isAttached": link.is_attached,
+            **(await _of_receiver(end) if isinstance(end, Consumer) else {}),
         }
 
     async def delete(self, user: User, name: str) -> None:
@@ -214,6 +222,33 @@ class Links(_OfServer):
         if found is not None and transport.session_number(found[0].session) == _number(session):
             return transport, *found
         raise Refusal(Status.NOT_FOUND, f"connection {connection} has no link {show(rest)}")
+
+
+async def _of_receiver(consumer: Consumer) -> Attributes:
+    """What a receiver of a log has, and others have not."""
+    log, after, lag = consumer.log, consumer.position.after, NO_LAG
+    assert log is not None
+    if numbers_behind(log, after, consumer.upto):
+        now_ms = time.time_ns() // 1_000_000
+        found = partial(lag_of, log, after, now_ms, partition=consumer.partition, upto=consumer.upto)
+        lag = await asyncio.to_thread(found)
+    filters = list(consumer.filters.items())[:PROPERTIES_MAX]
+    return {
+        "partition": consumer.partition,
+        "group": consumer.group,
+        "epoch": consumer.epoch,
+        "filter": {_cut(str(name)): _cut(_filter_text(value)) for name, value in filters},
+        "position": after,
+        "lag": lag.events,
+        "lagMs": lag.age_ms,
+        "sentAgain": consumer.sent_again,
+    }
+
+
+def _filter_text(value: object) -> str:
+    """A filter as a text: what is described, where it is."""
+    plain = value.value if isinstance(value, Described) else value
+    return plain if isinstance(plain, str) else show(plain, TEXT_CHARS_MAX)
 
 
 def _is_of(transport: Transport, user: User) -> bool:

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 
 from ...core.access import Unauthenticated
+from ...core.acting import act_as
 from ...core.limits import show
 from ...management.operations import Answer, Request
 from ...management.statuses import Status, refusal_of
@@ -132,6 +133,7 @@ class Requests(LinkEnd):
     async def _perform(self, request: RequestMessage) -> Answer:
         try:
             user = self._node.user(self._transport)
+            act_as(user.name)
         except Unauthenticated as error:
             refusal = refusal_of(error)
             return Answer(refusal.status, {}, refusal.description)

@@ -6,7 +6,7 @@ It holds a cursor, never a queue. What is unsettled, and what the receiver gave 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...core.errors import EventLogError, TooLarge
 from ...core.event import SequencedEvent
@@ -50,15 +50,21 @@ class Consumer(LinkEnd):
         first_retained: int | None,
         resumed: set[int],
         on_ended: Callable[[Ending], None],
+        group: str | None = None,
+        epoch: int | None = None,
     ) -> None:
         """`first_retained` goes out with the first event: all below it is gone, though the consumer asked for it.
 
-        `resumed` are events that the receiver has unsettled from an earlier attach of the link.
+        `resumed` are events that the receiver has unsettled from an earlier attach of the link; `group` and `epoch`
+        are those under which it has its partition.
         """
         self._resumed = resumed
         self._transport, self._link, self._node, self.log = transport, link, node, node.log
         self._statistics = transport.shared.statistics
-        self._filter, self._partition, self.position = source_filter, partition, position
+        self._filter, self.partition, self.position = source_filter, partition, position
+        self.group, self.epoch = group, epoch
+        self.sent_again = 0
+        """Messages that it has given back, and was sent once more."""
         self._default_outcome, self._on_ended = default_outcome, on_ended
         self._first_retained = first_retained
         self._associated = range(node.partitions) if partition is None else None
@@ -77,6 +83,33 @@ class Consumer(LinkEnd):
         self._is_over = False
         self._on_drained: Callable[[], None] | None = None
         node.consumers.add(self)
+
+    # Who it is
+
+    @property
+    def container(self) -> str:
+        """Under which name its position would be remembered."""
+        return self._transport.remembered_as
+
+    @property
+    def link_name(self) -> str:
+        """What the peer calls its link."""
+        return self._link.name
+
+    @property
+    def user(self) -> str | None:
+        """Whose link it is, where users are known."""
+        return (self._transport.user.name or None) if self._transport.user is not None else None
+
+    @property
+    def upto(self) -> int | None:
+        """The last number that it wants; None: it goes on for ever."""
+        return self._filter.upto
+
+    @property
+    def filters(self) -> Mapping[Symbol, object]:
+        """The filters in effect, as they were given."""
+        return self._filter.accepted
 
     # LinkEnd
 
@@ -186,6 +219,7 @@ class Consumer(LinkEnd):
                 self._send(page.events[0], failures)
                 sent += 1
                 self._statistics.messages_sent_again += 1
+                self.sent_again += 1
             else:
                 self.position.finish((number,))  # it was trimmed
         return sent
@@ -199,7 +233,7 @@ class Consumer(LinkEnd):
             wanted.query,
             position.cursor,
             upto=wanted.upto,
-            partition=self._partition,
+            partition=self.partition,
             limit=room if wanted.matches is None else self._pace.size,
             bytes_max=TURN_BYTES,
         )

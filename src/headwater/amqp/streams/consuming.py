@@ -25,7 +25,7 @@ from ..protocol.performatives import Attach, Source
 from ..protocol.types import Symbol
 from ..transport import Transport
 from .consumer import Consumer, is_final
-from .links import Binding, binding_of, bound_properties, partition_number
+from .links import CONSUMER_GROUP, EPOCH, Binding, binding_of, bound_properties, partition_number
 from .node import EventLogNode
 from .position import Position
 from .positions import Expiry, Remembered
@@ -93,6 +93,8 @@ class Attaching:
             first_retained=first_retained,
             resumed={number for tag in remote.unsettled or () if position.is_open(number := _number_of(tag))},
             on_ended=on_ended,
+            group=properties.get(CONSUMER_GROUP),  # type: ignore[arg-type]
+            epoch=properties.get(EPOCH),  # type: ignore[arg-type]
         )
         self.transport.adopt(self.link, consumer)
         consumer.on_ready()

@@ -143,6 +143,15 @@ class Positions:
             if not remembered.timeout_s:
                 self.closed(remembered)
 
+    def durable(self) -> list[Remembered]:
+        """All sources that are remembered, attached or not."""
+        return list(self._remembered.values())
+
+    def all(self) -> Iterator[Position]:
+        """Every position that is remembered: of sources, and of groups."""
+        yield from (remembered.position for remembered in self._remembered.values())
+        yield from self._groups.values()
+
     def closed(self, remembered: Remembered) -> None:
         """The receiver has closed the link: its source is forgotten."""
         self._forget((remembered.container, remembered.link))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from ...core.access import Credentials, Guard, Right, User
+from ...core.acting import act_as, as_now
 from ...core.errors import StorageUnavailable
 from ...core.extent import Extent
 from ...core.mark import check_writer
@@ -33,6 +33,7 @@ from ...formats.arrow_events import columns_of
 from ...storage.log import StoredLog
 from ...storage.writer_owners import release
 from .actions import HANDLERS, Work
+from .callers import BulkCallers
 from .link import Call
 from .own_writers import check_own, is_ended, owner_for
 
@@ -45,6 +46,7 @@ class BulkCalls:
 
     def __init__(self, store: LogStore, guard: Guard) -> None:
         self._store, self._guard = store, guard
+        self.callers = BulkCallers()
         self._threads = {kind: ThreadPoolExecutor(kind.value, f"bulk-{kind.name.lower()}") for kind in Work}
         self._opened_logs: WeakValueDictionary[str, StoredLog] = WeakValueDictionary()
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -66,6 +68,7 @@ class BulkCalls:
         """The user behind credentials; `secret` None = there are none. Raises Unauthenticated."""
         before = self._guard.seal(name)  # a password that is changed while it is checked opens nothing that stays
         user = await self._guard.authenticate(None if secret is None else Credentials(name, secret), peer)
+        self.callers.seen(user.name, peer)
         return Login(user, before if name else self._guard.seal(user.name))
 
     async def user(self, name: str, seal: str, peer: str) -> User:
@@ -76,6 +79,7 @@ class BulkCalls:
         user = self._guard.trusted(name, peer)
         if self._guard.seal(user.name) != seal:
             raise self._guard.refused(name, peer)
+        self.callers.seen(user.name, peer)
         return user
 
     async def authorize(self, name: str, right: str, log: str) -> None:
@@ -108,6 +112,7 @@ class BulkCalls:
         shape = ACTIONS[name]
         given = decode(shape.body, body or b"{}", name)
         caller = self._guard.trusted(user, "")
+        act_as(caller.name)
         if shape.right is None:
             names = await self._blocking(Work.ASK, self._store.names)
             return encode(LogNames([name for name in names if caller.may(Right.READ, name)]))
@@ -142,7 +147,7 @@ class BulkCalls:
 
     async def _blocking(self, kind: Work, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads[kind], partial(work, *arguments, **named))
+        return await loop.run_in_executor(self._threads[kind], as_now(work, *arguments, **named))
 
 
 def _append(log: StoredLog, path: str, command: AppendCommand) -> Appended:

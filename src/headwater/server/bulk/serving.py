@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Self
 
 from ...core.access import Guard
@@ -10,6 +11,7 @@ from ...core.store import LogStore
 from ...core.threads import Threads
 from ..config import Config
 from ..log_lines import fields
+from .callers import BulkCaller
 from .calls import BulkCalls
 from .supervisor import BulkSettings, Reservation, Supervisor
 
@@ -45,6 +47,11 @@ class BulkPlane:
     def deaths(self) -> int:
         """How many bulk processes ended by themselves."""
         return 0 if self._supervisor is None else self._supervisor.deaths
+
+    @property
+    def callers(self) -> Mapping[str, BulkCaller]:
+        """Who has called lately, by what management calls them."""
+        return {} if self._calls is None else self._calls.callers.known
 
     async def start(self, store: LogStore, guard: Guard, threads: Threads | None = None) -> None:
         """Serve. Raises CannotListen."""

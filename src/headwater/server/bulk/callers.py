@@ -1,0 +1,56 @@
+"""Who has called the bulk process lately: it asks the server about each caller once a second, while there are calls."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+CALLERS_MAX = 1000
+IDLE_MS = 3_600_000
+"""How long somebody is remembered who does not call any more."""
+
+
+@dataclass(slots=True)
+class BulkCaller:
+    """One user at one address; gRPC's connections are not told apart."""
+
+    user: str
+    """Empty where no user is configured."""
+    peer: str
+    first_at: int
+    last_at: int
+    """When it was first heard of, and last, in ms since 1970; the latter may be a second old."""
+
+
+class BulkCallers:
+    """Those of one server, the newest so many."""
+
+    def __init__(self, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self._clock = clock
+        self._known: OrderedDict[str, BulkCaller] = OrderedDict()
+        """By name; who was heard of last is last."""
+
+    def seen(self, user: str, peer: str) -> None:
+        """A user calls from an address."""
+        if not peer:
+            return  # a handshake, which says nothing of its peer; the call that follows does
+        name, now = f"flight/{user}@{peer}", self._clock()
+        caller = self._known.setdefault(name, BulkCaller(user, peer, now, now))
+        caller.last_at = now
+        self._known.move_to_end(name)
+        self._forget(now)
+
+    @property
+    def known(self) -> Mapping[str, BulkCaller]:
+        """All that are remembered, by name; a view."""
+        self._forget(self._clock())
+        return self._known
+
+    def _forget(self, now: int) -> None:
+        while self._known:
+            name, oldest = next(iter(self._known.items()))
+            if len(self._known) <= CALLERS_MAX and now - oldest.last_at < IDLE_MS:
+                return
+            del self._known[name]
