@@ -56,7 +56,7 @@ from .room import Room
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
 from .state import SqliteState
-from .state_files import PLAIN_SCHEMA_VERSION, prove
+from .state_files import ACCEPTED, PLAIN_SCHEMA_VERSION, prove
 from .trash import remove_log_directory
 from .witness import REMEDY
 from .worker import Worker
@@ -408,8 +408,11 @@ def open_state(directory: Path, *, is_locked: bool = False) -> SqliteState:
 
 
 def refuse_missing(directory: Path) -> None:
-    """Raises StorageCorrupted if there are logs in a data directory, but no state."""
+    """Raises StorageCorrupted if there are logs in a data directory, but no state, or one that is being replaced."""
     path = directory / STATE_NAME
+    if (directory / ACCEPTED).exists():
+        remedy = "do that again, and it will be finished: headwater check --accept-state-loss"
+        raise StorageCorrupted(str(path), f"{ACCEPTED} was to take its place, but that was interrupted", remedy)
     if not path.exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
         raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
 
