@@ -294,10 +294,10 @@ def extended_crc(crc: int, content: Content | memoryview) -> int:
     """The checksum of what had that one, and this behind it: of much in parts, so that others get the interpreter."""
     size = len(content)
     if size <= CRC_BYTES:
-        return google_crc32c.extend(crc, bytes(content) if isinstance(content, memoryview) else content)
+        return int(google_crc32c.extend(crc, bytes(content) if isinstance(content, memoryview) else content))
     whole = pa.py_buffer(content)
     for start in range(0, size, CRC_BYTES):
-        crc = google_crc32c.extend(crc, whole.slice(start, min(CRC_BYTES, size - start)))
+        crc = int(google_crc32c.extend(crc, whole.slice(start, min(CRC_BYTES, size - start))))
     return crc
 
 
