@@ -113,3 +113,16 @@ ANY_CBOR: Mapping[str, Shape] = {
     "one text": lambda size: b"\x7a" + size.to_bytes(4) + b"x" * size,
 }
 """CBOR values."""
+
+TAGS_OF_EVENT = 63
+
+
+def packed_tags(size: int) -> bytes:
+    """An append with as many tags as fit, each of its own, so that its tags are what takes long."""
+    count = size // (TAGS_OF_EVENT * 7)
+    event = b"\x93\xa1A\xc4\x00\xdc" + TAGS_OF_EVENT.to_bytes(2)
+    events = (
+        event + b"".join(b"\xa6%06x" % number for number in range(start, start + TAGS_OF_EVENT))
+        for start in range(0, count * TAGS_OF_EVENT, TAGS_OF_EVENT)
+    )
+    return b"\x81\xa6events\xdd" + count.to_bytes(4) + b"".join(events)

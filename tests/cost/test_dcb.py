@@ -9,7 +9,7 @@ from headwater.dcb.server import Application
 from headwater.storage.memory import MemoryStore
 
 from .measuring import ObservedServer
-from .shapes import ANY_JSON, ANY_MESSAGE_PACK, EVENT, ITEM, Shape, cloudevents, filled, json_list
+from .shapes import ANY_JSON, ANY_MESSAGE_PACK, EVENT, ITEM, Shape, cloudevents, filled, json_list, packed_tags
 
 ROUTES = [
     (method, path)
@@ -20,6 +20,7 @@ ANY_SIZES = (128 * 1024, 256 * 1024, 512 * 1024)
 SIZES = (2**20, 2**21, 2**22)
 MIB = 1024 * 1024
 LONGEST = (22 * MIB, 44 * MIB, 88 * MIB)
+MILLIONS_OF_TAGS = (3 * MIB, 6 * MIB, 12 * MIB)
 JSON = "application/json"
 PACKED = "application/vnd.msgpack"
 BATCH = "application/cloudevents-batch+json"
@@ -95,3 +96,13 @@ def test_events_in_message_pack_that_are_none(server: ObservedServer, shape: str
         ),
         LONGEST,
     )
+
+
+def test_as_many_tags_in_message_pack_as_events_may_have(server: ObservedServer) -> None:
+    statuses = set()
+
+    def append(size: int) -> None:
+        statuses.add(server.exchange("POST", "/logs/l/append", packed_tags(size), PACKED))
+
+    server.check_growth("millions of tags", append, MILLIONS_OF_TAGS)
+    assert statuses == {200}

@@ -178,6 +178,7 @@ def test_a_log_tells_what_is_in_it(node: Node) -> None:
     node.store.open("orders").append([Event("T", b"one"), Event("T", b"two")])
     body: Any = node.log("orders").body
     assert (body["head"], body["firstRetained"], body["events"], body["eventsAppended"]) == (2, 1, 2, 2)
+    assert body["allocatedBytes"] >= 0
     assert body["problem"] is None
     assert list(body) == LOG.attribute_names
 

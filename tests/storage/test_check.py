@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headwater.core import LogSettings
-from headwater.core.errors import LogNotFound, StorageUnavailable
+from headwater.core.errors import EventLogError, LogNotFound, StorageUnavailable
 from headwater.storage import accept_loss, check_directory
 from headwater.storage import log as log_module
 from headwater.storage.postings import write_postings
 from headwater.storage.worker import Worker, do
+from headwater.storage.writer_owners import claim
 
 from .builders import change, crashed, engine, event, log_directory
 
@@ -171,3 +173,58 @@ def test_checking_leaves_no_file_open(sound: Path, open_files: Callable[[], int]
         check_directory(sound)
         accept_loss(sound, "orders")
     assert open_files() <= before
+
+
+def paths_below(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.name != "lock")
+
+
+def opens(data: Path) -> str | None:
+    """None if a server opens the directory and reads and appends; else why not."""
+    try:
+        with engine(data) as one:
+            log = one.open("orders")
+            log.append([event()])
+            assert len(list(log.read())) > 0
+    except EventLogError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_whatever_is_missing_that_a_server_needs_is_found(how: str, data: Path, tmp_path: Path) -> None:
+    with engine(data) as one:
+        log = one.create("orders")
+        for number in range(100):
+            log.append([event("A", f"n:{number}", id=str(number))])
+        one.maintain()
+        log.trim(60)
+        one.maintain()
+        log.append([event()])
+        source = crashed(data, tmp_path / "killed") if how == "killed" else data
+    assert check_directory(source).is_sound
+    refused = []
+    for name in paths_below(source):
+        image = tmp_path / "image"
+        shutil.copytree(source, image)
+        path = image / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        try:
+            is_sound = check_directory(image).is_sound
+        except StorageUnavailable:
+            is_sound = False
+        reason = opens(image)
+        if reason is not None:
+            refused.append(name)
+            assert not is_sound, (name, reason)
+        shutil.rmtree(image)
+    assert any(name.endswith("/history") for name in refused)
+    assert any(name.endswith(".postings") and "/history/" in name for name in refused)
+
+
+def test_a_writers_name_whose_owner_cannot_be_read_is_told(sound: Path) -> None:
+    claim(log_directory(sound), "w", "alice")
+    assert problems(sound) == []
+    (owner,) = files(sound, "writers/*")
+    change(owner, 3, b"X")
+    assert "writers" in problems(sound)[0] and "unreadable" in problems(sound)[0]

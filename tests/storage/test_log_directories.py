@@ -55,8 +55,41 @@ def test_a_forgotten_log_is_adopted_and_forgets_nothing(forgotten: Path) -> None
     assert check_directory(forgotten).is_sound
     with pytest.raises(LogExists):
         adopt_log(forgotten, "orders")
-    with pytest.raises(StorageCorrupted, match="no directory is that of log nothing"):
+    with pytest.raises(StorageCorrupted, match=r"'nothing' given, .*; there is no directory that"):
         adopt_log(forgotten, "nothing")
+
+
+def test_who_adopts_what_is_not_there_is_told_what_could_be(forgotten: Path) -> None:
+    with pytest.raises(StorageCorrupted, match="'nope' given, but no directory is that of log nope; orders can"):
+        adopt_log(forgotten, "nope")
+
+
+def test_stopped_logs_are_told_with_the_readiness_of_the_others(forgotten: Path) -> None:
+    with engine(forgotten) as one:
+        one.open("kept")
+        assert one.unready() is None
+        (trouble,) = one.troubles()
+        assert trouble.startswith("log orders is stopped; headwater check says why")
+
+
+def test_a_log_whose_meta_is_damaged_is_told_and_can_be_given_up(data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with engine(data) as one:
+        one.create("orders").append([event()])
+        one.create("others")
+        directory = one.open("orders").directory
+    (directory / "META.json").write_bytes(b"{")
+    with engine(data) as one:
+        for _ in range(2):
+            with pytest.raises(StorageCorrupted, match=r"move the log's directory away, .*--accept-loss LOG"):
+                one.open("orders")
+        assert one.unready() is None and "log orders is stopped" in one.troubles()[0]
+        assert one.open("others").head() == 0
+    assert caplog.text.count("log orders is stopped") == 1
+    directory.rename(data / "away")
+    accept_loss(data, "orders")
+    with engine(data) as one:
+        assert one.create("orders").append([event()]).first > RESTORE_JUMP
+        assert one.troubles() == []
 
 
 def test_of_two_directories_none_is_chosen(forgotten: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.storage import postings as postings_module
 from headwater.storage.postings import (
     KEY,
     PARTITION,
@@ -151,3 +152,21 @@ def test_a_file_of_nothing_is_whole(tmp_path: Path) -> None:
     written = FilePostings(write_postings(tmp_path, 5, 4, []))
     written.verify()
     assert written.numbers(TYPE, "A") is None
+
+
+@pytest.mark.parametrize("batch", [1, 40, 1000])
+def test_many_tags_are_kept_in_many_tables_and_found_as_in_one(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postings_module, "TABLE_TAGS_MAX", 300)
+    monkeypatch.setattr(postings_module, "PART_EVENTS", 50)
+    content: list[Row] = [("A", (f"n:{index}", f"some:{index % 200}", "x"), 0) for index in range(1000)]
+    one = active([], 1)
+    for start in range(0, len(content), batch):
+        apply(one, content[start : start + batch], start + 1)
+    assert len(one._tags) == postings_module.TABLES
+    assert max(map(len, one._tags)) < postings_module.TABLE_TAGS_MAX
+    for kind, term in [(TAG, "n:0"), (TAG, "n:999"), (TAG, "some:7"), (TAG, "x"), (TAG, "no"), (KEY, "some")]:
+        assert found(one, kind, term) == expected(content, kind, term), term
+    assert dict(one.terms())[TAG + "some:7"] == expected(content, TAG, "some:7")
+    one.rollback(500)
+    assert found(one, TAG, "some:7") == expected(content[:500], TAG, "some:7")
+    assert found(one, TAG, "n:999") == []

@@ -115,7 +115,9 @@ def test_a_mended_state_is_private(data: Path) -> None:
     (data / "state.witness").unlink()
     accept_state_loss(data)
     (aside,) = data.glob("state.lost-*")
-    assert mode(aside) == 0o700 and {mode(path) for path in aside.iterdir()} == {0o600}
+    assert mode(aside) == 0o700
+    assert {mode(path) for path in aside.rglob("*") if path.is_dir()} == {0o700}
+    assert {mode(path) for path in aside.rglob("*") if path.is_file()} == {0o600}
     with closing(SqliteState(data / "state.sqlite")):
         assert others_may_use(data) == []
 

@@ -49,6 +49,16 @@ class Gathering:
             self.add(events[start : start + PART_EVENTS])
             await slices.pause()
 
+    async def let_go(self) -> None:
+        """Forget the events, some at a time: memory in a few million pieces takes long to give back in one step.
+
+        To be called when nobody else has them any more, or soon will not.
+        """
+        slices = Slices()
+        while self._parts:
+            self._parts.pop()
+            await slices.pause()
+
     def columns(self) -> EventColumns:
         """All of them. Raises InvalidEvent if there is none."""
         if not self._parts:

@@ -12,7 +12,7 @@ from ..core.condition import AppendCondition
 from ..core.errors import InvalidInput, TooLarge
 from ..core.event import Event
 from ..core.gathering import Gathering
-from ..core.limits import show
+from ..core.limits import EventColumns, show
 from ..core.log import AppendResult
 from ..core.slices import Slices
 from ..formats import cloudevents, jsontext, packed
@@ -58,18 +58,29 @@ async def append(host: Host, exchange: Exchange) -> None:
 async def _append_large(exchange: Exchange, opened: Opened, body: bytes, *, is_packed: bool) -> None:
     """The same of a long body: in slices."""
     gathering = Gathering(opened.log.settings.event_bytes_max)
-    given = await (read_packed(body, gathering) if is_packed else read_json(body, _FORM, gathering))
-    is_strict = _is_strict(exchange, given)
-    condition = condition_of(given.condition, is_strict=is_strict)
-    columns = gathering.columns()
-    if is_strict:
-        slices = Slices()
-        for index in range(columns.count):
-            seed.check_event(columns.ids[index], columns.types[index], columns.tags[index], index)
-            await slices.pause()
-    await _answer_result(
-        exchange, await opened.asynchronous.append_columns(columns, condition, partition=given.partition)
-    )
+    try:
+        given = await (read_packed(body, gathering) if is_packed else read_json(body, _FORM, gathering))
+        is_strict = _is_strict(exchange, given)
+        condition = condition_of(given.condition, is_strict=is_strict)
+        if is_strict:
+            await _check_strictly(gathering.columns())
+        result = await _append_gathered(opened, gathering, condition, given.partition)
+        await _answer_result(exchange, result)
+    finally:
+        await gathering.let_go()
+
+
+async def _check_strictly(columns: EventColumns) -> None:
+    slices = Slices()
+    for index in range(columns.count):
+        seed.check_event(columns.ids[index], columns.types[index], columns.tags[index], index)
+        await slices.pause()
+
+
+async def _append_gathered(
+    opened: Opened, gathering: Gathering, condition: AppendCondition | None = None, partition: int | None = None
+) -> AppendResult:
+    return await opened.asynchronous.append_columns(gathering.columns(), condition, partition=partition)
 
 
 async def append_cloudevents(host: Host, exchange: Exchange) -> None:
@@ -83,8 +94,11 @@ async def append_cloudevents(host: Host, exchange: Exchange) -> None:
             body = await exchange.body()
             if len(body) > LARGE_BYTES:
                 gathering = Gathering(opened.log.settings.event_bytes_max)
-                await read_batch(body, gathering)
-                await _answer_result(exchange, await opened.asynchronous.append_columns(gathering.columns()))
+                try:
+                    await read_batch(body, gathering)
+                    await _answer_result(exchange, await _append_gathered(opened, gathering))
+                finally:
+                    await gathering.let_go()
                 return
             events = cloudevents.events_from_json_batch(body)
         elif exchange.header(b"ce-specversion") is not None:

@@ -164,6 +164,7 @@ LOG = EntityType(
         _number("firstRetained", "the number from which events can be read"),
         _number("events", "how many events are retained"),
         _number("bytes", "what they take on the disk"),
+        _number("allocatedBytes", "what its files take there, with what was allocated ahead"),
         _number("appends", "since the log was opened: appends that succeeded"),
         _number("eventsAppended", "and their events"),
         _number("bytesAppended", "and bytes"),

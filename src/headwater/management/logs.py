@@ -39,7 +39,7 @@ def _camel(*names: str) -> Mapping[str, str]:
 
 SETTINGS = _camel(*(field.name for field in fields(LogSettings)))
 """Attributes of a log that are fields of its LogSettings."""
-_INFO = _camel("incarnation", "created_at", "head", "first_retained", "events", "bytes")
+_INFO = _camel("incarnation", "created_at", "head", "first_retained", "events", "bytes", "allocated_bytes")
 _STATISTICS = _camel(
     "appends", "events_appended", "bytes_appended", "commits", "conditions_failed", "duplicates", "refused",
     "events_read", "queued_requests", "queued_bytes", "segments",

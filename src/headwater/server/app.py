@@ -72,7 +72,8 @@ STREAMS_END_S = 2.0
 """How long subscriptions get to say goodbye."""
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may hold the interpreter while another wants it: the event loop shares it with the committer."""
-GC_THRESHOLDS = (50_000, 20, 100)
+GC_THRESHOLDS = (5_000, 20, 1_000)
+"""So many new objects are looked at in one go, for which all threads wait: each may be a tuple of a hundred."""
 
 
 def serve(config: Config, announce: Callable[[str], None]) -> None:

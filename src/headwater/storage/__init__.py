@@ -10,7 +10,8 @@ from .engine import Engine
 from .log import StoredLog
 from .memory import MemoryLog, MemoryState, MemoryStore
 from .state import SqliteState
-from .state_check import StateCheck, accept_state_loss
+from .state_check import StateCheck
+from .state_loss import accept_state_loss
 
 __all__ = [
     "BackupReport",

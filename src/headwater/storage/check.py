@@ -18,17 +18,19 @@ from . import ids
 from .backup import MANIFEST, read_manifest
 from .check_staged import check_staged
 from .engine import PARTIAL_BACKUP, STATE_NAME, lock_directory, open_state
+from .loading import missing_history
 from .locks import unserved
 from .log_directories import LOGS, adopt, give_up, known_logs, stopped_logs, unknown_directories
 from .memory import MemoryState
 from .meta import Meta, read_meta
 from .places import Places, hashes_of_frame, places_name
 from .postings import ActivePostings, FilePostings
-from .recovery import Scan, highest_kept, known_durable
+from .recovery import Scan, highest_kept, known_durable, require_directory
 from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
 from .segments import Segment, segment_paths
 from .state_check import StateCheck, looking_at_state
 from .trimming import accept_witness, check_witness, take_over
+from .writer_owners import damaged_owners
 from .writers import WriterTable, read_writers, write_writers
 
 Progress = Callable[[str, int, int], None]
@@ -198,6 +200,7 @@ def _check_log(
             _check_frames(directory, meta, durable, report, progress)
         with _telling(report):
             check_staged(directory, report.problems, report.notes)
+            report.problems += damaged_owners(directory)
     return report
 
 
@@ -211,10 +214,12 @@ def _telling(report: LogCheck) -> Iterator[None]:
 
 
 def _check_frames(directory: Path, meta: Meta, durable: int, report: LogCheck, progress: Progress) -> None:
-    """The segments, and what is derived from them."""
+    """The segments, and what is derived from them. Raises StorageCorrupted if their directory is missing."""
+    require_directory(directory / FRAMES)
     paths = segment_paths(directory / FRAMES)
     total = sum(path.stat().st_size for path in paths)
     crc, last = 0, meta.first_retained - 1
+    segments: list[Segment] = []
     if (before := highest_kept(meta.gaps, int(paths[0].stem) - 1 if paths else durable)) > last:
         report.problems.append(f"events {last + 1} to {before} are missing; a segment file is gone")
     for number, path in enumerate(paths):
@@ -223,6 +228,7 @@ def _check_frames(directory: Path, meta: Meta, durable: int, report: LogCheck, p
         segment = _check_segment(path, meta, report, ends_at, durable)
         if segment is None:
             continue
+        segments.append(segment)
         is_next = segment.events and crc and segment.firsts[0] == last + 1
         if is_next and segment.frame(0).previous_crc != crc:
             report.problems.append(f"{path.name}: does not follow the segment before it")
@@ -231,6 +237,8 @@ def _check_frames(directory: Path, meta: Meta, durable: int, report: LogCheck, p
         _check_places(directory, segment, meta, report)
         report.bytes += segment.end
     _check_postings(directory, meta, paths, last, report)
+    if not report.problems and (missing := missing_history(directory, segments, meta)) is not None:
+        report.problems.append(str(missing))
     _check_ids(directory, report)
     progress(report.name, total, total)
 

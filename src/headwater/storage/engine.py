@@ -56,7 +56,7 @@ from .room import Room
 from .sealing import FRAMES, HISTORY, INDEX
 from .sequencer import WAITING_BYTES_MAX
 from .state import SqliteState
-from .state_files import PLAIN_SCHEMA_VERSION, prove
+from .state_files import ACCEPTED, PLAIN_SCHEMA_VERSION, prove
 from .trash import remove_log_directory
 from .witness import REMEDY
 from .worker import Worker
@@ -133,6 +133,8 @@ class Engine(Closing):
         self._clock_memory = ClockMemory(self.state, self.clock, self.directory / LOGS)
         self._empty_trash()
         self._stopped = stopped_logs(self.directory, self.state)
+        self._unopened: set[str] = set()
+        """The logs that were damaged when they were last to be opened."""
         """Logs that no part of the directory and the state agree about: by name, what is wrong and what to do."""
         self._tell_of_directories()
         self._tender: threading.Thread | None = None
@@ -172,7 +174,14 @@ class Engine(Closing):
                 raise Closed(name)
             if name not in self._logs:
                 entry = self._entry(name)
-                self._logs[name] = self._opened(name, entry)
+                try:
+                    self._logs[name] = self._opened(name, entry)
+                except StorageCorrupted as error:
+                    if name not in self._stopped and name not in self._unopened:
+                        logger.error("log %s is stopped: %s", name, error)
+                    self._unopened.add(name)
+                    raise
+                self._unopened.discard(name)
             return self._logs[name]
 
     def names(self) -> list[str]:
@@ -275,6 +284,10 @@ class Engine(Closing):
     def troubles(self) -> list[str]:
         """See LogStore."""
         troubles = [trouble] if (trouble := self.clock.trouble()) else []
+        troubles += [
+            f"log {name} is stopped; headwater check says why, as the line on stderr does"
+            for name in sorted({*self._stopped, *self._unopened})
+        ]
         now = self.clock()
         return troubles + [trouble for log in self.opened() if (trouble := poisoned(log, now))]
 
@@ -408,8 +421,11 @@ def open_state(directory: Path, *, is_locked: bool = False) -> SqliteState:
 
 
 def refuse_missing(directory: Path) -> None:
-    """Raises StorageCorrupted if there are logs in a data directory, but no state."""
+    """Raises StorageCorrupted if there are logs in a data directory, but no state, or one that is being replaced."""
     path = directory / STATE_NAME
+    if (directory / ACCEPTED).exists():
+        remedy = "do that again, and it will be finished: headwater check --accept-state-loss"
+        raise StorageCorrupted(str(path), f"{ACCEPTED} was to take its place, but that was interrupted", remedy)
     if not path.exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
         raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
 

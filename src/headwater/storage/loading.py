@@ -6,9 +6,12 @@ Missing or damaged index files of sealed segments are made anew here; deleting t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,6 +28,7 @@ from .segments import Segment, SegmentLog
 from .writers import StoredWriterTable, read_writers
 
 logger = logging.getLogger("headwater.storage")
+_Run = TypeVar("_Run", FilePostings, FilePostings | Segment)
 
 
 class LoadedIndex:
@@ -81,29 +85,55 @@ def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[i
             if path.parent.name == INDEX:
                 path.unlink()
     newest_first = frames.segments[-1].first if frames.segments else 0
-    edge = _begin_of_frame(frames, _skip_voids(meta, meta.known_from)) - 1
-    used: list[FilePostings] = []
-    for postings in sorted(found.values(), key=lambda each: (each.first, -each.last)):
-        if postings.first <= edge + 1 and edge < postings.last <= frames.last:
-            used.append(postings)
-            edge = _skip_voids(meta, postings.last + 1) - 1
+    edge, used = _joined(found.values(), _first_known(frames.segments, meta) - 1, frames.last, meta)
     if edge + 1 < newest_first:
         segment = next((each for each in frames.segments if each.first <= edge + 1 <= each.last), None)
         if segment is None or segment is frames.segments[-1]:
-            raise StorageCorrupted(
-                str(directory / HISTORY),
-                f"the postings of the trimmed events {edge + 1} to {newest_first - 1} are missing or damaged",
-                "restore a backup (headwater restore)",
-            )
+            raise _without_history(directory, edge + 1, newest_first - 1)
         seal(directory, segment.path.name, segment.last)
         return _usable_postings(directory, frames, meta)
     return min(edge, frames.last), used
 
 
-def _begin_of_frame(frames: SegmentLog, number: int) -> int:
-    """The first number of the frame with that one: frames are replayed whole, whatever of them is trimmed."""
-    located = frames.locate(number)
-    return number if located is None else min(located[0].firsts[located[1]], number)
+def missing_history(directory: Path, segments: Sequence[Segment], meta: Meta) -> StorageCorrupted | None:
+    """What loading would say of a log whose segments are whole, for want of postings of trimmed events; None: nothing.
+
+    Changes nothing: it is known which postings a segment would have that has none.
+    """
+    runs: list[FilePostings | Segment] = [segment for segment in segments[:-1] if segment.events]
+    for path in chain((directory / HISTORY).glob("*.postings"), (directory / INDEX).glob("*.postings")):
+        with suppress(OSError, ValueError):
+            postings = FilePostings(path)
+            postings.verify()
+            runs.append(postings)
+    last = max((segment.last for segment in segments if segment.events), default=0)
+    newest_first = segments[-1].first if segments else 0
+    edge, _ = _joined(runs, _first_known(segments, meta) - 1, last, meta)
+    return _without_history(directory, edge + 1, newest_first - 1) if edge + 1 < newest_first else None
+
+
+def _joined(runs: Iterable[_Run], edge: int, last: int, meta: Meta) -> tuple[int, list[_Run]]:
+    """As far as they go behind that number without a hole, but not above `last`: to which number, and which of them."""
+    used: list[_Run] = []
+    for run in sorted(runs, key=lambda each: (each.first, -each.last)):
+        if run.first <= edge + 1 and edge < run.last <= last:
+            used.append(run)
+            edge = _skip_voids(meta, run.last + 1) - 1
+    return edge, used
+
+
+def _without_history(directory: Path, first: int, last: int) -> StorageCorrupted:
+    problem = f"the postings of the trimmed events {first} to {last} are missing or damaged"
+    return StorageCorrupted(str(directory / HISTORY), problem, "restore a backup (headwater restore)")
+
+
+def _first_known(segments: Iterable[Segment], meta: Meta) -> int:
+    """The number from which on something is known; that of its frame: these are replayed whole, whatever is trimmed."""
+    number = _skip_voids(meta, meta.known_from)
+    for segment in segments:
+        if segment.events and segment.first <= number <= segment.last:
+            return min(segment.firsts[max(bisect_right(segment.firsts, number) - 1, 0)], number)
+    return number
 
 
 def _skip_voids(meta: Meta, number: int) -> int:

@@ -7,7 +7,7 @@ taken for damaged by chance. Both are stopped, each with what to do, and the oth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -90,10 +90,13 @@ def adopt(directory: Path, state: StateStore, name: str) -> Path:
     entry = known_logs(state).get(name)
     if entry is not None and (directory / LOGS / entry.directory).is_dir():
         raise LogExists(name)
-    found = unknown_directories(directory, state).get(name, [])
-    if len(found) != 1:
-        what = "no directory is" if not found else f"{', '.join(path.name for path in found)} may be"
-        raise StorageCorrupted(str(directory / LOGS), f"{what} that of log {name}", "leave the one that is there")
+    unknown = unknown_directories(directory, state)
+    found = unknown.get(name, [])
+    if not found:
+        raise _not_to_adopt(directory, name, sorted(set(unknown) & set(stopped_logs(directory, state))))
+    if len(found) > 1:
+        what = f"{', '.join(path.name for path in found)} may be that of log {name}"
+        raise StorageCorrupted(str(directory / LOGS), what, "leave the one that is there")
     meta = read_meta(found[0])
     if meta.name != name:
         problem = f"it is of a log {meta.name!r}, as {META_NAME} says, not {name!r}"
@@ -101,6 +104,12 @@ def adopt(directory: Path, state: StateStore, name: str) -> Path:
     settings = entry.settings if entry is not None else LogSettings(partitions=meta.partitions)
     state.put(LOG_KIND, name, msgspec.json.encode(LogEntry(found[0].name, settings)))
     return found[0]
+
+
+def _not_to_adopt(directory: Path, name: str, others: Sequence[str]) -> StorageCorrupted:
+    problem = f"{name!r} given, but no directory is that of log {name}"
+    remedy = f"{', '.join(others)} can be adopted" if others else "there is no directory that the state does not know"
+    return StorageCorrupted(str(directory / LOGS), problem, remedy)
 
 
 def give_up(state: StateStore, name: str) -> int:

@@ -161,6 +161,9 @@ _FILE = CheckedFile(
     newest=FORMAT,
     checked_from=FORMAT_CHECKED,
     earlier=_earlier,
-    remedy="restore a backup (headwater restore)",
+    remedy=(
+        "restore a backup (headwater restore); without one, move the log's directory away, then give the log up "
+        "(headwater check --accept-loss LOG), so that one of its name begins anew"
+    ),
     indent=2,
 )

@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +30,11 @@ from .disk import write_whole
 from .frame import ARROW_MIN, Frame
 
 ASKED_KEYS_MAX = 256
+PART_EVENTS = 512
+"""So many events are taken up before the table of tags is looked at again."""
+TABLE_TAGS_MAX = 128 * 1024
+"""When one table has more, many take its place: as a table grows, all of it moves in one call, in about 5 ms there."""
+TABLES = 64
 TYPE, TAG, KEY, PARTITION = "t", "g", "k", "p"
 """Kinds of terms; a term is kept on file as its kind and its text."""
 
@@ -73,6 +78,10 @@ class Postings(Protocol):
         """The numbers of a term, or None if it does not occur."""
 
 
+_TagTable = dict[str, int | list[int]]
+"""Tags with their numbers; with the number itself where there is but one, as most often."""
+
+
 class ActivePostings:
     """Postings in memory. One thread changes them; any thread reads (and sees more than is durable)."""
 
@@ -80,7 +89,8 @@ class ActivePostings:
         self.first = first
         self.last = first - 1
         self._has_partitions = has_partitions
-        self._tags: dict[str, int | list[int]] = {}
+        self._tags: list[_TagTable] = [{}]
+        """One table, or TABLES of them: then that of a tag is by its hash."""
         self._types: defaultdict[str, list[int]] = defaultdict(list)
         self._partitions: defaultdict[str, list[int]] = defaultdict(list)
         self._asked_keys: dict[str, list[int]] = {}
@@ -96,25 +106,53 @@ class ActivePostings:
     ) -> None:
         """Take up events numbered from `first` on."""
         with self._lock:
-            tag_postings, type_postings = self._tags, self._types
-            number = first
-            for type, tags_of_event in zip(types, tags, strict=True):
-                type_postings[type].append(number)
-                for tag in tags_of_event:
-                    found = tag_postings.get(tag)
-                    if found is None:
-                        tag_postings[tag] = number
-                    elif isinstance(found, int):
-                        tag_postings[tag] = [found, number]
-                    else:
-                        found.append(number)
-                number += 1
+            if len(types) <= PART_EVENTS and len(self._tags) == 1:
+                self._enter(first, types, tags)
+            else:
+                self._enter_parts(first, types, tags)
             if self._has_partitions:
                 for number, partition in enumerate(partitions, first):
                     self._partitions[str(partition)].append(number)
             if self._asked_keys:
                 self._apply_keys(first, tags)
             self.last = first + len(types) - 1
+
+    def _enter(self, number: int, types: Sequence[str], tags: Sequence[tuple[str, ...]]) -> None:
+        """Into one table: nearly always, so the loop is short."""
+        type_postings, table = self._types, self._tags[0]
+        for type, tags_of_event in zip(types, tags, strict=True):
+            type_postings[type].append(number)
+            for tag in tags_of_event:
+                found = table.get(tag)
+                if found is None:
+                    table[tag] = number
+                elif isinstance(found, int):
+                    table[tag] = [found, number]
+                else:
+                    found.append(number)
+            number += 1
+        if len(table) > TABLE_TAGS_MAX:
+            self._tags = _split(table)
+
+    def _enter_parts(self, first: int, types: Sequence[str], tags: Sequence[tuple[str, ...]]) -> None:
+        for start in range(0, len(types), PART_EVENTS):
+            enter = self._enter if len(self._tags) == 1 else self._enter_by_hash
+            enter(first + start, types[start : start + PART_EVENTS], tags[start : start + PART_EVENTS])
+
+    def _enter_by_hash(self, number: int, types: Sequence[str], tags: Sequence[tuple[str, ...]]) -> None:
+        type_postings, tables = self._types, self._tags
+        for type, tags_of_event in zip(types, tags, strict=True):
+            type_postings[type].append(number)
+            for tag in tags_of_event:
+                table = tables[hash(tag) & TABLES - 1]
+                found = table.get(tag)
+                if found is None:
+                    table[tag] = number
+                elif isinstance(found, int):
+                    table[tag] = [found, number]
+                else:
+                    found.append(number)
+            number += 1
 
     def apply_frame(self, frame: Frame) -> None:
         """Take up the events of a frame."""
@@ -129,13 +167,15 @@ class ActivePostings:
             count = len(types.codes)
             for type, numbers in _numbers_of_terms(types, first):
                 self._types[type] += numbers
-            tag_postings = self._tags
             for tag, numbers in _numbers_of_terms(tags, first):
-                found = tag_postings.get(tag)
+                table = self._table_of(tag)
+                found = table.get(tag)
                 if found is None:
-                    tag_postings[tag] = numbers if len(numbers) > 1 else numbers[0]
+                    table[tag] = numbers if len(numbers) > 1 else numbers[0]
+                    if len(table) > TABLE_TAGS_MAX and len(self._tags) == 1:
+                        self._tags = _split(table)
                 elif isinstance(found, int):
-                    tag_postings[tag] = [found, *numbers]
+                    table[tag] = [found, *numbers]
                 else:
                     found += numbers
             if self._has_partitions:
@@ -154,18 +194,19 @@ class ActivePostings:
                     del numbers[bisect_right(numbers, above) :]
                     if not numbers:
                         del postings[term]
-            for tag, found in list(self._tags.items()):
-                kept = [n for n in ([found] if isinstance(found, int) else found) if n <= above]
-                if kept:
-                    self._tags[tag] = kept
-                else:
-                    del self._tags[tag]
+            for table in self._tags:
+                for tag, found in list(table.items()):
+                    kept = [n for n in ([found] if isinstance(found, int) else found) if n <= above]
+                    if kept:
+                        table[tag] = kept
+                    else:
+                        del table[tag]
             self.last = min(self.last, above)
 
     def numbers(self, kind: str, term: str) -> Numbers | None:
         """See Postings."""
         if kind == TAG:
-            found = self._tags.get(term)
+            found = self._table_of(term).get(term)
             if found is None:
                 return None
             return Numbers((found,) if isinstance(found, int) else found)
@@ -180,9 +221,9 @@ class ActivePostings:
             yield TYPE + type, numbers
         for partition, numbers in self._partitions.items():
             yield PARTITION + partition, numbers
-        for tag, found in self._tags.items():
+        for tag, found in self._tagged():
             yield TAG + tag, (found,) if isinstance(found, int) else found
-        for key in {tag_key(tag) for tag in self._tags}:
+        for key in {tag_key(tag) for tag, _ in self._tagged()}:
             numbers_of_key = self.numbers(KEY, key)
             if numbers_of_key is not None:
                 yield KEY + key, numbers_of_key.values
@@ -191,12 +232,20 @@ class ActivePostings:
         """As `terms`, in bytes."""
         return ((term.encode(), numbers) for term, numbers in self.terms())
 
+    def _table_of(self, tag: str) -> _TagTable:
+        tables = self._tags
+        return tables[hash(tag) & len(tables) - 1]
+
+    def _tagged(self) -> Iterator[tuple[str, int | list[int]]]:
+        """Every tag with its numbers."""
+        return chain.from_iterable(table.items() for table in self._tags)
+
     def _numbers_of_key(self, key: str) -> Numbers | None:
         with self._lock:
             if key not in self._asked_keys:
                 found: set[int] = set()
                 prefix = key + ":"
-                for tag, numbers in self._tags.items():
+                for tag, numbers in self._tagged():
                     if tag.startswith(prefix) or tag == key:
                         found.update((numbers,) if isinstance(numbers, int) else numbers)
                 if len(self._asked_keys) >= ASKED_KEYS_MAX:  # somebody asks for anything
@@ -210,6 +259,14 @@ class ActivePostings:
             for key in {tag_key(tag) for tag in tags_of_event}:
                 if (numbers := self._asked_keys.get(key)) is not None:
                     numbers.append(number)
+
+
+def _split(table: _TagTable) -> list[_TagTable]:
+    """The same in many tables. Nothing else changes it meanwhile; who reads does so before or after."""
+    tables: list[_TagTable] = [{} for _ in range(TABLES)]
+    for tag, numbers in table.items():
+        tables[hash(tag) & TABLES - 1][tag] = numbers
+    return tables
 
 
 def _numbers_of_terms(coded: Coded, first: int) -> Iterator[tuple[str, list[int]]]:

@@ -28,6 +28,13 @@ Ranges = Sequence[tuple[int, int]]
 _ZEROS = bytes(1 << 20)
 
 
+def require_directory(directory: Path) -> None:
+    """Raises StorageCorrupted if the directory of a log's segments is not there: it is made with the log."""
+    if not directory.is_dir():
+        remedy = "put it back, or restore a backup (headwater restore)"
+        raise StorageCorrupted(str(directory), "the directory of the log's segments is missing", remedy)
+
+
 def open_segments(
     directory: Path,
     index_directory: Path,
@@ -45,6 +52,7 @@ def open_segments(
 
     Raises StorageCorrupted, StorageUnavailable (a frame of a newer format).
     """
+    require_directory(directory)
     segments = [Segment(path, log_id) for path in segment_paths(directory)]
     expected = first_retained
     for segment, following in pairwise(segments):

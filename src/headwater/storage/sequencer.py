@@ -200,6 +200,7 @@ class Sequencer:
             else:  # what was refused comes first
                 self._slots.release()
                 self._again.appendleft(group)
+            del group  # nothing is to be kept until the next append comes
 
     def _take(self) -> tuple[list[AppendRequest], bool]:
         """Wait for appends; take all that wait and fit one group, and whether to stop after them."""
@@ -319,6 +320,7 @@ class Sequencer:
                 self._resume.wait()
             if flight is None:
                 return
+            del flights, flight  # as the committer does
 
     def _write(self, flights: list[_Flight]) -> EventLogError | HeadMoved | None:
         """Write and sync, publish and answer. What the frame log refuses stays unanswered."""

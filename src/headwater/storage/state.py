@@ -41,8 +41,9 @@ ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, version = excluded
 _DELETE = "DELETE FROM entries WHERE kind = ? AND key = ?"
 _SUM_UP = """
 UPDATE summary SET serial = ?, digest = ?, had_users = ?, crc = ?
-WHERE serial = ? AND digest = ? AND had_users = ? AND crc = ?
+WHERE id = 1 AND serial = ? AND digest = ? AND had_users = ? AND crc = ?
 """
+"""By its key: a search for the row would cost more than the change."""
 _FIND = "SELECT value, version, guard FROM entries WHERE kind = ? AND key = ?"
 _ITEMS = """
 SELECT kind, key, value, version, guard FROM entries WHERE kind = ? AND substr(key, 1, ?) = ? ORDER BY key

@@ -30,6 +30,8 @@ from .witness import REMEDY, make_witness, read_witness
 _CANNOT_USE = "what the server must remember cannot be read or written"
 PLAIN_SCHEMA_VERSION = 1
 """That of 0.1.0: no guards, and no witness."""
+ACCEPTED = "state.accepted"
+"""The directory of a new state that is to take the place of a damaged one: see `state_loss`."""
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
 """SQLITE_ERROR is a table or a column that is not there: all statements are ours, so the schema is at fault."""
 

@@ -10,7 +10,7 @@ the names are checked for is decided above (`server.bulk`); any process may clai
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -71,6 +71,15 @@ def release_unknown(log_directory: Path, is_known: Callable[[str], bool]) -> Non
             continue
         if owner is not None and not is_known(owner.writer):
             release(log_directory, owner.writer)
+
+
+def damaged_owners(log_directory: Path) -> Iterator[str]:
+    """What is said of each name whose owner cannot be read. Raises OSError."""
+    for path in sorted((log_directory / OWNERS).glob("*")):
+        try:
+            _read(path)
+        except StorageCorrupted as error:
+            yield str(error)
 
 
 def _path(log_directory: Path, writer: str) -> Path:
