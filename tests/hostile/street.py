@@ -206,7 +206,7 @@ class Street:
         seen = {reader.name: reader.seen_at for reader in self.readers}
         for writer in self.writers:
             waits = sorted(1000 * took for at, took in writer.latencies if at >= began)
-            sent = {marker: at for marker, at in list(writer.acknowledged.items()) if at >= began}
+            sent = {marker: at for marker, at in writer.acknowledged.copy().items() if at >= began}
             its = seen[writer.name]
             delays = sorted(1000 * (its[marker] - at) for marker, at in sent.items() if marker in its)
             parts = (_part(waits, 0.5), _part(waits, 0.99), _part(waits, 1), _part(delays, 0.5))

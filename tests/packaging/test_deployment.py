@@ -128,7 +128,9 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
 def test_alerts_ask_for_metrics_and_events_that_exist() -> None:
     metrics = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     counters = re.findall(r"^\| `(\w+)` \| counter", metrics, re.MULTILINE)
+    histograms = re.findall(r"^\| `(\w+)` \| histogram", metrics, re.MULTILINE)
     known = {*re.findall(r"^\| `(\w+)` \| gauge", metrics, re.MULTILINE), *(f"{name}_total" for name in counters)}
+    known |= {f"{name}_{part}" for name in histograms for part in ("bucket", "count", "sum")}
     rules = [rule for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]]
     asked = set(re.findall(r"\bheadwater_\w+", " ".join(rule["expr"] for rule in rules)))
     assert asked - known == set() and len(rules) > 5
