@@ -2,8 +2,8 @@
 
 `event_from_attributes` and `attributes_from_event` are the mapping itself, for every binding: attribute names to
 canonical strings. On it stand the JSON format, its batch, and the HTTP binding's binary mode. Two extensions carry
-what CloudEvents has no word for: `tags` (joined with commas, `,` and `%` percent-encoded) and `partitionkey` (the
-group key). Going out, `sequence` is the sequence number as a decimal string.
+what CloudEvents has no word for: `tags` (joined with commas; `,`, `%` and a space that one begins with are
+percent-encoded) and `partitionkey` (the group key). Going out, `sequence` is the sequence number as a decimal string.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _TIME = re.compile(
     r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)",
     re.ASCII,
 )
+_WHITE_SPACE = " \t\r\n"
+_SPACE_AT_BEGIN = re.compile(r"^ ")
 _Members = dict[str, msgspec.Raw]
 _object_decoder = msgspec.json.Decoder(_Members)
 _array_decoder = msgspec.json.Decoder(list[_Members])
@@ -93,12 +95,12 @@ def attributes_from_event(event: SequencedEvent, default_source: str) -> dict[st
 
 def encode_tags(tags: Iterable[str]) -> str:
     """The value of the extension attribute `tags`."""
-    return ",".join([tag.replace("%", "%25").replace(",", "%2C") for tag in tags])
+    return ",".join([_SPACE_AT_BEGIN.sub("%20", tag.replace("%", "%25").replace(",", "%2C")) for tag in tags])
 
 
 def decode_tags(text: str) -> tuple[str, ...]:
-    """The tags in the extension attribute `tags`; white space after a comma does not count."""
-    return tuple([unquote(tag.lstrip()) for tag in text.split(",")]) if text else ()
+    """The tags in the extension attribute `tags`; white space of ASCII after a comma does not count."""
+    return tuple([unquote(tag.lstrip(_WHITE_SPACE)) for tag in text.split(",")]) if text else ()
 
 
 def format_time(ms: int) -> str:

@@ -25,6 +25,7 @@ import pyarrow as pa
 import xxhash
 
 from ..core.event import tag_key
+from ..core.query import QueryItem
 from ..formats.arrow_columns import Coded
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
@@ -32,6 +33,12 @@ from .frame import ARROW_MIN, Frame
 ASKED_KEYS_MAX = 256
 TYPE, TAG, KEY, PARTITION = "t", "g", "k", "p"
 """Kinds of terms; a term is kept on file as its kind and its text."""
+
+
+def tag_terms(item: QueryItem) -> list[tuple[str, str]]:
+    """The terms, kind and text, that an event has whose tags match the item."""
+    terms = [(TAG if ":" in tag else KEY, tag) for tag in item.tags]
+    return terms + [(TAG, tag) for tag in item.exact_tags] if item.exact_tags else terms
 
 
 class Numbers:
@@ -83,8 +90,10 @@ class ActivePostings:
         self._tags: dict[str, int | list[int]] = {}
         self._types: defaultdict[str, list[int]] = defaultdict(list)
         self._partitions: defaultdict[str, list[int]] = defaultdict(list)
+        self._tags_of_keys: TagsOfKeys | None = None
+        """The tags of each key: found when a key is first asked for, and kept up from then on."""
         self._asked_keys: dict[str, list[int]] = {}
-        """Postings of bare keys are made when a key is first asked for, and kept up from then on."""
+        """Postings of keys with several tags are made when the key is first asked for, and kept up from then on."""
         self._lock = threading.Lock()
 
     def apply(
@@ -96,7 +105,7 @@ class ActivePostings:
     ) -> None:
         """Take up events numbered from `first` on."""
         with self._lock:
-            tag_postings, type_postings = self._tags, self._types
+            tag_postings, type_postings, tags_of_keys = self._tags, self._types, self._tags_of_keys
             number = first
             for type, tags_of_event in zip(types, tags, strict=True):
                 type_postings[type].append(number)
@@ -104,6 +113,8 @@ class ActivePostings:
                     found = tag_postings.get(tag)
                     if found is None:
                         tag_postings[tag] = number
+                        if tags_of_keys is not None:
+                            _add_tag(tags_of_keys, tag)
                     elif isinstance(found, int):
                         tag_postings[tag] = [found, number]
                     else:
@@ -129,11 +140,13 @@ class ActivePostings:
             count = len(types.codes)
             for type, numbers in _numbers_of_terms(types, first):
                 self._types[type] += numbers
-            tag_postings = self._tags
+            tag_postings, tags_of_keys = self._tags, self._tags_of_keys
             for tag, numbers in _numbers_of_terms(tags, first):
                 found = tag_postings.get(tag)
                 if found is None:
                     tag_postings[tag] = numbers if len(numbers) > 1 else numbers[0]
+                    if tags_of_keys is not None:
+                        _add_tag(tags_of_keys, tag)
                 elif isinstance(found, int):
                     tag_postings[tag] = [found, *numbers]
                 else:
@@ -160,6 +173,7 @@ class ActivePostings:
                     self._tags[tag] = kept
                 else:
                     del self._tags[tag]
+                    self._tags_of_keys = None
             self.last = min(self.last, above)
 
     def numbers(self, kind: str, term: str) -> Numbers | None:
@@ -182,10 +196,8 @@ class ActivePostings:
             yield PARTITION + partition, numbers
         for tag, found in self._tags.items():
             yield TAG + tag, (found,) if isinstance(found, int) else found
-        for key in {tag_key(tag) for tag in self._tags}:
-            numbers_of_key = self.numbers(KEY, key)
-            if numbers_of_key is not None:
-                yield KEY + key, numbers_of_key.values
+        for key, tags in _tags_of_keys(self._tags).items():
+            yield KEY + key, self._merged(tags)
 
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
         """As `terms`, in bytes."""
@@ -193,23 +205,54 @@ class ActivePostings:
 
     def _numbers_of_key(self, key: str) -> Numbers | None:
         with self._lock:
-            if key not in self._asked_keys:
-                found: set[int] = set()
-                prefix = key + ":"
-                for tag, numbers in self._tags.items():
-                    if tag.startswith(prefix) or tag == key:
-                        found.update((numbers,) if isinstance(numbers, int) else numbers)
+            if self._tags_of_keys is None:
+                self._tags_of_keys = _tags_of_keys(self._tags)
+            tags = self._tags_of_keys.get(key)
+            if tags is None:
+                return None
+            if isinstance(tags, str):  # as of every tag without a colon: nothing to merge, nothing to keep up
+                return self.numbers(TAG, tags)
+            if (numbers := self._asked_keys.get(key)) is None:
                 if len(self._asked_keys) >= ASKED_KEYS_MAX:  # somebody asks for anything
                     self._asked_keys.clear()
-                self._asked_keys[key] = sorted(found)
-            numbers_of_key = self._asked_keys.get(key)
-        return Numbers(numbers_of_key) if numbers_of_key else None
+                numbers = self._asked_keys[key] = self._merged(tags)
+            return Numbers(numbers)
+
+    def _merged(self, tags: str | list[str]) -> list[int]:
+        """The numbers of all of these tags, ascending and distinct."""
+        found: set[int] = set()
+        for tag in (tags,) if isinstance(tags, str) else tags:
+            numbers = self._tags[tag]
+            found.update((numbers,) if isinstance(numbers, int) else numbers)
+        return sorted(found)
 
     def _apply_keys(self, first: int, tags: Sequence[tuple[str, ...]]) -> None:
         for number, tags_of_event in enumerate(tags, first):
             for key in {tag_key(tag) for tag in tags_of_event}:
                 if (numbers := self._asked_keys.get(key)) is not None:
                     numbers.append(number)
+
+
+TagsOfKeys = dict[str, str | list[str]]
+"""Keys with the tags that have them: most often many, or just one."""
+
+
+def _tags_of_keys(tags: Iterable[str]) -> TagsOfKeys:
+    found: TagsOfKeys = {}
+    for tag in tags:
+        _add_tag(found, tag)
+    return found
+
+
+def _add_tag(tags_of_keys: TagsOfKeys, tag: str) -> None:
+    key = tag_key(tag)
+    tags = tags_of_keys.get(key)
+    if tags is None:
+        tags_of_keys[key] = tag
+    elif isinstance(tags, str):
+        tags_of_keys[key] = [tags, tag]
+    else:
+        tags.append(tag)
 
 
 def _numbers_of_terms(coded: Coded, first: int) -> Iterator[tuple[str, list[int]]]:
