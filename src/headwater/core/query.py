@@ -16,7 +16,7 @@ from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, QUERY_TERMS_TOTAL_MAX, che
 
 @dataclass(frozen=True, slots=True)
 class QueryItem:
-    """(type is one of `types`, or any if empty) AND (all of `tags` and `exact_tags` are there). One of them is given."""
+    """(type is one of `types`, or any if empty) AND (all of `tags` and `exact_tags` are there). One is given."""
 
     types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
