@@ -98,6 +98,11 @@ def test_tags_survive_their_attribute(tags):
     assert list(ce.decode_tags(ce.encode_tags(tags))) == tags
 
 
+def test_tags_are_escaped_only_where_that_takes_it():
+    assert ce.encode_tags(["a:1", "order/17", "two words ", "\u00fc"]) == "a:1,order/17,two words ,\u00fc"
+    assert ce.encode_tags([" a, b", "100%", "\uffff\U0010fffe"]) == "%20a%2C b,100%25,%EF%BF%BF%F4%8F%BF%BE"
+
+
 def test_white_space_after_a_comma_is_no_part_of_a_tag():
     assert ce.decode_tags("a:1, b:2,\t c ,%20d") == ("a:1", "b:2", "c ", " d")
 

@@ -15,6 +15,7 @@ import msgspec
 from headwater.core import Query
 from headwater.flight.wire import Ticket
 from headwater.formats.arrow import events_of
+from headwater.formats.cloudevents import encode_tags
 from tests.amqp.asking import EARLIEST, OFFSET, annotation, described, drained
 
 from .world import LOG, SILENCE_S_MAX, World
@@ -92,16 +93,10 @@ def _amqp(query: Callable[[str, bool], str]) -> Ask:
 
 def sql(world: World, tag: str) -> Sequence[int]:
     """By the SQL filter of AMQP: the property has the tags as CloudEvents joins them."""
-    literal = encoded(tag).replace("'", "''")
+    literal = encode_tags([tag]).replace("'", "''")
     return _received(
         world, described("amqp:sql-filter", f"[cloudEvents:type] = 'Tagged' AND [cloudEvents:tags] = '{literal}'")
     )
-
-
-def encoded(tag: str) -> str:
-    """A tag in the extension attribute of CloudEvents, by the words of docs/reference/http.md."""
-    text = tag.replace("%", "%25").replace(",", "%2C")
-    return f"%20{text[1:]}" if text.startswith(" ") else text
 
 
 def _received(world: World, filter: dict[str, object]) -> Sequence[int]:
