@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import expr
 
 from headwater.core import Event
 from headwater.formats.arrow import SCHEMA
+from headwater.formats.cloudevents import decode_tags
+from headwater.spark.exporting.shapes import shaped
+from tests.odd_tags import ODD_TAGS, matching
 from tests.spark.conftest import spark as spark
 
 from .cases import AMQP_CASES, CASES
 from .mapping import Told, shown, stored
 from .readers import READERS, of_batches
 from .seen import Seen
+from .tagged import TAGS, write
 from .test_matrix import without_made_up
 from .world import LOG, World
 from .writers import COLUMNS, row
@@ -110,3 +117,46 @@ def test_read_below_the_trim_point_is_an_error_unless_loss_is_taken(both: World,
         spark.read.format("headwater").options(**options).load().collect()
     found = spark.read.format("headwater").options(**options, failOnDataLoss="false").load().collect()
     assert sorted(each.sequence_number for each in found) == [9, 10, 11, 12]
+
+
+@pytest.mark.parametrize("tag", ["order/17", "\u00dcn\u00efcode:1", "a, b", "it's", "\\", "\U0001f680" * 275])
+def test_source_finds_odd_tags_by_its_query(
+    tagged: Mapping[str, int], world: World, spark: SparkSession, tag: str
+) -> None:
+    asked = {"exact_tag": [numbers_of(tagged, {tag})], "tag": [numbers_of(tagged, matching(tag, TAGS))]}
+    options = {"url": world.flight_url, "log": LOG}
+    for kind, [expected] in asked.items():
+        query = f"type=Tagged {shlex.quote(f'{kind}={tag}')}"
+        found = spark.read.format("headwater").options(**options, query=query).load().collect()
+        assert sorted(each.sequence_number for each in found) == expected
+    items = {"items": [{"types": ["Tagged"], "exact_tags": [tag]}]}
+    found = spark.read.format("headwater").options(**options, query=json.dumps(items)).load().collect()
+    assert [each.sequence_number for each in found] == numbers_of(tagged, {tag})
+
+
+def test_sql_finds_odd_tags_in_their_column(tagged: Mapping[str, int], world: World, spark: SparkSession) -> None:
+    frame = spark.read.format("headwater").options(url=world.flight_url, log=LOG).load().where("type = 'Tagged'")
+    rows = frame.selectExpr("sequence_number", "explode(tags) AS tag").collect()
+    assert {row.tag: row.sequence_number for row in rows} == tagged
+    kept = spark.createDataFrame([(tag,) for tag in ODD_TAGS], "wanted string")
+    found = frame.join(kept, expr("array_contains(tags, wanted)")).select("wanted", "sequence_number").collect()
+    assert {row.wanted: row.sequence_number for row in found} == {tag: tagged[tag] for tag in ODD_TAGS}
+
+
+def test_export_to_tables_joins_odd_tags_as_cloudevents_does(
+    tagged: Mapping[str, int], world: World, spark: SparkSession
+) -> None:
+    frame = spark.read.format("headwater").options(url=world.flight_url, log=LOG).load().where("type = 'Tagged'")
+    rows = shaped(frame, "csv", "none").select("sequence_number", "tags").collect()
+    assert {decode_tags(row.tags): row.sequence_number for row in rows} == {(tag,): tagged[tag] for tag in TAGS}
+
+
+@pytest.fixture(scope="module")
+def tagged(world: World) -> Mapping[str, int]:
+    """Events that have one odd tag each; after all other tests, which know what there is."""
+    return write(world)
+
+
+def numbers_of(tagged: Mapping[str, int], tags: set[str]) -> list[int]:
+    """Their numbers, ascending."""
+    return sorted(tagged[tag] for tag in tags)
