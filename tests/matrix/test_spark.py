@@ -9,13 +9,10 @@ from collections.abc import Mapping
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import expr
 
 from headwater.core import Event
 from headwater.formats.arrow import SCHEMA
-from headwater.formats.cloudevents import decode_tags
-from headwater.spark.exporting.shapes import shaped
-from tests.odd_tags import ODD_TAGS, matching
+from tests.odd_tags import matching
 from tests.spark.conftest import spark as spark
 
 from .cases import AMQP_CASES, CASES
@@ -132,23 +129,6 @@ def test_source_finds_odd_tags_by_its_query(
     items = {"items": [{"types": ["Tagged"], "exact_tags": [tag]}]}
     found = spark.read.format("headwater").options(**options, query=json.dumps(items)).load().collect()
     assert [each.sequence_number for each in found] == numbers_of(tagged, {tag})
-
-
-def test_sql_finds_odd_tags_in_their_column(tagged: Mapping[str, int], world: World, spark: SparkSession) -> None:
-    frame = spark.read.format("headwater").options(url=world.flight_url, log=LOG).load().where("type = 'Tagged'")
-    rows = frame.selectExpr("sequence_number", "explode(tags) AS tag").collect()
-    assert {row.tag: row.sequence_number for row in rows} == tagged
-    kept = spark.createDataFrame([(tag,) for tag in ODD_TAGS], "wanted string")
-    found = frame.join(kept, expr("array_contains(tags, wanted)")).select("wanted", "sequence_number").collect()
-    assert {row.wanted: row.sequence_number for row in found} == {tag: tagged[tag] for tag in ODD_TAGS}
-
-
-def test_export_to_tables_joins_odd_tags_as_cloudevents_does(
-    tagged: Mapping[str, int], world: World, spark: SparkSession
-) -> None:
-    frame = spark.read.format("headwater").options(url=world.flight_url, log=LOG).load().where("type = 'Tagged'")
-    rows = shaped(frame, "csv", "none").select("sequence_number", "tags").collect()
-    assert {decode_tags(row.tags): row.sequence_number for row in rows} == {(tag,): tagged[tag] for tag in TAGS}
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,7 @@ _TABLE = (
     "date_format(recorded_at, \"yyyy-MM-dd'T'HH:mm:ss.SSS'Z'\") AS recorded_at",
     "partition",
     "type",
-    "concat_ws(',', transform(tags, tag -> regexp_replace(replace(replace(tag, '%', '%25'), ',', '%2C'), '^ ', '%20')))"
-    " AS tags",
+    "concat_ws(',', transform(tags, tag -> replace(replace(tag, '%', '%25'), ',', '%2C'))) AS tags",
     "id",
     "source",
     "coalesce(attributes['time'], '') AS time",
