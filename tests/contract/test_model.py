@@ -44,7 +44,7 @@ NAME = "orders"
 CONSUMERS = [("spark", "archiver"), ("spark", "mirror")]
 
 types = st.sampled_from(["A", "B", "C"])
-tags = st.lists(st.sampled_from(["x:1", "x:2", "x", "y:1", "y:1:2", "xx:1"]), max_size=3).map(tuple)
+tags = st.lists(st.sampled_from(["x:1", "x:2", "x", "y:1", "y:1:2", "xx:1", "y/1", ":1"]), max_size=3).map(tuple)
 ids = st.sampled_from(["", "", "", "1", "2", "3", "4", "5", "6"])
 events = st.builds(
     Event,
@@ -57,7 +57,7 @@ events = st.builds(
     group_key=st.sampled_from(["", "", "k", "l"]),
 )
 appends = st.lists(events, min_size=1, max_size=6)
-items = st.tuples(st.lists(types, max_size=2), tags).filter(any).map(lambda item: QueryItem(tuple(item[0]), item[1]))
+items = st.tuples(st.lists(types, max_size=2).map(tuple), tags, tags).filter(any).map(lambda item: QueryItem(*item))
 queries = st.one_of(st.just(ALL), st.lists(items, min_size=1, max_size=3).map(lambda given: Query.of(*given)))
 places = st.one_of(st.integers(0, 12), st.integers(0, 60))
 """A position, counted back from two above the head: so that most are near what is there."""

@@ -18,6 +18,7 @@ from headwater.core.limits import (
     EventColumns,
     check_append,
     check_tag,
+    check_tag_key,
     check_type,
     plain_bytes,
     show,
@@ -25,6 +26,7 @@ from headwater.core.limits import (
 from headwater.storage.memory import MemoryLog
 
 from ..builders import event, refusal
+from ..odd_tags import ODD_TAGS
 
 SETTINGS = LogSettings()
 
@@ -70,7 +72,7 @@ def test_an_append_has_a_largest_size() -> None:
         (Event("a", tags=None), "tags", "tags are a tuple of strings, None given"),  # type: ignore[arg-type]
         (Event("a", tags=(1, "b")), "tags[0]", "a tag is a string, 1 given"),  # type: ignore[arg-type]
         (Event("a", tags=("b", ["c"])), "tags[1]", "a tag is a string, ['c'] given"),  # type: ignore[arg-type]
-        (event("a", "k:\ud800"), "tags[0]", "a tag's value is printable, '\\ud800' given"),
+        (event("a", "k:\ud800"), "tags[0]", "a tag has no control characters, '\\ud800' given"),
         (event(encoding=7), "encoding", "an encoding is Encoding.DATA or Encoding.AMQP, 7 given"),
         (event(encoding=[]), "encoding", "an encoding is Encoding.DATA or Encoding.AMQP, [] given"),
         (event(attributes=None), "attributes", "attributes are a mapping of strings to strings, None given"),
@@ -129,7 +131,7 @@ def test_what_was_refused_once_is_refused_again() -> None:
         with pytest.raises(InvalidEvent):
             columns_of(event("bad\n"))
         with pytest.raises(InvalidEvent):
-            columns_of(event("Fine", "bad tag"))
+            columns_of(event("Fine", "bad\ntag"))
 
 
 def test_more_types_and_tags_than_are_remembered_are_checked_all_the_same() -> None:
@@ -184,13 +186,30 @@ def test_show_is_short() -> None:
 
 
 printable = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=256)
+fit = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=275)
 key = st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=50)
-tag = st.one_of(key, st.tuples(key, printable).map(":".join))
+tag_of_0_1_0 = st.one_of(key, st.tuples(key, printable).map(":".join))
+tag = st.one_of(tag_of_0_1_0, fit)
 
 
 @given(tag)
-def test_a_tag_of_the_right_form_is_taken(tag: str) -> None:
+def test_a_short_text_without_control_characters_is_a_tag(tag: str) -> None:
     assert check_tag(tag) is None
+    for other in ("", f"{tag}\n", f"\x7f{tag}", f"{tag}\ud800", tag + "\u00e9" * 551):
+        assert check_tag(other) is not None
+
+
+@pytest.mark.parametrize("tag", ["k" * 50 + ":" + "\U0001f680" * 256, *ODD_TAGS])
+def test_odd_tags_are_taken_plainly_or_not(tag: str) -> None:
+    """By the quick look at a few events, by columns, and when they were seen before."""
+    for count in (1, 1, 99):
+        assert columns_of(*[event("A", tag)] * count).tags == ((tag,),) * count
+
+
+def test_the_key_of_a_tag_has_no_colon() -> None:
+    assert check_tag_key("tenant.id") is None
+    assert check_tag_key("a:b") == "a tag's key ends at the first colon, 'a:b' given"
+    assert check_tag_key("") == "a tag has 1 to 1100 bytes of UTF-8, 0 given"
 
 
 @given(st.text(max_size=300))
@@ -218,7 +237,7 @@ def many(count: int) -> dict[str, str]:
 
 names = ["subject", "a" * 64, "a" * 65, "id", "type", "source", "specversion", "data", "tags", "A", "a-b", "", 1, b"a"]
 payloads = [b"x", bytes(SETTINGS.event_bytes_max - 60), bytes(SETTINGS.event_bytes_max), "x", None, bytearray(b"x")]
-odd_tags = ["k:" + "v" * 257, "k" * 51, "k:", "k:\n", "k:\u00a0", "k:\u00e9", "k:\ud800", "\u00e9:v", "", 1, b"k"]
+odd_tags = ["v" * 1100, "v" * 1101, "\u00e9" * 551, "k:\n", "k:\u00a0", "k:\u00e9", "k:\ud800", "\u00e9:v", "", 1, b"k"]
 of_any_kind: dict[str, list[Any]] = {
     "type": labels(200),
     "data": payloads,
@@ -236,7 +255,7 @@ plain_events = st.builds(
     Event,
     type=key,
     data=st.binary(min_size=60, max_size=60),
-    tags=st.lists(tag, max_size=3).map(tuple),
+    tags=st.lists(tag_of_0_1_0, max_size=3).map(tuple),
     id=printable,
     source=printable,
     attributes=st.just(NO_ATTRIBUTES) | st.just({"subject": "x"}),

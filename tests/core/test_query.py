@@ -16,27 +16,28 @@ from ..builders import refusal
 
 types = st.sampled_from(["A", "B", "C", "a"])
 tags = st.sampled_from(["k", "k:1", "k:2", "k:1:2", "l:1", "l", "kk:1", "K:1"])
-items = st.tuples(st.lists(types, max_size=3), st.lists(tags, max_size=3)).filter(any)
+items = st.tuples(st.lists(types, max_size=3), *[st.lists(tags, max_size=3)] * 2).filter(any)
 
 
-def oracle(wanted: list[tuple[list[str], list[str]]], type: str, tags: list[str]) -> bool:
-    """The definition, word by word: any item; type is one of types; every tag is there, or some tag of that key."""
-    for item_types, item_tags in wanted:
+def oracle(wanted: list[tuple[list[str], list[str], list[str]]], type: str, tags: list[str]) -> bool:
+    """The definition, word by word: any item; type is one of types; every tag is there, or some tag of that key; every
+    exact tag is there."""
+    for item_types, item_tags, item_exact_tags in wanted:
         type_fits = item_types == [] or type in item_types
         tags_fit = all(
             any(have == want or (":" not in want and have.startswith(want + ":")) for have in tags)
             for want in item_tags
         )
-        if type_fits and tags_fit:
+        if type_fits and tags_fit and all(want in tags for want in item_exact_tags):
             return True
     return False
 
 
 @given(st.lists(items, min_size=1, max_size=4), types, st.lists(tags, max_size=4))
 def test_a_query_matches_what_its_definition_says(
-    wanted: list[tuple[list[str], list[str]]], type: str, have: list[str]
+    wanted: list[tuple[list[str], list[str], list[str]]], type: str, have: list[str]
 ) -> None:
-    query = Query.of(*(QueryItem(tuple(item_types), tuple(item_tags)) for item_types, item_tags in wanted))
+    query = Query.of(*[QueryItem(*map(tuple, item)) for item in wanted])
     assert query.matches(type, have) == oracle(wanted, type, have)
 
 
@@ -55,6 +56,7 @@ def test_terms_are_kept_sorted_and_distinct_so_that_equal_queries_are_equal() ->
     one = Query.where(types=["B", "A", "B"], tags=["y", "x:1"])
     assert one == Query.where(types=("A", "B"), tags=("x:1", "y", "y"))
     assert hash(one) == hash(Query.where(types=("A", "B"), tags=("x:1", "y")))
+    assert Query.where(tags=["y"], exact_tags=["x:1", "x"]) == Query.of(QueryItem(tags=("x:1", "y"), exact_tags=("x",)))
 
 
 @pytest.mark.parametrize(
@@ -64,8 +66,11 @@ def test_terms_are_kept_sorted_and_distinct_so_that_equal_queries_are_equal() ->
         ((QueryItem(("A",)), QueryItem()), "items[1]",
          "an item needs types or tags; one with neither would match every event"),
         ((QueryItem(("A", "")),), "items[0].types[1]", "a type has 1 to 200 characters, 0 given"),
-        ((QueryItem((), ("a b",)),), "items[0].tags[0]", "a tag's key fits [a-zA-Z0-9_-]{1,50}, 'a b' given"),
-        ((QueryItem((), ("a:",)),), "items[0].tags[0]", "a tag's value has 1 to 256 characters, 0 given"),
+        ((QueryItem((), ("a\nb",)),), "items[0].tags[0]", "a tag has no control characters, '\\n' given"),
+        ((QueryItem((), ("",)),), "items[0].tags[0]", "a tag has 1 to 1100 bytes of UTF-8, 0 given"),
+        ((QueryItem((), (), ("a", "\u00e9" * 551)),), "items[0].exact_tags[1]",
+         "a tag has 1 to 1100 bytes of UTF-8, 1102 given"),
+        ((QueryItem((), (), "ab"),), "items[0].exact_tags", "a tuple of strings is expected, 'ab' given"),
         ((QueryItem((1,)),), "items[0].types[0]", "a type is a string, 1 given"),
         ((QueryItem((["A"],)),), "items[0].types[0]", "a type is a string, ['A'] given"),
         ((QueryItem("AB"),), "items[0].types", "a tuple of strings is expected, 'AB' given"),

@@ -115,7 +115,7 @@ def test_a_long_batch_of_cloudevents_is_stored_as_a_short_one_is(client: Any) ->
         (lambda event: event.update(type=7), "$.events[3500].type"),
         (lambda event: event.update(type=""), "$.events[3500].type"),
         (lambda event: event.update(data_base64="AA=="), "$.events[3500].data_base64"),
-        (lambda event: event["tags"].append("no tag!"), "$.events[3500].tags[2]"),
+        (lambda event: event["tags"].append("no\ntag"), "$.events[3500].tags[2]"),
     ],
 )
 def test_what_is_wrong_with_a_long_append_is_told_by_its_place(client: Any, change: Any, path: str) -> None:
@@ -219,7 +219,7 @@ def test_the_largest_append_in_messagepack_is_within_its_budget() -> None:
         (lambda event: event.clear(), "$.events[3500]"),
         (lambda event: event.__setitem__(0, 7), "$.events[3500][0]"),
         (lambda event: event.__setitem__(0, ""), "$.events[3500].type"),
-        (lambda event: event[2].append("no tag!"), "$.events[3500].tags[1]"),
+        (lambda event: event[2].append("no\ntag"), "$.events[3500].tags[1]"),
     ],
 )
 def test_what_is_wrong_with_a_long_append_in_messagepack_is_told_by_its_place(

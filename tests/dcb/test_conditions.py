@@ -113,6 +113,20 @@ def test_tag_without_value_matches_all_tags_of_the_key(client, event):
     assert [each["sequence_number"] for each in client.read({"items": [{"tags": [{"key": "product"}]}]})] == [1, 2]
 
 
+@pytest.mark.parametrize("items", [
+    {"items": [{"exact_tags": ["product"]}]},
+    {"items": [{"exact_tags": [{"key": "product"}]}]},
+    {"criteria": [{"type": "Tags", "properties": {"exact_tags": ["product"]}}]},
+    {"items": [{"types": ["T"], "tags": ["product"], "exact_tags": ["product"]}]},
+])  # fmt: skip
+def test_exact_tag_matches_no_other_tag_of_the_key(client, event, items):
+    assert client.append(event("T", "product:7"), event("T", "product")).status == 200
+    assert [each["sequence_number"] for each in client.read(items)] == [2]
+    refused = client.append(event("T"), condition={"failIfEventsMatch": items, "after": 1})
+    assert refused.json["sequence_number"] == 2
+    assert client.append(event("T"), condition={"failIfEventsMatch": items, "after": 2}).status == 200
+
+
 def test_no_criteria_are_every_event_in_the_seeds_form(client, event):
     client.append(event())
     for query in ({"criteria": []}, {"version": "1.0"}, {"version": "1.0", "criteria": []}):
@@ -135,9 +149,12 @@ def test_every_event_is_said_explicitly_in_todays_form(client, event):
     ({"items": [{"types": ["A", ""]}]}, "$.query.items[0].types[1]"),
     ({"items": [{"eventTypes": ["A", ""]}]}, "$.query.items[0].eventTypes[1]"),
     ({"items": [{"types": ["A"], "event_types": ["A"]}]}, "$.query.items[0]"),
-    ({"items": [{"tags": ["a:1", "ä"]}]}, "$.query.items[0].tags[1]"),
+    ({"items": [{"tags": ["a:1", ""]}]}, "$.query.items[0].tags[1]"),
     ({"items": [{"tags": [{"key": "a:b", "value": "c"}]}]}, "$.query.items[0].tags[0].key"),
-    ({"criteria": [{"type": "Tags", "properties": {"tags": ["a:1", "ä"]}}]}, "$.query.criteria[0].properties.tags[1]"),
+    ({"items": [{"exact_tags": ["a", "b\n"]}]}, "$.query.items[0].exact_tags[1]"),
+    ({"criteria": [{"properties": {"exact_tags": [""]}}]}, "$.query.criteria[0].properties.exact_tags[0]"),
+    ({"criteria": [{"exact_tags": ["a"], "properties": {"tags": ["b"]}}]}, "$.query.criteria[0]"),
+    ({"criteria": [{"type": "Tags", "properties": {"tags": ["a:1", ""]}}]}, "$.query.criteria[0].properties.tags[1]"),
     ({"criteria": [{"type": "Tags", "properties": {"event_types": ["A"]}}]}, "$.query.criteria[0]"),
     ({"criteria": [{"type": "Tags", "tags": ["a"], "properties": {"tags": ["b"]}}]}, "$.query.criteria[0]"),
     ({"criteria": [{"type": "Nonsense", "properties": {"tags": ["a:1"]}}]}, "$.query.criteria[0].type"),

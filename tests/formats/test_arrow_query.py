@@ -13,9 +13,12 @@ TAGS = st.lists(
     st.sampled_from(["order:1", "order:2", "order", "ordering:1", "vip", "vip:yes"]), unique=True, max_size=4
 )
 TYPES = st.sampled_from(["Placed", "Paid", "Sent"])
-ITEMS = st.builds(lambda types, tags: QueryItem(tuple(types), tuple(tags)), st.lists(TYPES, max_size=2), TAGS).filter(
-    lambda item: bool(item.types or item.tags)
-)
+ITEMS = st.builds(
+    lambda types, tags, exact_tags: QueryItem(tuple(types), tuple(tags), tuple(exact_tags)),
+    st.lists(TYPES, max_size=2),
+    TAGS,
+    TAGS,
+).filter(lambda item: item.count > 0)
 
 
 @given(
@@ -45,4 +48,5 @@ def test_only_the_columns_that_a_query_looks_at_are_needed() -> None:
     assert query_columns(ALL) == ()
     assert query_columns(Query.where(types=["Paid"])) == ("type",)
     assert query_columns(Query.of(QueryItem(("Paid",)), QueryItem((), ("vip",)))) == ("type", "tags")
+    assert query_columns(Query.where(exact_tags=["vip"])) == ("tags",)
     assert list(matching_rows(Query.where(types=["Paid"]), pa.record_batch({"type": pa.array(["Paid"])}))) == [True]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.odd_tags import ODD_TAGS
 
 from headwater.core import Encoding, Event, SequencedEvent
 from headwater.core.errors import InvalidEvent, InvalidInput
@@ -91,9 +92,19 @@ def test_time_must_be_rfc3339(time):
     assert caught.value.where == "time"
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1), max_size=5))
+@given(st.lists(st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1), max_size=5))
+@example(list(ODD_TAGS))
 def test_tags_survive_their_attribute(tags):
     assert list(ce.decode_tags(ce.encode_tags(tags))) == tags
+
+
+def test_tags_are_escaped_only_where_that_takes_it():
+    assert ce.encode_tags(["a:1", "order/17", "two words ", "\u00fc"]) == "a:1,order/17,two words ,\u00fc"
+    assert ce.encode_tags([" a, b", "100%", "\uffff\U0010fffe"]) == "%20a%2C b,100%25,%EF%BF%BF%F4%8F%BF%BE"
+
+
+def test_white_space_after_a_comma_is_no_part_of_a_tag():
+    assert ce.decode_tags("a:1, b:2,\t c ,%20d") == ("a:1", "b:2", "c ", " d")
 
 
 @given(st.binary(max_size=200))

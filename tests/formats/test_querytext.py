@@ -3,16 +3,16 @@ import shlex
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.odd_tags import ODD_TAGS
 
 from headwater.core import Query, QueryItem
 from headwater.core.errors import InvalidQuery
 from headwater.formats.querytext import parse_query
 
 types = st.text(st.characters(categories=["L", "N", "P", "Zs", "S"]), min_size=1, max_size=20)
-tags = st.from_regex(r"[a-z]{1,5}(:[ -~]{1,10})?", fullmatch=True)
-items = st.builds(QueryItem, st.lists(types, max_size=3).map(tuple), st.lists(tags, max_size=3).map(tuple)).filter(
-    lambda item: item.types or item.tags
-)
+tags = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20) | st.sampled_from(ODD_TAGS)
+terms = st.lists(types, max_size=3).map(tuple), *[st.lists(tags, max_size=3).map(tuple)] * 2
+items = st.builds(QueryItem, *terms).filter(lambda item: item.count > 0)
 
 
 @given(st.lists(items, min_size=1, max_size=4))
@@ -23,6 +23,7 @@ def test_what_is_said_of_a_query_is_parsed_back(items: list[QueryItem]) -> None:
 
 def said(item: QueryItem) -> str:
     terms = [f"type={type}" for type in item.types] + [f"tag={tag}" for tag in item.tags]
+    terms += [f"exact_tag={tag}" for tag in item.exact_tags]
     return " ".join(map(shlex.quote, terms))
 
 
@@ -38,6 +39,7 @@ def test_terms_join_into_items_and_items_are_alternatives() -> None:
 
 def test_json_is_taken_as_well() -> None:
     assert parse_query('{"items": [{"types": ["A"]}, {"tags": ["x:1"]}]}') == parse_query("type=A or tag=x:1")
+    assert parse_query('{"items": [{"exact_tags": ["x"]}]}') == Query.where(exact_tags=["x"])
     assert parse_query(' {"all": true}') == Query.all()
 
 
@@ -50,7 +52,8 @@ def test_json_is_taken_as_well() -> None:
         ("type='A", "No closing quotation"),
         ('{"items": [{"type": "A"}]}', "unknown field `type`"),
         ('{"all": false}', "is expected"),
-        ("tag=:x", r"items\[0\]\.tags\[0\]"),
+        ("tag=", r"items\[0\]\.tags\[0\]"),
+        ("exact_tag=", r"items\[0\]\.exact_tags\[0\]"),
     ],
 )
 def test_a_text_that_is_no_query_is_refused_with_the_word(text: str, message: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from headwater.amqp.protocol.message import DATA, DATAS, NONE, SEQUENCE, VALUE, Header, Message, Properties
 from headwater.amqp.protocol.types import Symbol
+from tests.odd_tags import ODD_TAGS
 
 MIB = 2**20
 JSON = {"datacontenttype": "application/json"}
@@ -81,6 +82,7 @@ CASES = (
         group_key="Z\u00fcrich",
         id_form="{writer}-\u00fc-\u6771\u4eac",
     ),
+    Case("odd_tags", tags=tuple(sorted(ODD_TAGS))),
     Case("of_a_group", group_key="customer 7"),
     Case("anonymous", tags=(), attributes={}, has_id=False),
     Case("time_with_offset", attributes={**JSON, "time": "2026-01-31T14:30:00.123456+02:30"}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping
 
 import pytest
@@ -10,12 +12,14 @@ from pyspark.sql import SparkSession
 
 from headwater.core import Event
 from headwater.formats.arrow import SCHEMA
+from tests.odd_tags import matching
 from tests.spark.conftest import spark as spark
 
 from .cases import AMQP_CASES, CASES
 from .mapping import Told, shown, stored
 from .readers import READERS, of_batches
 from .seen import Seen
+from .tagged import TAGS, write
 from .test_matrix import without_made_up
 from .world import LOG, World
 from .writers import COLUMNS, row
@@ -110,3 +114,29 @@ def test_read_below_the_trim_point_is_an_error_unless_loss_is_taken(both: World,
         spark.read.format("headwater").options(**options).load().collect()
     found = spark.read.format("headwater").options(**options, failOnDataLoss="false").load().collect()
     assert sorted(each.sequence_number for each in found) == [9, 10, 11, 12]
+
+
+@pytest.mark.parametrize("tag", ["order/17", "\u00dcn\u00efcode:1", "a, b", "it's", "\\", "\U0001f680" * 275])
+def test_source_finds_odd_tags_by_its_query(
+    tagged: Mapping[str, int], world: World, spark: SparkSession, tag: str
+) -> None:
+    asked = {"exact_tag": [numbers_of(tagged, {tag})], "tag": [numbers_of(tagged, matching(tag, TAGS))]}
+    options = {"url": world.flight_url, "log": LOG}
+    for kind, [expected] in asked.items():
+        query = f"type=Tagged {shlex.quote(f'{kind}={tag}')}"
+        found = spark.read.format("headwater").options(**options, query=query).load().collect()
+        assert sorted(each.sequence_number for each in found) == expected
+    items = {"items": [{"types": ["Tagged"], "exact_tags": [tag]}]}
+    found = spark.read.format("headwater").options(**options, query=json.dumps(items)).load().collect()
+    assert [each.sequence_number for each in found] == numbers_of(tagged, {tag})
+
+
+@pytest.fixture(scope="module")
+def tagged(world: World) -> Mapping[str, int]:
+    """Events that have one odd tag each; after all other tests, which know what there is."""
+    return write(world)
+
+
+def numbers_of(tagged: Mapping[str, int], tags: set[str]) -> list[int]:
+    """Their numbers, ascending."""
+    return sorted(tagged[tag] for tag in tags)

@@ -53,12 +53,13 @@ def some_query(random: Random) -> Query:
         return ALL
     found = []
     while len(found) < random.choice([1, 1, 3]):
-        types, tags = (
+        types, tags, exact_tags = (
             random.sample([*TYPES, "no"], random.choice([0, 1, 2])),
             random.sample([*TAGS, "no", "no:1"], random.choice([0, 1, 2])),
+            random.sample([*TAGS, "no", "no:1"], random.choice([0, 0, 1])),
         )
-        if types or tags:
-            found.append(QueryItem(tuple(types), tuple(tags)))
+        if types or tags or exact_tags:
+            found.append(QueryItem(tuple(types), tuple(tags), tuple(exact_tags)))
     return Query.of(*found)
 
 

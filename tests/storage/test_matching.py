@@ -18,7 +18,7 @@ from .test_postings import Row, active, rows
 
 types = st.lists(st.sampled_from(["A", "B", "Ü", "C"]), max_size=3).map(tuple)
 tags = st.lists(st.sampled_from(["x:1", "x:2", "x", "y", "y:1", "z:1"]), max_size=3).map(tuple)
-items = st.tuples(types, tags).filter(any).map(lambda each: QueryItem(each[0], each[1]))
+items = st.tuples(types, tags, tags).filter(any).map(lambda each: QueryItem(*each))
 queries = st.one_of(st.just(ALL), st.lists(items, min_size=1, max_size=4).map(lambda found: Query.of(*found)))
 
 

@@ -85,7 +85,7 @@ def query_json(query: Query) -> dict[str, Any]:
     """A query as JSON has it; items without types or tags leave them out."""
     if query.items is None:
         return {"all": True}
-    items = [{"types": item.types, "tags": item.tags} for item in query.items]
+    items = [{"types": item.types, "tags": item.tags, "exact_tags": item.exact_tags} for item in query.items]
     return {"items": [{name: terms for name, terms in item.items() if terms} for item in items]}
 
 

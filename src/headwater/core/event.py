@@ -36,7 +36,8 @@ class Event(NamedTuple):
     data: bytes = b""
     """The payload, opaque."""
     tags: tuple[str, ...] = ()
-    """`key:value` or `key`; the log sorts them and drops repeats."""
+    """Each any text of 1 to 1,100 bytes without control characters, such as `key:value`; the log sorts them and drops
+    repeats."""
     id: str = ""
     """Unique in the log together with `source`; empty = the log gives a UUIDv7."""
     source: str = ""
@@ -75,5 +76,5 @@ class SequencedEvent(NamedTuple):
 
 
 def tag_key(tag: str) -> str:
-    """The key of a tag: all before the first colon, or the whole tag where there is none."""
+    """The key of a tag: all before the first colon (which may be nothing), or the whole tag where there is none."""
     return tag.partition(":")[0]

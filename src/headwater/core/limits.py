@@ -27,7 +27,8 @@ ID_CHARS_MAX = 512
 SOURCE_CHARS_MAX = 2048
 GROUP_KEY_CHARS_MAX = 512
 TAGS_MAX = 128
-TAG_VALUE_CHARS_MAX = 256
+TAG_BYTES_MAX = 1100
+"""UTF-8 of a tag: more than any tag that 0.1.0 took, a key of 50 characters, a colon and a value of 256."""
 ATTRIBUTES_MAX = 64
 ATTRIBUTE_CHARS_MAX = 4096
 QUERY_ITEMS_MAX = 256
@@ -38,11 +39,11 @@ QUERY_TERMS_TOTAL_MAX = 16_384
 METADATA_BYTES = 64
 """What an event counts besides its texts and bytes, where bytes are bounded."""
 
-TAG_KEY = re.compile(r"[a-zA-Z0-9_-]{1,50}", re.ASCII)
 ATTRIBUTE_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
-_PLAIN_TAGS = re.compile(r"(?:[a-zA-Z0-9_-]{1,50}+(?::[ -~]{1,256}+)?\n)*+", re.ASCII)
-"""Tags of printable ASCII, a line each, that fit; all others are looked at one by one."""
-_PLAIN_TAG = re.compile(r"[a-zA-Z0-9_-]{1,50}(?::[^\n]{1,256})?", re.ASCII)
+_SHORT_TAG = TAG_BYTES_MAX // 4
+"""A tag of so many characters is never too long, whichever they are."""
+_PLAIN_TAGS = re.compile(rf"(?:[ -~]{{1,{_SHORT_TAG}}}+\n)*+", re.ASCII)
+"""Short tags of printable ASCII, a line each; all others are looked at one by one."""
 _FEW = 4
 _FEW_TAGS = 8
 """So many events, with so many tags each, are quicker looked at one by one than as columns."""
@@ -207,13 +208,14 @@ def plain_bytes(event: Event, event_bytes_max: int) -> int | None:
     for tag in tags:
         if tag.__class__ is not str:
             return None
-        if not (_PLAIN_TAG.fullmatch(tag) and tag.isprintable()) and tag not in _seen_tags:
+        chars = len(tag)
+        if not (0 < chars <= _SHORT_TAG and tag.isprintable()) and tag not in _seen_tags:
             return None
-        size += len(tag)
+        size += chars
     if attributes is NO_ATTRIBUTES:
         return size
-    chars = _plain_chars(attributes)
-    return None if chars is None else size + chars
+    attribute_chars = _plain_chars(attributes)
+    return None if attribute_chars is None else size + attribute_chars
 
 
 def _is_new_type(type: str) -> bool:
@@ -253,17 +255,24 @@ def check_type(type: str) -> str | None:
 
 
 def check_tag(tag: str) -> str | None:
-    """What is wrong with a tag of an event (`key:value` or `key`), or None."""
+    """What is wrong with a tag, of an event or of a query, or None: any text fits that is short and has no controls.
+
+    This is the rule for tags, everywhere but in strict mode, where the draft's own comes before it (`dcb.seed`).
+    """
     if not isinstance(tag, str):
         return f"a tag is a string, {show(tag)} given"
-    key, colon, value = tag.partition(":")
-    if not TAG_KEY.fullmatch(key):
-        return f"a tag's key fits {TAG_KEY.pattern}, {show(key)} given"
-    if colon and not 1 <= len(value) <= TAG_VALUE_CHARS_MAX:
-        return f"a tag's value has 1 to {TAG_VALUE_CHARS_MAX} characters, {len(value)} given"
-    if not value.isprintable():
-        return f"a tag's value is printable, {show(value)} given"
+    if found := _UNFIT.search(tag):
+        return f"a tag has no control characters, {show(found[0])} given"
+    if not 1 <= (size := len(tag.encode())) <= TAG_BYTES_MAX:
+        return f"a tag has 1 to {TAG_BYTES_MAX} bytes of UTF-8, {size} given"
     return None
+
+
+def check_tag_key(key: str) -> str | None:
+    """What is wrong with a tag's key, or None. See `core.event.tag_key`."""
+    if isinstance(key, str) and ":" in key:
+        return f"a tag's key ends at the first colon, {show(key)} given"
+    return check_tag(key)
 
 
 def are_plain_tags(tags: Sequence[str]) -> bool:
@@ -282,10 +291,6 @@ def check_attribute_name(name: str) -> str | None:
     if name in _RESERVED_ATTRIBUTES:
         return f"{name} is a field of its own, not an attribute"
     return None
-
-
-check_query_tag = check_tag
-"""A query's tag has the form of an event's; without value it asks for every tag of that key."""
 
 
 def has_controls(text: str) -> bool:

@@ -1,7 +1,7 @@
 """Queries: which events a reader or a decision asks about (DCB "StreamQuery", today "Query").
 
 A query is a disjunction of items; an item is (types: any of) AND (tags: all of). A query tag without a colon is a
-key: it matches every tag of that key and the bare tag itself.
+key: it matches every tag of that key and the bare tag itself; as one of `exact_tags` it matches that tag alone.
 """
 
 from __future__ import annotations
@@ -11,21 +11,36 @@ from dataclasses import dataclass
 
 from .errors import InvalidQuery
 from .event import tag_key
-from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, QUERY_TERMS_TOTAL_MAX, check_query_tag, check_type, show
+from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, QUERY_TERMS_TOTAL_MAX, check_tag, check_type, show
 
 
 @dataclass(frozen=True, slots=True)
 class QueryItem:
-    """(type is one of `types`, or any if empty) AND (all of `tags` are there). At least one of the two is given."""
+    """(type is one of `types`, or any if empty) AND (all of `tags` and `exact_tags` are there). One is given."""
 
     types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    """One without a colon is a key: `order` is there where `order` is, or `order:17`."""
+    exact_tags: tuple[str, ...] = ()
+    """Just these: `order` is there where `order` is."""
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether it asks for tags, in either way."""
+        return bool(self.tags or self.exact_tags)
+
+    @property
+    def count(self) -> int:
+        """How many types and tags it asks for."""
+        return len(self.types) + len(self.tags) + len(self.exact_tags)
 
     def matches(self, type: str, tags: Iterable[str]) -> bool:
         """Whether an event of that type with those tags matches."""
         if self.types and type not in self.types:
             return False
         present = set(tags)
+        if not present.issuperset(self.exact_tags):
+            return False
         keys = {tag_key(tag) for tag in present}
         return all(tag in present or (":" not in tag and tag in keys) for tag in self.tags)
 
@@ -60,9 +75,9 @@ class Query:
         return Query(tuple([_tidy(item) for item in items]))
 
     @staticmethod
-    def where(*, types: Sequence[str] = (), tags: Sequence[str] = ()) -> Query:
+    def where(*, types: Sequence[str] = (), tags: Sequence[str] = (), exact_tags: Sequence[str] = ()) -> Query:
         """A query of one item: `Query.where(types=["OrderPlaced"], tags=["order:17"])`."""
-        return Query.of(QueryItem(_terms(types), _terms(tags)))
+        return Query.of(QueryItem(_terms(types), _terms(tags), _terms(exact_tags)))
 
     def matches(self, type: str, tags: Iterable[str]) -> bool:
         """Whether an event of that type with those tags matches any item."""
@@ -79,20 +94,21 @@ def _check_item(item: QueryItem, where: str) -> int:
     """Answers how many types and tags it has."""
     if not isinstance(item, QueryItem):
         raise InvalidQuery(f"a QueryItem is expected, {show(item)} given", where)
-    for name, terms in (("types", item.types), ("tags", item.tags)):
+    for name, terms in (("types", item.types), ("tags", item.tags), ("exact_tags", item.exact_tags)):
         if not isinstance(terms, tuple | list):
             raise InvalidQuery(f"a tuple of strings is expected, {show(terms)} given", f"{where}.{name}")
-    if not item.types and not item.tags:
+    count = item.count
+    if not count:
         raise InvalidQuery("an item needs types or tags; one with neither would match every event", where)
-    count = len(item.types) + len(item.tags)
     if count > QUERY_TERMS_MAX:
         raise InvalidQuery(f"{count} types and tags given, at most {QUERY_TERMS_MAX} are allowed", where)
     for number, type in enumerate(item.types):
         if fault := check_type(type):
             raise InvalidQuery(fault, f"{where}.types[{number}]")
-    for number, tag in enumerate(item.tags):
-        if fault := check_query_tag(tag):
-            raise InvalidQuery(fault, f"{where}.tags[{number}]")
+    for name, tags in (("tags", item.tags), ("exact_tags", item.exact_tags)):
+        for number, tag in enumerate(tags):
+            if fault := check_tag(tag):
+                raise InvalidQuery(fault, f"{where}.{name}[{number}]")
     return count
 
 
@@ -102,12 +118,16 @@ def _terms(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _tidy(item: QueryItem) -> QueryItem:
-    """The item with sorted, distinct terms; most items have one term, and are so already."""
-    types, tags = item.types, item.tags
-    if len(types) < 2 and len(tags) < 2 and types.__class__ is tags.__class__ is tuple:
+    """The item with sorted, distinct terms; most items have one term, and are so already.
+
+    Only a bare tag can be asked for in two ways: of `exact_tags`, one with a colon goes to `tags`.
+    """
+    types, tags, exact = item.types, item.tags, item.exact_tags
+    if not exact and len(types) < 2 and len(tags) < 2 and types.__class__ is tags.__class__ is tuple:
         return item
-    return QueryItem(_distinct(types), _distinct(tags))
+    tags = (*tags, *[tag for tag in exact if ":" in tag])
+    return QueryItem(_distinct(types), _distinct(tags), _distinct([tag for tag in exact if ":" not in tag]))
 
 
-def _distinct(terms: tuple[str, ...]) -> tuple[str, ...]:
+def _distinct(terms: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(terms)))

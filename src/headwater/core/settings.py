@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from .errors import InvalidLogName, InvalidSettings
-from .limits import APPEND_BYTES_MAX, PARTITIONS_MAX, TAG_KEY, show
+from .limits import APPEND_BYTES_MAX, PARTITIONS_MAX, check_tag_key, show
 
 LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
@@ -81,7 +81,7 @@ class LogSettings:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidSettings(f"{getattr(self, name)!r} given, true or false is allowed", name)
         kind, _, key = str(self.partition_by).partition(":")
-        if self.partition_by not in ("", "source", "subject") and not (kind == "tag" and TAG_KEY.fullmatch(key)):
+        if self.partition_by not in ("", "source", "subject") and (kind != "tag" or check_tag_key(key)):
             allowed = 'the empty string, "source", "subject" or "tag:KEY"'
             raise InvalidSettings(f"{self.partition_by!r} given, allowed: {allowed}", "partition_by")
 

@@ -20,7 +20,7 @@ from .wire import ConditionIn, CriterionProperties, ItemIn, QueryIn, TagPair
 VERSION = "1.0"
 _CRITERION_TYPES = {"EventTypes": (True, False), "Tags": (False, True), "EventTypesAndTags": (True, True)}
 """Criterion type -> whether it has event types, whether it has tags."""
-_ITEM_PATH = re.compile(r"items(?:\[(?P<item>\d+)\](?:\.(?P<list>types|tags)(?P<rest>\[\d+\])?)?)?")
+_ITEM_PATH = re.compile(r"items(?:\[(?P<item>\d+)\](?:\.(?P<list>types|tags|exact_tags)(?P<rest>\[\d+\])?)?)?")
 
 
 def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> Query:
@@ -132,23 +132,27 @@ class _Item(NamedTuple):
     where: str
     types_where: str
     tags_where: str
+    exact_tags_where: str
 
 
 def _item_of(given: ItemIn, where: str) -> _Item:
     terms: CriterionProperties = given
     inside = where
     if given.properties is not None:
-        if given.tags is not None or _types_of(given, where)[1]:
+        if given.tags is not None or given.exact_tags is not None or _types_of(given, where)[1]:
             raise InvalidQuery("give types and tags inside `properties` or beside it, not both", where)
         terms, inside = given.properties, f"{where}.properties"
     types_name, types = _types_of(terms, inside)
-    tags = [
-        tag if isinstance(tag, str) else tag_text(tag, f"{inside}.tags[{index}]")
-        for index, tag in enumerate(terms.tags or ())
-    ]
+    tags_where, exact_tags_where = f"{inside}.tags", f"{inside}.exact_tags"
+    tags, exact_tags = _texts(terms.tags, tags_where), _texts(terms.exact_tags, exact_tags_where)
     if given.type is not None:
-        _check_criterion(given.type, bool(types), bool(tags), where)
-    return _Item(QueryItem(tuple(types), tuple(tags)), where, f"{inside}.{types_name}", f"{inside}.tags")
+        _check_criterion(given.type, bool(types), bool(tags or exact_tags), where)
+    item = QueryItem(tuple(types), tags, exact_tags)
+    return _Item(item, where, f"{inside}.{types_name}", tags_where, exact_tags_where)
+
+
+def _texts(tags: list[str | TagPair] | None, where: str) -> tuple[str, ...]:
+    return tuple([tag_text(tag, f"{where}[{index}]") for index, tag in enumerate(tags)]) if tags else ()
 
 
 def _types_of(terms: CriterionProperties, where: str) -> tuple[str, list[str]]:
@@ -192,5 +196,10 @@ def _checked(items: list[_Item], where: str) -> Query:
         if found is None or found["item"] is None:
             raise InvalidQuery(error.problem, where) from None
         item = items[int(found["item"])]
-        part = {"types": item.types_where, "tags": item.tags_where, None: item.where}[found["list"]]
+        part = {
+            "types": item.types_where,
+            "tags": item.tags_where,
+            "exact_tags": item.exact_tags_where,
+            None: item.where,
+        }[found["list"]]
         raise InvalidQuery(error.problem, part + (found["rest"] or "")) from None

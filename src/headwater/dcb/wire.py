@@ -40,6 +40,7 @@ class CriterionProperties(Struct, forbid_unknown_fields=True):
     event_types_camel: list[str] | None = field(default=None, name="eventTypes")
     types: list[str] | None = None
     tags: list[str | TagPair] | None = None
+    exact_tags: list[str | TagPair] | None = None
 
 
 class ItemIn(CriterionProperties, forbid_unknown_fields=True):

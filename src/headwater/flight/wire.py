@@ -57,10 +57,11 @@ class Answered(Struct, frozen=True):
 
 
 class QueryItemJson(Asked, frozen=True):
-    """(any of `types`) and (all of `tags`)."""
+    """(any of `types`) and (all of `tags` and `exact_tags`); see core.query.QueryItem."""
 
     types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    exact_tags: tuple[str, ...] = ()
 
 
 class QueryJson(Asked, frozen=True):
@@ -370,7 +371,7 @@ def query_of(given: QueryJson | str | None, where: str) -> Query:
             return ALL
         if given.all is not UNSET:
             raise InvalidQuery("give `items` or `all`, not both")
-        return Query.of(*(QueryItem(item.types, item.tags) for item in given.items))
+        return Query.of(*(QueryItem(item.types, item.tags, item.exact_tags) for item in given.items))
     except InvalidQuery as error:
         below = error.where if error.where != "query" else ""
         raise InvalidQuery(error.problem, f"{where}.{below}" if below else where) from None
@@ -380,7 +381,7 @@ def query_json(query: Query) -> QueryJson | None:
     """The query as a ticket says it."""
     if query.items is None:
         return None
-    return QueryJson(tuple(QueryItemJson(item.types, item.tags) for item in query.items))
+    return QueryJson(tuple(QueryItemJson(item.types, item.tags, item.exact_tags) for item in query.items))
 
 
 def condition_of(given: ConditionJson | None) -> AppendCondition | None:

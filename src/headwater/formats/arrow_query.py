@@ -17,7 +17,7 @@ Mask = npt.NDArray[np.bool_]
 def query_columns(query: Query) -> tuple[str, ...]:
     """The columns that the query looks at: none of, or some of `type` and `tags`."""
     items = query.items or ()
-    columns = {"type": any(item.types for item in items), "tags": any(item.tags for item in items)}
+    columns = {"type": any(item.types for item in items), "tags": any(item.has_tags for item in items)}
     return tuple([name for name, is_needed in columns.items() if is_needed])
 
 
@@ -26,20 +26,21 @@ def matching_rows(query: Query, batch: pa.RecordBatch) -> Mask:
     if query.items is None:
         return np.ones(batch.num_rows, np.bool_)
     found = np.zeros(batch.num_rows, np.bool_)
-    rows_of: dict[str, Mask] = {}  # items of one query often share tags
+    rows_of: dict[tuple[str, bool], Mask] = {}  # items of one query often share tags
     for item in query.items:
         found |= _matching_item(item, batch, rows_of)
     return found
 
 
-def _matching_item(item: QueryItem, batch: pa.RecordBatch, rows_of: dict[str, Mask]) -> Mask:
+def _matching_item(item: QueryItem, batch: pa.RecordBatch, rows_of: dict[tuple[str, bool], Mask]) -> Mask:
     rows = _is_in(batch.column("type"), item.types) if item.types else np.ones(batch.num_rows, np.bool_)
-    for tag in item.tags:
+    wanted = [(tag, ":" not in tag) for tag in item.tags] + [(tag, False) for tag in item.exact_tags]
+    for tag, is_key in wanted:
         if not rows.any():
             break
-        if tag not in rows_of:
-            rows_of[tag] = _tagged(batch.column("tags"), tag)
-        rows &= rows_of[tag]
+        if (tag, is_key) not in rows_of:
+            rows_of[tag, is_key] = _tagged(batch.column("tags"), tag, is_key=is_key)
+        rows &= rows_of[tag, is_key]
     return rows
 
 
@@ -47,11 +48,11 @@ def _is_in(column: pa.Array, values: Sequence[str]) -> Mask:
     return _mask(pc.is_in(column, value_set=pa.array(values, column.type)))
 
 
-def _tagged(tags: pa.ListArray, wanted: str) -> Mask:
-    """The rows with that tag; a wanted tag without a colon is a key, and stands for all tags with that key."""
+def _tagged(tags: pa.ListArray, wanted: str, *, is_key: bool) -> Mask:
+    """The rows with that tag; a key stands for all tags with that key as well."""
     values = tags.flatten()
     hits = pc.equal(values, wanted)
-    if ":" not in wanted:
+    if is_key:
         hits = pc.or_(hits, pc.starts_with(values, f"{wanted}:"))
     rows = np.zeros(len(tags), np.bool_)
     rows[pc.list_parent_indices(tags).filter(hits).to_numpy(zero_copy_only=False)] = True

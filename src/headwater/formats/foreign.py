@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from ..core.errors import InvalidInput
-from ..core.limits import TAG_VALUE_CHARS_MAX, show
+from ..core.limits import show
 
 TAG_KEY_CHARS_MAX = 50
+TAG_VALUE_CHARS_MAX = 256
 _UNFIT_KEY_CHARS = re.compile(r"[^a-zA-Z0-9_-]+")
 _EPOCH = re.compile(r"-?\d{9,17}(\.\d+)?")
 _DIGEST_CHARS = 32

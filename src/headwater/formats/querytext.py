@@ -2,10 +2,11 @@
 
     query = "all" | item ("or" item)*
     item  = term ("and"? term)*
-    term  = "type=" TYPE | "tag=" TAG
+    term  = "type=" TYPE | "tag=" TAG | "exact_tag=" TAG
 
-Several types in an item: any of them. Several tags: all of them. A term with spaces is quoted as in a shell. The JSON
-of `/logs` is taken as well: `{"items": [{"types": ["OrderPlaced"], "tags": ["order:17"]}]}`.
+Several types in an item: any of them. Several tags: all of them. `tag=order` is there where `order:17` is, too;
+`exact_tag=order` is not. A term with spaces, quotes or backslashes is quoted as in a shell. The JSON of `/logs` is
+taken as well: `{"items": [{"types": ["OrderPlaced"], "tags": ["order:17"]}]}`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from ..core.errors import InvalidQuery
 from ..core.limits import show
 from ..core.query import ALL, Query, QueryItem
 
+_KINDS = ("type", "tag", "exact_tag")
+"""Of terms, in the order of the fields of QueryItem."""
+
 
 def parse_query(text: str) -> Query:
     """The query that a text says. Raises InvalidQuery, with the word that does not fit."""
@@ -29,19 +33,17 @@ def parse_query(text: str) -> Query:
         raise InvalidQuery(f"{error} in {show(text)}", "query") from None
     if [word.lower() for word in words] == ["all"]:
         return ALL
-    items: list[tuple[list[str], list[str]]] = [([], [])]
+    items: list[dict[str, list[str]]] = [{kind: [] for kind in _KINDS}]
     for word in words:
-        types, tags = items[-1]
         kind, equals, value = word.partition("=")
-        if kind.lower() == "type" and equals:
-            types.append(value)
-        elif kind.lower() == "tag" and equals:
-            tags.append(value)
+        if equals and kind.lower() in _KINDS:
+            items[-1][kind.lower()].append(value)
         elif word.lower() == "or":
-            items.append(([], []))
+            items.append({kind: [] for kind in _KINDS})
         elif word.lower() != "and":
-            raise InvalidQuery(f"type=TYPE, tag=TAG, or, all are expected, {show(word)} given", "query")
-    return Query.of(*(QueryItem(tuple(types), tuple(tags)) for types, tags in items))
+            allowed = "type=TYPE, tag=TAG, exact_tag=TAG, or, all"
+            raise InvalidQuery(f"{allowed} are expected, {show(word)} given", "query")
+    return Query.of(*[QueryItem(*map(tuple, item.values())) for item in items])
 
 
 def _from_json(text: str) -> Query:
@@ -53,12 +55,13 @@ def _from_json(text: str) -> Query:
         return ALL
     if said.all is not None or said.items is None:
         raise InvalidQuery('{"items": [...]} or {"all": true} is expected', "query")
-    return Query.of(*(QueryItem(item.types, item.tags) for item in said.items))
+    return Query.of(*(QueryItem(item.types, item.tags, item.exact_tags) for item in said.items))
 
 
 class _ItemJson(msgspec.Struct, forbid_unknown_fields=True):
     types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    exact_tags: tuple[str, ...] = ()
 
 
 class _QueryJson(msgspec.Struct, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..core.query import Query, QueryItem
-from .postings import KEY, PARTITION, TAG, TYPE, Numbers, Postings
+from .postings import PARTITION, TYPE, Numbers, Postings, tag_terms
 
 LOOKS_MIN = 16
 """So many numbers at least are looked at before a pause, by each item of a query, so that every page gets on."""
@@ -65,7 +65,7 @@ def first_match(pieces: Sequence[Piece], query: Query) -> int | None:
 def _is_probed(query: Query, partition: int | None) -> bool:
     """Whether some item has more than one term, so that numbers are looked at that do not match."""
     items = query.items or ()
-    return any(len(item.tags) + bool(item.types) + (partition is not None) > 1 for item in items)
+    return any(len(item.tags) + len(item.exact_tags) + bool(item.types) + (partition is not None) > 1 for item in items)
 
 
 def _walk_item(
@@ -74,8 +74,8 @@ def _walk_item(
     """The matches of one item in one piece; None if it is plain that there are none."""
     postings, low, high = piece
     required: list[Numbers] = []
-    for tag in item.tags:
-        numbers = postings.numbers(TAG if ":" in tag else KEY, tag)
+    for kind, tag in tag_terms(item):
+        numbers = postings.numbers(kind, tag)
         if numbers is None or not numbers.reaches(low):
             return None
         required.append(numbers)

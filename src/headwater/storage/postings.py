@@ -25,6 +25,7 @@ import pyarrow as pa
 import xxhash
 
 from ..core.event import tag_key
+from ..core.query import QueryItem
 from ..formats.arrow_columns import Coded
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
@@ -37,6 +38,12 @@ TABLE_TAGS_MAX = 128 * 1024
 TABLES = 64
 TYPE, TAG, KEY, PARTITION = "t", "g", "k", "p"
 """Kinds of terms; a term is kept on file as its kind and its text."""
+
+
+def tag_terms(item: QueryItem) -> list[tuple[str, str]]:
+    """The terms, kind and text, that an event has whose tags match the item."""
+    terms = [(TAG if ":" in tag else KEY, tag) for tag in item.tags]
+    return terms + [(TAG, tag) for tag in item.exact_tags] if item.exact_tags else terms
 
 
 class Numbers:
@@ -82,6 +89,10 @@ _TagTable = dict[str, int | list[int]]
 """Tags with their numbers; with the number itself where there is but one, as most often."""
 
 
+TagsOfKeys = dict[str, str | list[str]]
+"""Keys with the tags that have them: most often many, or just one."""
+
+
 class ActivePostings:
     """Postings in memory. One thread changes them; any thread reads (and sees more than is durable)."""
 
@@ -93,8 +104,10 @@ class ActivePostings:
         """One table, or TABLES of them: then that of a tag is by its hash."""
         self._types: defaultdict[str, list[int]] = defaultdict(list)
         self._partitions: defaultdict[str, list[int]] = defaultdict(list)
+        self._tags_of_keys: TagsOfKeys | None = None
+        """The tags of each key: found when a key is first asked for, and kept up from then on."""
         self._asked_keys: dict[str, list[int]] = {}
-        """Postings of bare keys are made when a key is first asked for, and kept up from then on."""
+        """Postings of keys with several tags are made when the key is first asked for, and kept up from then on."""
         self._lock = threading.Lock()
 
     def apply(
@@ -119,13 +132,15 @@ class ActivePostings:
 
     def _enter(self, number: int, types: Sequence[str], tags: Sequence[tuple[str, ...]]) -> None:
         """Into one table: nearly always, so the loop is short."""
-        type_postings, table = self._types, self._tags[0]
+        type_postings, table, tags_of_keys = self._types, self._tags[0], self._tags_of_keys
         for type, tags_of_event in zip(types, tags, strict=True):
             type_postings[type].append(number)
             for tag in tags_of_event:
                 found = table.get(tag)
                 if found is None:
                     table[tag] = number
+                    if tags_of_keys is not None:
+                        _add_tag(tags_of_keys, tag)
                 elif isinstance(found, int):
                     table[tag] = [found, number]
                 else:
@@ -140,7 +155,7 @@ class ActivePostings:
             enter(first + start, types[start : start + PART_EVENTS], tags[start : start + PART_EVENTS])
 
     def _enter_by_hash(self, number: int, types: Sequence[str], tags: Sequence[tuple[str, ...]]) -> None:
-        type_postings, tables = self._types, self._tags
+        type_postings, tables, tags_of_keys = self._types, self._tags, self._tags_of_keys
         for type, tags_of_event in zip(types, tags, strict=True):
             type_postings[type].append(number)
             for tag in tags_of_event:
@@ -148,6 +163,8 @@ class ActivePostings:
                 found = table.get(tag)
                 if found is None:
                     table[tag] = number
+                    if tags_of_keys is not None:
+                        _add_tag(tags_of_keys, tag)
                 elif isinstance(found, int):
                     table[tag] = [found, number]
                 else:
@@ -167,11 +184,14 @@ class ActivePostings:
             count = len(types.codes)
             for type, numbers in _numbers_of_terms(types, first):
                 self._types[type] += numbers
+            tags_of_keys = self._tags_of_keys
             for tag, numbers in _numbers_of_terms(tags, first):
                 table = self._table_of(tag)
                 found = table.get(tag)
                 if found is None:
                     table[tag] = numbers if len(numbers) > 1 else numbers[0]
+                    if tags_of_keys is not None:
+                        _add_tag(tags_of_keys, tag)
                     if len(table) > TABLE_TAGS_MAX and len(self._tags) == 1:
                         self._tags = _split(table)
                 elif isinstance(found, int):
@@ -201,6 +221,7 @@ class ActivePostings:
                         table[tag] = kept
                     else:
                         del table[tag]
+                        self._tags_of_keys = None
             self.last = min(self.last, above)
 
     def numbers(self, kind: str, term: str) -> Numbers | None:
@@ -223,10 +244,8 @@ class ActivePostings:
             yield PARTITION + partition, numbers
         for tag, found in self._tagged():
             yield TAG + tag, (found,) if isinstance(found, int) else found
-        for key in {tag_key(tag) for tag, _ in self._tagged()}:
-            numbers_of_key = self.numbers(KEY, key)
-            if numbers_of_key is not None:
-                yield KEY + key, numbers_of_key.values
+        for key, tags in self._grouped().items():
+            yield KEY + key, self._merged(tags)
 
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
         """As `terms`, in bytes."""
@@ -242,17 +261,34 @@ class ActivePostings:
 
     def _numbers_of_key(self, key: str) -> Numbers | None:
         with self._lock:
-            if key not in self._asked_keys:
-                found: set[int] = set()
-                prefix = key + ":"
-                for tag, numbers in self._tagged():
-                    if tag.startswith(prefix) or tag == key:
-                        found.update((numbers,) if isinstance(numbers, int) else numbers)
+            if self._tags_of_keys is None:
+                self._tags_of_keys = self._grouped()
+            tags = self._tags_of_keys.get(key)
+            if tags is None:
+                return None
+            if isinstance(tags, str):  # as of every tag without a colon: nothing to merge, nothing to keep up
+                return self.numbers(TAG, tags)
+            if (numbers := self._asked_keys.get(key)) is None:
                 if len(self._asked_keys) >= ASKED_KEYS_MAX:  # somebody asks for anything
                     self._asked_keys.clear()
-                self._asked_keys[key] = sorted(found)
-            numbers_of_key = self._asked_keys.get(key)
-        return Numbers(numbers_of_key) if numbers_of_key else None
+                numbers = self._asked_keys[key] = self._merged(tags)
+            return Numbers(numbers)
+
+    def _merged(self, tags: str | list[str]) -> list[int]:
+        """The numbers of all of these tags, ascending and distinct."""
+        found: set[int] = set()
+        for tag in (tags,) if isinstance(tags, str) else tags:
+            numbers = self._table_of(tag)[tag]
+            found.update((numbers,) if isinstance(numbers, int) else numbers)
+        return sorted(found)
+
+    def _grouped(self) -> TagsOfKeys:
+        """All tags by their keys."""
+        found: TagsOfKeys = {}
+        for table in self._tags:
+            for tag in table:
+                _add_tag(found, tag)
+        return found
 
     def _apply_keys(self, first: int, tags: Sequence[tuple[str, ...]]) -> None:
         for number, tags_of_event in enumerate(tags, first):
@@ -267,6 +303,17 @@ def _split(table: _TagTable) -> list[_TagTable]:
     for tag, numbers in table.items():
         tables[hash(tag) & TABLES - 1][tag] = numbers
     return tables
+
+
+def _add_tag(tags_of_keys: TagsOfKeys, tag: str) -> None:
+    key = tag_key(tag)
+    tags = tags_of_keys.get(key)
+    if tags is None:
+        tags_of_keys[key] = tag
+    elif isinstance(tags, str):
+        tags_of_keys[key] = [tags, tag]
+    else:
+        tags.append(tag)
 
 
 def _numbers_of_terms(coded: Coded, first: int) -> Iterator[tuple[str, list[int]]]:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ..core.query import Query, QueryItem
 from .columns import Bits, Ints
-from .postings import KEY, PARTITION, TAG, TYPE, FilePostings, Numbers, Postings, postings_name
+from .postings import KEY, PARTITION, TYPE, FilePostings, Numbers, Postings, postings_name, tag_terms
 from .sealing import postings_ranges
 
 logger = logging.getLogger("headwater.storage")
@@ -28,12 +28,12 @@ def matching_rows(types: pa.Array, tags: pa.Array, query: Query) -> Bits:
     if query.items is None:
         return np.ones(len(types), np.bool_)
     named = _TypesNamed(types) if any(item.types for item in query.items) else None
-    tagged = _Tagged(tags, {tag for item in query.items for tag in item.tags})
+    tagged = _Tagged(tags, {term for item in query.items for term in tag_terms(item)})
     matches = np.zeros(len(types), np.bool_)
     for item in query.items:
         found = np.ones(len(types), np.bool_) if named is None or not item.types else named.any_of(item.types)
-        for tag in item.tags:
-            found &= tagged.rows(tag)
+        for term in tag_terms(item):
+            found &= tagged.rows(term)
         matches |= found
     return matches
 
@@ -55,30 +55,32 @@ class _TypesNamed:
 
 
 class _Tagged:
-    """Which of some events have each tag that is asked for. All tags are gone through once, and once for each key."""
+    """Which of some events have each tag that is asked for, as kind and text. All tags are gone through once, and once
+    for each key."""
 
-    def __init__(self, tags: pa.Array, asked: set[str]) -> None:
+    def __init__(self, tags: pa.Array, asked: set[tuple[str, str]]) -> None:
         self._size = len(tags)
-        self._rows: dict[str, Ints] = {}
+        self._rows: dict[tuple[str, str], Ints] = {}
         if not asked:
             return
         offsets = tags.offsets.to_numpy()
         members = tags.values.slice(offsets[0], offsets[-1] - offsets[0])
-        ordered = sorted(asked)
+        ordered = sorted({tag for _, tag in asked})
         found = pc.index_in(members, value_set=pa.array(ordered, pa.string()))
         hits = pc.indices_nonzero(found.is_valid()).to_numpy().astype(np.int64)
         which = found.take(pa.array(hits)).to_numpy()
-        for code, tag in enumerate(ordered):
-            of_tag = hits[which == code]
-            if ":" not in tag:
+        codes = {tag: code for code, tag in enumerate(ordered)}
+        for kind, tag in asked:
+            of_tag = hits[which == codes[tag]]
+            if kind == KEY:
                 of_key = pc.indices_nonzero(pc.starts_with(members, tag + ":")).to_numpy().astype(np.int64)
                 of_tag = np.concatenate([of_tag, of_key])
-            self._rows[tag] = np.searchsorted(offsets - offsets[0], of_tag, "right") - 1
+            self._rows[kind, tag] = np.searchsorted(offsets - offsets[0], of_tag, "right") - 1
 
-    def rows(self, tag: str) -> Bits:
+    def rows(self, term: tuple[str, str]) -> Bits:
         """Where that tag is, or one of that key."""
         found = np.zeros(self._size, np.bool_)
-        found[self._rows[tag]] = True
+        found[self._rows[term]] = True
         return found
 
 
@@ -91,7 +93,7 @@ def matching_numbers(postings: Postings, low: int, high: int, query: Query, part
 
 def _numbers_of(postings: Postings, low: int, high: int, item: QueryItem, partition: int | None) -> Ints:
     """From the rarest term on; the others are looked up in turn."""
-    terms = [(TAG if ":" in tag else KEY, tag) for tag in item.tags]
+    terms = tag_terms(item)
     if partition is not None:
         terms.append((PARTITION, str(partition)))
     required = [_within(postings.numbers(*term), low, high) for term in terms]

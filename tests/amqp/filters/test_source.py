@@ -257,7 +257,11 @@ def test_selectors_and_property_filters_ask_the_index_too():
 def test_tags_are_asked_of_the_index():
     assert query_of("[cloudEvents:tags] = 'order:17,customer:a%2Cb'") == Query.where(tags=["order:17", "customer:a,b"])
     assert query_of("cloudEvents_tags = 'a' OR cloudEvents_tags = 'b'") == Query.of(
-        QueryItem(tags=("a",)), QueryItem(tags=("b",))
+        QueryItem(exact_tags=("a",)), QueryItem(exact_tags=("b",))
+    )
+    assert query_of("[cloudEvents:tags] = '?'") == Query.where(exact_tags=["?"])
+    assert query_of("[cloudEvents:type] = 'A' AND [cloudEvents:tags] = 'a,b'") == Query.of(
+        QueryItem(("A",), exact_tags=("a", "b"))
     )
 
 
@@ -274,7 +278,7 @@ def test_tags_are_asked_of_the_index():
         "[cloudEvents:type] = ''",
         "[cloudEvents:type] = 5",
         "[cloudEvents:tags] = ''",
-        "[cloudEvents:tags] = '?'",
+        "[cloudEvents:tags] = '\x7f'",
         "p.subject = 'A'",
         "[cloudEvents:source] = 'A'",
     ],

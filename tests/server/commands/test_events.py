@@ -1,6 +1,8 @@
 import json
+import shlex
 
 import pytest
+from tests.odd_tags import ODD_TAGS, matching
 
 from headwater.client import RemoteLog
 from headwater.core import Event
@@ -85,12 +87,16 @@ def test_query_counts_types(headwater, log: RemoteLog) -> None:
     ("arguments", "code", "message"),
     [
         (["append", "orders"], USAGE, "give --type and the rest of one event, or --events FILE"),
-        (["append", "orders", "--type", "A", "--tag", ":x"], REFUSED, "events[0].tags[0]: a tag's key fits"),
+        (["append", "orders", "--type", "A", "--tag", ""], REFUSED, "events[0].tags[0]: a tag has 1 to 1100 bytes"),
         (["append", "orders", "--type", "A", "--attribute", "x"], REFUSED, "--attribute: NAME=VALUE is expected"),
         (["append", "orders", "--events", "-"], REFUSED, "an append needs at least one event"),
         (["read", "nowhere"], REFUSED, "there is no log 'nowhere'"),
-        (["read", "orders", "--query", "x", "--type", "A"], USAGE, "give --query, or --type and --tag, not both"),
-        (["query", "orders", "order:17"], REFUSED, "query: type=TYPE, tag=TAG, or, all are expected"),
+        (
+            ["read", "orders", "--query", "x", "--type", "A"],
+            USAGE,
+            "give --query, or --type, --tag and --exact-tag, not both",
+        ),
+        (["query", "orders", "order:17"], REFUSED, "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are"),
         (["read", "orders", "--url", "http://127.0.0.1:1", "--retry-s", "0"], UNREACHABLE, "no answer from"),
         (["read", "orders", "--url", "x"], REFUSED, "url: http://HOST[:PORT] or https://HOST[:PORT] is expected"),
     ],
@@ -114,3 +120,25 @@ def test_bench_measures(headwater, log: RemoteLog) -> None:
     rows = json.loads(headwater("bench", "orders", "--seconds", "0.1", "--clients", "2", "--json").out)
     assert [row["what"] for row in rows] == ["append", "decide", "read"]
     assert all(row["requests"] > 0 and row["p50_ms"] <= row["p99_ms"] for row in rows)
+
+
+def test_odd_tags_go_in_and_are_found_by_every_option(headwater, log: RemoteLog) -> None:
+    for tag in ODD_TAGS:
+        assert headwater("append", "orders", "--type", "A", f"--tag={tag}").code == 0
+    log.append([Event("B", tags=("order/17:1", "\u00e9:x"))])
+    assert [event.tags for event in log.read(limit=len(ODD_TAGS))] == [(tag,) for tag in ODD_TAGS]
+
+    def found(*arguments: str) -> set[str]:
+        done = headwater("read", "orders", "--json", *arguments)
+        assert done.code == 0, done.err
+        return {tag for line in done.out.split("\n") if line for tag in json.loads(line)["event"]["tags"]}
+
+    for tag in ODD_TAGS:
+        assert found("--type", "A", f"--tag={tag}") == matching(tag)
+        assert found(f"--exact-tag={tag}") == found("--query", shlex.quote(f"exact_tag={tag}")) == {tag}
+    assert found("--tag=order/17") == {"order/17", "order/17:1", "\u00e9:x"}
+
+
+def test_tags_are_shown_so_that_one_can_tell_where_they_end(headwater, log: RemoteLog) -> None:
+    log.append([Event("A", tags=("order/17", "two words", "it's", "\u00dcn\u00ef:1"))])
+    assert headwater("read", "orders").out.rstrip().endswith("  'it'\"'\"'s' order/17 'two words' \u00dcn\u00ef:1")

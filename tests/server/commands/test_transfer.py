@@ -1,13 +1,17 @@
 import csv
 import gzip
 import json
+import os
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 import pytest
+from tests.odd_tags import ODD_TAGS
 
-from headwater.client import RemoteLog
+from headwater.client import RemoteLog, connect
 from headwater.core import Event
+from headwater.formats.foreign import fit_tag
 from headwater.server.cli import REFUSED
 
 TABLE = "case,activity,timestamp\n" + "".join(f"c{n % 7},step {n},2024-01-01T00:00:{n:02}Z\n" for n in range(50, 0, -1))
@@ -148,3 +152,44 @@ def test_a_file_without_known_ending_is_refused(headwater, log: RemoteLog) -> No
     done = headwater("export", "orders", "e.xls")
     assert (done.code, Path("e.xls").exists()) == (REFUSED, False)
     assert "the ending of 'e.xls' names no format; name one of ndjson" in done.err
+
+
+@pytest.mark.parametrize("file", ["e.ndjson", "e.cloudevents"])
+def test_odd_tags_come_back_from_a_file(headwater, log: RemoteLog, file: str) -> None:
+    log.append([Event("A", b"{}", (tag,), id=str(number), source="s") for number, tag in enumerate(ODD_TAGS)])
+    assert headwater("export", "orders", file).code == 0
+    assert headwater("import", file, "again", "--create").code == 0
+    with connect(os.environ["HEADWATER_URL"]) as server:
+        assert [event.tags for event in server.log("again").read()] == [(tag,) for tag in ODD_TAGS]
+
+
+def test_odd_tags_are_in_a_table(headwater, log: RemoteLog) -> None:
+    log.append([Event("A", b"", tuple(ODD_TAGS))])
+    assert headwater("export", "orders", "e.csv").code == 0
+    with open("e.csv", encoding="utf-8", newline="") as file:
+        [row] = csv.DictReader(file)
+    assert sorted(unquote(tag) for tag in row["tags"].split(",")) == sorted(ODD_TAGS)
+    assert headwater("export", "orders", "e.parquet").code == 0
+    assert sorted(pq.read_table("e.parquet").to_pylist()[0]["tags"]) == sorted(ODD_TAGS)
+
+
+def test_odd_values_of_tables_and_odd_objects_become_the_tags_that_they_ever_became(headwater, log: RemoteLog) -> None:
+    """A file that an older version imported is recognised when it is imported again."""
+    values = [tag for tag in ODD_TAGS if tag != "null"]
+    expected = [(fit_tag("tenant.id", value),) for value in values]
+    with open("e.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("type", "tenant.id"), *[("A", value) for value in values]])
+    assert headwater("import", "e.csv", "orders", "--tag", "tenant.id").code == 0
+    objects = {value: {"ocel:type": "tenant.id"} for value in values}
+    events = {
+        str(n): {
+            "ocel:activity": "pay",
+            "ocel:timestamp": f"2024-01-01T{n // 60:02}:{n % 60:02}:00Z",
+            "ocel:omap": [value],
+        }
+        for n, value in enumerate(values)
+    }
+    Path("e.jsonocel").write_text(json.dumps({"ocel:objects": objects, "ocel:events": events}))
+    assert headwater("import", "e.jsonocel", "orders").code == 0
+    assert [event.tags for event in log.read()] == expected * 2
+    assert expected[0] == ("tenant_id:order/17",)

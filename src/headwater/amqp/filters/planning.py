@@ -14,7 +14,7 @@ from functools import reduce
 from itertools import product
 from typing import Any
 
-from ...core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, check_query_tag, check_type
+from ...core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, check_tag, check_type
 from ...core.query import ALL, Query, QueryItem
 from ...formats.cloudevents import decode_tags
 from . import syntax
@@ -167,8 +167,8 @@ def _of_types(types: list[str]) -> Plan:
 
 
 def _of_tags(text: str) -> Plan:
-    tags = [tag for tag in decode_tags(text) if not check_query_tag(tag)]
-    return Plan(Query.where(tags=tags[:QUERY_TERMS_MAX]), is_exact=False) if tags else ANYTHING
+    tags = [tag for tag in decode_tags(text) if not check_tag(tag)]
+    return Plan(Query.where(exact_tags=tags[:QUERY_TERMS_MAX]), is_exact=False) if tags else ANYTHING
 
 
 def _recorded(operator: str, ms: object) -> Plan:
@@ -205,7 +205,7 @@ def _query_of_both(left: Query, right: Query) -> Query | None:
         return None
     pairs = [_item_of_both(one, other) for one, other in product(left.items, right.items)]
     items = tuple(dict.fromkeys([item for item in pairs if item is not None]))
-    fits = all(len(item.types) + len(item.tags) <= QUERY_TERMS_MAX for item in items)
+    fits = all(item.count <= QUERY_TERMS_MAX for item in items)
     return Query(items) if fits else None
 
 
@@ -215,7 +215,8 @@ def _item_of_both(left: QueryItem, right: QueryItem) -> QueryItem | None:
         types = tuple(sorted(set(left.types) & set(right.types)))
         if not types:
             return None
-    return QueryItem(types, tuple(sorted({*left.tags, *right.tags})))
+    tags, exact_tags = {*left.tags, *right.tags}, {*left.exact_tags, *right.exact_tags}
+    return QueryItem(types, tuple(sorted(tags)), tuple(sorted(exact_tags)))
 
 
 def _query_of_either(left: Query, right: Query) -> Query | None:
@@ -223,9 +224,9 @@ def _query_of_either(left: Query, right: Query) -> Query | None:
     if left.items is None or right.items is None:
         return ALL
     items = dict.fromkeys([*left.items, *right.items])
-    types = sorted({type for item in items if not item.tags for type in item.types})
+    types = sorted({type for item in items if not item.has_tags for type in item.types})
     merged = [QueryItem(tuple(types))] if types else []
-    merged += [item for item in items if item.tags]
+    merged += [item for item in items if item.has_tags]
     return Query(tuple(merged)) if len(merged) <= QUERY_ITEMS_MAX and len(types) <= QUERY_TERMS_MAX else None
 
 

@@ -158,8 +158,9 @@ def query(server: Server, log: str, text: str, partition: int | None, as_json: b
 
     \b
     A query is "all", or alternatives joined by "or". In an alternative:
-      type=TYPE   several: any of these types
-      tag=TAG     several: all of these tags; KEY alone stands for KEY:anything
+      type=TYPE      several: any of these types
+      tag=TAG        several: all of these tags; KEY alone stands for KEY:anything
+      exact_tag=TAG  the same, but KEY alone is just that tag
     Words with spaces are quoted: "tag='city:New York'". The JSON of the HTTP interface is taken as well.
     """
     summary = _Summary(server.log(log).read(parse_query(text), partition=partition))

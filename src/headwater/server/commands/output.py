@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import functools
 import json
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -26,6 +28,7 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 PREVIEW_CHARS = 100
 PIPE_COLUMNS = 240
 """How wide a table may be where there is no terminal."""
+_QUOTED = re.compile(r"[\s'\"\\]")
 
 
 def server_options(function: F) -> F:
@@ -66,26 +69,30 @@ partition_option = click.option("--partition", type=click.IntRange(min=0), help=
 
 
 def query_options(function: F) -> F:
-    """`--type`, `--tag` and `--query`; the command gets a `Query` as `query`."""
+    """`--type`, `--tag`, `--exact-tag` and `--query`; the command gets a `Query` as `query`."""
 
     @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only events of that type; several: any.")
     @click.option(
         "--tag", "tags", multiple=True, metavar="KEY[:VALUE]", help="Only events with that tag; several: all."
     )
+    @click.option(
+        "--exact-tag", "exact_tags", multiple=True, metavar="TAG", help="The same, but a key alone is just that tag."
+    )
     @click.option("--query", "text", metavar="QUERY", help="A query as `headwater query --help` explains it.")
     @functools.wraps(function)
-    def with_query(*args: Any, types: tuple[str, ...], tags: tuple[str, ...], text: str | None, **options: Any) -> Any:
-        return function(*args, query=_query(types, tags, text), **options)
+    def with_query(*args: Any, text: str | None, **options: Any) -> Any:
+        terms = {name: options.pop(name) for name in ("types", "tags", "exact_tags")}
+        return function(*args, query=_query(terms, text), **options)
 
     return with_query  # type: ignore[return-value]
 
 
-def _query(types: Sequence[str], tags: Sequence[str], text: str | None) -> Query:
+def _query(terms: dict[str, Sequence[str]], text: str | None) -> Query:
     if text is not None:
-        if types or tags:
-            raise click.UsageError("give --query, or --type and --tag, not both")
+        if any(terms.values()):
+            raise click.UsageError("give --query, or --type, --tag and --exact-tag, not both")
         return parse_query(text)
-    return Query.where(types=types, tags=tags) if types or tags else ALL
+    return Query.where(**terms) if any(terms.values()) else ALL
 
 
 def show_json(value: object) -> None:
@@ -119,9 +126,14 @@ def console(*, stderr: bool = False) -> Console:
 def show_event(event: SequencedEvent) -> None:
     """An event on one line: number, time, type, tags, and how its data begins."""
     number = click.style(f"{event.sequence_number:>9}", fg="cyan")
-    tags = click.style(" ".join(event.tags), fg="green")
+    tags = click.style(" ".join(map(_shown_tag, event.tags)), fg="green")
     type = click.style(event.type, bold=True)
     click.echo(f"{number}  {show_time(event.recorded_at)}  {type}  {tags}  {preview(event.data)}".rstrip())
+
+
+def _shown_tag(tag: str) -> str:
+    """As it stands, or quoted as a shell and a query take it, where one could not tell where it ends."""
+    return shlex.quote(tag) if _QUOTED.search(tag) else tag
 
 
 def preview(data: bytes) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.errors import EventLogError, InvalidInput, PositionOfOtherIncarnation
-from ...core.limits import SEQUENCE_NUMBER_MAX, TAG_KEY
+from ...core.limits import SEQUENCE_NUMBER_MAX, check_tag_key
 from ...core.settings import check_log_name
 from ..failures import failed
 from ..pipelines import check_directory, option
@@ -64,7 +64,7 @@ class Project:
 
     def __post_init__(self) -> None:
         check_log_name(self.log)
-        if TAG_KEY.fullmatch(self.tag) is None:
+        if check_tag_key(self.tag):
             raise InvalidInput(f"the key of a tag is expected, {self.tag!r} given", "tag")
         check_directory(self.table, "table")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import InvalidInput
-from ...core.limits import TAG_KEY, show
+from ...core.limits import check_tag_key, show
 from ..pipelines import option
 from ..reporting.page import page
 from ..running import Run, Summary
@@ -40,7 +40,7 @@ class Report(Selection):
 
     def __post_init__(self) -> None:
         Selection.__post_init__(self)
-        if self.states is not None and not TAG_KEY.fullmatch(self.states):
+        if self.states is not None and check_tag_key(self.states):
             raise InvalidInput(f"the key of a tag is expected, {show(self.states)} given", "--states")
         if self.path.is_dir():
             raise InvalidInput(f"a file is expected, {self.path} is a directory", "--to")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...core.limits import TAG_BYTES_MAX
 from .facts import Resource, Span
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def tagged(events: DataFrame, key: str) -> DataFrame:
 
     each = events.selectExpr("sequence_number AS number", f"{_TIME} AS at", "type AS state", "explode(tags) AS tag")
     chosen = each.where(F.startswith("tag", F.lit(f"{key}:")))
-    return chosen.select(F.substring("tag", len(key) + 2, 1000).alias("resource"), "at", "number", "state")
+    return chosen.select(F.substring("tag", len(key) + 2, TAG_BYTES_MAX).alias("resource"), "at", "number", "state")
 
 
 def resources_of(changes: DataFrame, last_ms: int) -> tuple[list[Resource], int]:
