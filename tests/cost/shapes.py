@@ -113,3 +113,16 @@ ANY_CBOR: Mapping[str, Shape] = {
     "one text": lambda size: b"\x7a" + size.to_bytes(4) + b"x" * size,
 }
 """CBOR values."""
+
+
+def chunked(size: int) -> bytes:
+    """The body of an HTTP request in chunks of one byte each (RFC 9112, 7.1), to its end."""
+    return b"1\r\n \r\n" * (size // 6) + b"0\r\n\r\n"
+
+
+PIPELINED: Mapping[str, Shape] = {
+    "without a host": filled("", "GET / HTTP/1.1\r\n\r\n", ""),
+    "not found": filled("", "GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n", ""),
+    "not allowed": filled("", "PUT /logs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n", ""),
+}
+"""Requests one behind the other."""
