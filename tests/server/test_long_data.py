@@ -14,6 +14,7 @@ from headwater.http import Receive, Scope, Send
 from headwater.server.bounded_requests import PIECE_BYTES, BoundedHttpProtocol
 from headwater.server.config import Http
 from headwater.server.http_server import HttpServer
+
 from .running import SILENCE_S_MAX
 from .test_websocket_protocol import UPGRADE
 
