@@ -101,6 +101,14 @@ def test_somebody_unknown_counts_by_address() -> None:
     assert loop.had["a"] == pytest.approx(loop.had["b"], rel=0.05)
 
 
+def test_somebody_unknown_counts_by_the_network_that_one_customer_has() -> None:
+    turns = Loop().turns
+    home = turns.flow("", "2001:db8:1:2::1").user
+    assert turns.flow("", "2001:db8:1:2:ffff::9").user is home
+    assert turns.flow("", "2001:db8:1:3::1").user is not home
+    assert turns.flow("2001:db8:1:2::1", "").user is not home
+
+
 def test_a_user_is_not_an_address_of_the_same_name() -> None:
     turns = Loop().turns
     assert turns.flow("10.0.0.1", "10.0.0.2").user is not turns.flow("", "10.0.0.1").user

@@ -126,3 +126,16 @@ def packed_tags(size: int) -> bytes:
         for start in range(0, count * TAGS_OF_EVENT, TAGS_OF_EVENT)
     )
     return b"\x81\xa6events\xdd" + count.to_bytes(4) + b"".join(events)
+
+
+def chunked(size: int) -> bytes:
+    """The body of an HTTP request in chunks of one byte each (RFC 9112, 7.1), to its end."""
+    return b"1\r\n \r\n" * (size // 6) + b"0\r\n\r\n"
+
+
+PIPELINED: Mapping[str, Shape] = {
+    "without a host": filled("", "GET / HTTP/1.1\r\n\r\n", ""),
+    "not found": filled("", "GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n", ""),
+    "not allowed": filled("", "PUT /logs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n", ""),
+}
+"""Requests one behind the other."""

@@ -14,7 +14,7 @@ from headwater.futoin.server import handlers
 from tests.server.running import SILENCE_S_MAX
 
 from .measuring import ObservedServer
-from .shapes import ANY_CBOR, ANY_JSON, ANY_MESSAGE_PACK, Shape, json_list
+from .shapes import ANY_CBOR, ANY_JSON, ANY_MESSAGE_PACK, NIL_OF_MESSAGE_PACK, Shape, json_list
 
 SIZES = (512 * 1024, 1024 * 1024, 2 * 1024 * 1024)
 FUNCTIONS = (
@@ -144,3 +144,46 @@ def send_frames(server: ObservedServer, frame: bytes, size: int) -> None:
 @pytest.mark.parametrize("name", FRAMES)
 def test_small_frames(server: ObservedServer, name: str) -> None:
     server.check_growth(name, lambda size: send_frames(server, FRAMES[name], size), (256 * 1024, 512 * 1024, 2**20))
+
+
+def event_of(value: bytes, count: int) -> Callable[[int], bytes]:
+    """An addEvents of so many events, each with an equal part of an array of that value."""
+
+    def body(size: int) -> bytes:
+        data = b",".join([value] * (size // count // (len(value) + 1)))
+        return json_message(BATCH, "events", b"[%b]" % b",".join([b'{"type":"A","data":[%b]}' % data] * count))
+
+    return body
+
+
+def packed_event_of(value: bytes, count: int) -> Callable[[int], bytes]:
+    """The same as MessagePack."""
+
+    def body(size: int) -> bytes:
+        values = size // count // len(value)
+        event = b"\x82\xa4type\xa1A\xa4data\xdd" + values.to_bytes(4) + value * values
+        return message_pack_message(BATCH, "events", b"\xdd" + count.to_bytes(4) + event * count)
+
+    return body
+
+
+LONGEST = (2_000_000, 4_000_000, 8_000_000)
+DEAR: Mapping[str, Callable[[int], bytes]] = {
+    "small numbers": event_of(b"1", 8),
+    "small arrays": event_of(b"[]", 8),
+    "texts": event_of(b'"%b"' % (b"x" * 100), 8),
+    "texts with commas": event_of(b'",,,,,,,,"', 8),
+    "texts like large numbers": event_of(b'"e999"', 8),
+    "large numbers": event_of(b"1e300", 8),
+    "escapes": event_of(b'"\\ud83d\\ude00"', 8),
+    "one event": event_of(b'"%b"' % (b"x" * 100_000), 1),
+    "small events": event_of(b"[1,2.5]", 1000),
+    "MessagePack nils": packed_event_of(NIL_OF_MESSAGE_PACK, 8),
+    "MessagePack arrays": packed_event_of(b"\x90", 1000),
+    "MessagePack numbers": packed_event_of(b"\xcb" + bytes(8), 1000),
+}
+
+
+@pytest.mark.parametrize("name", DEAR)
+def test_as_long_a_message_as_there_may_be(server: ObservedServer, name: str) -> None:
+    server.check_growth(name, lambda size: server.exchange("POST", PATH, DEAR[name](size), "application/json"), LONGEST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,11 @@ import msgspec
 import pytest
 
 from headwater.core import Event, Grant, Right
-from headwater.futoin import identity, signing
+from headwater.futoin import batches, identity, signing
 from headwater.futoin.coders import CBOR, JSON, MPCK
-from headwater.futoin.message import SIGNED_BYTES_MAX
+from headwater.futoin.long_messages import check_long
+from headwater.futoin.message import SIGNED_BYTES_MAX, VALUES_MAX
+from headwater.futoin.plain import is_json
 from headwater.futoin.signing import LEGACY_ALGORITHMS, Signature
 from headwater.server.accounts import Account, AccountDirectory
 from headwater.server.security import AccountGuard
@@ -163,3 +166,46 @@ def test_what_is_wrong_with_a_long_batch_is_told_and_nothing_is_added(peer: Any,
         assert b"InvalidRequest" in reply
         assert told in reply.decode("utf-8", "replace") or "events[" in reply.decode("utf-8", "replace")
     assert peer.log.head() == 0
+
+
+NUMBERS, TEXTS = b",".join([b"1"] * (VALUES_MAX + 1)), b",".join([b'",,\\",\\\\"'] * 300_000)
+
+
+def test_a_message_of_more_values_than_are_allowed_is_refused_with_what_to_do(peer: Any) -> None:
+    body = b'{"f":"%b","p":{"events":[{"type":"A","data":[%b]}]}}' % (BATCH.encode(), NUMBERS)
+    assert b"more than 1048576 values given in a message; send less at once" in post(peer, body)
+
+
+def test_an_event_of_more_values_than_are_allowed_is_refused_with_what_to_do(peer: Any) -> None:
+    assert b"or 65536 in one event, given in a message; send less at once" in post(peer, bodies.packed_data(1_100_000))
+
+
+def test_commas_and_brackets_in_texts_are_no_values() -> None:
+    asyncio.run(check_long(b'{"f":"%b","p":{"events":[{"type":"A","data":[%b]}]}}' % (BATCH.encode(), TEXTS)))
+
+
+def test_of_an_event_that_is_longer_than_the_log_takes_nothing_is_looked_at(
+    peer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+    monkeypatch.setattr(batches, "checked_json", lambda text: looked_at.append(len(text)) or text)
+    body = b'{"f":"%b","p":{"events":[{"type":"A","data":"%b"}]}}'
+    assert b"at most 1048576 are allowed" in post(peer, body % (BATCH.encode(), b"x" * 1_100_000))
+    assert b"bytes of one event given" in post(peer, body % (BATCH.encode(), b"x" * 8_000_000))
+    assert looked_at == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b'"\\ud83d"', b'"\\ude00\\ud83d"', b'"\\\\\\ud83d"', b"1e999", b"-1E+0309", b'"\\uZZ00"', b'"\\q"'],
+)
+@pytest.mark.parametrize("before", [b'"%b"' % (b"y" * 20_000), b'"%b e999 \\"1e999"' % (b"\\\\" * 20_000)])
+def test_what_cannot_be_decoded_is_found_in_long_data(before: bytes, value: bytes) -> None:
+    assert not is_json(b"[%b,%b]" % (before, value))
+
+
+@pytest.mark.parametrize(
+    "value", [b'"\\ud83d\\ude00"', b'"\\\\ud83d"', b"1e99", b"1e300", b"9" * 400, b'"1e999"', b'{"e999":1}']
+)
+def test_what_can_be_decoded_is_taken_in_long_data(value: bytes) -> None:
+    assert is_json(b'["%b",%b]' % (b"y" * 20_000, value))

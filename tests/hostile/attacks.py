@@ -132,6 +132,19 @@ class Http(Attack):
             peer.sendall(self.request("POST", f"/logs/{NOISE}/append", *more) + b"[" * size)
             peer.recv(1000)
 
+    def chunks(self) -> None:
+        """A body in chunks of a byte."""
+        with self.connected(self.place.http) as peer:
+            more = ("content-type: application/json", "transfer-encoding: chunked")
+            peer.sendall(self.request("POST", f"/logs/{NOISE}/append", *more) + bodies.chunked(500_000 * self.scale))
+            peer.recv(1000)
+
+    def pipeline(self) -> None:
+        """Requests in a row that are refused, and hardly an answer is read."""
+        with self.connected(self.place.http) as peer:
+            peer.sendall(b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n" * 20_000)
+            peer.recv(1000)
+
     def million_items(self) -> None:
         """Queries, and conditions, of a million items."""
         for path, body in (("read", bodies.query_items), ("append", bodies.condition_items)):

@@ -123,6 +123,11 @@ def batch_of_cloudevents(n: int) -> bytes:
     return b"[%b]" % b",".join([b"{}"] * n)
 
 
+def chunked(n: int) -> bytes:
+    """A body of `n` bytes in as many chunks (RFC 9112, 7.1)."""
+    return b"1\r\n \r\n" * n + b"0\r\n\r\n"
+
+
 FUTOIN: Mapping[str, Callable[[int], bytes]] = {
     "signed tree": signed_tree,
     "signed tree for a function of 64 KiB": signed_add_event,

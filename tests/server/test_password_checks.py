@@ -115,3 +115,19 @@ def test_who_leaves_takes_nobodys_turn_along() -> None:
         assert "two" in world.begun
 
     in_a_world(scenario)
+
+
+def test_who_has_just_gone_gives_way_without_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(password_checks, "CHECKS_WAITING_MAX", 2)
+
+    async def scenario(world: World) -> None:
+        for number in range(4):
+            await world.ask("crowd", f"crowd {number}")
+        world.tasks["one"] = asyncio.create_task(world._check("one", "one"))
+        world.tasks["crowd 3"].cancel()  # which does not know yet when the other one comes
+        await asyncio.sleep(0)
+        assert not world.tasks["one"].done() and world.checks.waiting == 2
+        await world.end_all()
+        assert world.begun == ["crowd 0", "crowd 1", "crowd 2", "one"] and world.refused == []
+
+    in_a_world(scenario)

@@ -11,6 +11,7 @@ from headwater.core.access import ANYBODY, Credentials, Forbidden, Grant, Right,
 from headwater.core.bus import Bus, Notification
 from headwater.core.errors import InvalidInput
 from headwater.core.notification_types import NotificationType
+from headwater.core.place import place_of
 from headwater.server import accounts as accounts_module
 from headwater.server import brake as brake_module
 from headwater.server import password_checks, security
@@ -27,7 +28,7 @@ from headwater.server.accounts import (
     read_grant,
     show_grant,
 )
-from headwater.server.brake import WAIT_S_MAX, Brake, place_of
+from headwater.server.brake import WAIT_S_MAX, Brake
 from headwater.server.security import AccountGuard
 from headwater.storage.memory import MemoryState
 

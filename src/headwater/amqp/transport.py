@@ -187,6 +187,11 @@ class Transport(asyncio.Protocol):
         return [(self._numbers[link], link, end) for link, end in self._ends.items()]
 
     @property
+    def link_numbers(self) -> list[int]:
+        """The numbers of the links that are attached: of very many they are here long before the links are."""
+        return list(self._by_number)
+
+    @property
     def links_count(self) -> int:
         """How many links are attached."""
         return len(self._ends)

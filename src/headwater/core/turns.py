@@ -23,6 +23,7 @@ from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from .doing import Doing
+from .place import place_of
 
 _logger = logging.getLogger("headwater.turns")
 
@@ -110,7 +111,7 @@ class _FairQueue(Generic[F]):
 
 
 class _User(_Flow):
-    """Who pays: a user, or an address from which somebody unknown comes."""
+    """Who pays: a user, or a place from which somebody unknown comes."""
 
     __slots__ = ("__weakref__", "connections")
 
@@ -159,8 +160,8 @@ class Turns:
         """Steps done so far."""
 
     def flow(self, user: str, peer: str) -> Flow:
-        """The flow of one more connection of that user, or of somebody unknown (`user` is empty) at that address."""
-        key = f"user {user}" if user else f"peer {peer}"
+        """The flow of one more connection of that user, or of somebody unknown (`user` is empty) at that place."""
+        key = f"user {user}" if user else f"peer {place_of(peer)}"
         found = self._users.get(key)
         if found is None:
             found = self._users[key] = _User()

@@ -9,18 +9,21 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, TooLarge
 from ..formats import packed_cutting
 from ..formats.budget import packed_holds_more
-from ..formats.cutting import cut
+from ..formats.cutting import CUT_BYTES, cut
 from .calls import Call
 from .coders import JSON
 from .errors import invalid
-from .message import PLAIN_BYTES, Encoded
-from .plain import checked_json, json_text
+from .message import PACKED_VALUES_MAX, PLAIN_BYTES, Encoded
+from .plain import Walk, checked_json, encoded_json, json_text
 
-PACKED_VALUES_MAX = 2**16
-"""Of one event in MessagePack, which are made to be written as JSON; data in JSON may have any number."""
+PACKED_FACTOR = 3
+"""How much longer than as JSON a value may be as MessagePack: `0.5` takes nine bytes."""
+BESIDE_BYTES_MAX = 2 * CUT_BYTES
+"""How long an event's type, key, names and white space may be in all."""
+STEP_VALUES = 8 * 1024
 _ARRAY = re.compile(rb"\s*+\[")
 
 
@@ -44,54 +47,83 @@ _packed = msgspec.msgpack.Decoder(list[_Element])
 _MISFIT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError, ValueError, InvalidInput)
 
 
-def new_events(call: Call) -> Iterator[NewEvent]:
-    """The parameter `events`, element by element, each a short step. Raises FutoInError (InvalidRequest)."""
+def new_events(call: Call, event_bytes_max: int) -> Iterator[NewEvent | None]:
+    """The parameter `events`, element by element; None is a short step on the way to the next.
+
+    Of an event that is longer than the log takes nothing is looked at. Raises FutoInError (InvalidRequest), TooLarge.
+    """
     given, function = call.parameters["events"], call.function
     allowed = function.parameters["events"].elements
     assert allowed is not None, "the definition says that it is an array of maps"
     number = 0
     try:
-        for event in _decoded(call, given, allowed.at_most):
+        for event in _decoded(call, given, allowed.at_most, event_bytes_max):
+            if event is None:
+                yield None
+                continue
             if number == allowed.at_most:
                 raise invalid(f"more than {allowed.at_most} events given")
             if not allowed.check({"type": event.type, "data": None, "key": event.key}):
                 raise function.mismatch(f"events[{number}]", {"type": event.type, "key": event.key})
             number += 1
             yield event
+    except TooLarge:
+        raise
     except _MISFIT as error:
         raise invalid(f"Type mismatch for parameter: {function.name}(events), at events[{number}]: {error}") from None
     if number < allowed.at_least:
         raise invalid(f"{number} events given, at least {allowed.at_least} are expected")
 
 
-def _decoded(call: Call, given: object, at_most: int) -> Iterator[NewEvent]:
+def _decoded(call: Call, given: object, at_most: int, event_bytes_max: int) -> Iterator[NewEvent | None]:
     if not isinstance(given, Encoded):  # of a coder that takes only short messages, and has checked them
         assert isinstance(given, list)
         size = call.message.size
         return (NewEvent(each["type"], json_text(each["data"], size), each.get("key")) for each in given)
-    return _of_json(given) if call.coder is JSON else _of_packed(given, at_most)
+    return _of_json(given, event_bytes_max) if call.coder is JSON else _of_packed(given, at_most, event_bytes_max)
 
 
-def _of_json(text: bytes) -> Iterator[NewEvent]:
-    found = _ARRAY.match(text)
+def _of_json(text: bytes, event_bytes_max: int) -> Iterator[NewEvent | None]:
+    found, number, at_most = _ARRAY.match(text), 0, event_bytes_max + BESIDE_BYTES_MAX
     start = found.end() if found else 0
-    while start and (piece := cut(text, start)) is not None:
-        yield from map(_of_json_element, _json.decode(piece.text))
+    while start and (piece := cut(text, start, at_most)) is not None:
+        for element in _json.decode(piece.text):
+            yield _of_json_element(element, number, event_bytes_max)
+            number += 1
+        yield None
         start = piece.following
     rest = b"[" + text[start:] if start else text
-    yield from map(_of_json_element, _json.decode(rest))
+    if len(rest) > at_most:
+        raise TooLarge(len(rest), at_most, "bytes of one event", f"events[{number}]")
+    for element in _json.decode(rest):
+        yield None
+        yield _of_json_element(element, number, event_bytes_max)
+        number += 1
 
 
-def _of_json_element(element: _Element) -> NewEvent:
-    return NewEvent(element.type, checked_json(bytes(element.data)), element.key)
+def _of_json_element(element: _Element, number: int, event_bytes_max: int) -> NewEvent:
+    data = bytes(element.data)
+    _check_size(data, number, event_bytes_max)
+    return NewEvent(element.type, checked_json(data), element.key)
 
 
-def _of_packed(array: bytes, at_most: int) -> Iterator[NewEvent]:
-    elements = packed_cutting.elements_of(array, at_most, "events")
-    for each in elements:
-        if len(bytes(each)) > PLAIN_BYTES and packed_holds_more(bytes(each), PACKED_VALUES_MAX):
-            raise invalid(f"more than {PACKED_VALUES_MAX} values in an event as MessagePack given; use JSON")
+def _of_packed(array: bytes, at_most: int, event_bytes_max: int) -> Iterator[NewEvent | None]:
+    elements, number = packed_cutting.elements_of(array, at_most, "events"), 0
     for _, piece in packed_cutting.pieces_of(elements):
+        yield None
         for element in _packed.decode(piece):
             data = bytes(element.data)
-            yield NewEvent(element.type, json_text(msgspec.msgpack.decode(data), len(data)), element.key)
+            _check_size(data, number, PACKED_FACTOR * event_bytes_max)
+            if len(data) > PLAIN_BYTES and packed_holds_more(data, PACKED_VALUES_MAX):
+                raise invalid(f"more than {PACKED_VALUES_MAX} values in an event as MessagePack given; use JSON")
+            value = msgspec.msgpack.decode(data)
+            walk = Walk(value, len(data))
+            while not walk.go_on(STEP_VALUES):
+                yield None
+            yield NewEvent(element.type, encoded_json(value), element.key)
+            number += 1
+
+
+def _check_size(data: bytes, number: int, at_most: int) -> None:
+    if len(data) > at_most:
+        raise TooLarge(len(data), at_most, "bytes", f"events[{number}].data")

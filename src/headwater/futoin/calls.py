@@ -17,7 +17,8 @@ from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, s
 from .host import Host, Opened
 from .identity import Caller, identify
 from .interface import Function
-from .message import SIGNED_BYTES_MAX, Coder, Message
+from .long_messages import check_long
+from .message import SIGNED_BYTES_MAX, VALUES_MAX, Coder, Message
 from .signing import base_in_slices
 
 T = TypeVar("T")
@@ -145,6 +146,8 @@ async def reply_to(
 ) -> Reply:
     """The reply to a request, whatever its bytes are."""
     try:
+        if len(body) > VALUES_MAX:
+            await check_long(body)
         message = coder_of(body).decode(body)
     except FutoInError as error:
         return refusal(error)

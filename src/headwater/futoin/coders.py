@@ -78,7 +78,7 @@ def _fields(names: Collection[str]) -> type[Struct]:
 def _raw_fields(decode: Callable[..., Struct], text: Raw, names: Collection[str]) -> dict[str, Any]:
     """Those that are there. Raises as the decoder."""
     given = decode(text, type=_fields(frozenset(names)))
-    return {name: Encoded(raw) for name in names if (raw := bytes(getattr(given, name)))}
+    return {name: Encoded(raw) for name in names if len(raw := getattr(given, name))}
 
 
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -139,7 +139,7 @@ class JsonCoder:
 
         def parameters(as_json: Container[str], as_encoded: Collection[str]) -> dict[str, Any]:
             try:
-                if as_encoded and len(bytes(envelope.p)) > PLAIN_BYTES:
+                if as_encoded and len(envelope.p) > PLAIN_BYTES:
                     return _raw_fields(msgspec.json.decode, envelope.p, as_encoded)
                 given = self._raw_parameters.decode(envelope.p) if bytes(envelope.p) else {}
                 return {
@@ -209,7 +209,7 @@ class MessagePackCoder:
 
         def parameters(as_json: Container[str], as_encoded: Collection[str]) -> dict[str, Any]:
             try:
-                if as_encoded and len(bytes(envelope.p)) > PLAIN_BYTES:
+                if as_encoded and len(envelope.p) > PLAIN_BYTES:
                     return _raw_fields(msgspec.msgpack.decode, envelope.p, as_encoded)
                 given = self._parameters.decode(envelope.p) if bytes(envelope.p) else {}
             except (*_MALFORMED, OverflowError, ValueError) as error:

@@ -56,10 +56,12 @@ def begin_add_event(
 async def add_events(call: Call) -> bytes:
     """addEvents: all of them, under consecutive numbers, or none."""
     opened = await call.log(Right.APPEND)
-    slices, gathering = Slices(), Gathering(opened.log.settings.event_bytes_max)
+    event_bytes_max = opened.log.settings.event_bytes_max
+    slices, gathering = Slices(), Gathering(event_bytes_max)
     some: list[Event] = []
-    for new in new_events(call):
-        some.append(_event(call, new.type, new.data, new.key))
+    for new in new_events(call, event_bytes_max):
+        if new is not None:
+            some.append(_event(call, new.type, new.data, new.key))
         if len(some) == PART_EVENTS or slices.is_over:
             gathering.add(some)
             some = []

@@ -16,6 +16,10 @@ ENVELOPE_BYTES_MAX = 4 * 1024
 SIGNED_BYTES_MAX = 2**20
 SIGNED_VALUES_MAX = 2**16
 """Of a message with a message authentication code, which is built and computed before it is known who sent it."""
+VALUES_MAX = 2**20
+"""Of a message, names of members in MessagePack included: any decoder steps over so many within some ms."""
+PACKED_VALUES_MAX = 2**16
+"""Of one event in MessagePack, which are made to be written as JSON; data in JSON may have as many as a message."""
 _RID = re.compile(r"[CS][a-zA-Z0-9_-]*[0-9]", re.ASCII)
 
 

@@ -21,7 +21,8 @@ from .errors import FutoInError, invalid
 from .generating import begin_add_event
 from .host import Host
 from .http import Request
-from .message import Message
+from .long_messages import check_long
+from .message import VALUES_MAX, Message
 
 _logger = logging.getLogger("headwater.futoin")
 
@@ -130,6 +131,8 @@ class Connection:
     async def _take(self, body: bytes) -> None:
         """A message came in: an answer to one of our calls, or a request, which is answered beside others."""
         try:
+            if len(body) > VALUES_MAX:
+                await check_long(body)
             message = coder_of(body).decode(body)
         except FutoInError as error:
             await self._transmit(refusal(error).body)

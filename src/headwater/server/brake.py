@@ -1,11 +1,10 @@
 """What failed logins cost whoever makes them: time, each place and name by itself, and never anybody else's.
 
-A place is an address, or all of a network that one customer has (`place_of`).
+A place is an address, or all of a network that one customer has (`core/place.py`).
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 
@@ -14,27 +13,9 @@ WAIT_S_MAX = 15.0
 """An attempt that would have to wait longer is refused unchecked."""
 FAILURES_FORGOTTEN_S = 600.0
 FAILURES_MAX = 10_000
-PREFIX_BITS = 64
-"""Of an IPv6 address: whoever has one has all that begin so (RFC 6177, 2; RFC 7421)."""
 
 Attempt = tuple[str, str]
 """The place that an attempt comes from, and the name that it is for (empty for a token)."""
-
-
-def place_of(peer: str) -> str:
-    """What counts as one place of a peer's address: an IPv4 address, the /64 of an IPv6 address.
-
-    Whatever else the peer is called (a proxy may say anything) is a place by its name.
-    """
-    try:
-        address = ipaddress.ip_address(peer.partition("%")[0])
-    except ValueError:
-        return peer
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return str(ipaddress.ip_network((address, PREFIX_BITS), strict=False))
-    return str(address)
 
 
 class Brake:

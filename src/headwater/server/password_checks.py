@@ -66,7 +66,7 @@ class PasswordChecks:
 
     async def _wait(self, place: str) -> None:
         if self.waiting >= CHECKS_WAITING_MAX:
-            self._take(self._longest()[0], last=True).set_exception(NoRoom())
+            self._drop_one()
         turn = asyncio.get_running_loop().create_future()
         self._queues.setdefault(place, deque()).append(turn)
         self.waiting += 1
@@ -78,6 +78,12 @@ class PasswordChecks:
             elif turn.exception() is None:  # it was given in the same moment
                 self._pass_on()
             raise
+
+    def _drop_one(self) -> None:
+        """The place that has most waiting gives way; one that has been cancelled, and not left yet, is room too."""
+        last = self._take(self._longest()[0], last=True)
+        if not last.done():
+            last.set_exception(NoRoom())
 
     def _leave(self, place: str, turn: asyncio.Future[None]) -> None:
         if turn in (queue := self._queues.get(place, deque())):

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from ..core.access import ANYBODY, Credentials, Forbidden, Right, TooManyLogins, Unauthenticated, User
 from ..core.bus import Bus
 from ..core.notification_types import NotificationType
+from ..core.place import place_of
 from .accounts import NOBODY_PASSWORD, Account, AccountDirectory, Accounts, hash_token, is_password
-from .brake import WAIT_S_MAX, Attempt, Brake, Seats, place_of
+from .brake import WAIT_S_MAX, Attempt, Brake, Seats
 from .log_lines import fields
 from .password_checks import NoRoom, PasswordChecks
 

@@ -155,6 +155,16 @@ def test_only_patterns_that_search_are_counted():
     assert passes(filter_of(described(SQL, f"x LIKE '_%_' AND ({prefixes})")), Message({"x": "a99"}))
 
 
+@pytest.mark.parametrize("function", ["LOWER", "UPPER"])
+def test_functions_that_go_through_whole_texts_are_few(function):
+    def given(count):
+        return described(SQL, " OR ".join([f"{function}(x) = 'a'"] * count))
+
+    filter_of(given(30))
+    with pytest.raises(InvalidFilter, match="each LOWER and UPPER counts as 25 more"):
+        filter_of(given(40))
+
+
 def test_long_chains_are_no_deep_nesting():
     assert passes(filter_of(described(SQL, " AND ".join(["x = 1"] * 249))), Message({"x": 1}))
     assert passes(filter_of(described(SQL, "+".join(["x"] * 490) + " = 490")), Message({"x": 1}))

@@ -237,3 +237,25 @@ def test_narrowing_never_leaves_out_a_type_that_can_match() -> None:
             for notification in notifications:
                 if found.matches is None or found.matches(notification):
                     assert notification.type in found.types, text
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        " OR ".join(["log = 'a'"] * 260),
+        " AND ".join(["log > peer"] * 260),
+        " OR ".join(["x IN (1, 2, 3, 4, 5, 6, 7, 8)"] * 60),
+        " OR ".join(["UPPER(log) = 'A'"] * 40),
+        " OR ".join(["LOWER(log) LIKE 'a%'"] * 40),
+        "+".join(["x"] * 501) + " = 1",
+    ],
+    ids=["comparisons", "conjunctions", "lists", "upper", "lower", "arithmetic"],
+)
+def test_what_filters_cost_of_one_event_is_bounded_whatever_they_are_made_of(expression: str) -> None:
+    with pytest.raises(InvalidFilter, match="more than 1000 words, signs and members in all filters"):
+        filter_of((SQL, expression))
+
+
+@pytest.mark.parametrize(("text", "is_looked_at"), [("a" * 16_384, True), ("ß" * 4096, True), ("ß" * 4097, False)])
+def test_of_long_texts_beyond_ascii_no_case_is_looked_at(text: str, is_looked_at: bool) -> None:
+    assert passes(SQL, "UPPER(log) IS NOT NULL", event(log=text)) is is_looked_at

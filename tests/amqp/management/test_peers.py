@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headwater.amqp.client import Client
+from headwater.amqp.management.peers import PARTS_AT_ONCE, Links, Sessions
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.performatives import Accepted
 from headwater.amqp.protocol.types import Symbol, Timestamp
+from headwater.core.access import ANYBODY, OpenGuard, User
 from headwater.management.entities import TYPES
 
 from ..asking import EARLIEST, bound, message, put
@@ -238,3 +243,43 @@ def test_groups_of_a_log_that_nobody_uses_are_told_as_they_are_stored(served: Se
         assert one(client, GROUP, group="workers")["positions"] == {"0": 2}
         assert client.manage("READ", type=GROUP, name="split/nobody").status == 404
         assert client.manage("READ", type=GROUP, name="split").status == 404
+
+
+def test_the_names_of_very_many_links_and_sessions_are_told_in_turns_of_the_loop() -> None:
+    """Of one connection, too."""
+    looked_at: list[int] = []
+    session = SimpleNamespace()
+    links = {number: (SimpleNamespace(session=session), None) for number in range(1, 2001)}
+
+    def session_number(each: object) -> int:
+        looked_at[-1] += 1
+        return 1
+
+    transport = SimpleNamespace(
+        number=1,
+        user=None,
+        link_numbers=list(links),
+        link=links.get,
+        links=[(number, *each) for number, each in links.items()],
+        session_number=session_number,
+        sessions=[(number, session) for number in range(1, 2001)],
+    )
+
+    async def turns_of(names: Callable[[User], Awaitable[Sequence[str]]]) -> int:
+        task = asyncio.ensure_future(names(ANYBODY))
+        turns = 0
+        while not task.done():
+            looked_at.append(0)
+            turns += 1
+            await asyncio.sleep(0)
+        assert len(task.result()) == len(set(task.result())) == 2000
+        return turns
+
+    async def scenario() -> None:
+        shared = SimpleNamespace(guard=OpenGuard(), loop=asyncio.get_running_loop())
+        container = SimpleNamespace(shared=shared, numbered={1: transport})
+        assert await turns_of(Links(container).names) > 2000 / PARTS_AT_ONCE  # type: ignore[arg-type]
+        assert max(looked_at) <= PARTS_AT_ONCE
+        assert await turns_of(Sessions(container).names) > 2000 / PARTS_AT_ONCE  # type: ignore[arg-type]
+
+    asyncio.run(scenario())

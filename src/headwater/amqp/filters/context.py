@@ -32,7 +32,8 @@ class FilterLimits:
 
     expression_chars_max: int = 4096
     terms_max: int = 1000
-    """Words and signs of expressions, fields of property filters, members of groups, of all filters together."""
+    """Words and signs of expressions, fields of property filters, members of groups, of all filters together; a
+    function that goes through whole texts counts as several (`Function.terms`)."""
     searches_max: int = 16
     """Patterns of LIKE, in all filters together, that look for a `_` between two `%`: what costs most."""
     depth_max: int = 32
@@ -43,6 +44,8 @@ class FilterLimits:
     """Characters of a DCB query."""
 
 
+CASE_TERMS = 25
+"""As so many words LOWER and UPPER count, so that all of a source take some ms of one event at most."""
 DEFAULT_LIMITS = FilterLimits()
 
 
@@ -82,7 +85,8 @@ class Context:
         """So many terms more. Raises InvalidFilter where that is too many."""
         self.budget.terms += terms
         if self.budget.terms > self.limits.terms_max:
-            raise self.fault(f"more than {self.limits.terms_max} words, signs and members in all filters", position)
+            counted = f"more than {self.limits.terms_max} words, signs and members in all filters"
+            raise self.fault(f"{counted} (each LOWER and UPPER counts as {CASE_TERMS} more)", position)
 
     def spend_search(self, pattern: Pattern, position: int) -> None:
         """One searching pattern more. Raises InvalidFilter where that is too many.

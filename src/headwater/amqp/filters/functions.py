@@ -15,18 +15,25 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from ..protocol.types import Timestamp
-from .context import Context
+from .context import CASE_TERMS, Context
 from .fields import APPLICATION_PROPERTIES, HEADER, PROPERTIES, WELL_KNOWN
 from .syntax import Call, Function, Node
 from .values import TEXT_CHARS_MAX, Kind, kind_of
 
+UNICODE_CHARS_MAX = 4096
+"""The longest text of letters beyond ASCII that LOWER and UPPER look at: each takes up to 60 ns, others 1 ns."""
+
 
 def _lower(text: object) -> object:
-    return text.lower() if isinstance(text, str) and len(text) <= TEXT_CHARS_MAX else None
+    return text.lower() if _has_case(text) else None  # type: ignore[attr-defined]
 
 
 def _upper(text: object) -> object:
-    return text.upper() if isinstance(text, str) and len(text) <= TEXT_CHARS_MAX else None
+    return text.upper() if _has_case(text) else None  # type: ignore[attr-defined]
+
+
+def _has_case(text: object) -> bool:
+    return isinstance(text, str) and len(text) <= (TEXT_CHARS_MAX if text.isascii() else UNICODE_CHARS_MAX)
 
 
 def _left(text: object, count: object) -> object:
@@ -74,8 +81,8 @@ def _whole(value: object) -> int | None:
 FUNCTIONS = {
     function.name: function
     for function in (
-        Function("LOWER", 1, 1, _lower),
-        Function("UPPER", 1, 1, _upper),
+        Function("LOWER", 1, 1, _lower, CASE_TERMS),
+        Function("UPPER", 1, 1, _upper, CASE_TERMS),
         Function("LEFT", 2, 2, _left),
         Function("RIGHT", 2, 2, _right),
         Function("SUBSTRING", 2, 3, _substring),

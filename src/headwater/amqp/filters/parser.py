@@ -263,6 +263,7 @@ class _SqlParser(_Parser):
         if function is None or len(arguments) not in allowed:
             counts = " or ".join(map(str, allowed))
             raise self._context.fault(f"{spelling} takes {counts} arguments, {len(arguments)} given", name.position)
+        self._context.spend(function.terms, name.position)
         return folded(syntax.Call(function, arguments))
 
 

@@ -21,6 +21,8 @@ class Function(NamedTuple):
     arguments_min: int
     arguments_max: int
     apply: Callable[..., object]
+    terms: int = 0
+    """As how many words it counts besides its own: it goes through a whole text, which may be long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ TEXT_CHARS_MAX = 256
 PROPERTIES_MAX = 32
 CONNECTIONS_AT_ONCE = 100
 """So many are looked at in one go."""
+PARTS_AT_ONCE = 256
+"""So many sessions, or links, of all connections together."""
 
 
 class _OfServer(ReadOnly):
@@ -144,7 +146,12 @@ class Sessions(_OfServer):
         """See Entities."""
         if not self._is_allowed(user):
             return []
-        return [f"{each.number}/{number}" async for each in self._connections() for number, _ in each.sessions]
+        names: list[str] = []
+        async for each in self._connections():
+            for number, _ in each.sessions:
+                names.append(f"{each.number}/{number}")
+                await _pause_after(names)
+        return names
 
     async def read(self, user: User, name: str) -> Attributes:
         """See Entities."""
@@ -177,13 +184,13 @@ class Links(_OfServer):
 
     async def names(self, user: User) -> Sequence[str]:
         """See Entities."""
-        sees_all = self._is_allowed(user)
-        return [
-            f"{transport.number}/{transport.session_number(link.session)}/{number}"
-            async for transport in self._connections()
-            if sees_all or _is_of(transport, user)
-            for number, link, _ in transport.links
-        ]
+        sees_all, names = self._is_allowed(user), list[str]()
+        async for transport in self._connections():
+            for number in transport.link_numbers if sees_all or _is_of(transport, user) else ():
+                if (found := transport.link(number)) is not None:  # it is still there
+                    names.append(f"{transport.number}/{transport.session_number(found[0].session)}/{number}")
+                    await _pause_after(names)
+        return names
 
     async def read(self, user: User, name: str) -> Attributes:
         """See Entities."""
@@ -249,6 +256,12 @@ def _filter_text(value: object) -> str:
     """A filter as a text: what is described, where it is."""
     plain = value.value if isinstance(value, Described) else value
     return plain if isinstance(plain, str) else show(plain, TEXT_CHARS_MAX)
+
+
+async def _pause_after(names: Sequence[str]) -> None:
+    """Others have their turn after so many names."""
+    if len(names) % PARTS_AT_ONCE == 0:
+        await asyncio.sleep(0)
 
 
 def _is_of(transport: Transport, user: User) -> bool:
