@@ -126,6 +126,19 @@ def test_a_read_goes_on_where_its_connection_broke(cutting: Callable, log: Remot
         assert [event.sequence_number for event in backwards] == list(range(2001, 0, -1))
 
 
+@pytest.mark.parametrize("bounds", [{}, {"from_": 100}, {"after": 100}, {"limit": 3}, {"from_": 2}])
+def test_a_backwards_read_that_connects_again_stays_below_its_head(
+    cutting: Callable, log: RemoteLog, bounds: dict[str, int]
+) -> None:
+    log.append([Event("A", b"x" * 1000)] * 5)
+    expected = [event.sequence_number for event in log.read(backwards=True, **bounds)]
+    with connect(cutting(700).url, retry_s=10) as lossy:
+        reading = lossy.log("orders").read(backwards=True, **bounds)
+        log.append([Event("B")] * 20)
+        assert [event.sequence_number for event in reading] == expected
+    assert reading.head == 5
+
+
 def test_without_retries_the_loss_of_the_server_is_told(cutting: Callable) -> None:
     proxy = cutting(0, 0)
     told = f"no answer from {proxy.url}: the server closed the connection"
