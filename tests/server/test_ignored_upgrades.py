@@ -104,4 +104,4 @@ def test_curl_with_http2_appends_and_reads(tmp_path: Path) -> None:
         events = [{"type": "A", "data": "1", "tags": []}, {"type": "B", "data": large, "tags": []}]
         assert curl("/logs/orders/append", json.dumps({"events": events}))["sequence_number"] == 2
         found = curl("/logs/orders/read", '{"query": {"items": [{"types": ["B"], "tags": []}]}}')
-        assert found["event"]["data"] == large
+        assert found[0]["event"]["data"] == large

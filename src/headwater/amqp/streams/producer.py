@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from ...core.errors import EventLogError, InvalidInput
 from ...core.event import Event
-from ...core.limits import show
 from ...core.log import AppendRequest
+from ...core.shown import cut, show
 from ..container import Container
 from ..errors import MessageFault, link_fault
 from ..link_end import Ending, LinkEnd
@@ -259,7 +259,7 @@ class Producer(LinkEnd):
         """Once for each link: a peer could fill the log with these, and `messages_rejected` counts them."""
         if not self._has_warned:
             self._has_warned = True
-            fields = {"peer": self._transport.peer, "link": show(self._link.name), "problem": str(fault)}
+            fields = {"peer": self._transport.peer, "link": cut(self._link.name), "problem": str(fault)}
             _logger.warning("a settled message was refused, and its sender cannot be told", extra={"fields": fields})
 
     def _done(self, count: int, size: int) -> None:
