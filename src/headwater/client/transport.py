@@ -37,6 +37,7 @@ class Transport:
     ) -> None:
         self.address = address
         self._on_waiting = on_waiting
+        self._has_answered = False
         self._retry_s = retry_s
         self._timeout_s = timeout_s
         self._idle: deque[Connection] = deque()
@@ -93,11 +94,12 @@ class Transport:
         connection = self._connection()
         try:
             stream = Stream(self, connection, self._head(method, path, body, accept, content_type), body)
+            self._has_answered = True
             if stream.status >= 400:
                 raise error_of(stream.status, stream.rest(), stream.retry_after_s, log)
         except OSError as error:
             connection.close()
-            if reason := why_hopeless(error, self.address, has_received=connection.has_received):
+            if reason := why_hopeless(error, self.address, has_received=self._has_answered or connection.has_received):
                 raise ServerUnreachable(self.address.url, reason) from error
             raise
         except BaseException:

@@ -50,7 +50,7 @@ class _Parser(httptools.HttpRequestParser):
         super().__init__(protocol)
         self._protocol = protocol
 
-    def feed_data(self, data: bytes) -> None:
+    def feed_data(self, data: Any) -> None:
         """See httptools. Raises HttpParserUpgrade for a WebSocket only."""
         rest = memoryview(data)
         while True:

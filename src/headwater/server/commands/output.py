@@ -45,7 +45,7 @@ def server_options(function: F) -> F:
         with connect(given.pop("url"), **given, is_verified=is_verified, on_waiting=tell_waiting) as server:
             return function(*args, server=server, **options)
 
-    for option in reversed(_SERVER_OPTIONS.values()):
+    for option in reversed(list(_SERVER_OPTIONS.values())):
         with_server = option(with_server)
     return with_server  # type: ignore[return-value]
 
@@ -57,7 +57,7 @@ def server_options_of_group(function: F) -> F:
     def without_them(*args: Any, **options: Any) -> Any:
         return function(*args, **{name: value for name, value in options.items() if name not in _SERVER_OPTIONS})
 
-    for option in reversed(_SERVER_OPTIONS.values()):
+    for option in reversed(list(_SERVER_OPTIONS.values())):
         without_them = option(without_them)
     return without_them  # type: ignore[return-value]
 
