@@ -109,7 +109,7 @@ def test_consumers_hold_trimming_back(log: RemoteLog) -> None:
 
 
 def test_an_append_whose_answer_was_lost_is_stored_once(cutting: Callable, server: Server, log: RemoteLog) -> None:
-    with connect(cutting(0, 20).url, retry_s=10) as lossy:
+    with connect(cutting(0, 0, 20).url, retry_s=10) as lossy:  # the second one sees whether TLS is spoken
         result = lossy.log("orders").append([Event("A"), Event("B")])
     assert result == (1, 2, True)
     assert log.head() == 2
@@ -124,6 +124,19 @@ def test_a_read_goes_on_where_its_connection_broke(cutting: Callable, log: Remot
         assert [event.sequence_number for event in reading] == list(range(2, 1901))
         backwards = lossy.log("orders").read(backwards=True)
         assert [event.sequence_number for event in backwards] == list(range(2001, 0, -1))
+
+
+@pytest.mark.parametrize("bounds", [{}, {"from_": 100}, {"after": 100}, {"limit": 3}, {"from_": 2}])
+def test_a_backwards_read_that_connects_again_stays_below_its_head(
+    cutting: Callable, log: RemoteLog, bounds: dict[str, int]
+) -> None:
+    log.append([Event("A", b"x" * 1000)] * 5)
+    expected = [event.sequence_number for event in log.read(backwards=True, **bounds)]
+    with connect(cutting(700).url, retry_s=10) as lossy:
+        reading = lossy.log("orders").read(backwards=True, **bounds)
+        log.append([Event("B")] * 20)
+        assert [event.sequence_number for event in reading] == expected
+    assert reading.head == 5
 
 
 def test_without_retries_the_loss_of_the_server_is_told(cutting: Callable) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 
 import pytest
 
@@ -103,6 +104,35 @@ def test_a_new_subscription_resumes_at_the_cursor_of_an_interrupted_one(log: Eve
         cursor = subscription.cursor
     with log.subscribe(after=cursor) as subscription:
         assert numbers(take(subscription, 4)) == [3, 4, 5, 6]
+
+
+def test_an_iteration_that_is_left_goes_on_where_it_was_left(log: EventLog) -> None:
+    found: list[int] = []
+    cursors: list[int] = []
+
+    def follow_upto(last: int) -> None:
+        for each in subscription:
+            found.append(each.sequence_number)
+            if each.sequence_number == last:
+                break
+        cursors.append(subscription.cursor)
+
+    def follow_and_fail() -> None:
+        with suppress(ZeroDivisionError):
+            for each in subscription:
+                found.append(each.sequence_number // 0)
+        cursors.append(subscription.cursor)
+
+    with log.subscribe() as subscription:
+        assert list(subscription.poll(0.05)) == []  # it follows from here on
+        fill(log, 6)
+        for last in (2, 3):
+            with in_background(partial(follow_upto, last)):
+                pass
+        with in_background(follow_and_fail):
+            pass
+        assert numbers(take(subscription, 2)) == [5, 6]
+    assert (found, cursors) == ([1, 2, 3], [2, 3, 4])
 
 
 def test_one_partition_is_followed(log_factory: LogFactory) -> None:

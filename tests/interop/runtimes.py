@@ -163,6 +163,23 @@ class Jms(Runtime):
         return ["java", *small, "-cp", f"{target / 'client.jar'}:{target / 'lib'}/*", "Client"]
 
 
+class JavaHttp(Runtime):
+    """The HTTP client of Java's own library: a class, nothing else."""
+
+    name = "java-http"
+    programs = ("java", "javac")
+    debian = ("openjdk-17-jdk-headless",)
+
+    def build(self) -> None:
+        """See Runtime."""
+        _run("javac", "-d", str(self.built), str(self.sources / "Client.java"))
+
+    def command(self) -> list[str]:
+        """See Runtime; the test gives all requests at once."""
+        small = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
+        return ["java", *small, "-cp", str(self.built), "Client"]
+
+
 class GoAmqp(Runtime):
     """Go of the version that go.mod names, or newer; Debian 12 has an older one."""
 
@@ -367,7 +384,7 @@ class Recorder(Runtime):
 
 
 RUNTIMES: tuple[type[Runtime], ...] = (
-    Proton, Rhea, FutoIn, Jms, GoAmqp, OpenapiGo, OpenapiTypescript, PostgreSql, DeltaSpark, Chromium, Recorder,
+    Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, PostgreSql, DeltaSpark, Chromium, Recorder,
 )  # fmt: skip
 
 

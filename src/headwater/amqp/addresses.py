@@ -10,7 +10,6 @@ import re
 from typing import NamedTuple
 
 from ..core.errors import InvalidLogName, LogNotFound
-from ..core.limits import show
 from ..core.settings import EARLIEST, LATEST, check_log_name
 
 INFO = "$info"
@@ -52,7 +51,7 @@ def parse_address(text: str) -> Address:
     try:
         check_log_name(log)
     except InvalidLogName:
-        raise LogNotFound(show(shown_address(text))) from None
+        raise LogNotFound(shown_address(text)) from None
     if rest not in ("", INFO, *_STARTS):
-        raise LogNotFound(show(shown_address(text)))
+        raise LogNotFound(shown_address(text))
     return Address(log, rest == INFO, _STARTS.get(rest))

@@ -30,6 +30,8 @@ class Connection:
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
         self._answer: _Answer | None = None
+        self.has_received = False
+        """Whether the server ever said anything."""
 
     # Per connection
 
@@ -97,6 +99,7 @@ class Connection:
             raise TimeoutError("nothing came in time") from None
         if not received:
             raise ConnectionLost("the server closed the connection before its answer was complete")
+        self.has_received = True
         try:
             answer.parser.feed_data(received)
         except httptools.HttpParserError as error:

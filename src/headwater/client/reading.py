@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ..core.errors import InvalidInput
 from ..core.event import SequencedEvent
+from ..core.limits import SEQUENCE_NUMBER_MAX
 from ..formats.packed import MEDIA_TYPE, PageParser
 from . import wire
 from .connection import ConnectionLost
@@ -23,6 +24,8 @@ class RemoteReading:
         self._stream = self._opened()
         self.head = self._stream.number(b"headwater-head")
         """The number of the last durable event when the read began."""
+        if asked.backwards:
+            self._begin_at_head()
         self._parser = PageParser()
         self._page: Iterator[SequencedEvent] = iter(())
 
@@ -60,6 +63,13 @@ class RemoteReading:
     def close(self) -> None:
         """Read no further. Not needed after the last event."""
         self._stream.close()
+
+    def _begin_at_head(self) -> None:
+        """Whatever is asked for again lies below the head of the first answer, which may have grown since."""
+        asked = self._asked
+        above = asked.after if asked.from_ is None else asked.from_ + 1
+        if self.head < SEQUENCE_NUMBER_MAX and (above is None or above > self.head + 1):
+            asked.from_, asked.after = None, self.head + 1
 
     def _opened(self) -> Stream:
         body = wire.encode(self._asked)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core.closing import Closing
-from ..core.errors import InvalidInput, InvalidLogName, InvalidSettings
+from ..core.errors import EventLogError, InvalidInput, InvalidLogName, InvalidSettings
 from ..core.log import LogInfo
 from ..core.settings import LogSettings, check_log_name
 from . import wire
 from .address import address_of
 from .log import RemoteLog
 from .transport import Transport
+
+CREATED = 201
 
 
 def connect(
@@ -22,14 +26,17 @@ def connect(
     is_verified: bool = True,
     timeout_s: float = 60.0,
     retry_s: float = 30.0,
+    on_waiting: Callable[[EventLogError], object] | None = None,
 ) -> Server:
     """The server at that URL. Nothing is sent yet: the first request connects.
 
     With `https`, certificates are checked against the system's authorities, or those in `ca_file`; `is_verified` False
     checks nothing. A single answer is awaited for `timeout_s`; a request that fails because the server is away or
-    overloaded is repeated for `retry_s` (0 = never). Raises InvalidInput.
+    overloaded is repeated for `retry_s` (0 = never); `on_waiting` is called with the error when that has gone on for a
+    second. A certificate that is not trusted, and TLS against plain HTTP, are told at once. Raises InvalidInput.
     """
-    return Server(Transport(address_of(url, user, password, token, ca_file, is_verified), timeout_s, retry_s))
+    address = address_of(url, user, password, token, ca_file, is_verified)
+    return Server(Transport(address, timeout_s, retry_s, on_waiting))
 
 
 class Server(Closing):
@@ -56,12 +63,16 @@ class Server(Closing):
 
         Raises InvalidLogName, InvalidSettings, LogExists.
         """
-        self._settle("PUT", name, b"" if settings is None else wire.encode(settings))
+        self.ensure(name, settings)
         return self.log(name)
+
+    def ensure(self, name: str, settings: LogSettings | None = None) -> bool:
+        """Create a log unless there is one of that name with these settings; whether it is new. Raises as `create`."""
+        return self._settle("PUT", name, b"" if settings is None else wire.encode(settings))[0] == CREATED
 
     def change(self, name: str, settings: LogSettings) -> LogInfo:
         """Give a log new settings. Raises LogNotFound, InvalidSettings."""
-        return wire.decode_info(self._settle("PATCH", name, wire.encode(settings)))
+        return wire.decode_info(self._settle("PATCH", name, wire.encode(settings))[1])
 
     def delete(self, name: str) -> None:
         """Delete a log and all its events. Raises LogNotFound."""
@@ -71,9 +82,9 @@ class Server(Closing):
         """Close the connections. Logs of this server answer nothing any more."""
         self._transport.close()
 
-    def _settle(self, method: str, name: str, settings: bytes) -> bytes:
+    def _settle(self, method: str, name: str, settings: bytes) -> tuple[int, bytes]:
         try:
-            return self._transport.call(method, f"/logs/{check_log_name(name)}", settings, log=name)
+            return self._transport.ask(method, f"/logs/{check_log_name(name)}", settings, log=name)
         except InvalidInput as error:
             if isinstance(error, InvalidLogName):
                 raise

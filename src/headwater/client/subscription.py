@@ -1,6 +1,7 @@
 """A subscription over HTTP: it catches up by reads, a page each, and follows by Server-Sent Events.
 
-It holds a cursor, and begins again at its cursor whenever the connection breaks.
+It holds a cursor, and begins again at its cursor whenever the connection breaks, and where the stream is ahead of it:
+whoever leaves an iteration in the middle of what came in one piece finds the rest when they return.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class RemoteSubscription(Subscription):
         self._query, self._partition = query, partition
         self._starts_anywhere = after is None
         self._stream: Stream | None = None
+        self._reached = self.cursor
+        """The cursor as the last piece left it: another one is where an iteration over it was left."""
         self._parser = EventStreamParser()
         self._closing = threading.Event()
         self._attempts = transport.attempts(self._closing.wait)
@@ -59,6 +62,8 @@ class RemoteSubscription(Subscription):
         return None
 
     def _catch_up_or_follow(self, deadline: float | None) -> Sequence[SequencedEvent]:
+        if self._reached != self.cursor:  # the stream is past what was given out
+            self._drop_stream()
         if self._stream is None:
             if (events := self._catch_up()) or _left_s(deadline) == 0:
                 return events
@@ -73,7 +78,7 @@ class RemoteSubscription(Subscription):
         events = list(reading)
         self._attempts.succeeded()
         seen = events[-1].sequence_number if len(events) == PAGE_EVENTS else reading.head
-        self.cursor = max(self.cursor, seen)
+        self.cursor = self._reached = max(self.cursor, seen)
         return events
 
     def _read(self, limit: int) -> RemoteReading:
@@ -106,6 +111,7 @@ class RemoteSubscription(Subscription):
             messages = self._parser.receive_data(piece)
             texts = [message.data for message in messages if message.data and (message.id or 0) > self.cursor]
             self.cursor = max([self.cursor, *(message.id for message in messages if message.id is not None)])
+            self._reached = self.cursor
             if texts:
                 return [envelope.decode_event(text) for text in texts]
         raise ConnectionLost("the subscription ended")

@@ -16,6 +16,7 @@ from ..formats.retrying import Attempts
 from ..formats.unreachable import ServerUnreachable
 from .address import Address
 from .connection import Connection
+from .handshakes import why_hopeless
 from .problems import UnexpectedAnswer, error_of
 
 JSON = "application/json"
@@ -27,8 +28,16 @@ PASSING = (OSError, *retrying.PASSING)
 class Transport:
     """The way to one server. Safe to use from any thread: each request has a connection of its own."""
 
-    def __init__(self, address: Address, timeout_s: float, retry_s: float) -> None:
+    def __init__(
+        self,
+        address: Address,
+        timeout_s: float,
+        retry_s: float,
+        on_waiting: Callable[[EventLogError], object] | None = None,
+    ) -> None:
         self.address = address
+        self._on_waiting = on_waiting
+        self._has_answered = False
         self._retry_s = retry_s
         self._timeout_s = timeout_s
         self._idle: deque[Connection] = deque()
@@ -39,17 +48,23 @@ class Transport:
 
     def call(self, method: str, path: str, body: bytes = b"", *, log: str = "", content_type: str = JSON) -> bytes:
         """A whole answer. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says."""
+        return self.ask(method, path, body, log=log, content_type=content_type)[1]
+
+    def ask(
+        self, method: str, path: str, body: bytes = b"", *, log: str = "", content_type: str = JSON
+    ) -> tuple[int, bytes]:
+        """The same with the status before it."""
         attempts = self.attempts()
         while True:
             try:
                 with self.open(method, path, body, log=log, content_type=content_type) as answer:
-                    return answer.rest()
+                    return answer.status, answer.rest()
             except PASSING as error:
                 attempts.failed(self.known(error))
 
     def attempts(self, sleep: Callable[[float], object] = time.sleep) -> Attempts:
         """How often to try: until `retry_s` went by since the first failure in a row."""
-        return Attempts(within_s=self._retry_s, sleep=sleep)
+        return Attempts(within_s=self._retry_s, sleep=sleep, on_waiting=self._on_waiting)
 
     def known(self, error: OSError | EventLogError) -> EventLogError:
         """What a failed attempt is to be told as: ServerUnreachable for an OSError."""
@@ -71,15 +86,22 @@ class Transport:
     ) -> Stream:
         """An answer whose head has come, for its caller to read and close; one attempt.
 
-        Raises OSError where the server is away, and what the problem document says.
+        Raises OSError where the server is away, ServerUnreachable where it is of no use to try again, and what the
+        problem document says.
         """
         if self._is_closed:
             raise ServerUnreachable(self.address.url, "this client was closed")
         connection = self._connection()
         try:
             stream = Stream(self, connection, self._head(method, path, body, accept, content_type), body)
+            self._has_answered = True
             if stream.status >= 400:
                 raise error_of(stream.status, stream.rest(), stream.retry_after_s, log)
+        except OSError as error:
+            connection.close()
+            if reason := why_hopeless(error, self.address, has_received=self._has_answered or connection.has_received):
+                raise ServerUnreachable(self.address.url, reason) from error
+            raise
         except BaseException:
             connection.close()
             raise

@@ -32,6 +32,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from .shown import show
+
 
 class EventLogError(Exception):
     """Anything that an event log can answer instead of a result."""
@@ -153,7 +155,7 @@ class LogNotFound(EventLogError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"there is no log {name!r}")
+        super().__init__(f"there is no log {show(name)}")
 
 
 class LogExists(EventLogError):
@@ -161,7 +163,7 @@ class LogExists(EventLogError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"log {name!r} exists already")
+        super().__init__(f"log {show(name)} exists already")
 
 
 class ConsumerNotFound(EventLogError):
@@ -243,4 +245,4 @@ class Closed(EventLogError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"log {name!r} is closed")
+        super().__init__(f"log {show(name)} is closed")

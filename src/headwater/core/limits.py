@@ -14,6 +14,7 @@ from typing import TypeVar
 from .errors import InvalidEvent, TooLarge
 from .event import NO_ATTRIBUTES, Encoding, Event
 from .identifier import uuid7s
+from .shown import show as show
 
 SEQUENCE_NUMBER_MAX = 10**18 - 1
 """FutoIn event ids have 18 digits."""
@@ -296,12 +297,6 @@ def check_attribute_name(name: str) -> str | None:
 def has_controls(text: str) -> bool:
     """Whether a text has control characters (or lone surrogates), which no label of an event may have."""
     return not text.isprintable() and _UNFIT.search(text) is not None
-
-
-def show(value: object, chars: int = 80) -> str:
-    """`repr`, cut for a message."""
-    text = repr(value)
-    return text if len(text) <= chars else f"{text[: chars - 3]}..."
 
 
 _seen_types: set[str] = set()

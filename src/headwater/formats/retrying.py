@@ -13,6 +13,8 @@ from ..core.errors import Closed, EventLogError, Overloaded, StorageUnavailable
 PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
 PASSING = (Overloaded, TooManyLogins, Closed, StorageUnavailable)
 """Answers of a server that may be better in a moment: it has too much to do, or it stops."""
+WAITING_S = 1.0
+"""After so long, whoever waits is told what for."""
 BUSY_S = 600.0
 """How long to wait for a place at a server that is busy."""
 
@@ -24,16 +26,25 @@ class Attempts:
     """
 
     def __init__(
-        self, *, retries: float = math.inf, within_s: float = math.inf, sleep: Callable[[float], object] = time.sleep
+        self,
+        *,
+        retries: float = math.inf,
+        within_s: float = math.inf,
+        sleep: Callable[[float], object] = time.sleep,
+        on_waiting: Callable[[EventLogError], object] | None = None,
     ) -> None:
-        """At most so many retries in a row, none of them later than `within_s` after the first failure in a row."""
-        self._retries, self._within_s, self._sleep = retries, within_s, sleep
+        """At most so many retries in a row, none of them later than `within_s` after the first failure in a row.
+
+        `on_waiting` is called once for failures in a row that go on for WAITING_S, with the last of them.
+        """
+        self._retries, self._within_s, self._sleep, self._on_waiting = retries, within_s, sleep, on_waiting
         self.succeeded()
 
     def succeeded(self) -> None:
         """The next failure is a first one again."""
         self._left, self._pause_s, self._busy_s = self._retries, PAUSE_S_MIN, 0.0
         self._failed_at: float | None = None
+        self._has_told = False
 
     def failed(self, error: EventLogError, *, is_busy: bool = False) -> None:
         """Pause before the next attempt; where there is none left, raises the error."""
@@ -44,6 +55,9 @@ class Attempts:
         pause_s = max(asked_s, self._pause_s * random.uniform(0.5, 1.0))
         if self._left <= 0 or self._busy_s > BUSY_S or now - self._failed_at + pause_s > self._within_s:
             raise error
+        if self._on_waiting is not None and not self._has_told and now - self._failed_at + pause_s >= WAITING_S:
+            self._has_told = True
+            self._on_waiting(error)
         if is_busy:
             self._busy_s += pause_s
         else:

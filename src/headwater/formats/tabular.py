@@ -1,6 +1,7 @@
 """Tables of text (CSV and its kin) as events: one row, one event, by a mapping of columns. No I/O: lines come in.
 
-The data of an event is its row as a JSON object, every column as it stands.
+The data of an event is its row as a JSON object, every column as it stands. A table that `headwater export` wrote comes
+back as it went (`exported`), unless a column is named.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 from ..core.errors import InvalidInput
 from ..core.event import Event
 from ..core.limits import show
+from .exported import exported_reader, is_exported
 from .foreign import derived_id, fit_tag, rfc3339
 
 DELIMITERS = ",;\t|"
@@ -48,6 +50,11 @@ class TableMapping:
     delimiter: str | None = None
     """None = the one of `DELIMITERS` that the first line has most of."""
 
+    @property
+    def names_columns(self) -> bool:
+        """Whether it says of any column what it is."""
+        return bool(self.type_column or self.time_column or self.id_column or self.tags)
+
 
 def table_events(lines: Iterable[str], mapping: TableMapping) -> Iterator[Event]:
     """The events of a table whose first line names the columns.
@@ -58,7 +65,10 @@ def table_events(lines: Iterable[str], mapping: TableMapping) -> Iterator[Event]
     lines = iter(lines)
     header, delimiter = heading(next(lines, ""), mapping.delimiter)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
-    event_of = row_reader(header, guessed(header, mapping))
+    if is_exported(header) and not mapping.names_columns:
+        event_of = exported_reader(header)
+    else:
+        event_of = row_reader(header, guessed(header, mapping))
     position = 0
     try:
         for row in rows:

@@ -213,10 +213,6 @@ class BoundedHttpProtocol(JoiningHttpProtocol):
     def _should_upgrade(self) -> bool:
         return not self._is_surplus and super()._should_upgrade()
 
-    def _unsupported_upgrade_warning(self) -> None:
-        if not self._is_surplus:
-            super()._unsupported_upgrade_warning()
-
     def _wait(self, seconds: float | None) -> None:
         if self._is_surplus:
             return  # it has SURPLUS_S for all that it has to say

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import click
 
 from .. import __version__
-from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnavailable
+from ..core.errors import DiskFull, EventLogError, InvalidQuery, StorageCorrupted, StorageUnavailable
 from ..formats.unreachable import ServerUnreachable
 from .errors import InvalidConfiguration
 
@@ -114,7 +114,7 @@ def run(arguments: Sequence[str]) -> int:
         click.echo("headwater: interrupted", err=True)
         return INTERRUPTED
     except EventLogError as error:
-        click.echo(f"headwater: {error}", err=True)
+        click.echo(f"headwater: {error}{next_step(error)}", err=True)
         return exit_code(error)
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -125,9 +125,20 @@ def run(arguments: Sequence[str]) -> int:
         return REFUSED
 
 
+def next_step(error: EventLogError) -> str:
+    """What whoever sees the error may do next, where the error itself cannot know: the end of its line, or nothing."""
+    option = _URL_OPTIONS.get(error.url.partition("://")[0]) if isinstance(error, ServerUnreachable) else None
+    if option is None or not isinstance(error.__cause__, ConnectionRefusedError):
+        return ""
+    return f"; `headwater serve` starts a server here, {option} names another"
+
+
+_URL_OPTIONS = {"http": "--url", "https": "--url", "amqp": "--amqp-url", "amqps": "--amqp-url"}
+
+
 def exit_code(error: EventLogError) -> int:
     """The exit code of an error."""
-    if isinstance(error, InvalidConfiguration):
+    if isinstance(error, InvalidConfiguration | InvalidQuery):
         return USAGE
     if isinstance(error, StorageUnavailable | DiskFull):
         return UNAVAILABLE

@@ -17,6 +17,7 @@ from ..http import Application
 from .admission import Admission
 from .bounded_requests import BoundedHttpProtocol
 from .config import Http
+from .ignored_upgrades import UpgradeIgnoringHttpProtocol
 from .websocket_protocol import MESSAGE_BYTES_MAX, PING_INTERVAL_S, PING_TIMEOUT_S, BoundedWebSocketProtocol
 
 logger = logging.getLogger("headwater.server")
@@ -52,7 +53,7 @@ class HttpServer:
         self._server = _Server(
             uvicorn.Config(
                 application,
-                http=partial(BoundedHttpProtocol, admission=self.admission),  # type: ignore[arg-type]
+                http=partial(UpgradeIgnoringHttpProtocol, admission=self.admission),  # type: ignore[arg-type]
                 ws=BoundedWebSocketProtocol,
                 ws_max_size=MESSAGE_BYTES_MAX,
                 ws_ping_interval=PING_INTERVAL_S,

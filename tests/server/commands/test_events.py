@@ -96,7 +96,7 @@ def test_query_counts_types(headwater, log: RemoteLog) -> None:
             USAGE,
             "give --query, or --type, --tag and --exact-tag, not both",
         ),
-        (["query", "orders", "order:17"], REFUSED, "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are"),
+        (["query", "orders", "order:17"], USAGE, "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are"),
         (["read", "orders", "--url", "http://127.0.0.1:1", "--retry-s", "0"], UNREACHABLE, "no answer from"),
         (["read", "orders", "--url", "x"], REFUSED, "url: http://HOST[:PORT] or https://HOST[:PORT] is expected"),
     ],

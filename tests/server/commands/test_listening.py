@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+from itertools import count, islice
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import click
@@ -15,6 +17,7 @@ from headwater.client import connect
 from headwater.core.notification_types import NotificationType
 from headwater.server.cli import REFUSED, UNREACHABLE, USAGE, run
 from headwater.server.commands.listening import (
+    Listener,
     selector_of,
     show_notification,
     tls_of,
@@ -93,7 +96,7 @@ def test_certificates_are_checked_unless_it_is_forbidden() -> None:
 
 
 def test_a_server_that_is_not_there_is_told(capsys: Any) -> None:
-    assert run(["events", "--amqp-url", "amqp://127.0.0.1:1"]) == UNREACHABLE
+    assert run(["events", "--amqp-url", "amqp://127.0.0.1:1", "--retry-s", "0"]) == UNREACHABLE
     assert "no answer from amqp://127.0.0.1:1" in capsys.readouterr().err
     assert run(["events", "--type", "nonsense"]) == USAGE
 
@@ -129,6 +132,31 @@ def test_it_follows_what_happens(tmp_path: Path) -> None:
     created, deleted = map(json.loads, out.splitlines())
     assert (created["eventType"], created["log"]) == ("io.headwater.log.created", "orders")
     assert deleted["eventType"] == "io.headwater.log.deleted" and isinstance(deleted["time"], int)
+
+
+def test_a_connection_that_is_lost_is_made_again(tmp_path: Path, capsys: Any) -> None:
+    seen: list[object] = []
+    with RunningServer("--storage", "memory", cwd=tmp_path) as server:
+        url = amqp_url(server)
+        listener = Listener(url, selector_of(("log.created",), (), None), None, retry_s=20)
+        thread = Thread(target=lambda: seen.extend(each["log"] for each in islice(listener, 2)), daemon=True)
+        with Client(url) as client:
+            witness = client.receiver("$events")
+            thread.start()
+            wait_for_listener(witness)
+            with connect(server.url) as remote:
+                remote.create("before")
+    port = url.rpartition(":")[2]
+    options = ("--storage", "memory", "--amqp-port", port)
+    with RunningServer(*options, cwd=tmp_path) as server, connect(server.url) as remote:
+        for number in count():
+            remote.create(f"after-{number}")
+            thread.join(0.2)
+            if not thread.is_alive():
+                break
+    first, second = seen
+    assert first == "before" and str(second).startswith("after-")
+    assert "again; what happened meanwhile is not shown" in capsys.readouterr().err
 
 
 def wait_for_listener(receiver: Any) -> None:

@@ -25,12 +25,17 @@ def test_settings_that_are_fixed_are_refused(headwater, log: RemoteLog) -> None:
 def test_a_log_is_trimmed_as_far_as_its_consumers_allow(headwater, log: RemoteLog) -> None:
     log.append([Event("A")] * 10)
     log.register_consumer("spark", "archiver", after=4)
-    assert headwater("logs", "trim", "orders", "--below", "8").out == "orders begins at 5 now\n"
+    assert headwater("logs", "trim", "orders", "--below", "8", "--yes").out == "orders begins at 5 now\n"
+    held = json.loads(headwater("logs", "trim", "orders", "--below", "8", "--json").out)
+    assert (held["first_retained"], [each["component"] for each in held["held_by"]]) == (5, ["archiver"])
     (consumer,) = json.loads(headwater("consumers", "list", "orders", "--json").out)
     assert (consumer["owner"], consumer["acknowledged"], consumer["behind"]) == ("spark", 4, 6)
     assert headwater("consumers", "list", "orders").out.splitlines()[1].split()[:4] == ["spark", "archiver", "4", "6"]
     assert 0 <= consumer["age_ms"] < 3_600_000
     assert headwater("consumers", "reset", "orders", "spark", "archiver", "--after", "9").code == 0
-    assert json.loads(headwater("logs", "trim", "orders", "--below", "8", "--json").out) == {"first_retained": 8}
+    assert json.loads(headwater("logs", "trim", "orders", "--below", "8", "--yes", "--json").out) == {
+        "first_retained": 8,
+        "held_by": [],
+    }
     assert headwater("consumers", "unregister", "orders", "spark", "archiver").code == 0
     assert log.consumers() == []

@@ -11,6 +11,8 @@ from tests.odd_tags import ODD_TAGS
 
 from headwater.client import RemoteLog, connect
 from headwater.core import Event
+from headwater.core.event import Encoding
+from headwater.formats.envelope import ndjson_events
 from headwater.formats.foreign import fit_tag
 from headwater.server.cli import REFUSED
 
@@ -154,7 +156,7 @@ def test_a_file_without_known_ending_is_refused(headwater, log: RemoteLog) -> No
     assert "the ending of 'e.xls' names no format; name one of ndjson" in done.err
 
 
-@pytest.mark.parametrize("file", ["e.ndjson", "e.cloudevents"])
+@pytest.mark.parametrize("file", ["e.ndjson", "e.cloudevents", "e.csv"])
 def test_odd_tags_come_back_from_a_file(headwater, log: RemoteLog, file: str) -> None:
     log.append([Event("A", b"{}", (tag,), id=str(number), source="s") for number, tag in enumerate(ODD_TAGS)])
     assert headwater("export", "orders", file).code == 0
@@ -193,3 +195,38 @@ def test_odd_values_of_tables_and_odd_objects_become_the_tags_that_they_ever_bec
     assert headwater("import", "e.jsonocel", "orders").code == 0
     assert [event.tags for event in log.read()] == expected * 2
     assert expected[0] == ("tenant_id:order/17",)
+
+
+ATTRIBUTES = {"subject": "s", "time": "2024-01-01T00:00:00Z"}
+
+
+def test_a_table_comes_back_as_it_went(headwater, log: RemoteLog) -> None:
+    events = [
+        *EVENTS,
+        Event("C", b'line\r\n"quoted", \r and \n', ("a:b,%", "z:1"), "3", "", ATTRIBUTES, "g"),
+        Event("D", b"", (), "4"),
+        Event("E", b"x" * 300_000, (), "5"),
+        Event("F", b"\x00\x53\x75", (), "6", "", {}, "", b"\x00\x53\x72", Encoding.AMQP),
+    ]  # fmt: skip
+    log.append(events)
+    stored = [event.event for event in log.read()]
+    assert headwater("export", "orders", "e.csv.gz").code == 0
+    assert imported(headwater, "e.csv.gz", "copy", "--create") == (6, 0)
+    assert headwater("export", "copy", "copy.ndjson").code == 0
+    assert list(ndjson_events(Path("copy.ndjson").read_bytes().splitlines())) == stored
+    assert imported(headwater, "e.csv.gz", "orders") == (0, 6)
+
+
+def test_a_table_of_the_columns_before_comes_back_without_what_it_left_out(headwater, log: RemoteLog) -> None:
+    header = "sequence_number,recorded_at,partition,type,tags,id,source,time,data,data_base64"
+    Path("old.csv").write_text(f"{header}\n1,2024-01-01T00:00:00.000Z,0,A,x:1,1,shop,,hello,\n")
+    assert imported(headwater, "old.csv", "orders") == (1, 0)
+    (event,) = log.read()
+    assert event.event == Event("A", b"hello", ("x:1",), "1", "shop")
+
+
+def test_a_table_of_which_columns_are_named_is_a_table_like_any_other(headwater, log: RemoteLog) -> None:
+    log.append(EVENTS[:1])
+    headwater("export", "orders", "e.csv")
+    assert imported(headwater, "e.csv", "orders", "--type-column", "id") == (1, 0)
+    assert [event.type for event in log.read()] == ["A", "1"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.access import Right, Unauthenticated, User
 from ...core.bus import Notification
-from ...core.limits import show
+from ...core.shown import cut
 from ...core.turns import STEP_S
 from ...management.catalog import CATALOG, Scope, as_seen_by
 from ...management.queue import NotificationQueue
@@ -149,7 +149,7 @@ class Listener(LinkEnd):
     def _skip(self, notification: Notification) -> None:
         """A notification cannot be looked at, or written: the next ones are no worse for it."""
         self._transport.shared.statistics.notifications_skipped += 1
-        about = {"type": notification.type.value, "link": show(self._link.name)}
+        about = {"type": notification.type.value, "link": cut(self._link.name)}
         _logger.exception("a notification was skipped", extra={"fields": about})
 
     def _turn(self) -> None:
@@ -171,7 +171,7 @@ class Listener(LinkEnd):
             self._transport.expel(self._link, conditions.UNAUTHORIZED_ACCESS, str(error))
             return
         except Exception:  # others wait for their turn behind this one
-            _logger.exception("a listener failed", extra={"fields": {"link": show(self._link.name)}})
+            _logger.exception("a listener failed", extra={"fields": {"link": cut(self._link.name)}})
             self._transport.expel(self._link, conditions.INTERNAL_ERROR, "the server's log says more")
             return
         if not queue.is_empty:

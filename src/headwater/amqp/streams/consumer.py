@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...core.errors import EventLogError, TooLarge
 from ...core.event import SequencedEvent
-from ...core.limits import show
 from ...core.query import ALL
+from ...core.shown import cut
 from ...core.turns import BUDGET_S, STEP_S, Pace
 from ..errors import refusal_of
 from ..filters import SourceFilter
@@ -176,7 +176,7 @@ class Consumer(LinkEnd):
             return
         except Exception:  # others wait for their turn behind this one
             _logger.exception(
-                "a consumer failed", extra={"fields": {"log": self._node.log.name, "link": show(self._link.name)}}
+                "a consumer failed", extra={"fields": {"log": self._node.log.name, "link": cut(self._link.name)}}
             )
             self.expel(conditions.INTERNAL_ERROR, "the server's log says more")
             return

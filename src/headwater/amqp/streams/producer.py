@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from ...core.errors import EventLogError, InvalidInput
 from ...core.event import Event
-from ...core.limits import show
 from ...core.log import AppendRequest
+from ...core.shown import show
 from ..container import Container
 from ..errors import MessageFault, link_fault
 from ..link_end import Ending, LinkEnd

@@ -10,7 +10,15 @@ import click
 
 from ...core.errors import ConsumerNotFound, PositionOfOtherIncarnation, PositionTrimmed
 from .examples import examples
-from .output import json_option, server_options, show_json, show_table, show_time
+from .output import (
+    json_option,
+    server_options,
+    server_options_of_group,
+    show_json,
+    show_nothing,
+    show_table,
+    show_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +39,7 @@ def _consumer_arguments(function: F) -> F:
 @click.group(
     epilog=examples("headwater consumers list orders", "headwater consumers reset orders spark archiver --after 0")
 )
+@server_options_of_group
 def consumers() -> None:
     """List, register and move the reliable consumers of a log.
 
@@ -48,6 +57,11 @@ def list_consumers(server: Server, log: str, as_json: bool) -> None:
     lags = [_Lag.of(target, consumer, target.head()) for consumer in target.consumers()]
     if as_json:
         show_json([asdict(lag.consumer) | {"behind": lag.behind, "age_ms": lag.age_ms} for lag in lags])
+    elif not lags:
+        show_nothing(
+            f"no consumers of {log}; `headwater consumers register {log} OWNER COMPONENT` makes one, and so does a "
+            "FutoIn consumer, an archive, or an AMQP consumer group by itself"
+        )
     else:
         columns = ["owner", "component", "acknowledged", "behind", "age", "epoch", "last heard of"]
         show_table(columns, [lag.row for lag in lags])

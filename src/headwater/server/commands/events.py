@@ -16,6 +16,7 @@ from ...formats.envelope import encode_event, ndjson_events
 from ...formats.querytext import parse_query
 from .examples import examples
 from .output import (
+    counted,
     json_option,
     pair,
     partition_option,
@@ -50,9 +51,7 @@ STDIN = "-"
 @click.option("--group-key", default="", help="Events of one key share a partition.")
 @click.option("--events", type=click.File("rb"), help="Many events at once, or none: an NDJSON file, or -.")
 @click.option("--fail-if-match", metavar="QUERY", help="Append nothing if an event matches.")
-@click.option(
-    "--after", type=click.IntRange(min=0), default=0, help="Of --fail-if-match: only events after that number."
-)
+@click.option("--after", type=click.IntRange(min=0), help="Of --fail-if-match: only events after that number.")
 @click.option("--partition", type=click.IntRange(min=0), help="The partition to append to.")
 @json_option
 @server_options
@@ -68,7 +67,7 @@ def append(
     group_key: str,
     events: IO[bytes] | None,
     fail_if_match: str | None,
-    after: int,
+    after: int | None,
     partition: int | None,
     as_json: bool,
 ) -> None:
@@ -80,6 +79,8 @@ def append(
     """
     if (type is None) == (events is None):
         raise click.UsageError("give --type and the rest of one event, or --events FILE")
+    if after is not None and fail_if_match is None:
+        raise click.UsageError("--after is a part of --fail-if-match QUERY: without one, nothing is asked before")
     if events is not None:
         given = list(ndjson_events(events))
     else:
@@ -87,7 +88,7 @@ def append(
         payload = sys.stdin.buffer.read() if data == STDIN else data.encode()
         named = dict(pair(attribute, "--attribute") for attribute in attributes)
         given = [Event(type, payload, tuple(tags), id, source, named, group_key)]
-    condition = AppendCondition(parse_query(fail_if_match), after) if fail_if_match is not None else None
+    condition = AppendCondition(parse_query(fail_if_match), after or 0) if fail_if_match is not None else None
     result = server.log(log).append(given, condition, partition=partition)
     if as_json:
         show_json(result._asdict())
@@ -167,7 +168,7 @@ def query(server: Server, log: str, text: str, partition: int | None, as_json: b
     if as_json:
         show_json(summary.as_json())
         return
-    click.echo(f"{summary.count:,} events match")
+    click.echo(f"{counted(summary.count, 'event')} {'matches' if summary.count == 1 else 'match'}")
     for word, event in (("first", summary.first), ("last", summary.last)):
         if event is not None:
             click.echo(f"{word:>5}: {event.sequence_number:,}, recorded {show_time(event.recorded_at)}")

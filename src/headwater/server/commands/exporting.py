@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import gzip
 import io
@@ -21,8 +20,9 @@ from ...core.event import SequencedEvent
 from ...core.query import Query
 from ...formats import cloudevents
 from ...formats.envelope import encode_event
+from ...formats.exported import COLUMNS, row_of
 from .examples import examples
-from .output import console, json_option, partition_option, query_options, server_options, show_json
+from .output import console, counted, json_option, partition_option, query_options, server_options, show_json
 
 if TYPE_CHECKING:
     from ...client import Server
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 FORMATS = {"ndjson": "ndjson", "jsonl": "ndjson", "csv": "csv", "cloudevents": "cloudevents", "parquet": "parquet"}
 """By the file's ending."""
 STDOUT = "-"
-TABLE_COLUMNS = ("sequence_number", "recorded_at", "partition", "type", "tags", "id", "source", "time", "data",
-                 "data_base64")  # fmt: skip
 PARQUET_ROWS = 10_000
 
 Write = Callable[[list[SequencedEvent]], object]
@@ -76,7 +74,9 @@ def export(
     if as_json:
         show_json({"events": count, "head": reading.head})
     elif str(file) != STDOUT:
-        click.echo(f"{count:,} events; {file.stat().st_size:,} bytes; {seconds:.1f} s ({count / seconds:,.0f}/s)")
+        click.echo(
+            f"{counted(count, 'event')}; {file.stat().st_size:,} bytes; {seconds:.1f} s ({count / seconds:,.0f}/s)"
+        )
 
 
 @contextmanager
@@ -94,8 +94,8 @@ def _cloudevents(out: IO[bytes], source: str) -> Iterator[Write]:
 def _table(out: IO[bytes], source: str) -> Iterator[Write]:
     text = io.TextIOWrapper(out, "utf-8", newline="", write_through=True)
     writer = csv.writer(text)
-    writer.writerow(TABLE_COLUMNS)
-    yield lambda events: writer.writerows(map(_row, events))
+    writer.writerow(COLUMNS)
+    yield lambda events: writer.writerows(map(row_of, events))
     text.detach()
 
 
@@ -120,25 +120,6 @@ def _parquet(out: IO[bytes], source: str) -> Iterator[Write]:
 
 
 WRITERS = {"ndjson": _ndjson, "csv": _table, "cloudevents": _cloudevents, "parquet": _parquet}
-
-
-def _row(event: SequencedEvent) -> tuple[object, ...]:
-    try:
-        text, encoded = event.data.decode(), ""
-    except UnicodeDecodeError:
-        text, encoded = "", base64.b64encode(event.data).decode()
-    return (
-        event.sequence_number,
-        cloudevents.format_time(event.recorded_at),
-        event.partition,
-        event.type,
-        cloudevents.encode_tags(event.tags),
-        event.id,
-        event.source,
-        event.attributes.get("time", ""),
-        text,
-        encoded,
-    )
 
 
 def _format_of(file: Path) -> str:

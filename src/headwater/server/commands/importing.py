@@ -6,6 +6,7 @@ recognises what it has (docs/guides/import.md).
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import sys
@@ -19,13 +20,14 @@ import click
 
 from ...core.errors import DuplicateEventId, InvalidInput
 from ...core.event import Event
+from ...core.limits import APPEND_BYTES_MAX
 from ...formats import cloudevents
 from ...formats.detection import BEGINNING_BYTES, FORMATS, guess_format
 from ...formats.envelope import ndjson_events
 from ...formats.ocel import ocel_events
 from ...formats.tabular import TableMapping, table_events
 from .examples import examples
-from .output import console, json_option, pair, server_options, show_json
+from .output import console, counted, json_option, pair, server_options, show_json
 
 if TYPE_CHECKING:
     from ...client import BulkProgress, Server
@@ -124,6 +126,7 @@ def _reading(file: Path) -> Iterator[_Opened]:
 
 def _events(opened: _Opened, format: str, mapping: TableMapping) -> Iterator[Event]:
     if format == "csv":
+        csv.field_size_limit(APPEND_BYTES_MAX)  # as large as an event may be, not 128 KiB
         return table_events(opened.lines(), mapping)
     if format == "ocel":
         return iter(ocel_events(opened.unpacked.read(), mapping.source))
@@ -192,6 +195,6 @@ def _show_import(done: BulkProgress, seconds: float, as_json: bool) -> None:
         show_json({"events": done.events, "appended": done.appended, "stored": done.stored, "last": done.last})
         return
     click.echo(
-        f"{done.events:,} events: {done.appended:,} appended, {done.stored:,} were there already; "
+        f"{counted(done.events, 'event')}: {done.appended:,} appended, {done.stored:,} were there already; "
         f"{seconds:.1f} s ({done.events / seconds:,.0f}/s)"
     )

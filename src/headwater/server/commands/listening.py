@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import click
 
+from ...client.handshakes import why_tls_fails
 from ...core.errors import EventLogError
 from ...core.notification_types import NotificationType
+from ...formats.retrying import Attempts
+from ...formats.unreachable import ServerUnreachable
 from .examples import examples
-from .output import json_option, show_json, show_time
+from .output import json_option, show_json, show_time, tell_waiting
 
 DEFAULT_URL = "amqp://127.0.0.1:5672"
 DOMAIN = "io.headwater."
@@ -46,6 +51,8 @@ class Refused(EventLogError):
 @click.option("--password", envvar="HEADWATER_PASSWORD", show_envvar=True, help="Password; best by the variable.")
 @click.option("--ca-file", type=click.Path(), help="Certificates to trust with amqps.  [default: the system's]")
 @click.option("--no-verify", is_flag=True, help="With amqps, do not check the server's certificate.")
+@click.option("--retry-s", type=click.FloatRange(min=0), default=10.0, show_default=True,
+              help="How long to try to connect at first; with 0, also end when the connection is lost.")  # fmt: skip
 def events(
     types: tuple[str, ...],
     logs: tuple[str, ...],
@@ -57,15 +64,18 @@ def events(
     password: str | None,
     ca_file: str | None,
     no_verify: bool,
+    retry_s: float,
 ) -> None:
     """Follow what happens in the server.
 
     Logs, connections, links, partitions, consumers, refusals, disk, webhooks, logins: from now on, until interrupted.
+    A connection that is lost is made again; it says so, as what happened meanwhile is not shown.
     The reference of events has all types and their attributes, which a selector may name.
     """
     wanted = selector_of(types, logs, selector)
     url = with_credentials(amqp_url, user, password)
-    for attributes in follow(url, wanted, tls_of(ca_file, is_verified=not no_verify), count):
+    listener = Listener(url, wanted, tls_of(ca_file, is_verified=not no_verify), retry_s)
+    for attributes in islice(listener, count):
         if as_json:
             show_json(attributes)
         else:
@@ -126,31 +136,59 @@ def tls_of(ca_file: str | None, *, is_verified: bool) -> ssl.SSLContext | None:
     return context
 
 
-def follow(
-    url: str, selector: str | None, tls: ssl.SSLContext | None, count: int | None
-) -> Iterator[Mapping[str, object]]:
-    """The attributes of each notification. Raises Refused, ServerUnreachable."""
-    from ...amqp.client import Client  # not at the top: the help needs none of it
-    from ...amqp.protocol.conditions import AmqpError
-    from ...amqp.protocol.types import Described, Symbol
-    from ...formats.unreachable import ServerUnreachable
+class Listener:
+    """The attributes of each notification, one after the other, for ever. Raises Refused, ServerUnreachable."""
 
-    filters = None if selector is None else {"selector": Described(Symbol(SELECTOR), selector)}
-    address = urlsplit(url)._replace(query="", fragment="")
-    shown = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
-    try:
-        with Client(url, tls=tls) as client:
+    def __init__(self, url: str, selector: str | None, tls: ssl.SSLContext | None, retry_s: float) -> None:
+        """The first connection is tried for `retry_s`; one that was lost until it is there again, unless that is 0."""
+        address = urlsplit(url)._replace(query="", fragment="")
+        self._shown = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
+        self._url, self._selector, self._tls, self._retry_s = url, selector, tls, retry_s
+        self._attempts = Attempts(within_s=retry_s, on_waiting=tell_waiting)
+        self._was_connected = False
+
+    def __iter__(self) -> Iterator[Mapping[str, object]]:
+        from ...amqp.protocol.conditions import CONNECTION_FORCED, LINK_DETACH_FORCED, AmqpError
+
+        while True:
+            try:
+                yield from self._received()
+            except AmqpError as error:
+                if error.condition not in (CONNECTION_FORCED, LINK_DETACH_FORCED):
+                    raise Refused(str(error)) from None
+                self._failed(error)
+            except OSError as error:
+                self._failed(error)
+
+    def _received(self) -> Iterator[Mapping[str, object]]:
+        """Those of one connection."""
+        from ...amqp.client import Client  # not at the top: the help needs none of it
+        from ...amqp.protocol.types import Described, Symbol
+
+        filters = None if self._selector is None else {"selector": Described(Symbol(SELECTOR), self._selector)}
+        with Client(self._url, tls=self._tls) as client:
             receiver = client.receiver("$events", filter=filters)
-            taken = 0
-            while count is None or taken < count:
+            receiver.attached()
+            if self._was_connected:
+                told = f"connected to {self._shown} again; what happened meanwhile is not shown"
+                click.echo(f"headwater: {told}", err=True)
+            else:
+                self._was_connected = True
+                self._attempts = Attempts(within_s=math.inf if self._retry_s else 0.0, on_waiting=tell_waiting)
+            self._attempts.succeeded()
+            while True:
                 for delivery in receiver.take(1, LOOK_S):
                     delivery.settle()
-                    taken += 1
                     yield delivery.message.application_properties or {}
-    except AmqpError as error:
-        raise Refused(str(error)) from None
-    except (OSError, TimeoutError) as error:
-        raise ServerUnreachable(shown, str(error)) from None
+
+    def _failed(self, error: Exception) -> None:
+        """Wait until it may be tried again. Raises ServerUnreachable where it was tried long enough."""
+        hopeless = why_tls_fails(error, "amqp")
+        unreachable = ServerUnreachable(self._shown, hopeless or str(error))
+        unreachable.__cause__ = error
+        if hopeless:
+            raise unreachable
+        self._attempts.failed(unreachable)
 
 
 def show_notification(attributes: Mapping[str, object]) -> None:

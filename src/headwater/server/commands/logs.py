@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ...core.access import Forbidden
 from ...core.errors import StorageCorrupted, StorageUnavailable
 from ...core.settings import EARLIEST, LATEST, LogSettings
 from .examples import examples
-from .output import json_option, server_options, show_json, show_table, show_time
+from .output import (
+    counted,
+    json_option,
+    server_options,
+    server_options_of_group,
+    show_json,
+    show_nothing,
+    show_table,
+    show_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...client import Server
+    from ...client import RemoteLog, Server
+    from ...core.consumer import Consumer
     from ...core.log import LogInfo
 
     F = TypeVar("F", bound=Callable[..., Any])
@@ -45,6 +57,7 @@ def _changeable(function: F) -> F:
     invoke_without_command=True,
     epilog=examples("headwater logs list", "headwater logs create orders --partitions 4", "headwater logs show orders"),
 )
+@server_options_of_group
 @click.pass_context
 def logs(ctx: click.Context) -> None:
     """List, create, change, trim and delete logs.
@@ -71,6 +84,9 @@ def list_logs(server: Server, as_json: bool) -> None:
     if as_json:
         problems = [{"name": name, "problem": problem} for name, problem in stopped.items()]
         show_json(sorted([*map(asdict, infos), *problems], key=itemgetter("name")))
+        return
+    if not infos and not stopped:
+        show_nothing("no logs that you may read; `headwater logs create NAME` makes one")
         return
     rows: list[tuple[object, ...]] = [
         (info.name, info.events, info.first_retained, info.head, info.settings.partitions, info.bytes) for info in infos
@@ -100,7 +116,9 @@ def show(server: Server, log: str, as_json: bool) -> None:
 @server_options
 def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
     """Create LOG. If it is there with the same settings, nothing happens."""
-    _show(server.create(log, LogSettings(**_given(settings))).info(), as_json)
+    is_new = server.ensure(log, LogSettings(**_given(settings)))
+    click.echo(f"{log} is created" if is_new else f"{log} is there already, with these settings", err=True)
+    _show(server.log(log).info(), as_json)
 
 
 @logs.command("set", epilog=examples("headwater logs set orders --retention-ms 604800000"))
@@ -114,18 +132,58 @@ def set_(server: Server, log: str, as_json: bool, **settings: Any) -> None:
     _show(server.change(log, replace(present, **_given(settings))), as_json)
 
 
-@logs.command(epilog=examples("headwater logs trim orders --below 100000"))
+@logs.command(
+    epilog=examples("headwater logs trim orders --below 100000", "headwater logs trim orders --below 9 --yes")
+)
 @click.argument("log")
 @click.option("--below", type=click.IntRange(min=0), required=True, help="The events numbered below that are dropped.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @server_options
-def trim(server: Server, log: str, below: int, as_json: bool) -> None:
-    """Drop the oldest events of LOG, as far as its registered consumers allow."""
-    first = server.log(log).trim(below)
+def trim(server: Server, log: str, below: int, yes: bool, as_json: bool) -> None:
+    """Drop the oldest events of LOG, as far as its registered consumers allow.
+
+    It says which, and asks; where no terminal is there to ask on, --yes is needed.
+    """
+    target = server.log(log)
+    if not yes:
+        _ask_to_trim(target, below)
+    first = target.trim(below)
+    holders = _holders(target, first) if first < below else []
     if as_json:
-        show_json({"first_retained": first})
-    else:
-        click.echo(f"{log} begins at {first:,} now")
+        show_json({"first_retained": first, "held_by": list(map(asdict, holders))})
+        return
+    click.echo(f"{log} begins at {first:,} now")
+    for each in holders:
+        click.echo(
+            f"held back by the consumer {each.owner} {each.component}, which has acknowledged {each.acknowledged:,}; "
+            "`headwater consumers` moves or unregisters it",
+            err=True,
+        )
+
+
+def _ask_to_trim(log: RemoteLog, below: int) -> None:
+    """Say what would go, and ask. Raises click.UsageError where there is nobody to ask, and click.Abort."""
+    info = log.info()
+    last = min([below - 1, info.head, *(each.acknowledged for each in log.consumers())])
+    if last < info.first_retained or below > info.head + 1:
+        return  # nothing goes, or it is refused
+    what = f"the events {info.first_retained:,} to {last:,} of {log.name}"
+    if not _has_terminal():
+        raise click.UsageError(f"this drops {what}, and there is no terminal to ask on; --yes does it without asking")
+    click.confirm(f"Drop {what}?", abort=True, err=True)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _holders(log: RemoteLog, first_retained: int) -> list[Consumer]:
+    """The consumers that keep a log from being trimmed above that, as far as the user may know."""
+    try:
+        return [each for each in log.consumers() if each.acknowledged < first_retained]
+    except Forbidden:
+        return []
 
 
 @logs.command(epilog=examples("headwater logs delete orders --yes"))
@@ -136,7 +194,7 @@ def delete(server: Server, log: str, yes: bool) -> None:
     """Delete LOG with all its events."""
     events = server.log(log).info().events
     if not yes:
-        click.confirm(f"Delete {log} with its {events:,} events?", abort=True)
+        click.confirm(f"Delete {log} with its {counted(events, 'event')}?", abort=True)
     server.delete(log)
     click.echo(f"{log} is deleted")
 

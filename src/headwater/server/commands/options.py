@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,32 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     help="Configuration file.  [default: headwater.toml, where there is one]",
 )
+
+
+class ByRoom(click.Command):
+    """A command whose help shows the settings by room, after its own options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click.Command."""
+        rows: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if (row := parameter.get_help_record(ctx)) is not None:
+                room, dot, _ = _key(parameter.name or "").partition(".")
+                rows.setdefault(_ROOMS.get(room, room) if dot else "Options", []).append(row)
+        for title, section in rows.items():
+            with formatter.section(title):
+                formatter.write_dl(section)
+
+
+_ROOMS: Mapping[str, str] = {
+    "amqp": "AMQP 1.0",
+    "cne": "Cloud notifications (O-RAN)",
+    "flight": "Arrow Flight",
+    "futoin": "FutoIn",
+    "http": "HTTP",
+    "tls": "TLS",
+}
+"""How the help calls the sections of the configuration."""
 
 
 def setting_options(*keys: str) -> Callable[[F], F]:

@@ -8,13 +8,14 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from ...core.errors import InvalidInput
+from ...core.errors import EventLogError, InvalidInput
 from ...core.event import SequencedEvent
 from ...core.query import ALL, Query
 from ...formats.querytext import parse_query
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R", bound=Callable[..., Any])
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 PREVIEW_CHARS = 100
@@ -32,36 +34,75 @@ _QUOTED = re.compile(r"[\s'\"\\]")
 
 
 def server_options(function: F) -> F:
-    """The options that say which server, and who asks; the command gets a `headwater.client.Server` as `server`."""
+    """The options that say which server, and who asks; the command gets a `headwater.client.Server` as `server`.
 
-    @click.option("--url", envvar="HEADWATER_URL", default=DEFAULT_URL, show_default=True, show_envvar=True,
-                  help="The server.")  # fmt: skip
-    @click.option("--user", envvar="HEADWATER_USER", show_envvar=True, help="User name.")
-    @click.option("--password", envvar="HEADWATER_PASSWORD", show_envvar=True, help="Password; best by the variable.")
-    @click.option("--token", envvar="HEADWATER_TOKEN", show_envvar=True, help="Bearer token; best by the variable.")
-    @click.option("--ca-file", type=click.Path(), help="Certificates to trust with https.  [default: the system's]")
-    @click.option("--no-verify", is_flag=True, help="With https, do not check the server's certificate.")
-    @click.option("--retry-s", type=click.FloatRange(min=0), default=10.0, show_default=True,
-                  help="How long to try while the server is away or overloaded.")  # fmt: skip
+    Where they are not given to the command, they may be to its group (`server_options_of_group`).
+    """
+
     @functools.wraps(function)
-    def with_server(
-        *args: Any,
-        url: str,
-        user: str | None,
-        password: str | None,
-        token: str | None,
-        ca_file: str | None,
-        no_verify: bool,
-        retry_s: float,
-        **options: Any,
-    ) -> Any:
+    def with_server(*args: Any, **options: Any) -> Any:
         from ...client import connect  # not at the top: the help needs none of it
 
-        given = {"user": user, "password": password, "token": token, "ca_file": ca_file}
-        with connect(url, **given, is_verified=not no_verify, retry_s=retry_s) as server:  # type: ignore[arg-type]
+        given = {name: _nearest(name, options.pop(name)) for name in _SERVER_OPTIONS}
+        is_verified = not given.pop("no_verify")
+        with connect(given.pop("url"), **given, is_verified=is_verified, on_waiting=tell_waiting) as server:
             return function(*args, server=server, **options)
 
+    for option in reversed(list(_SERVER_OPTIONS.values())):
+        with_server = option(with_server)
     return with_server  # type: ignore[return-value]
+
+
+def server_options_of_group(function: F) -> F:
+    """The same options before the name of a command, for the commands of a group."""
+
+    @functools.wraps(function)
+    def without_them(*args: Any, **options: Any) -> Any:
+        return function(*args, **{name: value for name, value in options.items() if name not in _SERVER_OPTIONS})
+
+    for option in reversed(list(_SERVER_OPTIONS.values())):
+        without_them = option(without_them)
+    return without_them  # type: ignore[return-value]
+
+
+_SERVER_OPTIONS: Mapping[str, Callable[[R], R]] = {
+    "url": click.option("--url", envvar="HEADWATER_URL", default=DEFAULT_URL, show_default=True, show_envvar=True,
+                        help="The server."),
+    "user": click.option("--user", envvar="HEADWATER_USER", show_envvar=True, help="User name."),
+    "password": click.option("--password", envvar="HEADWATER_PASSWORD", show_envvar=True,
+                             help="Password; best by the variable."),
+    "token": click.option("--token", envvar="HEADWATER_TOKEN", show_envvar=True,
+                          help="Bearer token; best by the variable."),
+    "ca_file": click.option("--ca-file", type=click.Path(),
+                            help="Certificates to trust with https.  [default: the system's]"),
+    "no_verify": click.option("--no-verify", is_flag=True, help="With https, do not check the server's certificate."),
+    "retry_s": click.option("--retry-s", type=click.FloatRange(min=0), default=10.0, show_default=True,
+                            help="How long to try while the server is away or overloaded."),
+}  # fmt: skip
+
+
+def _nearest(name: str, value: Any) -> Any:
+    """The value of an option: the command's own, unless only its group was given one."""
+    context, given = click.get_current_context(), ParameterSource.COMMANDLINE
+    group = context.parent
+    if context.get_parameter_source(name) is not given and group and group.get_parameter_source(name) is given:
+        return group.params[name]
+    return value
+
+
+def tell_waiting(error: EventLogError) -> None:
+    """Say on stderr what is waited for, so that nobody sits before a command that says nothing."""
+    click.echo(f"headwater: {error}; trying again", err=True)
+
+
+def counted(count: int, what: str) -> str:
+    """So many of something: `1 event`, `2,000 events`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def show_nothing(text: str) -> None:
+    """What stands where a list has no entries, on stderr: that it is empty, and what makes an entry."""
+    click.echo(text, err=True)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")

@@ -8,10 +8,10 @@ import click
 
 from ..log_lines import configure_logging
 from .examples import examples
-from .options import config_option, load_config, setting_options
+from .options import ByRoom, config_option, load_config, setting_options
 
 
-@click.command(epilog=examples("headwater serve --data /var/lib/headwater --log orders:4 --log audit"))
+@click.command(cls=ByRoom, epilog=examples("headwater serve --data /var/lib/headwater --log orders:4 --log audit"))
 @config_option
 @click.option(
     "--log",

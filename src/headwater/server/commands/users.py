@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ...core.errors import EventLogError, InvalidInput, StateConflict
+from ...core.errors import EventLogError, InvalidInput, StateConflict, StorageUnavailable
+from ...core.shown import show
 from ...formats.values import toml
 from ..accounts import (
     EVERYBODY,
@@ -36,6 +37,8 @@ from .options import config_option, load_config, setting_options
 if TYPE_CHECKING:
     from ...storage import SqliteState
 
+_OURS = frozenset({"lost+found", "logs", "LOCK", "BACKUP.lock"})
+"""What may be in a directory that has no state: a new volume's own, and what is looked at when the state is opened."""
 _CLOSED = "nobody is let in; add a user, or let everybody in (headwater user allow-everybody)"
 
 
@@ -215,10 +218,24 @@ class _Row(NamedTuple):
 def _state(config: Config) -> Iterator[SqliteState]:
     if config.storage == "memory":
         raise InvalidInput("memory is set, but users are kept in a data directory; put them into the file", "storage")
-    from ...storage.engine import open_state
+    from ...storage.engine import STATE_NAME, open_state
 
+    if not (config.data / STATE_NAME).exists():
+        _check_new(config.data)
     with contextlib.closing(open_state(config.data)) as state:
         yield state
+
+
+def _check_new(data: Path) -> None:
+    """A directory in which there is no state yet becomes a data directory, unless it is somebody else's.
+
+    Raises StorageUnavailable.
+    """
+    if data.is_dir() and (others := sorted({each.name for each in data.iterdir()} - _OURS)):
+        raise StorageUnavailable(
+            f"{data}: no data directory (it holds {show(others[0])}); --data names one, or an empty directory"
+        )
+    click.echo(f"{data} is a new data directory", err=True)
 
 
 def _password(from_stdin: bool) -> str:

@@ -1,0 +1,50 @@
+"""Why a connection fails however often it is tried: TLS against plain HTTP, or a certificate that is not trusted."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from .address import Address
+
+LOOK_S = 2.0
+"""How long it may take to see whether a server speaks TLS."""
+
+
+def why_hopeless(error: OSError, address: Address, *, has_received: bool) -> str | None:
+    """What is to be told of an error that trying again does not mend, with what does; None for any other.
+
+    `has_received` says whether the server said anything before it. A server with TLS closes a connection without a word
+    where plain HTTP comes in: that may be anything else as well, so it is asked once more, by TLS.
+    """
+    if isinstance(error, ssl.SSLError):
+        return why_tls_fails(error, "http")
+    is_cut_off = not has_received and not isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror)
+    if address.tls is None and is_cut_off and _speaks_tls(address):
+        return "it speaks TLS there; the URL begins with https://"
+    return None
+
+
+def why_tls_fails(error: Exception, plain_scheme: str) -> str | None:
+    """The same of a handshake, for any protocol; None for another error. `plain_scheme` is that of URLs without TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        problem = f"its certificate is not trusted: {error.verify_message}"
+        return f"{problem}; name the file of whoever signed it (ca_file, --ca-file)"
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return f"it speaks no TLS there; a URL of {plain_scheme}:// does without"
+    return None
+
+
+def _speaks_tls(address: Address) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((address.host, address.port), LOOK_S) as plain,
+            context.wrap_socket(plain, server_hostname=address.host),
+        ):
+            return True
+    except ssl.SSLError as error:
+        return error.reason is not None and "ALERT" in error.reason  # it wants another version, or our certificate
+    except OSError:
+        return False
