@@ -14,7 +14,7 @@ from ...core.errors import InvalidLogName
 from ...core.settings import check_log_name
 from ...formats.querytext import parse_query
 from ..pipelines import option
-from ..running import Run, Summary
+from ..running import Run, Summary, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,13 +68,17 @@ def plan(options: Copy, run: Run) -> list[str]:
 
 def run(spark: SparkSession, options: Copy, run: Run) -> Summary:
     """See headwater.spark.jobs."""
+    from ..checkpoints import to_do
+
     source = run.server.options(
         log=options.source,
         query=options.query,
         startingPosition=options.start,
         maxEventsPerTrigger=options.events_per_batch,
     )
+    if run.is_once:
+        run.expect(to_do(run, source), options.events_per_batch)
     events = spark.readStream.format("headwater").options(**source).load()
     url = options.target_url or run.server.url
     target = run.server.options(url=url, log=options.target, onDuplicate=options.on_duplicate)
-    return run.follow(events.writeStream.format("headwater").options(**target))
+    return run.follow(events.writeStream.format("headwater").options(**target), target=Target(url, options.target))
