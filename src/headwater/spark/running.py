@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core.errors import EventLogError, InvalidInput
 from .failures import cause_of, failed, is_sparks, is_transient, tells_of_end
-from .options import DEFAULT_URL, text_of
+from .options import default_url, text_of
 from .progress import OFFSETS, Display, Progress, Tally, behind, display
 from .stopping import Gate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
 
@@ -50,7 +50,8 @@ T = TypeVar("T")
 class Server:
     """The server, as every source and sink of a pipeline is told of it. Its fields are those of a BulkAddress."""
 
-    url: str = DEFAULT_URL
+    url: str = field(default_factory=default_url)
+    """By default what HEADWATER_FLIGHT_URL says, else this machine."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)

@@ -56,12 +56,16 @@ EXAMPLES = (
 
 def plan(options: Copy, run: Run) -> list[str]:
     """See headwater.spark.jobs."""
-    which = f"the events of log {options.source!r}" + (f" that match {options.query}" if options.query else "")
-    target = f"log {options.target!r}" + (f" on {options.target_url}" if options.target_url else "")
+    which = "the events" + (f" that match {options.query}" if options.query else "")
+    url = options.target_url or run.server.url
+    with run.server.client() as client, run.server.client(url) as other:
+        source, target = client.info(options.source), other.info(options.target)
     return [
-        f"read {which} on {run.server.url}, at most {options.events_per_batch:,} in a batch",
+        run.server.log_line(source),
+        f"read {which}, at most {options.events_per_batch:,} in a batch",
         f"a new checkpoint begins at {options.start}; {run.checkpoint} says whether it is new",
-        f"append them to {target}; events whose ids it has already: {options.on_duplicate}",
+        f"append them to log {target.name!r} on {url}, whose newest number is {target.head}; events whose ids it has "
+        f"already: {options.on_duplicate}",
         run.until,
     ]
 

@@ -106,14 +106,24 @@ EXAMPLES = (
 def plan(options: Import, run: Run) -> list[str]:
     """See headwater.spark.jobs."""
     files = options.files()
-    state = f"log {options.log!r} on {run.server.url}"
+    with run.server.client() as client:
+        state = _state(client, options, run)
     return [
         *(f"read {file.said()}" for file in files[:20]),
         *([f"and {len(files) - 20:,} more files"] if len(files) > 20 else []),
-        f"append the events to {state}{', created if it is not there' if options.create else ''}, in the order of the "
-        "files, those that it has already left out",
+        f"append the events to {state}, in the order of the files, those that it has already left out",
         f"keep rows that are no events in {options.quarantine}",
     ]
+
+
+def _state(client: BulkClient, options: Import, run: Run) -> str:
+    """The log, in words. Raises LogNotFound where it is not there, and not to be made."""
+    try:
+        return run.server.log_line(client.info(options.log))
+    except LogNotFound:
+        if not options.create:
+            raise
+        return f"log {options.log!r} on {run.server.url}, which is not there and will be created"
 
 
 def run(spark: SparkSession, options: Import, run: Run) -> Summary:
