@@ -14,6 +14,8 @@ _NOT_OF_IT = ("\t", _TRACE, " SQLSTATE:", "===", "JVM stacktrace:")
 """What Spark puts below the message of an error."""
 _JAVA_CAUSE = re.compile(r"(?:Caused by)?: (?:[\w$]+\.)+[\w$]+: (.*)")
 """As Java tells a cause, and py4j what Java raised."""
+_MACHINES = re.compile(r"^Caused by: java\.n?io\.(?:\w+\.)*\w+: (.+)", re.MULTILINE)
+"""What the machine refused, in Java's traces, which PySpark leaves out of the texts of its own errors."""
 _LOST_TASK = re.compile(r".*\bLost task [\d.]+ in stage .*?: (?:[\w$]+\.)+[\w$]+: (.*)")
 _PY4J = ("Py4JJavaError: ", "An error occurred while calling ")
 """With these Python says that it was Java that failed; why, comes after that."""
@@ -65,7 +67,8 @@ def cause_of(error: BaseException) -> str:
         return JAVA_ENDED
     if is_transient(error):
         return NO_WORKER
-    return cause_in(_said(error)) or type(error).__name__
+    machines = _MACHINES.findall(getattr(error, "_stackTrace", None) or "")
+    return machines[-1] if machines else cause_in(_said(error)) or type(error).__name__
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
@@ -78,10 +81,10 @@ def _chain(error: BaseException | None) -> list[BaseException]:
 
 
 def _said(error: BaseException) -> str:
-    """All that an error of Spark says. What Java said, PySpark leaves out of the text of some."""
+    """What an error of Spark says."""
     if is_of_connection(error):  # py4j would ask Java for the text
         return ""
-    return f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
+    return str(error)
 
 
 def cause_in(text: str) -> str:

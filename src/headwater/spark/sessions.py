@@ -68,7 +68,7 @@ def session(
     if master is not None:
         given["spark.master"] = master
     given["spark.app.name"] = app_name
-    return SparkSession.builder.config(map={**_start_java(given, hears), **given}).getOrCreate()
+    return _with_source(SparkSession.builder.config(map={**_start_java(given, hears), **given}).getOrCreate())
 
 
 def check_options(options: Mapping[str, str]) -> None:
@@ -89,6 +89,18 @@ def require_spark() -> None:
     for module in ("pyspark", "pandas", "pyarrow"):
         if importlib.util.find_spec(module) is None:
             raise SparkNotInstalled(f"{module} is not installed; install it with `pip install 'headwater[spark]'`")
+
+
+def _with_source(spark: SparkSession) -> SparkSession:
+    """The session, which knows the data source whatever happens.
+
+    Spark finds it by itself, but looks only once: if the worker that looks is late, on a machine that has much to do,
+    Spark passes over that and knows no `headwater` for as long as its Java lives.
+    """
+    from pyspark_headwater import DefaultSource
+
+    spark.dataSource.register(DefaultSource)
+    return spark
 
 
 def _reuse(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
