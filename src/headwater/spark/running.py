@@ -185,7 +185,7 @@ class Run:
 
     def watched(self, spark: SparkSession, work: Callable[[], T]) -> T:
         """As `step`, once."""
-        future = _beside(work)
+        future = _beside(lambda: _in_session(spark, work))
         while not wait([future], POLL_S).done:
             self._tell_stop()
             self._tick(spark)
@@ -442,6 +442,13 @@ def _beside(work: Callable[[], T]) -> Future[T]:
 
     threading.Thread(target=run, name="headwater-step", daemon=True).start()
     return future
+
+
+def _in_session(spark: SparkSession, work: Callable[[], T]) -> T:
+    """Do it where that session is the active one: a thread of Java's has none, and then finds no data source."""
+    if (java_session := getattr(spark, "_jsparkSession", None)) is not None:
+        spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java_session)  # type: ignore[union-attr]
+    return work()
 
 
 def _cancel(spark: SparkSession, future: Future[Any]) -> None:
