@@ -65,7 +65,7 @@ def paint(painted: list[Any], monkeypatch: pytest.MonkeyPatch) -> click.Command:
         def stop(self) -> None:
             pass
 
-    def session(name: str, master: str | None, options: dict[str, str]) -> NoSpark:
+    def session(name: str, master: str | None, options: dict[str, str], *, hears: object) -> NoSpark:
         settings.update(options, master=master or "")
         return NoSpark()
 

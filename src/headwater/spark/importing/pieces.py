@@ -83,7 +83,8 @@ def bytes_done(sizes: Mapping[str, int], piece: Piece) -> int:
 def _share_after(piece: Piece) -> float:
     """Which part (0 to 1) of its file comes before the end of the piece."""
     if piece.file.format == PARQUET:
-        return (piece.rows_before + piece.rows) / max(pq.read_metadata(piece.file.path).num_rows, 1)
+        rows: int = pq.read_metadata(piece.file.path).num_rows
+        return (piece.rows_before + piece.rows) / max(rows, 1)
     return min(1.0, (piece.begin + piece.bytes) / max(os.path.getsize(piece.file.path), 1))
 
 

@@ -30,7 +30,8 @@ def tick_times(from_ms: int, to_ms: int, most: int) -> tuple[int, list[int]]:
 
 def tick_labels(times: Sequence[int], step: int) -> list[str]:
     """How these times are called, in their order: the year (and the day) with the first, and where it is another."""
-    labels, year, day = [], None, None
+    labels: list[str] = []
+    year, day = 0, ""
     for ms in times:
         at = moment(ms)
         its_day = f"{at.day} {MONTHS[at.month - 1]}"
