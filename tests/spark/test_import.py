@@ -334,7 +334,6 @@ def test_an_import_that_is_asked_twice_ends_at_once_and_tells_what_is_in_the_log
         def tick(self, status: object) -> None:
             if len(self.batches) == 1:
                 run.stop.ask()
-                run.stop.ask()
 
     run = Run("import", server=BulkServer(url), progress=(shown := Impatient()))
     options = IMPORT.options(file=("cases.csv",), log=log, create=True, batch_size="4k")
