@@ -32,7 +32,8 @@ SEEN_TO = {
     "dcb/reading.py": "of one request, and ends with it",
     "flight/server.py": "waited for",
     "client/bulk.py": "in programs of users; its results are asked for",
-    "spark/jobs/project.py": "in pipelines; its results are asked for",
+    "spark/java_process.py": "in pipelines; ends with the Java that it listens to",
+    "spark/running.py": "in pipelines; its results are asked for",
     "spark/archive/tending.py": "in pipelines; what it raises ends the run",
 }
 """Who sees to what each module starts. What lasts as long as the server is started by `Threads`."""

@@ -72,3 +72,15 @@ def test_without_a_source_missing_ids_stay_missing() -> None:
 def test_what_is_wrong_is_said_with_its_line(line: bytes, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         list(ndjson_events([json.dumps({"type": "A"}).encode(), line], "file"))
+
+
+@pytest.mark.parametrize("data", [b'{"total": 30.50,  "lines": [1]}', b"[1, 2]", b"30", b"true"])
+def test_data_that_is_json_and_no_string_is_taken_as_it_stands(data: bytes) -> None:
+    event = b'{"type": "OrderPlaced", "data": %b}' % data
+    for line in (event, b'{"event": %b, "sequence_number": 3}' % event):
+        assert [each.data for each in ndjson_events([line])] == [data]
+
+
+def test_data_that_is_null_says_neither_nothing_nor_null() -> None:
+    with pytest.raises(InvalidInput, match="line 1: Expected `str`, got `null`"):
+        list(ndjson_events([b'{"type": "OrderPlaced", "data": null}']))

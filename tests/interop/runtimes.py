@@ -384,7 +384,8 @@ class Recorder(Runtime):
 
 
 RUNTIMES: tuple[type[Runtime], ...] = (
-    Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, PostgreSql, DeltaSpark, Chromium, Recorder,
+    Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, PostgreSql, DeltaSpark, Chromium,
+    Recorder,
 )  # fmt: skip
 
 

@@ -18,6 +18,8 @@ from tests.interop.install import unavailable
 ROOT = Path(__file__).parents[2]
 WAYS_IN = Path(__file__).parent / "every_way_in.py"
 """A program for the Python of an environment."""
+PIPELINES = Path(__file__).parent / "every_pipeline.py"
+"""Another one, where Spark is there."""
 INSTALL_S_MAX = 500
 COMMAND_S_MAX = 60
 NO_INDEX = ("No matching distribution found for", "Failed to establish a new connection", "Temporary failure in name")
@@ -66,9 +68,9 @@ def bare() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
-def run(*command: str | Path, cwd: Path | None = None) -> str:
+def run(*command: str | Path, cwd: Path | None = None, seconds_max: int = COMMAND_S_MAX) -> str:
     """What a command says that ends well."""
-    done = subprocess.run(command, cwd=cwd, env=bare(), capture_output=True, text=True, timeout=COMMAND_S_MAX)
+    done = subprocess.run(command, cwd=cwd, env=bare(), capture_output=True, text=True, timeout=seconds_max)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

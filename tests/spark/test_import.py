@@ -23,21 +23,23 @@ from pyspark.sql import SparkSession
 
 from headwater.client import connect
 from headwater.core import Event
-from headwater.core.errors import InvalidInput
+from headwater.core.errors import InvalidInput, LogNotFound
 from headwater.core.settings import LogSettings
 from headwater.flight.client import BulkClient
 from headwater.formats.tabular import TableMapping, row_reader, table_events
+from headwater.spark import running
 from headwater.spark.importing.files import find_files, look_at
 from headwater.spark.importing.pieces import batches_of, pieces_of
 from headwater.spark.importing.quarantine import BadRow
 from headwater.spark.importing.reading import fitting, read_piece
 from headwater.spark.importing.tables import TableReader
 from headwater.spark.pipelines import load, names
-from headwater.spark.running import Run, Summary
+from headwater.spark.running import Ending, Run, Summary
 from headwater.spark.running import Server as BulkServer
 from tests.server.running import PROGRAM, RunningServer, environment
 
 from .conftest import spark_environment
+from .test_running import Shown
 
 WITH_FLIGHT = ("--flight-enabled", "true", "--flight-port", "0")
 Load = Callable[..., Summary]
@@ -222,14 +224,16 @@ def test_files_are_found_by_name_directory_and_pattern(tmp_path: Path) -> None:
         find_files([str(tmp_path)])
 
 
-def test_the_pipeline_has_its_name_and_says_what_it_would_do(tmp_path: Path) -> None:
+def test_the_pipeline_has_its_name_and_says_what_it_would_do(url: str, tmp_path: Path) -> None:
     assert "import" in names()
     (path := tmp_path / "t.csv").write_text("case;Activity;when\n1;a;2024-01-01\n")
     options = IMPORT.options(file=(str(path),), log="permits", tag=("case=id",), time_column="when", create=True)
-    with Run("import") as run:
+    with Run("import", server=BulkServer(url)) as run:
         lines = IMPORT.plan(options, run)
     assert lines[0].endswith("source 't.csv'): type from Activity, time from when, id derived, tag id from case")
-    assert "log 'permits' on grpc://127.0.0.1:8815, created if it is not there" in lines[1]
+    assert f"log 'permits' on {url}, which is not there and will be created" in lines[1]
+    with Run("import", server=BulkServer(url)) as run, pytest.raises(LogNotFound):
+        IMPORT.plan(IMPORT.options(file=(str(path),), log="permits"), run)
     for wrong, message in (
         ({"tag": ("cas",)}, "there is no column 'cas'; there are case, Activity, when"),
         ({"delimiter": ";;"}, "one character"),
@@ -304,6 +308,42 @@ def test_bad_rows_are_kept_with_their_reason_and_the_others_are_imported(
     with pytest.raises(InvalidInput, match="4 rows are no events, 3 are allowed"):
         start(file=("o.jsonocel", "e.ndjson"), quarantine="bad", batch_size="31m", bad_rows_max=3)
     assert len(stored(server, log)) == 5
+
+
+def test_data_that_is_json_is_taken_as_it_is_and_an_import_without_any_event_fails(
+    start: Load, server: RunningServer, log: str
+) -> None:
+    Path("e.ndjson").write_bytes(b'{"type":"A","data":{"total": 30.50}}\n{"typ":"A"}\n')
+    assert counts(start(file=("e.ndjson",))) == (1, 0, 1)
+    assert stored(server, log)[0].data == b'{"total": 30.50}'
+    Path("t.csv").write_text("type;time\n" + "T;soon\n" * 3)
+    for _ in range(2):  # the second run finds its only batch done
+        with pytest.raises(InvalidInput, match=r"none of 3 rows is an event; look at the reasons in .*bad"):
+            start(file=("t.csv",), quarantine="bad")
+
+
+def test_an_import_that_is_asked_twice_ends_at_once_and_tells_what_is_in_the_log(
+    spark: SparkSession, server: RunningServer, url: str, log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "TICK_S", 0)
+    monkeypatch.setattr(running, "POLL_S", 0.01)
+    monkeypatch.chdir(tmp_path)
+    Path("cases.csv").write_text(TABLE)
+
+    class Impatient(Shown):
+        def tick(self, status: object) -> None:
+            if len(self.batches) == 1:
+                run.stop.ask()
+
+    run = Run("import", server=BulkServer(url), progress=(shown := Impatient()))
+    options = IMPORT.options(file=("cases.csv",), log=log, create=True, batch_size="4k")
+    with run:
+        summary = IMPORT.go(spark, options, run)
+    assert summary.ending is Ending.INTERRUPTED
+    assert summary.details["appended"] == summary.events == len(stored(server, log)) < 500
+    assert "stopping after this batch; once more stops at once" in shown.said
+    again = IMPORT.start(options, spark, server=BulkServer(url))
+    assert summary.events + again.events == 500 == len(stored(server, log))
 
 
 def test_parquet_of_events_and_of_anything_else_is_imported(start: Load, server: RunningServer, log: str) -> None:

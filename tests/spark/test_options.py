@@ -14,7 +14,9 @@ from headwater.core.errors import InvalidInput
 from headwater.core.query import Query
 from headwater.spark.options import DEFAULT_URL, InvalidOption, ceil_ms, floor_ms
 from headwater.spark.read_options import READING, Bound, ReadOptions, batch_options, stream_options
+from headwater.spark.running import Server
 from headwater.spark.schema import COLUMNS, columns_of, select
+from headwater.spark.sink_options import columns_of as columns_to_write
 from headwater.spark.source import read_schema
 
 
@@ -130,6 +132,12 @@ def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
         ({"startingPosition": '{"orders": '}, "option startingPosition: earliest, latest"),
         ({"startingPosition": "latest"}, "option startingPosition: latest given: a batch read .* reads nothing"),
         ({"endingPosition": '{"orders": "earliest"}'}, "option endingPosition: earliest given: a batch read"),
+        ({"startingPosition": "9", "endingPosition": "8"}, "startingPosition: 9 given, .* above endingPosition, 8"),
+        (
+            {"startingPosition": "9", "endingPosition": '{"orders": 8}'},
+            "startingPosition: 9 given, .* above endingPosition of log 'orders', 8",
+        ),
+        ({"startingTimestamp": "9", "endingTimestamp": "8"}, "startingTimestamp: it is later than endingTimestamp"),
         ({"startingTimestamp": "yesterday"}, "option startingTimestamp: ISO 8601 .*'yesterday' given"),
         (
             {"startingTimestamp": "5", "startingPosition": "5"},
@@ -201,3 +209,20 @@ def test_a_declared_schema_is_a_choice_of_columns_with_their_own_types() -> None
 def test_no_option_is_declared_twice() -> None:
     names = [option.name.lower() for option in READING]
     assert len(set(names)) == len(names)
+
+
+def test_the_variable_says_where_the_server_is_where_no_option_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_FLIGHT_URL", "grpc://events:9")
+    assert batch().address.url == Server().url == "grpc://events:9"
+    assert batch(url="grpc://other:1").address.url == "grpc://other:1"
+    monkeypatch.setenv("HEADWATER_FLIGHT_URL", "http://events")
+    with pytest.raises(InvalidOption, match="option HEADWATER_FLIGHT_URL: "):
+        batch()
+
+
+def test_columns_that_look_as_if_they_routed_rows_are_refused_unless_they_were_read() -> None:
+    made = StructType([StructField(name, StringType()) for name in ("type", "data")])
+    for name, remedy in (("log", "one write goes to one log, the option log"), ("Partition", "by group_key")):
+        with pytest.raises(InvalidInput, match=f"column {name.lower()}: it does not route rows: .*{remedy}"):
+            columns_to_write(StructType([*made.fields, StructField(name, StringType())]))
+    assert columns_to_write(select(COLUMNS)) == (None, None, None, None, *COLUMNS[4:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, fields
@@ -12,20 +13,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
 from headwater.core import LogSettings
 from headwater.core.local import LocalLog
+from headwater.flight.client import BulkClient
 from headwater.server.cli import run
 from headwater.spark import commandline
 from headwater.spark.commandline import SCRIPT, command_of, main
 from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names, option
-from headwater.spark.running import Run, Summary
+from headwater.spark.running import Run, Server, Summary, Target, _Committed
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import bulk_server
+from tests.waiting import eventually
 
 from .conftest import SOURCES, fill
+from .processes import descendants
 
 COPY = ["copy", "--from", "orders", "--to", "target", "--checkpoint", "here"]
 
@@ -60,7 +65,7 @@ def paint(painted: list[Any], monkeypatch: pytest.MonkeyPatch) -> click.Command:
         def stop(self) -> None:
             pass
 
-    def session(name: str, master: str | None, options: dict[str, str]) -> NoSpark:
+    def session(name: str, master: str | None, options: dict[str, str], *, hears: object) -> NoSpark:
         settings.update(options, master=master or "")
         return NoSpark()
 
@@ -225,5 +230,57 @@ def test_a_pipeline_that_fails_tells_why_in_one_line(
                               capture_output=True, text=True, check=False, timeout=250)  # fmt: skip
     assert done.returncode == 1
     assert done.stdout == ""
-    said = [line for line in done.stderr.splitlines() if not line.startswith("WARNING: ")]  # Java's own
-    assert said == ["headwater: pipeline copy: there is no log 'nowhere'"]
+    assert done.stderr.splitlines()[::2] == ["starting Spark", "headwater: pipeline copy: there is no log 'nowhere'"]
+
+
+def test_a_dry_run_of_a_copy_looks_at_both_logs(
+    logs: tuple[MemoryStore, LocalLog, LocalLog], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _, _ = logs
+    with bulk_server(store) as url:
+        assert main([*COPY, "--dry-run", "--url", url], "pipeline") == 0
+        assert f"log 'orders' on {url}: 50 events, 1 to 50" in (said := capsys.readouterr().out)
+        assert f"log 'target' on {url}, whose newest number is 0" in said
+        for log in ("--from", "--to"):
+            assert main([*COPY, log, "nowhere", "--dry-run", "--url", url], "pipeline") == 1
+            assert "there is no log 'nowhere'" in capsys.readouterr().err
+
+
+def test_what_a_query_has_committed_counts_though_spark_has_not_said_so(
+    logs: tuple[MemoryStore, LocalLog, LocalLog],
+) -> None:
+    store, _, target = logs
+    rows = pa.table({"type": ["T"] * 3, "data": ["{}"] * 3})
+    with bulk_server(store) as url, BulkClient(url) as bulk:
+        committed = _Committed(Server(url), Target(url, "target"), "query")
+        assert committed.since(None) is None
+        for batch in range(2):
+            bulk.commit("target", "query", batch, [bulk.stage("target", "query", batch, 0, 0, rows).stage])
+            assert committed.since(None if batch == 0 else batch - 1) == (batch, 3)
+        assert committed.since(1) is None
+        assert _Committed(Server(url), Target(url, "target"), "query").since(None) is None  # an earlier run's
+    assert target.head() == 6
+
+
+def test_signals_to_all_processes_are_told_in_words(
+    logs: tuple[MemoryStore, LocalLog, LocalLog], tmp_path: Path
+) -> None:
+    store, _, target = logs
+    command = [sys.executable, "-m", "headwater.spark.jobs", *COPY, "--master", "local[2]", "--progress", "json",
+               "--conf", "spark.driver.memory=512m", "--every-s", "0.1", "--json"]  # fmt: skip
+    with bulk_server(store) as url:
+        process = subprocess.Popen([*command, "--url", url], env=os.environ | {"PYTHONPATH": str(SOURCES)},
+                                   cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   start_new_session=True)  # fmt: skip
+        try:
+            eventually(lambda: target.head() == 50 or process.poll() is not None, within_s=200)
+            for pid in (process.pid, *descendants(process.pid)):  # as a supervisor does
+                os.kill(pid, signal.SIGTERM)
+            said, errors = process.communicate(timeout=100)
+        finally:
+            process.kill()
+    assert process.returncode in (0, 130), errors  # between two batches there is nothing to interrupt
+    assert json.loads(said)["events"] == 50
+    messages = [json.loads(line) for line in errors.splitlines()]  # no noise of Java's, no trace of a worker's
+    assert messages[0]["message"] == "starting Spark"
+    assert not [each for each in messages if "refused" in str(each) or "Traceback" in str(each)]

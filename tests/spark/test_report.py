@@ -6,6 +6,7 @@ import html.parser
 import json
 import re
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,13 @@ from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.spark.jobs.report import facts_of
 from headwater.spark.pipelines import load
-from headwater.spark.reporting import words
+from headwater.spark.reporting import charts, words
+from headwater.spark.reporting.axes import ticks
 from headwater.spark.reporting.buckets import BUCKETS_MAX, axis
-from headwater.spark.reporting.charts import scale, ticks
+from headwater.spark.reporting.charts import scale
 from headwater.spark.reporting.facts import ConsumerFacts, Facts, Resource, Sizes, Span, TagFacts, TypeFacts
 from headwater.spark.reporting.page import page
+from headwater.spark.reporting.palette import COLOURS, palette
 from headwater.spark.reporting.words import DAY, HOUR, MINUTE
 from headwater.spark.running import Run, Server
 from headwater.storage.memory import MemoryStore
@@ -190,6 +193,59 @@ def test_strays_do_not_make_the_charts_empty() -> None:
 def test_options_that_do_not_fit_are_named(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         REPORT.options(**{"log": "shop", "to": "x.html", **options})
+
+
+def test_every_kind_has_a_colour_of_its_own_and_the_same_everywhere() -> None:
+    types, states = [f"T{n}" for n in range(7)], [f"T{n}" for n in range(5, 20)]
+    found = palette([*types, ""], states)
+    assert len(set(found.values())) == len(found) == 21
+    with_states = palette(types, ["LOCKED", "Other"])
+    assert with_states["LOCKED"] == "good" and not {"c1", "c2", "c4"} & set(with_states.values())
+    crowd = palette([], [f"S{n}" for n in range(30)])
+    assert list(crowd.values()).count("other") == 1 + 30 - COLOURS
+    styles = (Path(charts.__file__).parent / "page.css").read_text()
+    assert all(f".{css_class} {{ fill: var(--{css_class}); }}" in styles for css_class in set(crowd.values()))
+    paid = Resource("/order", [Span(T0, T0 + DAY, "Paid"), Span(T0 + DAY, T0 + 2 * DAY, "Refunded")])
+    text = page(replace(FACTS, resources=[paid]))
+    legends = re.findall(r'<li title="(\w+)"><svg [^>]*><rect class="(\w+)"', text)
+    assert len(dict(legends)) == len({*legends}) == 3 and ("Paid", "c1") in legends
+
+
+def test_a_last_bucket_that_is_not_whole_is_marked() -> None:
+    assert "not whole" not in page(replace(FACTS, last_ms=T0 // HOUR * HOUR + 200 * HOUR - 1))
+    text = page(replace(FACTS, last_ms=T0 // HOUR * HOUR + 199 * HOUR + 5))
+    assert '<rect class="part"' in text
+    assert Seen(text).text.count("not whole") == 2
+
+
+@pytest.mark.parametrize(
+    ("start", "span", "labels"),
+    [
+        ("2025-12-20", 20 * DAY, ["25 Dec 2025", "1 Jan 2026", "8 Jan"]),
+        ("2025-10-20", 200 * DAY, ["Nov 2025", "Dec", "Jan 2026", "Feb"]),
+        ("2025-12-31T21:10:00", 5 * HOUR, ["31 Dec 2025, 22:00", "23:00", "1 Jan 2026", "01:00", "02:00"]),
+    ],
+)
+def test_years_and_days_are_never_in_doubt_on_an_axis(start: str, span: int, labels: list[str]) -> None:
+    first = round(datetime.fromisoformat(f"{start}+00:00").timestamp() * 1000)
+    found = [label for _, label in ticks(first, first + span, 5)]
+    assert found[: len(labels)] == labels
+
+
+def test_what_stands_in_a_line_is_in_one_unit() -> None:
+    assert words.numbers([0, 5_000, 10_000, 15_000]) == ["0", "5k", "10k", "15k"]
+    assert words.numbers([0, 2_500, 5_000]) == ["0", "2,500", "5,000"]
+    assert words.sizes([640, 1536, 3 << 10]) == ["0.62 KiB", "1.5 KiB", "3 KiB"]
+    assert words.sizes([100, 3 << 20]) == ["100 B", "3 MiB"]
+    assert words.rates((120, MINUTE), (1, MINUTE)) == ["2/s", "0.02/s"]
+    assert words.rates((0, 5), (3, DAY)) == ["–", "3/day"]
+
+
+def test_tags_that_are_nearly_unique_are_named_and_not_ranked() -> None:
+    tags = [TagFacts("order", 1000, 7, [("17", 500)]), TagFacts("trace", 1000, 990, [("4bf9", 2)])]
+    seen = Seen(page(replace(FACTS, tags=tags)))
+    assert "Nearly every event has a value of its own: trace (990 values)." in seen.text
+    assert "4bf9" not in seen.text and "17" in seen.text
 
 
 # With Spark.

@@ -13,14 +13,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from py4j import java_gateway
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
-from headwater.spark.failures import PipelineFailed, cause_in
+from headwater.spark.failures import JAVA_ENDED, NO_WORKER, PipelineFailed, cause_in, failed, is_sparks
+from headwater.spark.java_process import is_noise
 from headwater.spark.progress import BatchDone, Progress, Tally, behind, display
 from headwater.spark.running import Ending, Run, Server
-from headwater.spark.stopping import Gate, StoppedBetweenBatches, StopRequest
+from headwater.spark.stopping import Gate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
+from tests.waiting import eventually
 
 from .conftest import SOURCES
 
@@ -201,6 +204,17 @@ Identifier: x [id = 1]
 Caused by: org.apache.spark.SparkException: something outside
 """
 
+FROM_PY4J = """Traceback (most recent call last):
+  File "protocol.py", line 327, in get_return_value
+    raise Py4JJavaError(
+py4j.protocol.Py4JJavaError: An error occurred while calling o95.save.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/x. SQLSTATE: 58030
+\tat org.apache.spark.Something(Something.scala:1)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)
+\t... 12 more
+"""
+
 
 @pytest.mark.parametrize(
     ("text", "cause"),
@@ -213,6 +227,12 @@ Caused by: org.apache.spark.SparkException: something outside
         ("[PATH_NOT_FOUND] There is no file:/x. SQLSTATE: 42K03;\nmore", "[PATH_NOT_FOUND] There is no file:/x"),
         ("\n\nplain. SQLSTATE: 42K03", "plain"),
         ("", ""),
+        (FROM_PY4J, "No space left on device"),
+        ("An error occurred while calling o5.save.\n: java.io.IOException: No space left on device\n\tat a.b(c)",
+         "No space left on device"),
+        ("Job aborted: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in stage 1.0 (TID 1) "
+         "(host executor driver): java.io.IOException: No space left on device\n\tat a.b(c)\n\nDriver stacktrace:",
+         "No space left on device"),
     ],
 )  # fmt: skip
 def test_the_cause_is_found_in_what_spark_says(text: str, cause: str) -> None:
@@ -226,6 +246,102 @@ def test_a_server_is_told_to_sources_and_sinks_without_what_is_not_set() -> None
         "includeMetadata": "false",
     }  # fmt: skip
     assert "secret" not in repr(server)
+
+
+class LateWorker(Exception):
+    """As Spark says it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Job aborted\nCaused by: org.apache.spark.SparkException: Python worker failed to connect back."
+        )
+
+
+def test_what_failed_as_a_worker_was_late_is_tried_again_and_a_batch_starts_the_count_anew() -> None:
+    shown, tries = Shown(), iter(range(100))
+    with Run("copy", progress=shown) as run:
+
+        def attempt() -> int:
+            if (number := next(tries)) in (2, 4):
+                run.advance(1, 1)
+            if number < 6:
+                raise LateWorker
+            return number
+
+        assert run.retrying(attempt) == 6
+        with pytest.raises(LateWorker):
+            run.retrying(lambda: [next(tries), attempt_late()])
+        with pytest.raises(ValueError):
+            run.retrying(lambda: int("x"))
+    assert next(tries) == 10
+    assert shown.said[0] == f"copy: {NO_WORKER}; trying again" and len(shown.said) == 8
+    assert str(failed("copy", LateWorker())) == f"pipeline copy: {NO_WORKER}"
+
+
+def attempt_late() -> None:
+    raise LateWorker
+
+
+def test_a_java_that_does_not_answer_is_told_as_such_and_no_server_is() -> None:
+    client = java_gateway.GatewayClient(port=1)
+    with pytest.raises(Exception) as caught:
+        client.send_command("x")
+    assert is_sparks(caught.value)
+    assert str(failed("copy", caught.value)) == f"pipeline copy: {JAVA_ENDED}"
+    assert not is_sparks(ConnectionRefusedError(111, "Connection refused"))
+
+
+def test_a_step_ends_at_once_where_it_is_asked_twice() -> None:
+    shown, inside, ended = Shown(), threading.Event(), threading.Event()
+
+    class Spark:
+        _jsparkSession = None
+
+        class sparkContext:
+            @staticmethod
+            def cancelAllJobs() -> None:
+                ended.set()
+
+    def work() -> None:
+        inside.set()
+        ended.wait(60)
+        raise ValueError("what is cancelled fails")
+
+    with Run("import", progress=shown) as run:
+
+        def signals() -> None:
+            inside.wait(60)
+            run.stop.ask()
+            eventually(lambda: shown.said)
+            run.stop.ask()
+
+        asking = threading.Thread(target=signals)
+        asking.start()
+        with pytest.raises(StoppedAtOnce):
+            run.step(Spark(), work)
+        asking.join()
+    assert shown.said == ["stopping after this batch; once more stops at once"]
+
+
+def test_progress_says_how_far_it_is_from_the_first_second() -> None:
+    for kind, said in ((Progress.LINES, "0 %"), (Progress.JSON, '"percent": 0.0')):
+        stream = io.StringIO()
+        with Run("copy", progress=display(kind, stream)) as run:
+            run.expect(1000, 100)
+            assert said in stream.getvalue()
+    tally = Tally("copy")
+    tally.expect(1000, 100)
+    assert tally.status(0.5).percent == 5  # of its tasks
+    done = tally.add(0, 250, 10, None, left=750)
+    assert (done.percent, done.behind) == (25, None) and done.remaining_s is not None
+    assert tally.add(1, 750, 10, 0)[-2:] == (100, 0)
+    assert Tally("copy").status()[1:3] == (None, None)
+
+
+def test_what_java_says_of_itself_is_no_news() -> None:
+    assert is_noise("WARNING: Using incubator modules: jdk.incubator.vector\n")
+    assert is_noise("WARNING: sun.misc.Unsafe::objectFieldOffset has been called by x\n")
+    assert not is_noise("WARNING: the price of order 17 is missing\n")
 
 
 # Queries

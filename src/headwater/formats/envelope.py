@@ -80,21 +80,28 @@ def decode_event(text: bytes) -> SequencedEvent:
     return _sequenced(_envelope.decode(text))
 
 
+class _FileEvent(EventJson, forbid_unknown_fields=True):
+    """An event in a file, whose data may be any JSON: what is no string is the data, as it stands there."""
+
+    data: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
+
+
+class _EnvelopedFileEvent(_FileEvent, forbid_unknown_fields=False):
+    """The same in an envelope, where unknown members are passed over."""
+
+
 class _Line(Struct, forbid_unknown_fields=True):
     """A line of a file: an envelope, of which only the event counts, or a bare event."""
 
-    event: EventJson | None = None
+    event: _EnvelopedFileEvent | None = None
     sequence_number: int = 0
     recorded_at: int = 0
     partition: int = 0
 
 
-class _BareEvent(EventJson, forbid_unknown_fields=True):
-    pass
-
-
 _line = msgspec.json.Decoder(_Line)
-_bare_event = msgspec.json.Decoder(_BareEvent)
+_bare_event = msgspec.json.Decoder(_FileEvent)
+_text = msgspec.json.Decoder(str)
 _ENCODINGS = {"data": Encoding.DATA, "amqp": Encoding.AMQP}
 
 
@@ -135,6 +142,29 @@ def producer_event(event: EventJson) -> Event:
 
 
 def _described(line: bytes) -> EventJson:
+    described = _found(line)
+    return EventJson(
+        described.type,
+        _data(bytes(described.data)),
+        described.data_base64,
+        described.tags,
+        described.id,
+        described.source,
+        described.attributes,
+        described.group_key,
+        described.envelope_base64,
+        described.encoding,
+    )
+
+
+def _data(given: bytes) -> str | UnsetType:
+    """The data of an event in a file. Raises ValidationError for null, which may mean none as well as itself."""
+    if not given or given[:1] == b'"' or given == b"null":
+        return _text.decode(given) if given else UNSET
+    return given.decode()
+
+
+def _found(line: bytes) -> _FileEvent:
     if b'"event"' in line:
         try:
             if (event := _line.decode(line).event) is not None:

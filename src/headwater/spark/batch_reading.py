@@ -14,7 +14,7 @@ from ..flight.client import BulkClient
 from .archive.snapshot import Archive
 from .clients import client_of
 from .planning import Plan, planned, route, shares, slices
-from .positions import DataLoss, check_named, end_upto, extents, sequence_number_at, start_after
+from .positions import DataLoss, check_named, check_order, end_upto, extents, sequence_number_at, start_after
 from .read_options import ReadOptions
 from .scope import Scope
 from .slice_reading import read_slice
@@ -64,8 +64,10 @@ class BatchReader(DataSourceReader):
     def _bounds(self, client: BulkClient, log: str, extent: Extent, archive: Archive | None) -> tuple[int, int]:
         """What to read of a log: the events in (after, upto]."""
         scope = self.scope
-        after = max(start_after(client, self.options, log, extent, archive), scope.first - 1)
-        upto = min(end_upto(client, self.options, log, extent, archive), scope.last)
+        after = start_after(client, self.options, log, extent, archive)
+        upto = end_upto(client, self.options, log, extent, archive)
+        check_order(self.options, log, after, upto)
+        after, upto = max(after, scope.first - 1), min(upto, scope.last)
         if scope.from_ms is not None:
             after = max(after, sequence_number_at(client, log, extent, archive, scope.from_ms) - 1)
         if scope.before_ms is not None:

@@ -10,13 +10,21 @@ from typing import Any
 from ..core.errors import InvalidInput
 from ..flight.address import RETRIES, TIMEOUT_S, BulkAddress
 from ..flight.client import BulkClient
-from .options import DEFAULT_URL, InvalidOption, Option, boolean, duration_ms, number, text
+from .options import URL_VARIABLE, InvalidOption, Option, boolean, default_url, duration_ms, number, text
 
 
 def _url(given: str) -> str:
     if "@" in given:  # it may hold a password, which is not to be shown
         raise InvalidInput("a URL without a user is expected; give the user as the options user and password")
     return BulkAddress(given).url
+
+
+def _url_of_environment() -> str:
+    """Raises InvalidInput, with the variable's name."""
+    try:
+        return _url(default_url())
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, URL_VARIABLE) from None
 
 
 CONNECTION = (
@@ -41,7 +49,7 @@ def address_of(values: Mapping[str, Any]) -> BulkAddress:
     """
     try:
         address = BulkAddress(
-            values.get("url", DEFAULT_URL),
+            values["url"] if "url" in values else _url_of_environment(),
             user=values.get("user"),
             password=values.get("password"),
             token=values.get("token"),

@@ -5,22 +5,24 @@ The same under `headwater pipeline NAME`, `python -m headwater.spark.jobs NAME` 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import json
 import logging
 import os
 import pathlib
+import sys
 import traceback
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ..core.errors import EventLogError, InvalidInput
-from .failures import failed
+from .failures import failed, is_sparks
 from .options import DEFAULT_URL
 from .pipelines import NoSuchPipeline, Pipeline, Setting, load, names
 from .progress import Progress
@@ -183,7 +185,8 @@ def _invoke(
             click.echo(line)
         return 0
     try:
-        summary = _run(pipeline, options, run, master, settings if trace else _quiet(settings))
+        hears = None if trace else _hearing(run, Progress(progress))
+        summary = _run(pipeline, options, run, master, settings if trace else _quiet(settings), hears)
     except Exception as error:
         if trace:
             traceback.print_exc()
@@ -192,13 +195,28 @@ def _invoke(
     return INTERRUPTED if summary.ending is Ending.INTERRUPTED else 0
 
 
-def _run(pipeline: Pipeline, options: Any, run: Run, master: str | None, settings: dict[str, str]) -> Summary:
-    spark = session(f"headwater {pipeline.name}", master, settings)
+def _run(
+    pipeline: Pipeline,
+    options: Any,
+    run: Run,
+    master: str | None,
+    settings: dict[str, str],
+    hears: Callable[[str], object] | None,
+) -> Summary:
+    run.say("starting Spark")
+    spark = session(f"headwater {pipeline.name}", master, settings, hears=hears)
     with run:
         try:
-            return pipeline.run(spark, options, run)
+            return pipeline.go(spark, options, run)
         finally:
-            spark.stop()
+            with contextlib.suppress(Exception):  # its Java may be gone; that was told
+                spark.stop()
+
+
+def _hearing(run: Run, progress: Progress) -> Callable[[str], object]:
+    """What Spark's Java and its workers say goes where progress goes, in its form; nothing when all is given up."""
+    say = run.say if progress is not Progress.NONE else lambda line: print(line, file=sys.stderr, flush=True)
+    return lambda line: None if run.stop.is_urgent else say(line)
 
 
 def _conf(given: Sequence[str]) -> dict[str, str]:
@@ -224,8 +242,7 @@ def _quiet(settings: dict[str, str]) -> dict[str, str]:
 def _one_line(pipeline: Pipeline, error: Exception) -> Exception:
     if isinstance(error, EventLogError | click.ClickException):
         return error
-    is_sparks = type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
-    return failed(pipeline.name, error) if is_sparks else error
+    return failed(pipeline.name, error) if is_sparks(error) else error
 
 
 def _show(summary: Summary, as_json: bool) -> None:

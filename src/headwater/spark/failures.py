@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from itertools import dropwhile, takewhile
 
 from ..core.errors import EventLogError
@@ -11,7 +12,17 @@ _CHARS_MAX = 2000
 _TRACE = "Traceback (most recent call last):"
 _NOT_OF_IT = ("\t", _TRACE, " SQLSTATE:", "===", "JVM stacktrace:")
 """What Spark puts below the message of an error."""
-_JAVA_CAUSE = re.compile(r"Caused by: (?:[\w$]+\.)*[\w$]+: (.*)")
+_JAVA_CAUSE = re.compile(r"(?:Caused by)?: (?:[\w$]+\.)+[\w$]+: (.*)")
+"""As Java tells a cause, and py4j what Java raised."""
+_MACHINES = re.compile(r"^Caused by: java\.n?io\.(?:\w+\.)*\w+: (.+)", re.MULTILINE)
+"""What the machine refused, in Java's traces, which PySpark leaves out of the texts of its own errors."""
+_LOST_TASK = re.compile(r".*\bLost task [\d.]+ in stage .*?: (?:[\w$]+\.)+[\w$]+: (.*)")
+_PY4J = ("Py4JJavaError: ", "An error occurred while calling ")
+"""With these Python says that it was Java that failed; why, comes after that."""
+_NO_WORKER = ("Python worker failed to connect back", "Timed out while waiting for the Python worker to connect back")
+_JAVA_ENDS = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
+JAVA_ENDED = "the Java process of Spark ended"
+NO_WORKER = "a Python worker of Spark did not start within its 10 s; the machine may have too much to do"
 
 
 class PipelineFailed(EventLogError):
@@ -27,20 +38,67 @@ def failed(pipeline: str, error: BaseException) -> PipelineFailed:
     return PipelineFailed(pipeline, cause_of(error))
 
 
+def is_sparks(error: BaseException) -> bool:
+    """Whether Spark raised it, or the connection to its Java."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j") or is_of_connection(error)
+
+
+def is_of_connection(error: BaseException) -> bool:
+    """Whether Java no longer answers. py4j raises what its socket does, as if it were a server that is refused."""
+    if type(error).__module__.startswith("py4j"):
+        return "Network" in type(error).__name__
+    frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return isinstance(error, OSError) and any(name.startswith("py4j.") for name in frames)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same may well succeed when it is done again."""
+    return any(words in _said(each) for each in _chain(error) for words in _NO_WORKER)
+
+
+def tells_of_end(error: BaseException) -> bool:
+    """Whether it failed because Java was ending, or had ended."""
+    return any(is_of_connection(each) or any(words in _said(each) for words in _JAVA_ENDS) for each in _chain(error))
+
+
 def cause_of(error: BaseException) -> str:
     """The innermost cause that the error tells of, in one line."""
-    if type(error).__module__.startswith("py4j") and "Network" in type(error).__name__:
-        return "the Java process of Spark ended"
-    return cause_in(str(error)) or type(error).__name__
+    if is_of_connection(error):
+        return JAVA_ENDED
+    if is_transient(error):
+        return NO_WORKER
+    machines = _MACHINES.findall(getattr(error, "_stackTrace", None) or "")
+    return machines[-1] if machines else cause_in(_said(error)) or type(error).__name__
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """The error, and those that it was made of."""
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__
+    return found
+
+
+def _said(error: BaseException) -> str:
+    """What an error of Spark says."""
+    if is_of_connection(error):  # py4j would ask Java for the text
+        return ""
+    return str(error)
 
 
 def cause_in(text: str) -> str:
-    """The innermost cause in what Spark says: the last error of a Python trace, else of Java's, else the first line."""
+    """The innermost cause in what Spark says: the last error of a Python trace, else of Java's, else the first line.
+
+    Where Python only says that Java failed, it is Java's.
+    """
     lines = text.splitlines()
     raised = [_raised_after(lines, at) for at, line in enumerate(lines) if _TRACE in line]
-    caused = [found[1] for line in lines if (found := _JAVA_CAUSE.match(line))]
+    caused = [found[1] for line in lines if (found := _LOST_TASK.match(line) or _JAVA_CAUSE.match(line))]
     first = [line for line in lines if line.strip()]
-    words = next((words for words in (*raised[::-1], *caused[::-1], *first) if words), "").split()
+    is_javas = bool(raised) and raised[-1].startswith(_PY4J)
+    innermost = [*caused[::-1], *raised[::-1]] if is_javas else [*raised[::-1], *caused[::-1]]
+    words = next((words for words in (*innermost, *first) if words), "").split()
     return re.sub(r"[. ]*\bSQLSTATE: \w{5};?$", "", " ".join(words))[:_CHARS_MAX]
 
 

@@ -6,6 +6,7 @@ What an option may be is said here, in the words of its errors; what it means is
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from ..flight.settings import DEFAULT_PORT
 
 DEFAULT_URL = f"grpc://127.0.0.1:{DEFAULT_PORT}"
 """Where the server is, if nobody says."""
+URL_VARIABLE = "HEADWATER_FLIGHT_URL"
+"""The environment variable that says it where no option does."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -62,6 +65,11 @@ def read_options(given: Mapping[str, str], table: Sequence[Option], purpose: str
             names = [option.name for option in table]
             raise InvalidOption(f"{purpose} has no such option{nearest(name, names)}", name)
     return {known[name.lower()].name: known[name.lower()].read(value) for name, value in given.items()}
+
+
+def default_url() -> str:
+    """Where the server is, if no option says: what the variable has, else DEFAULT_URL."""
+    return os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
 
 def nearest(given: str, names: Iterable[str]) -> str:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.errors import InvalidInput
 from . import jobs
 from .options import nearest
-from .running import Run, Summary
+from .running import Ending, Run, Summary
+from .stopping import StoppedAtOnce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,13 +105,23 @@ class Pipeline:
         hints = typing.get_type_hints(self.options)
         return [_setting(field, hints[field.name]) for field in dataclasses.fields(self.options)]
 
+    def go(self, spark: SparkSession, options: Any, run: Run) -> Summary:
+        """Run it in that session. A stream is started again where it failed for no lasting reason; others do that by
+        themselves, step by step. Raises what the pipeline does."""
+        try:
+            if self.is_stream:
+                return run.retrying(lambda: self.run(spark, options, run))
+            return self.run(spark, options, run)
+        except StoppedAtOnce:
+            return run.summary(Ending.INTERRUPTED)
+
     def start(self, options: Any, spark: SparkSession | None = None, **how: Any) -> Summary:
         """Run it, in the session given, or in one of its own; `how` are the arguments of `running.Run`."""
         from .sessions import session
 
         spark = session() if spark is None else spark
         with Run(self.name, **how) as run:
-            return self.run(spark, options, run)
+            return self.go(spark, options, run)
 
 
 def names() -> list[str]:

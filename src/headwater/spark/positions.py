@@ -141,6 +141,19 @@ def end_upto(client: BulkClient, options: ReadOptions, log: str, extent: Extent,
     return place
 
 
+def check_order(options: ReadOptions, log: str, after: int, upto: int) -> None:
+    """Raises InvalidOption where reading starts above its end, and one of the two was given as a time."""
+    start, end = options.start, options.end
+    if after <= upto or (start.time_ms is None) == (end.time_ms is None):
+        return  # two numbers, or two times, were compared before
+    if start.time_ms is None and not isinstance(start.of(log), int):
+        return
+    if end.time_ms is None and not isinstance(end.of(log), int):
+        return
+    where = "startingPosition" if start.time_ms is None else "startingTimestamp"
+    raise InvalidOption(f"of log {log!r} it is {after + 1}, and the end that is given is {upto}", where)
+
+
 def sequence_number_at(client: BulkClient, log: str, extent: Extent, archive: Archive | None, recorded_ms: int) -> int:
     """The number of the first event recorded then or later; above the head if there is none.
 

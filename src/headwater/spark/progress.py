@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 RATE_WINDOW_S = 10.0
 LINE_INTERVAL_S = 1.0
+TICK_INTERVAL_S = 10.0
+"""Where lines stay, one says how far it is when no batch has ended for so long; the first one comes at once."""
 OFFSETS = ("endOffset", "latestOffset")
 """What the progress of a source says of where a batch ended, and of what is there."""
 
@@ -51,6 +53,22 @@ class BatchDone(NamedTuple):
     events_total: int
     """Of this run."""
     batches_total: int
+    percent: float | None = None
+    """How much of what was there at the start is through; None where nobody knows, as where a pipeline follows."""
+    remaining_s: float | None = None
+    """How long the rest takes, if it goes on like this."""
+
+
+class Status(NamedTuple):
+    """Where a pipeline is between two batches."""
+
+    pipeline: str
+    percent: float | None
+    """See BatchDone; the part of the batch that is running counts."""
+    remaining_s: float | None
+    seconds: float
+    """Since the run began."""
+    events_total: int
 
 
 class Tally:
@@ -61,7 +79,13 @@ class Tally:
         self.events = 0
         self.batches = 0
         self.behind: int | None = None
+        self.last_batch: int | None = None
+        """The number of the last batch that was counted."""
         self._recent: deque[tuple[float, int]] = deque()
+        self._total: int | None = None
+        self._step = self._left = 0
+        self._expected = 0.0
+        self._share = 0.0
         self._started = time.monotonic()
 
     @property
@@ -69,8 +93,27 @@ class Tally:
         """Since the run began."""
         return time.monotonic() - self._started
 
-    def add(self, batch: int, events: int, batch_ms: int, behind: int | None) -> BatchDone:
-        """Count a batch; answers what to show of it."""
+    def expect(self, total: int, step: int) -> None:
+        """So much is to be done, in any unit, and at most so much of it at a time."""
+        self._total, self._step, self._left = total, step, total
+        self._expected, self._share = time.monotonic(), 0.0
+
+    def status(self, running: float = 0.0) -> Status:
+        """Where it is, when that part (0 to 1) of a step is done that has not been counted yet."""
+        percent = remaining = None
+        if self._total is not None:
+            whole = max(self._total, 1)
+            share = 1 - (self._left - running * min(self._step, self._left)) / whole
+            self._share = share = min(max(share, self._share), 1.0)  # tasks of a step come in several waves
+            percent = round(100 * share, 1)
+            if share > 0:
+                remaining = round((time.monotonic() - self._expected) * (1 - share) / share, 1)
+        return Status(self.pipeline, percent, remaining, round(self.seconds, 1), self.events)
+
+    def add(self, batch: int, events: int, batch_ms: int, behind: int | None, left: int | None = None) -> BatchDone:
+        """Count a batch; answers what to show of it. `left` is how much there is still to do, by default `behind`."""
+        self.last_batch = batch
+        self._left = next((known for known in (left, behind) if known is not None), self._left)
         self.events += events
         self.batches += 1
         self.behind = behind
@@ -81,7 +124,9 @@ class Tally:
         # The oldest batch of the window took its time before it was counted: the first one of all, its own.
         lasted = max(now - self._recent[0][0] + batch_ms / 1000, 0.001)
         rate = sum(count for _, count in self._recent) / lasted
-        return BatchDone(self.pipeline, batch, events, batch_ms, behind, rate, self.events, self.batches)
+        status = self.status()
+        return BatchDone(self.pipeline, batch, events, batch_ms, behind, rate, self.events, self.batches,
+                         status.percent, status.remaining_s)  # fmt: skip
 
 
 def behind(sources: list[Mapping[str, Any]]) -> int | None:
@@ -117,6 +162,9 @@ class Display(Protocol):
     def show(self, done: BatchDone) -> None:
         """A batch is done."""
 
+    def tick(self, status: Status) -> None:
+        """About a second has gone by. (Not every display has this one.)"""
+
     def say(self, text: str) -> None:
         """A line that stays."""
 
@@ -140,16 +188,26 @@ class Changing:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._live: Live | None = None
+        self._line = ""
 
     def show(self, done: BatchDone) -> None:
         """See Display."""
+        self._line = _line(done)
+        self._update(self._line + _far(done.percent, done.remaining_s))
+
+    def tick(self, status: Status) -> None:
+        """See Display."""
+        self._update((self._line or f"{status.pipeline}:") + _far(status.percent, status.remaining_s, status.seconds))
+
+    def _update(self, line: str) -> None:
         from rich.console import Console
         from rich.live import Live
+        from rich.text import Text
 
         if self._live is None:
             self._live = Live(console=Console(file=self._stream, highlight=False), auto_refresh=False)
             self._live.start()
-        self._live.update(_line(done), refresh=True)
+        self._live.update(Text(line), refresh=True)
 
     def say(self, text: str) -> None:
         """See Display."""
@@ -179,7 +237,14 @@ class Lines:
         self._last = done
         if now - self._shown >= LINE_INTERVAL_S:
             self._shown, self._last = now, None
-            self.say(_line(done))
+            self.say(_line(done) + _far(done.percent, done.remaining_s))
+
+    def tick(self, status: Status) -> None:
+        """See Display."""
+        now = time.monotonic()
+        if now - self._shown >= TICK_INTERVAL_S:
+            self._shown = now
+            self.say(f"{status.pipeline}:{_far(status.percent, status.remaining_s, status.seconds)}")
 
     def say(self, text: str) -> None:
         """See Display."""
@@ -188,18 +253,26 @@ class Lines:
     def close(self) -> None:
         """See Display."""
         if self._last is not None:
-            self.say(_line(self._last))
+            self.say(_line(self._last) + _far(self._last.percent, self._last.remaining_s))
             self._last = None
 
 
 class JsonLines:
-    """A JSON object per batch."""
+    """A JSON object per batch, and one where none has ended for long."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._shown = 0.0
+
+    def tick(self, status: Status) -> None:
+        """See Display."""
+        if time.monotonic() - self._shown >= TICK_INTERVAL_S:
+            self._shown = time.monotonic()
+            self._write(status._asdict())
 
     def show(self, done: BatchDone) -> None:
         """See Display."""
+        self._shown = time.monotonic()
         self._write(done._asdict() | {"events_per_s": round(done.events_per_s, 1)})
 
     def say(self, text: str) -> None:
@@ -220,6 +293,9 @@ class Silent:
     def show(self, done: BatchDone) -> None:
         """See Display."""
 
+    def tick(self, status: Status) -> None:
+        """See Display."""
+
     def say(self, text: str) -> None:
         """See Display."""
 
@@ -233,3 +309,18 @@ def _line(done: BatchDone) -> str:
         f"{done.pipeline}: batch {done.batch}   {done.events:,} events in {done.batch_ms:,} ms   "
         f"{done.events_per_s:,.0f} events/s{left}   total {done.events_total:,} in {done.batches_total:,} batches"
     )
+
+
+def _far(percent: float | None, remaining_s: float | None, seconds: float | None = None) -> str:
+    """How far it is, as the end of a line: what is not known is left out."""
+    parts = [] if percent is None else [f"{percent:.0f} %"]
+    parts += [] if remaining_s is None or percent == 100 else [f"{_clock(remaining_s)} left"]
+    parts += [] if seconds is None else [f"after {_clock(seconds)}"]
+    return f"   {', '.join(parts)}" if parts else ""
+
+
+def _clock(seconds: float) -> str:
+    """0:07, 12:34, 1:02:03."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -205,6 +205,7 @@ def batch_options(given: Mapping[str, str]) -> ReadOptions:
     options = _options(values)
     _refuse_place(options.start, "latest", "startingPosition", "a batch read that starts there reads nothing")
     _refuse_place(options.end, "earliest", "endingPosition", "a batch read that ends there reads nothing")
+    _refuse_reverse(options)
     return options
 
 
@@ -261,3 +262,17 @@ def _refuse(given: Mapping[str, str], table: tuple[Option, ...], why: str) -> No
 def _refuse_place(bound: Bound, place: Place, name: str, why: str) -> None:
     if bound.time_ms is None and place in (bound.place, *bound.by_log.values()):
         raise InvalidOption(f"{place} given: {why}", name)
+
+
+def _refuse_reverse(options: ReadOptions) -> None:
+    """Raises InvalidOption where it starts after its end, as far as that can be told without asking the logs."""
+    start, end = options.start, options.end
+    if start.time_ms is not None and end.time_ms is not None and start.time_ms > end.time_ms:
+        raise InvalidOption("it is later than endingTimestamp", "startingTimestamp")
+    if start.time_ms is not None or end.time_ms is not None:
+        return
+    for log in {*start.by_log, *end.by_log, ""}:  # no log has the last name: it stands for all the others
+        first, last = start.of(log), end.of(log)
+        if isinstance(first, int) and isinstance(last, int) and first > last:
+            of = f" of log {log!r}" if log else ""
+            raise InvalidOption(f"{first} given, which is above endingPosition{of}, {last}", "startingPosition")

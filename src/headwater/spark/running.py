@@ -10,20 +10,24 @@ from __future__ import annotations
 import contextlib
 import queue
 import shutil
+import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core.errors import EventLogError, InvalidInput
-from .failures import failed
-from .options import DEFAULT_URL, text_of
+from .failures import cause_of, failed, is_sparks, is_transient, tells_of_end
+from .options import default_url, text_of
 from .progress import OFFSETS, Display, Progress, Tally, behind, display
-from .stopping import Gate, StoppedBetweenBatches, StopRequest
+from .stopping import Gate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -33,13 +37,21 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 LAST_WORDS_S = 10.0
 """How long the events of a query that ended are waited for."""
+GIVE_UP_S = 3.0
+"""How long Spark may take to end what is cancelled; then it is left behind."""
+TICK_S = 1.0
+TRIES = 3
+"""How often what failed for no lasting reason is tried; a batch that ends well starts the count anew."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     """The server, as every source and sink of a pipeline is told of it. Its fields are those of a BulkAddress."""
 
-    url: str = DEFAULT_URL
+    url: str = field(default_factory=default_url)
+    """By default what HEADWATER_FLIGHT_URL says, else this machine."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
@@ -53,11 +65,14 @@ class Server:
         said = {**mine, **others}.items()
         return {name: text_of(value) for name, value in said if value is not None}
 
-    def client(self, url: str | None = None) -> BulkClient:
-        """A client of this server, or of another one that the same user may ask; to be closed. Raises InvalidInput."""
+    def client(self, url: str | None = None, **how: Any) -> BulkClient:
+        """A client of this server, or of another one that the same user may ask; to be closed. Raises InvalidInput.
+
+        `how` are further arguments of BulkClient.
+        """
         from ..flight.client import BulkClient
 
-        return BulkClient(**asdict(self) | {"url": url or self.url})
+        return BulkClient(**asdict(self) | {"url": url or self.url} | how)
 
     def log_line(self, info: LogInfo) -> str:
         """A log of it, as a line of a plan."""
@@ -90,6 +105,13 @@ class Summary:
     """What the pipeline adds: names and values that JSON can say."""
 
 
+class Target(NamedTuple):
+    """The log that a query appends to with the sink of headwater: it knows what was committed, whatever Spark knows."""
+
+    url: str
+    log: str
+
+
 class _Ended(NamedTuple):
     """The last word of a query: why it failed, or None."""
 
@@ -119,6 +141,8 @@ class Run:
         self.stop = StopRequest()
         self._tally = Tally(pipeline)
         self._display = display(progress) if isinstance(progress, Progress) else progress
+        self._has_told = False
+        self._ticked = 0.0
 
     def __enter__(self) -> Run:
         self.stop.__enter__()
@@ -139,9 +163,57 @@ class Run:
         """Show a line."""
         self._display.say(text)
 
-    def advance(self, events: int, batch_ms: int, behind: int | None = None) -> None:
-        """For pipelines without a streaming query: a step is done. Look at `stop.is_asked` before the next."""
-        self._display.show(self._tally.add(self._tally.batches, events, batch_ms, behind))
+    def expect(self, total: int, step: int) -> None:
+        """Say how much there is to do, in any unit, and how much of it at most at a time: for progress."""
+        self._tally.expect(total, step)
+        self._tick(None)
+
+    def advance(self, events: int, batch_ms: int, behind: int | None = None, left: int | None = None) -> None:
+        """For pipelines without a streaming query: a step is done. Look at `stop.is_asked` before the next.
+
+        `left` is how much of what was expected is still to be done; without it, it is `behind`.
+        """
+        self._display.show(self._tally.add(self._tally.batches, events, batch_ms, behind, left))
+
+    def step(self, spark: SparkSession, work: Callable[[], T]) -> T:
+        """Do something in Spark that can be done again: what fails for no lasting reason is.
+
+        It runs beside this thread, which shows progress, and looks whether somebody wants the end. Raises StoppedAtOnce
+        if so twice, PipelineFailed with the cause of an error of Spark, and what `work` raises.
+        """
+        return self.retrying(lambda: self.watched(spark, work))
+
+    def watched(self, spark: SparkSession, work: Callable[[], T]) -> T:
+        """As `step`, once."""
+        future = _beside(lambda: _in_session(spark, work))
+        while not wait([future], POLL_S).done:
+            self._tell_stop()
+            self._tick(spark)
+            if self.stop.is_urgent:
+                _cancel(spark, future)
+                raise StoppedAtOnce
+        try:
+            return future.result()
+        except Exception as error:
+            if self.stop.is_asked and _has_ended(error):
+                self._say_ended()
+                raise StoppedAtOnce from error
+            if is_sparks(error):
+                raise failed(self.pipeline, error) from error
+            raise
+
+    def retrying(self, attempt: Callable[[], T]) -> T:
+        """What `attempt` answers; tried again where it failed for no lasting reason, such as a worker that was late."""
+        failures, batches = 0, self._tally.batches
+        while True:
+            try:
+                return attempt()
+            except Exception as error:
+                failures = 1 if self._tally.batches > batches else failures + 1
+                batches = self._tally.batches
+                if failures >= TRIES or self.stop.is_asked or not is_transient(error):
+                    raise
+                self.say(f"{self.pipeline}: {cause_of(error)}; trying again")
 
     def summary(self, ending: Ending | None = None, **details: object) -> Summary:
         """What the run did so far; without an ending: `stopped` if it was asked to stop, else `done`."""
@@ -156,12 +228,14 @@ class Run:
         each_batch: Callable[[Any, int], None] | None = None,
         *,
         needs_checkpoint: bool = True,
+        target: Target | None = None,
     ) -> Summary:
         """Start the query, and follow it until it is through (`is_once`), stopped or failed.
 
         `each_batch(frame, number)` is what `foreachBatch` takes: give it here and not to the writer, so that a stop
         falls between two batches. Without a checkpoint directory a temporary one is used, if `needs_checkpoint` is
-        False: then every run begins where the source's options say.
+        False: then every run begins where the source's options say. With a `target`, what it has of a batch that was
+        interrupted counts as well.
 
         Raises PipelineFailed with the cause, or the error of the log that was the cause; InvalidInput where a
         checkpoint is missing.
@@ -180,29 +254,41 @@ class Run:
                 writer = writer.trigger(availableNow=True)
             else:
                 writer = writer.trigger(processingTime=f"{round(self.every_s * 1000)} milliseconds")
-            return self._follow(writer, gate)
+            return self._follow(writer, gate, target)
 
-    def _follow(self, writer: DataStreamWriter, gate: Gate | None) -> Summary:
+    def _follow(self, writer: DataStreamWriter, gate: Gate | None, target: Target | None) -> Summary:
         heard: queue.SimpleQueue[Mapping[str, Any] | _Ended] = queue.SimpleQueue()
         streams = getattr(writer, "_session" if _is_remote(writer) else "_spark").streams
         listener = _listener(f"headwater-{self.pipeline}", heard)
         streams.addListener(listener)
+        query = None
         try:
             query = writer.start()
-            ending = self._watch(query, gate, heard)
+            committed = _Committed(self.server, target, str(query.id))
+            ending = self._watch(query, gate, heard, getattr(writer, "_spark", None))
+            if ending is not Ending.DONE:
+                self._count(heard, committed)
         except EventLogError:
             raise
         except Exception as error:
-            raise failed(self.pipeline, error) from error
+            if query is None or not self.stop.is_asked or not _has_ended(error):
+                raise failed(self.pipeline, error) from error
+            self._say_ended()
+            self._count(heard, committed)
+            ending = Ending.INTERRUPTED
         finally:
             with contextlib.suppress(Exception):  # where Spark is gone, so is the listener
                 streams.removeListener(listener)
         return self.summary(ending)
 
     def _watch(
-        self, query: StreamingQuery, gate: Gate | None, heard: queue.SimpleQueue[Mapping[str, Any] | _Ended]
+        self,
+        query: StreamingQuery,
+        gate: Gate | None,
+        heard: queue.SimpleQueue[Mapping[str, Any] | _Ended],
+        spark: SparkSession | None,
     ) -> Ending:
-        told = stopped = False
+        self._has_told = stopped = False
         batches_before = 0
         give_up = None
         while True:
@@ -211,19 +297,49 @@ class Run:
                 if isinstance(word, _Ended):
                     return self._ending(query, stopped)
                 self._progress(word)
-            if self.stop.is_asked and not told:
-                self.say("stopping after this batch; once more stops at once")
-                told, batches_before = True, self._tally.batches
-            if self.stop.is_urgent and not stopped:
-                query.stop()
+            self._tick(spark)
+            if self._tell_stop():
+                batches_before = self._tally.batches
+            if self.stop.is_urgent:
+                wait([_beside(query.stop)], GIVE_UP_S)
                 return Ending.INTERRUPTED
-            if told and not stopped and self._is_between(query, gate, self._tally.batches > batches_before):
+            if self._has_told and not stopped and self._is_between(query, gate, self._tally.batches > batches_before):
                 stopped = True
                 query.stop()
             if give_up is None and not query.isActive:
                 give_up = time.monotonic() + LAST_WORDS_S
             if give_up is not None and time.monotonic() > give_up:
                 return self._ending(query, stopped)
+
+    def _say_ended(self) -> None:
+        self.say("Spark's Java was told to end as well, so the batch was not finished; the next run does it")
+
+    def _tell_stop(self) -> bool:
+        """Say that the request to stop was heard; once. Answers whether it was said now."""
+        if self._has_told or not self.stop.is_asked:
+            return False
+        self._has_told = True
+        self.say("stopping after this batch; once more stops at once")
+        return True
+
+    def _tick(self, spark: SparkSession | None) -> None:
+        """Show where it is, about once a second."""
+        now = time.monotonic()
+        if now - self._ticked >= TICK_S:
+            self._ticked = now
+            if (tick := getattr(self._display, "tick", None)) is not None:
+                tick(self._tally.status(_share_of_tasks(spark)))
+
+    def _count(self, heard: queue.SimpleQueue[Mapping[str, Any] | _Ended], committed: _Committed) -> None:
+        """Count what is done, and was not told yet."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                word = heard.get(timeout=POLL_S)
+                if not isinstance(word, _Ended):
+                    self._progress(word)
+        if (found := committed.since(self._tally.last_batch)) is not None:
+            batch, rows = found
+            self._display.show(self._tally.add(batch, rows, 0, None))
 
     @staticmethod
     def _is_between(query: StreamingQuery, gate: Gate | None, has_ended_one: bool) -> bool:
@@ -286,3 +402,89 @@ def _plain(progress: Any) -> Mapping[str, Any]:
         "durationMs": dict(progress.durationMs),
         "sources": [{name: getattr(source, name) for name in OFFSETS} for source in progress.sources],
     }
+
+
+class _Committed:
+    """What the target of a query has of its newest batch. The query's id is the writer's name there: see `sink`."""
+
+    def __init__(self, server: Server, target: Target | None, query: str) -> None:
+        self._server, self._target, self._query = server, target, query
+        self._before = self._newest()
+
+    def since(self, last_batch: int | None) -> tuple[int, int] | None:
+        """The batch after the last one that was counted, and how many of its rows are appended; None if none is."""
+        newest, before = self._newest(), self._before
+        if newest is None or (last_batch is not None and newest[0] <= last_batch):
+            return None
+        rows = newest[1] - before[1] if before is not None and before[0] == newest[0] else newest[1]
+        return (newest[0], rows) if rows else None
+
+    def _newest(self) -> tuple[int, int] | None:
+        if self._target is None:
+            return None
+        try:
+            with self._server.client(self._target.url, retries=0, timeout_s=GIVE_UP_S) as client:
+                state = client.writer(self._target.log, self._query)
+        except EventLogError:  # the query says what is wrong with it, and better
+            return None
+        return None if state is None else (state.batch, state.rows)
+
+
+def _beside(work: Callable[[], T]) -> Future[T]:
+    """Do it in a thread that nobody has to wait for."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="headwater-step", daemon=True).start()
+    return future
+
+
+def _in_session(spark: SparkSession, work: Callable[[], T]) -> T:
+    """Do it where that session is the active one: a thread of Java's has none, and then finds no data source."""
+    if (java_session := getattr(spark, "_jsparkSession", None)) is not None:
+        spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java_session)  # type: ignore[union-attr]
+    return work()
+
+
+def _cancel(spark: SparkSession, future: Future[Any]) -> None:
+    """End what Spark does, and what it may just have begun to do; if it takes long, without waiting for the end."""
+    give_up = time.monotonic() + GIVE_UP_S
+    while not future.done() and time.monotonic() < give_up:
+        with contextlib.suppress(Exception):  # where Spark is gone, so is what it did
+            if hasattr(spark, "_jsparkSession"):
+                spark.sparkContext.cancelAllJobs()
+            else:
+                spark.interruptAll()
+        wait([future], POLL_S)
+
+
+def _has_ended(error: BaseException) -> bool:
+    """Whether Java is gone, or going: what fails meanwhile, fails in many ways."""
+    if tells_of_end(error):
+        return True
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None or not is_sparks(error):
+        return False
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GIVE_UP_S)
+    return process.poll() is not None
+
+
+def _share_of_tasks(spark: SparkSession | None) -> float:
+    """Which part (0 to 1) of the tasks that Spark is at are done; 0 where nobody says."""
+    if spark is None or not hasattr(spark, "_jsparkSession"):
+        return 0.0
+    try:
+        tracker = spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    except Exception:  # it is about to be stopped
+        return 0.0
+    known = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known) / max(sum(stage.numTasks for stage in known), 1)

@@ -14,11 +14,12 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import EventLogError, InvalidInput
 from .java import java_home
+from .java_process import launch
 from .options import text_of
 
 if TYPE_CHECKING:
@@ -40,14 +41,19 @@ class SparkNotInstalled(EventLogError):
 
 
 def session(
-    app_name: str = "headwater", master: str | None = None, options: Mapping[str, Any] | None = None
+    app_name: str = "headwater",
+    master: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    hears: Callable[[str], object] | None = None,
 ) -> SparkSession:
     """A session on `master` (by default the one that Spark was given otherwise, else all cores of this machine).
 
     `master` is `local[2]`, `spark://host:7077`, `k8s://https://host:6443`, `yarn`, or `sc://host:15002` for a
     Spark Connect server. `options` are Spark's own, by name. A session that is there already is used; then only those
-    options take effect that a running session can change. Raises SparkNotInstalled, JavaNotFound and InvalidInput (an
-    option that is not Spark's).
+    options take effect that a running session can change. `hears` gets what a Java that is started here, and its
+    workers, say on stderr, line by line, and in another thread. Raises SparkNotInstalled, JavaNotFound and
+    InvalidInput (an option that is not Spark's).
     """
     given = {name: text_of(value) for name, value in (options or {}).items()}
     check_options(given)
@@ -62,7 +68,7 @@ def session(
     if master is not None:
         given["spark.master"] = master
     given["spark.app.name"] = app_name
-    return SparkSession.builder.config(map={**_start_java(given), **given}).getOrCreate()
+    return _with_source(SparkSession.builder.config(map={**_start_java(given, hears), **given}).getOrCreate())
 
 
 def check_options(options: Mapping[str, str]) -> None:
@@ -85,6 +91,18 @@ def require_spark() -> None:
             raise SparkNotInstalled(f"{module} is not installed; install it with `pip install 'headwater[spark]'`")
 
 
+def _with_source(spark: SparkSession) -> SparkSession:
+    """The session, which knows the data source whatever happens.
+
+    Spark finds it by itself, but looks only once: if the worker that looks is late, on a machine that has much to do,
+    Spark passes over that and knows no `headwater` for as long as its Java lives.
+    """
+    from pyspark_headwater import DefaultSource
+
+    spark.dataSource.register(DefaultSource)
+    return spark
+
+
 def _reuse(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
     needed = "spark.sql.python.filterPushdown.enabled"  # a log's filters are refused without it; it changes no other
     for name, value in {needed: FOR_LOGS[needed], **given}.items():
@@ -93,7 +111,7 @@ def _reuse(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
     return running
 
 
-def _start_java(given: Mapping[str, str]) -> dict[str, str]:
+def _start_java(given: Mapping[str, str], hears: Callable[[str], object] | None) -> dict[str, str]:
     """Start Spark's JVM, unless spark-submit did; answers the defaults for all that nobody has set."""
     from pyspark import SparkConf, SparkContext
 
@@ -106,8 +124,10 @@ def _start_java(given: Mapping[str, str]) -> dict[str, str]:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Spark's launcher would set this one itself.
     launched = {"spark.ui.showConsoleProgress": text_of(sys.stderr.isatty()), **given}
-    launch = SparkConf(loadDefaults=False).setAll(list(launched.items()))
-    SparkContext._ensure_initialized(conf=launch)  # so that SparkConf() knows what spark-defaults.conf says
+    asked = SparkConf(loadDefaults=False).setAll(list(launched.items()))
+    is_new = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ
+    # Before anything else, so that SparkConf() knows what spark-defaults.conf says.
+    SparkContext._ensure_initialized(gateway=launch(asked, hears) if is_new else None, conf=asked)
     known = SparkConf()
     master = given.get("spark.master") or known.get("spark.master", "local[*]")
     return {name: value for name, value in _defaults(master).items() if not known.contains(name)}

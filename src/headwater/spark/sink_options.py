@@ -24,6 +24,13 @@ OPTIONAL_COLUMNS = ("tags", "id", "source", "attributes", "group_key", "envelope
 REQUIRED_COLUMNS = ("type", "data")
 IGNORED_COLUMNS = ("log", "sequence_number", "recorded_at", "partition")
 """What a read adds, and the target gives anew: passed over, so that what was read can be written."""
+ROUTING_COLUMNS = {
+    "log": "one write goes to one log, the option log; select the rows of each log, and write them one after the other",
+    "partition": "the log chooses it by group_key; or give the option partition, for all rows",
+}
+"""Refused, unless the frame was read from a log: somebody who comes from Kafka means them to send each row its way."""
+READ_COLUMN = "sequence_number"
+"""A frame that has it was read from a log."""
 WRITER_CHARS_MAX = 200
 """A stream adds its query's id to it; the log takes 256."""
 SPARKS_OWN = ("checkpointlocation", "queryname")
@@ -78,6 +85,8 @@ def columns_of(schema: StructType) -> tuple[str | None, ...]:
     for name in REQUIRED_COLUMNS:
         if name not in names:
             raise InvalidInput(f"there is no column {name}; the frame has {', '.join(names) or 'none'}", "columns")
+    for name in ROUTING_COLUMNS.keys() & set(names) if READ_COLUMN not in names else ():
+        raise InvalidInput(f"it does not route rows: {ROUTING_COLUMNS[name]}; and drop the column", f"column {name}")
     if len(set(names)) < len(names):
         raise InvalidInput(f"a column is there twice among {', '.join(names)}", "columns")
     return tuple([None if name in IGNORED_COLUMNS else name for name in names])

@@ -49,6 +49,10 @@ class StoppedBetweenBatches(Exception):
     """Not an error: ends a query in the place of a batch that was not begun."""
 
 
+class StoppedAtOnce(Exception):
+    """Not an error: ends a step that was given up, because somebody asked twice."""
+
+
 class Gate:
     """A function for `foreachBatch` that can be closed between two batches.
 

@@ -48,7 +48,8 @@ class NewDirectory:
         shutil.rmtree(self._part, ignore_errors=True)
 
     def step(self) -> str:
-        """Where the next step is to be written."""
+        """Where the next step is to be written; what another try has left there is removed."""
+        shutil.rmtree(self._part / "_step", ignore_errors=True)
         return str(self._part / "_step")
 
     def add(self, first: int) -> None:

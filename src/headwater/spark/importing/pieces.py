@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
@@ -67,6 +67,25 @@ def batches_of(pieces: Iterable[Piece], batch_bytes: int = BATCH_BYTES) -> Itera
             waiting, size = [], 0
     if waiting:
         yield waiting
+
+
+def bytes_done(sizes: Mapping[str, int], piece: Piece) -> int:
+    """Of files of these sizes, by their names and in their order, how much is done with that piece. Those that are
+    packed count as they lie there."""
+    before = 0
+    for name, size in sizes.items():
+        if name == piece.file.name:
+            return before + round(size * _share_after(piece))
+        before += size
+    raise KeyError(piece.file.name)
+
+
+def _share_after(piece: Piece) -> float:
+    """Which part (0 to 1) of its file comes before the end of the piece."""
+    if piece.file.format == PARQUET:
+        rows: int = pq.read_metadata(piece.file.path).num_rows
+        return (piece.rows_before + piece.rows) / max(rows, 1)
+    return min(1.0, (piece.begin + piece.bytes) / max(os.path.getsize(piece.file.path), 1))
 
 
 def _is_array(file: IO[bytes]) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import InvalidInput
 from ..pipelines import option
-from ..running import Run, Summary
+from ..running import Run, Summary, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -104,12 +104,20 @@ def plan(options: Aggregate, run: Run) -> list[str]:
 
 def run(spark: SparkSession, options: Aggregate, run: Run) -> Summary:
     """See headwater.spark.jobs."""
+    from ..checkpoints import to_do
+
     _check_target(options, run)
-    events = spark.readStream.format("headwater").options(**_source(options, run)).load()
+    source = _source(options, run)
+    if run.is_once:
+        run.expect(to_do(run, source), options.events_per_batch)
+    events = spark.readStream.format("headwater").options(**source).load()
     url = options.target_url or run.server.url
     target = run.server.options(url=url, log=options.target, onDuplicate=options.on_duplicate)
     # No shuffle between reading and writing: the order of rows is that of the log.
-    return run.follow(with_origin(events, options).writeStream.format("headwater").options(**target))
+    return run.follow(
+        with_origin(events, options).writeStream.format("headwater").options(**target),
+        target=Target(url, options.target),
+    )
 
 
 def with_origin(events: DataFrame, options: Aggregate) -> DataFrame:

@@ -134,7 +134,9 @@ def run(spark: SparkSession, options: Archive, run: Run) -> Summary:
         )
         compacting = Compacting(options.vacuum_hours) if options.compact else None
         if run.is_once:
-            ending = _follow(spark, options, run, archiver) if client.head(options.log).head > archiver.after else None
+            to_do = client.head(options.log).head - archiver.after
+            run.expect(max(0, to_do), options.events_per_batch)
+            ending = _follow(spark, options, run, archiver) if to_do > 0 else None
             released = archiver.release()
             if compacting is not None and not run.stop.is_asked:
                 compacting.compact(archiver.path, run.say)

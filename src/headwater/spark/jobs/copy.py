@@ -14,7 +14,7 @@ from ...core.errors import InvalidLogName
 from ...core.settings import check_log_name
 from ...formats.querytext import parse_query
 from ..pipelines import option
-from ..running import Run, Summary
+from ..running import Run, Summary, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,25 +56,33 @@ EXAMPLES = (
 
 def plan(options: Copy, run: Run) -> list[str]:
     """See headwater.spark.jobs."""
-    which = f"the events of log {options.source!r}" + (f" that match {options.query}" if options.query else "")
-    target = f"log {options.target!r}" + (f" on {options.target_url}" if options.target_url else "")
+    which = "the events" + (f" that match {options.query}" if options.query else "")
+    url = options.target_url or run.server.url
+    with run.server.client() as client, run.server.client(url) as other:
+        source, target = client.info(options.source), other.info(options.target)
     return [
-        f"read {which} on {run.server.url}, at most {options.events_per_batch:,} in a batch",
+        run.server.log_line(source),
+        f"read {which}, at most {options.events_per_batch:,} in a batch",
         f"a new checkpoint begins at {options.start}; {run.checkpoint} says whether it is new",
-        f"append them to {target}; events whose ids it has already: {options.on_duplicate}",
+        f"append them to log {target.name!r} on {url}, whose newest number is {target.head}; events whose ids it has "
+        f"already: {options.on_duplicate}",
         run.until,
     ]
 
 
 def run(spark: SparkSession, options: Copy, run: Run) -> Summary:
     """See headwater.spark.jobs."""
+    from ..checkpoints import to_do
+
     source = run.server.options(
         log=options.source,
         query=options.query,
         startingPosition=options.start,
         maxEventsPerTrigger=options.events_per_batch,
     )
+    if run.is_once:
+        run.expect(to_do(run, source), options.events_per_batch)
     events = spark.readStream.format("headwater").options(**source).load()
     url = options.target_url or run.server.url
     target = run.server.options(url=url, log=options.target, onDuplicate=options.on_duplicate)
-    return run.follow(events.writeStream.format("headwater").options(**target))
+    return run.follow(events.writeStream.format("headwater").options(**target), target=Target(url, options.target))

@@ -93,12 +93,13 @@ def run(spark: SparkSession, options: Export, run: Run) -> Summary:
         bounds = options.bounds(client)
     writing = _Writing(spark, options, run)
     schema = writing.schema(bounds)
+    run.expect(bounds.numbers, options.events_per_step)
     events = 0
     with NewDirectory(target, options.ending) as directory:
         for step in _steps(bounds, options.events_per_step):
             if run.stop.is_asked:
                 return run.summary(to=None)
-            events += writing.write(step, schema, directory)
+            events += writing.write(step, schema, directory, bounds.upto)
         size = directory.finish(_manifest(options, bounds, events, run))
     return run.summary(to=str(target), first=bounds.after + 1, last=bounds.upto, bytes=size)
 
@@ -139,24 +140,29 @@ class _Writing:
         if options.payload_schema is not None:
             return payload_schema(options.payload_schema)
         self._run.say("export: looking at the payloads for their columns")
-        return found_schema(options.events(self._spark, self._run, bounds, columns="data"))
+        events = options.events(self._spark, self._run, bounds, columns="data")
+        return self._run.step(self._spark, lambda: found_schema(events))
 
-    def write(self, step: Bounds, schema: StructType | None, directory: NewDirectory) -> int:
-        """Write a step; answers how many events it has."""
+    def write(self, step: Bounds, schema: StructType | None, directory: NewDirectory, last: int) -> int:
+        """Write a step of those up to number `last`; answers how many events it has."""
+        began = time.monotonic()
+        count = self._run.step(self._spark, lambda: self._written(step, schema, directory))
+        directory.add(step.after + 1)
+        self._run.advance(count, round((time.monotonic() - began) * 1000), left=last - step.upto)
+        return count
+
+    def _written(self, step: Bounds, schema: StructType | None, directory: NewDirectory) -> int:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
         from ..exporting.payloads import with_payload_columns
         from ..exporting.shapes import shaped, write
 
-        options, began = self._options, time.monotonic()
+        options = self._options
         events = options.events(self._spark, self._run, step)
         if schema is not None:
             events = with_payload_columns(events, schema, is_flat=options.format == "csv")
         seen = Observation()
         rows = shaped(events.observe(seen, F.count(F.lit(1)).alias("events")), options.format, options.partition_by)
         write(rows, options.format, options.partition_by, directory.step(), options.packing)
-        directory.add(step.after + 1)
-        count = int(seen.get["events"])
-        self._run.advance(count, round((time.monotonic() - began) * 1000))
-        return count
+        return int(seen.get["events"])

@@ -7,6 +7,8 @@ goes on where it was. Rows that are no events are kept as a table, with the reas
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -14,19 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ...core.errors import InvalidInput, LogNotFound
+from ...core.errors import EventLogError, InvalidInput, LogNotFound
 from ...core.settings import LogSettings
 from ...formats.tabular import TableMapping
 from ..importing.files import InputFile, find_files, fingerprint, look_at, unpacked
-from ..importing.pieces import PIECE_BYTES, Piece, batches_of, pieces_of
+from ..importing.pieces import PIECE_BYTES, Piece, batches_of, bytes_done, pieces_of
 from ..importing.quarantine import count_bad_rows
 from ..options import size
 from ..pipelines import option
-from ..running import Run, Summary
+from ..running import Ending, Run, Summary
+from ..stopping import StoppedAtOnce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ...core.mark import WriterState
     from ...flight.client import BulkClient
 
 IS_STREAM = False
@@ -102,14 +106,24 @@ EXAMPLES = (
 def plan(options: Import, run: Run) -> list[str]:
     """See headwater.spark.jobs."""
     files = options.files()
-    state = f"log {options.log!r} on {run.server.url}"
+    with run.server.client() as client:
+        state = _state(client, options, run)
     return [
         *(f"read {file.said()}" for file in files[:20]),
         *([f"and {len(files) - 20:,} more files"] if len(files) > 20 else []),
-        f"append the events to {state}{', created if it is not there' if options.create else ''}, in the order of the "
-        "files, those that it has already left out",
+        f"append the events to {state}, in the order of the files, those that it has already left out",
         f"keep rows that are no events in {options.quarantine}",
     ]
+
+
+def _state(client: BulkClient, options: Import, run: Run) -> str:
+    """The log, in words. Raises LogNotFound where it is not there, and not to be made."""
+    try:
+        return run.server.log_line(client.info(options.log))
+    except LogNotFound:
+        if not options.create:
+            raise
+        return f"log {options.log!r} on {run.server.url}, which is not there and will be created"
 
 
 def run(spark: SparkSession, options: Import, run: Run) -> Summary:
@@ -122,7 +136,7 @@ def run(spark: SparkSession, options: Import, run: Run) -> Summary:
     ):
         settings = _settings(client, options)
         loading = _Loading(spark, options, run, client, settings, writer)
-        return loading.load(_pieces(files, Path(work), options.batch_bytes()))
+        return loading.load(files, _pieces(files, Path(work), options.batch_bytes()))
 
 
 def _settings(client: BulkClient, options: Import) -> LogSettings:
@@ -151,40 +165,78 @@ class _Loading:
         self._quarantine = str(Path(options.quarantine).absolute())
         self._appended = self._stored = 0
 
-    def load(self, pieces: Iterator[Piece]) -> Summary:
+    def load(self, files: Sequence[InputFile], pieces: Iterator[Piece]) -> Summary:
         state = self._client.writer(self._options.log, self._writer)
         done = -1 if state is None else state.batch if state.is_complete else state.batch - 1
         if done >= 0:
             self._run.say(f"import: {done + 1} batches of it are done already, by an earlier run")
+        sizes = {file.name: os.path.getsize(file.path) for file in files}
+        self._run.expect(sum(sizes.values()), self._options.batch_bytes())
+        ending = None
         for number, batch in enumerate(batches_of(pieces, self._options.batch_bytes())):
             if number <= done:
                 continue
             if self._run.stop.is_asked:
                 break
-            self._load(number, batch)
+            try:
+                self._load(number, batch, sum(sizes.values()) - bytes_done(sizes, batch[-1]))
+            except StoppedAtOnce:
+                ending = Ending.INTERRUPTED
+                break
+        if ending is None and not self._run.stop.is_asked:
+            self._check_some_event(state)
         return self._run.summary(
+            ending,
             appended=self._appended,
             there_already=self._stored,
             quarantined=(bad := count_bad_rows(self._quarantine, self._key)),
             quarantine=self._quarantine if bad else None,
         )
 
-    def _load(self, number: int, pieces: list[Piece]) -> None:
+    def _load(self, number: int, pieces: list[Piece], left: int) -> None:
+        began = time.monotonic()
+        try:
+            self._run.step(self._spark, lambda: self._save(number, pieces))
+        except StoppedAtOnce:
+            with contextlib.suppress(EventLogError), self._run.server.client(retries=0) as client:
+                self._count(client, number, began, left)  # all of it may be in the log, or a part
+            raise
+        state = self._count(self._client, number, began, left)
+        assert state is not None and state.batch == number, state
+        self._check_bad_rows()
+
+    def _count(self, client: BulkClient, number: int, began: float, left: int) -> WriterState | None:
+        """Count what the log has of that batch."""
+        state = client.writer(self._options.log, self._writer)
+        if state is not None and state.batch == number:
+            self._appended += state.events
+            self._stored += state.rows - state.events
+            self._run.advance(state.rows, round((time.monotonic() - began) * 1000), left=left)
+        return state
+
+    def _save(self, number: int, pieces: list[Piece]) -> None:
         from ..importing.reading import COLUMNS, Reading
         from ..schema import select
 
-        began = time.monotonic()
         reading = Reading(pieces, self._settings, self._quarantine, self._key, number)
         frame = self._spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(reading, select(COLUMNS))
         target = self._run.server.options(log=self._options.log, partition=self._options.partition,
                                           onDuplicate="skip", writerId=self._writer, batchId=number)  # fmt: skip
         frame.write.format("headwater").mode("append").options(**target).save()
-        state = self._client.writer(self._options.log, self._writer)
-        assert state is not None and state.batch == number, state
-        self._appended += state.events
-        self._stored += state.rows - state.events
-        self._run.advance(state.rows, round((time.monotonic() - began) * 1000))
-        self._check_bad_rows()
+
+    def _check_some_event(self, before: WriterState | None) -> None:
+        """Raises InvalidInput where no row at all was an event: that is a wrong column or format, not an odd row.
+
+        What an earlier run has loaded counts, as far as the log tells: of its newest batch.
+        """
+        had_events = before is not None and (before.rows > 0 or before.batch > 0)
+        bad = count_bad_rows(self._quarantine, self._key)
+        if bad and not had_events and not self._appended + self._stored:
+            raise InvalidInput(
+                f"none of {bad:,} rows is an event; look at the reasons in {self._quarantine}, give --format or "
+                "the columns, then run it again",
+                "--file",
+            )
 
     def _check_bad_rows(self) -> None:
         most = self._options.bad_rows_max

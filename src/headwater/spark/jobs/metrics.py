@@ -106,6 +106,7 @@ def plan(options: Metrics, run: Run) -> list[str]:
 
 def run(spark: SparkSession, options: Metrics, run: Run) -> Summary:
     """See headwater.spark.jobs."""
+    from ..checkpoints import to_do
     from ..metrics.samples import COLUMNS
     from ..metrics.streaming import samples, stays, values
     from ..metrics.table import check
@@ -120,6 +121,8 @@ def run(spark: SparkSession, options: Metrics, run: Run) -> Summary:
         startingPosition=options.start,
         maxEventsPerTrigger=options.events_per_batch,
     )
+    if run.is_once:
+        run.expect(to_do(run, source), options.events_per_batch)
     events = spark.readStream.format("headwater").options(**source).load()
     measure = values if options.measure == "values" else stays
     measured = measure(samples(events, options.late_ms), options.window_ms)

@@ -16,18 +16,17 @@ Spark (--conf spark.submit.pyFiles=...), and give a table that all machines see.
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.errors import EventLogError, InvalidInput, PositionOfOtherIncarnation
+from ...core.errors import InvalidInput, PositionOfOtherIncarnation
 from ...core.limits import SEQUENCE_NUMBER_MAX, check_tag_key
 from ...core.settings import check_log_name
-from ..failures import failed
 from ..pipelines import check_directory, option
 from ..running import POLL_S, Ending, Run, Summary
 from ..sessions import require_driver
+from ..stopping import StoppedAtOnce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,6 +128,8 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
         vacuumed_at = time.monotonic()
         ending = None
         upto_last = client.head(options.log).head
+        if run.is_once:
+            run.expect(max(0, upto_last - table.position), options.events_per_batch)
         while not run.stop.is_asked:
             extent = client.head(options.log)
             if extent.incarnation != definition.incarnation:
@@ -151,8 +152,7 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
 
 
 def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fold: Fold, upto: int, head: int) -> bool:
-    """Fold the events up to there, and commit; False if it was interrupted. It runs beside this thread, which looks
-    for a second request to stop."""
+    """Fold the events up to there, and commit; False if it was interrupted."""
     begun = time.monotonic()
 
     def work() -> Folded:
@@ -170,19 +170,10 @@ def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fo
         events = spark.read.format("headwater").options(**source).load()
         return fold_batch(events, table, fold, spark.sparkContext.defaultParallelism)
 
-    with ThreadPoolExecutor(1) as pool:
-        future: Future[Folded] = pool.submit(work)
-        while not wait([future], POLL_S).done:
-            if run.stop.is_urgent:
-                spark.sparkContext.cancelAllJobs()
-        try:
-            found = future.result()
-        except EventLogError:
-            raise
-        except Exception as error:
-            if run.stop.is_urgent:
-                return False
-            raise failed(run.pipeline, error) from error
+    try:
+        found = run.watched(spark, work)
+    except StoppedAtOnce:
+        return False
     table.commit(found.files, table.position, upto)
     run.advance(found.events, round((time.monotonic() - begun) * 1000), max(0, head - upto))
     return True

@@ -69,12 +69,12 @@ def plan(options: Report, run: Run) -> list[str]:
 def run(spark: SparkSession, options: Report, run: Run) -> Summary:
     """See headwater.spark.jobs."""
     began = time.monotonic()
-    facts = facts_of(spark, options, run)
+    facts = run.step(spark, lambda: facts_of(spark, options, run))
     text = page(facts)
     part = options.path.with_name(f".{options.path.name}.part")
     part.write_text(text, encoding="utf-8", errors="replace")
     os.replace(part, options.path)
-    run.advance(facts.events, round((time.monotonic() - began) * 1000))
+    run.advance(facts.events, round((time.monotonic() - began) * 1000), left=0)
     return run.summary(to=str(options.path), bytes=len(text.encode(errors="replace")))
 
 
@@ -88,6 +88,7 @@ def facts_of(spark: SparkSession, options: Report, run: Run) -> Facts:
     with run.server.client() as client:
         bounds = options.bounds(client)
         info, consumers = client.info(options.log), client.consumers(options.log)
+    run.expect(bounds.numbers, bounds.numbers)
     events = _events(spark, options, run, bounds, COLUMNS)
     slim = kept(events).persist(StorageLevel.MEMORY_AND_DISK)
     axis = None if options.time is None else {"event": "time", "recorded": "recorded_at"}[options.time]

@@ -9,6 +9,8 @@ from .words import DAY, HOUR, MINUTE, SECOND
 BUCKETS_MAX = 200
 STEPS = (100, SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE,
          30 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 28 * DAY, 364 * DAY, 3640 * DAY)  # fmt: skip
+_WHOLE = 0.95
+"""What covers so much of a bucket, covers it."""
 _STRAYS = 3
 """Where all events span so many times more than all but one in a hundred, those few are strays."""
 
@@ -25,6 +27,12 @@ class Axis(NamedTuple):
         """Where the first bucket begins."""
         unit = min(self.bucket_ms, DAY)  # weeks begin with the first day: half a first week would look like a change
         return self.first_ms // unit * unit
+
+    @property
+    def last_is_part(self) -> bool:
+        """Whether the last bucket is longer than what there is of it: its count is no sign of a change."""
+        covered = (self.last_ms - self.begin_ms) % self.bucket_ms + 1
+        return covered < _WHOLE * self.bucket_ms
 
     @property
     def buckets(self) -> int:

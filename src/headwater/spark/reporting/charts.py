@@ -7,18 +7,17 @@ style, so that they suit light and dark.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from . import words
+from .axes import tick_labels, tick_times
 from .facts import Resource
-from .words import DAY, HOUR, MINUTE, MONTHS, SECOND, WEEKDAYS, moment, number, short, text
+from .palette import PLAIN
+from .words import WEEKDAYS, number, short, text
 
 WIDTH = 1000
 LEFT, RIGHT = 56, 8
-COLOURS = 8
-STATES = {"LOCKED": "good", "HOLDOVER": "warn", "FREERUN": "bad"}
-_TICK_STEPS = (SECOND, 5 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR,
-               3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY)  # fmt: skip
+PART = "not whole: it is longer than what was looked at"
 
 
 def svg(width: int, height: int, title: str, body: str, css_class: str = "") -> str:
@@ -30,8 +29,16 @@ def svg(width: int, height: int, title: str, body: str, css_class: str = "") -> 
     )
 
 
-def areas(series: Sequence[tuple[str, Sequence[int]]], first_ms: int, bucket_ms: int, title: str) -> str:
-    """Stacked areas over time; the first of the series is at the bottom."""
+def areas(
+    series: Sequence[tuple[str, Sequence[int]]],
+    first_ms: int,
+    bucket_ms: int,
+    title: str,
+    classes: Mapping[str, str],
+    *,
+    last_is_part: bool = False,
+) -> str:
+    """Stacked areas over time; the first of the series is at the bottom. A last bucket that is not whole is veiled."""
     height, top, bottom = 300, 12, 28
     buckets = len(series[0][1]) if series else 0
     totals = [sum(counts[at] for _, counts in series) for at in range(buckets)]
@@ -44,17 +51,23 @@ def areas(series: Sequence[tuple[str, Sequence[int]]], first_ms: int, bucket_ms:
 
     parts = [_grid(y, steps)]
     below = [0] * buckets
-    for index, (name, counts) in enumerate(series):
+    for name, counts in series:
         above = [low + value for low, value in zip(below, counts, strict=True)]
         upper = _edge(above, step_x, y)
         lower = _edge(below, step_x, y)[::-1]
         points = " ".join(f"{x:.1f},{level:.1f}" for x, level in (*upper, *lower))
-        parts.append(f'<polygon points="{points}" class="{colour(name, index)}"/>')
+        parts.append(f'<polygon points="{points}" class="{classes[name]}"/>')
         below = above
+    if last_is_part:
+        parts.append(
+            f'<rect class="part" x="{LEFT + (buckets - 1) * step_x:.2f}" y="{top}" width="{step_x:.2f}" '
+            f'height="{plot}"/>'
+        )
     for at, total in enumerate(totals):
         from_ms = first_ms + at * bucket_ms
         lines = [f"{words.time(from_ms)} + {words.duration(bucket_ms)}", f"{words.count(total, 'event')}"]
         lines += [f"{name or 'other types'}: {number(counts[at])}" for name, counts in series if counts[at]]
+        lines += [PART] if last_is_part and at == buckets - 1 else []
         parts.append(
             f'<rect class="hover" x="{LEFT + at * step_x:.2f}" y="{top}" width="{step_x:.2f}" height="{plot}" '
             f'data-tip="{tip(lines)}"/>'
@@ -70,11 +83,6 @@ def _edge(values: Sequence[float], step_x: float, y: object) -> list[tuple[float
         return []
     middle = [(LEFT + (at + 0.5) * step_x, y(value)) for at, value in enumerate(values)]
     return [(LEFT, middle[0][1]), *middle, (LEFT + len(values) * step_x, middle[-1][1])]
-
-
-def colour(name: str, index: int) -> str:
-    """The class that has the colour of a series."""
-    return f"c{index % COLOURS}" if name else "other"
 
 
 def scale(highest: float) -> tuple[float, list[float]]:
@@ -93,50 +101,28 @@ def _grid(y: object, steps: Sequence[float], width: int = WIDTH) -> str:
     assert callable(y)
     return "".join(
         f'<line class="grid" x1="{LEFT}" x2="{width - RIGHT}" y1="{y(step):.1f}" y2="{y(step):.1f}"/>'
-        f'<text class="label" x="{LEFT - 8}" y="{y(step) + 4:.1f}" text-anchor="end">{number(step)}</text>'
-        for step in steps
+        f'<text class="label" x="{LEFT - 8}" y="{y(step) + 4:.1f}" text-anchor="end">{shown}</text>'
+        for step, shown in zip(steps, words.numbers(steps), strict=True)
     )
 
 
 def _time_axis(from_ms: int, to_ms: int, y: float) -> str:
-    parts = []
+    return _ticks(from_ms, to_ms, y, LEFT, WIDTH - LEFT - RIGHT, 9, LEFT + 14)
+
+
+def _ticks(from_ms: int, to_ms: int, y: float, left: float, plot: float, most: int, first_x: float) -> str:
+    """Marks at round times, with labels where there is room for them: from `first_x` on."""
     span = max(to_ms - from_ms, 1)
-    for ms, label in ticks(from_ms, to_ms):
-        x = LEFT + (ms - from_ms) / span * (WIDTH - LEFT - RIGHT)
-        parts.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y + 5:.1f}"/>')
-        if LEFT + 14 < x < WIDTH - 26:
-            parts.append(f'<text class="label" x="{x:.1f}" y="{y + 20:.1f}" text-anchor="middle">{label}</text>')
+    step, times = tick_times(from_ms, to_ms, most)
+    places = [(ms, left + (ms - from_ms) / span * plot) for ms in times]
+    parts = [f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y + 5:.1f}"/>' for _, x in places]
+    named = [(ms, x) for ms, x in places if first_x < x < WIDTH - 30]
+    labels = tick_labels([ms for ms, _ in named], step)
+    parts += [
+        f'<text class="label" x="{x:.1f}" y="{y + 20:.1f}" text-anchor="middle">{label}</text>'
+        for (_, x), label in zip(named, labels, strict=True)
+    ]
     return "".join(parts)
-
-
-def ticks(from_ms: int, to_ms: int, most: int = 9) -> list[tuple[int, str]]:
-    """Round times between the two, and how they are called: months, days or times of day."""
-    span = max(to_ms - from_ms, 1)
-    step = next((step for step in _TICK_STEPS if span / step <= most), None)
-    if step is None:
-        return list(_months(from_ms, to_ms, most))
-    first = -(-from_ms // step) * step
-    found = []
-    for ms in range(first, to_ms + 1, step):
-        at = moment(ms)
-        if step >= DAY or (at.hour == at.minute == at.second == 0):
-            label = f"{at.day} {MONTHS[at.month - 1]}"
-        else:
-            label = f"{at.hour:02}:{at.minute:02}" + (f":{at.second:02}" if step < MINUTE else "")
-        found.append((ms, label))
-    return found
-
-
-def _months(from_ms: int, to_ms: int, most: int) -> Iterator[tuple[int, str]]:
-    first, last = moment(from_ms), moment(to_ms)
-    months = (last.year - first.year) * 12 + last.month - first.month
-    stride = next((stride for stride in (1, 2, 3, 6, 12, 24, 60, 120) if months / stride <= most + 3), 1200)
-    for month in range(first.year * 12 + first.month - 1, last.year * 12 + last.month):
-        if month % stride == 0 and month // 12 >= 1:
-            begin = moment(0).replace(year=month // 12, month=month % 12 + 1)
-            ms = round(begin.timestamp() * 1000)
-            if from_ms <= ms <= to_ms:
-                yield ms, str(begin.year) if month % 12 == 0 or stride >= 12 else MONTHS[month % 12]
 
 
 def columns(values: Sequence[tuple[str, int]], title: str, noun: str = "event") -> str:
@@ -155,7 +141,7 @@ def columns(values: Sequence[tuple[str, int]], title: str, noun: str = "event") 
     for at, (name, value) in enumerate(values):
         x, column_top = LEFT + at * step_x + step_x * 0.12, y(value)
         parts.append(
-            f'<rect class="c0" x="{x:.1f}" y="{column_top:.1f}" width="{step_x * 0.76:.1f}" '
+            f'<rect class="{PLAIN}" x="{x:.1f}" y="{column_top:.1f}" width="{step_x * 0.76:.1f}" '
             f'height="{top + plot - column_top:.1f}" rx="1.5" data-tip="{tip([name, words.count(value, noun)])}"/>'
         )
         if at % every == 0:
@@ -179,8 +165,8 @@ def heat(week: Sequence[Sequence[int]], title: str) -> str:
             strength = 0.06 + 0.94 * events / highest if events and highest else 0.03
             lines = [f"{WEEKDAYS[day]} {hour:02}:00–{(hour + 1) % 24:02}:00", words.count(events, "event")]
             parts.append(
-                f'<rect class="c0" x="{x:.1f}" y="{y:.1f}" width="{cell * 0.91:.1f}" height="{cell * 1.3:.1f}" rx="2" '
-                f'fill-opacity="{strength:.3f}" data-tip="{tip(lines)}"/>'
+                f'<rect class="{PLAIN}" x="{x:.1f}" y="{y:.1f}" width="{cell * 0.91:.1f}" height="{cell * 1.3:.1f}" '
+                f'rx="2" fill-opacity="{strength:.3f}" data-tip="{tip(lines)}"/>'
             )
     for hour in range(0, 24, 3):
         x = left + hour * (cell + gap) * 0.91 + cell * 0.45
@@ -213,12 +199,7 @@ def timeline(resources: Sequence[Resource], from_ms: int, to_ms: int, classes: M
                 f'<rect class="{classes[stay.state]}" x="{x:.1f}" y="{base - tall}" width="{width:.1f}" '
                 f'height="{tall}" data-tip="{tip(lines)}"/>'
             )
-    y = top + row * len(resources)
-    for ms, label in ticks(from_ms, to_ms, 7):
-        x = left + (ms - from_ms) / span * plot
-        parts.append(f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 5}"/>')
-        if left < x < WIDTH - 26:
-            parts.append(f'<text class="label" x="{x:.1f}" y="{y + 20}" text-anchor="middle">{label}</text>')
+    parts.append(_ticks(from_ms, to_ms, top + row * len(resources), left, plot, 7, left))
     return svg(WIDTH, height, title, "".join(parts), "chart")
 
 
@@ -229,12 +210,6 @@ def common_prefix(names: Sequence[str]) -> str:
     first, last = min(names), max(names)
     same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[: first.rfind("/", 0, same) + 1]
-
-
-def state_classes(states: Sequence[str]) -> dict[str, str]:
-    """A colour for each state: those of synchronisation have theirs."""
-    others = [state for state in states if state not in STATES]
-    return {state: STATES.get(state) or f"c{others.index(state) % COLOURS}" for state in states}
 
 
 def tip(lines: Sequence[str]) -> str:

@@ -12,11 +12,14 @@ from importlib.resources import files
 
 from . import charts, words
 from .buckets import Axis
-from .facts import Facts
+from .facts import Facts, TagFacts
+from .palette import OTHER, PLAIN, STATES, palette
 from .words import WEEKDAYS, count, duration, number, share, short, size, text
 
 AXES = {"time": "by the events’ own time", "recorded_at": "by time of recording"}
 TABLE_ROWS = 400
+UNIQUE_TAGS, UNIQUE_SHARE = 20, 0.8
+"""Of a key with so many tags or more, and so many values to a tag, no value is worth showing."""
 
 
 def page(facts: Facts) -> str:
@@ -40,12 +43,13 @@ def _header(facts: Facts) -> str:
     span = max(facts.last_ms - facts.first_ms, 0)
     totals = map(sum, zip(*(counts for _, counts in facts.series), strict=True))
     peak = max(totals, default=0)
+    average, highest = words.rates((facts.events, span), (peak, facts.bucket_ms))
     tiles = [
         ("events", number(facts.events), f"numbers to {facts.head:,}"),
         ("payload", size(facts.sizes.total), f"{size(facts.stored_bytes)} stored" if facts.stored_bytes else ""),
         ("types", number(facts.types_total), count(facts.sources_total, "source")),
         ("time span", duration(span) if facts.events else "–", _span(facts)),
-        ("average rate", words.rate(facts.events, span), f"peak {words.rate(peak, facts.bucket_ms)}"),
+        ("average rate", average, f"peak {highest}"),
         ("consumers", number(len(facts.consumers)), _furthest_behind(facts)),
     ]
     shown = "".join(
@@ -88,30 +92,40 @@ def _nothing(facts: Facts) -> str:
 
 
 def _rates(facts: Facts) -> str:
-    first, bucket = Axis(facts.first_ms, facts.last_ms, facts.bucket_ms).begin_ms, facts.bucket_ms
+    shown = Axis(facts.first_ms, facts.last_ms, facts.bucket_ms)
+    first, bucket, classes = shown.begin_ms, facts.bucket_ms, _classes(facts)
     title = f"Events per {duration(bucket)} by type"
-    legend = _legend((name or "other types", charts.colour(name, at)) for at, (name, _) in enumerate(facts.series))
+    legend = _legend((name or "other types", classes[name]) for name, _ in facts.series)
     names = [name or "other types" for name, _ in facts.series]
     length = len(facts.series[0][1])
     rows = [
         [words.time(first + at * bucket), *[f"{counts[at]:,}" for _, counts in facts.series]] for at in range(length)
     ]
+    part = ""
+    if shown.last_is_part:
+        rows[-1][0] += " (not whole)"
+        part = (
+            f" The last {duration(bucket)}, veiled, are not whole: what was looked at ends {words.time(facts.last_ms)}."
+        )
     outside = ""
     if facts.outside:
         outside = f" {count(facts.outside, 'event')} without a time, or far outside of this, are not shown."
     return _card(
         "Events over time",
-        legend + charts.areas(facts.series, first, bucket, title) + _details(["from (UTC)", *names], rows),
-        f"Events per {duration(bucket)}, {AXES[facts.axis]}, UTC.{outside}",
+        legend
+        + charts.areas(facts.series, first, bucket, title, classes, last_is_part=shown.last_is_part)
+        + _details(["from (UTC)", *names], rows),
+        f"Events per {duration(bucket)}, {AXES[facts.axis]}, UTC.{part}{outside}",
     )
 
 
 def _types(facts: Facts) -> str:
-    most = facts.types[0].events
+    most, classes = facts.types[0].events, _classes(facts)
     rows = "".join(
         f'<tr><th scope="row" title="{text(of_type.type)}">{short(of_type.type, 44)}</th>'
-        f'<td class="bar">{_bar(of_type.events, most)}</td><td>{number(of_type.events)}</td>'
-        f"<td>{share(of_type.events, facts.events)}</td><td>{size(of_type.bytes / of_type.events)}</td>"
+        f'<td class="bar">{_bar(of_type.events, most, classes.get(of_type.type, OTHER))}</td>'
+        f"<td>{number(of_type.events)}</td><td>{share(of_type.events, facts.events)}</td>"
+        f"<td>{size(of_type.bytes / of_type.events)}</td>"
         f'<td class="time">{words.time(of_type.first_ms)}</td><td class="time">{words.time(of_type.last_ms)}</td></tr>'
         for of_type in facts.types
     )
@@ -123,18 +137,41 @@ def _types(facts: Facts) -> str:
 def _tags(facts: Facts) -> str:
     if not facts.tags:
         return ""
+    unique = [tag for tag in facts.tags if _is_nearly_unique(tag)]
     boxes = []
     for tag in facts.tags:
+        if tag in unique:
+            continue
         values = count(tag.values, "value")
         boxes.append(
             f'<section class="tag"><h3 title="{text(tag.key)}">{short(tag.key, 26)}</h3>'
             f"<p>{count(tag.tags, 'tag')}, {values}</p>{_ranking(tag.top, 26, 'no value')}</section>"
         )
-    return _card("Tags", f'<div class="boxes">{"".join(boxes)}</div>', "The most used keys, and their top values.")
+    named = ", ".join(f"{short(tag.key, 26)} ({count(tag.values, 'value')})" for tag in unique)
+    more = f'<p class="more">Nearly every event has a value of its own: {named}.</p>' if unique else ""
+    shown = f'<div class="boxes">{"".join(boxes)}</div>' if boxes else ""
+    return _card("Tags", shown + more, "The most used keys, and their top values.")
+
+
+def _is_nearly_unique(tag: TagFacts) -> bool:
+    """Whether its values name single events, so that none is a top value."""
+    return tag.tags >= UNIQUE_TAGS and tag.values >= UNIQUE_SHARE * tag.tags
+
+
+def _classes(facts: Facts) -> dict[str, str]:
+    """The colour of each type and state, everywhere on the page."""
+    return palette((name for name, _ in facts.series), _states_of(facts))
+
+
+def _states_of(facts: Facts) -> list[str]:
+    """The states, those of synchronisation first, the others by name."""
+    found = {span.state for resource in facts.resources for span in resource.spans}
+    return sorted(found, key=lambda state: (list(STATES).index(state) if state in STATES else 9, state))
 
 
 def _shape(facts: Facts) -> str:
     sizes = [(f"<{size(power).replace(' ', '')}", events) for power, events in facts.sizes.counts]
+    median, p99, largest = words.sizes([facts.sizes.median, facts.sizes.p99, facts.sizes.largest])
     total = sum(map(sum, facts.week))
     weekday, hour = max(
         ((day, hour) for day in range(7) for hour in range(24)), key=lambda at: facts.week[at[0]][at[1]]
@@ -151,7 +188,7 @@ def _shape(facts: Facts) -> str:
         "Payload sizes",
         charts.columns(sizes, "Events by the size of their payloads")
         + _details(["size", "events"], [[name, f"{n:,}"] for name, n in sizes]),
-        f"Median {size(facts.sizes.median)}, 99 % up to {size(facts.sizes.p99)}, largest {size(facts.sizes.largest)}.",
+        f"Median {median}, 99 % up to {p99}, largest {largest}.",
     )
     return f'<div class="pair">{left}{right}</div>'
 
@@ -159,9 +196,9 @@ def _shape(facts: Facts) -> str:
 def _states(facts: Facts) -> str:
     if not facts.resources:
         return ""
-    states = list(dict.fromkeys(span.state for resource in facts.resources for span in resource.spans))
-    states.sort(key=lambda state: (list(charts.STATES).index(state) if state in charts.STATES else 9, state))
-    classes = charts.state_classes(states)
+    classes = _classes(facts)
+    states = [state for state in _states_of(facts) if classes[state] != OTHER]
+    others = len(_states_of(facts)) - len(states)
     from_ms = min(span.from_ms for resource in facts.resources for span in resource.spans)
     to_ms = max(span.to_ms for resource in facts.resources for span in resource.spans)
     rows = [
@@ -175,7 +212,7 @@ def _states(facts: Facts) -> str:
     prefix = f" All names begin with {common}" if common else ""
     return _card(
         "States over time",
-        _legend((state, classes[state]) for state in states)
+        _legend([(state, classes[state]) for state in states] + [(count(others, "other state"), OTHER)] * bool(others))
         + charts.timeline(facts.resources, from_ms, to_ms, classes, "The state of each resource over time")
         + _details(["resource", "state", "from (UTC)", "for"], rows),
         f"A row for each resource.{prefix}{more}",
@@ -231,7 +268,7 @@ def _card(title: str, body: str, note: str = "") -> str:
     return f'<section class="card"><h2>{title}</h2>{under}{body}</section>'
 
 
-def _bar(value: int, most: int, css_class: str = "c0") -> str:
+def _bar(value: int, most: int, css_class: str = PLAIN) -> str:
     width = max(100 * value / most, 0.6 if value else 0) if most else 0
     return (
         f'<svg class="strip" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'

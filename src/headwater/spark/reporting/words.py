@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from html import escape
 
@@ -9,6 +10,8 @@ SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 _UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_PER = ((SECOND, "s"), (MINUTE, "min"), (HOUR, "h"), (DAY, "day"))
+_BYTES = ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -32,9 +35,26 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else _digits(value)
 
 
+def numbers(values: Sequence[float]) -> list[str]:
+    """Several numbers beside each other: all in the unit of the largest, so that they can be compared."""
+    unit = number(max(map(abs, values), default=0))[-1:]
+    if unit not in _UNITS:
+        return [number(value) for value in values]
+    return [_digits(value / _UNITS[unit]) + unit if value else "0" for value in values]
+
+
+def sizes(values: Sequence[float]) -> list[str]:
+    """Several sizes beside each other, in the unit of the largest; those that would be 0 in it stay in theirs."""
+    power, unit = next((each for each in _BYTES if max(values, default=0) >= 1 << each[0]), (0, "B"))
+    shown = [_digits(value / (1 << power)) for value in values]
+    return [
+        f"{text} {unit}" if text != "0" or not value else size(value) for text, value in zip(shown, values, strict=True)
+    ]
+
+
 def size(value: float) -> str:
     """Bytes: 640 B, 1.5 KiB, 2.31 GiB."""
-    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+    for power, unit in _BYTES:
         if value >= 1 << power:
             return f"{_digits(value / (1 << power))} {unit}"
     return f"{value:,.0f} B"
@@ -87,9 +107,14 @@ def duration(ms: float) -> str:
 
 def rate(events: float, ms: float) -> str:
     """Events per the unit in which it is at least 1."""
-    if ms <= 0 or events <= 0:
-        return "–"
-    for unit, name in ((SECOND, "s"), (MINUTE, "min"), (HOUR, "h"), (DAY, "day")):
-        if events / ms * unit >= 1 or name == "day":
-            return f"{number(float(f'{events / ms * unit:.3g}'))}/{name}"
-    raise AssertionError("the last unit returns")
+    return rates((events, ms))[0]
+
+
+def rates(*counts: tuple[float, float]) -> list[str]:
+    """Several rates beside each other, of pairs of events and ms: all per the unit in which the first is at least 1."""
+    known = [events / ms for events, ms in counts if ms > 0 and events > 0]
+    unit, name = next((each for each in _PER if known and known[0] * each[0] >= 1), _PER[-1])
+    return [
+        f"{number(float(f'{events / ms * unit:.3g}'))}/{name}" if ms > 0 and events > 0 else "–"
+        for events, ms in counts
+    ]
