@@ -371,6 +371,21 @@ def test_an_attach_without_a_source_finds_the_one_of_its_link(filtered: Path) ->
         assert [int(decode_message(each.payload).body[0]) for each in link.take()] == list(range(23, 31))
 
 
+def test_to_look_for_the_source_of_a_link_opens_no_other_log(filtered: Path) -> None:
+    with Engine(filtered) as store:
+        for number in range(10):
+            store.create(f"other-{number}")
+    with (
+        Engine(filtered, maintains=False) as store,
+        Served(store=store) as served,
+        served.client(container_id="shop") as client,
+    ):
+        assert attached_again(client, "unknown").remote.source is None
+        assert store.opened() == []
+        assert attached_again(client).remote.source is not None
+        assert [log.name for log in store.opened()] == ["orders"]
+
+
 def test_a_subscription_ends_without_naming_its_source(filtered: Path) -> None:
     """As `Session.unsubscribe` of JMS does it: attach without a source, then close."""
     with Engine(filtered) as store, Served(store=store) as served, served.client(container_id="shop") as client:

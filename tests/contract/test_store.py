@@ -84,7 +84,8 @@ def test_settings_and_consumers_are_known_by_the_logs_name(store: LogStore) -> N
     log.register_consumer("alice", "billing", after=0)
     assert store.settings_of("orders") == LogSettings(partitions=3)
     assert list(store.consumers_of("orders")) == list(log.consumers())
-    for known in (store.settings_of, store.consumers_of):
+    assert store.incarnation_of("orders") == log.info().incarnation
+    for known in (store.settings_of, store.incarnation_of, store.consumers_of):
         with pytest.raises(LogNotFound):
             known("absent")
 

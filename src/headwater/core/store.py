@@ -33,6 +33,9 @@ class LogStore(Protocol):
     def settings_of(self, name: str) -> LogSettings:
         """The settings of a log; opens none. Raises LogNotFound."""
 
+    def incarnation_of(self, name: str) -> str:
+        """The incarnation of a log; opens none. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""
+
     def consumers_of(self, name: str) -> Sequence[Consumer]:
         """The registered consumers of a log; opens none. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""
 

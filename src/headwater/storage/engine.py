@@ -196,12 +196,17 @@ class Engine(Closing):
         """See LogStore."""
         return self._entry(name).settings
 
+    def incarnation_of(self, name: str) -> str:
+        """See LogStore."""
+        if (log := self._logs.get(name)) is not None:
+            return log.meta.incarnation
+        return read_meta(self.directory / LOGS / self._entry(name).directory).incarnation
+
     def consumers_of(self, name: str) -> list[Consumer]:
         """See LogStore."""
         if (log := self._logs.get(name)) is not None:
             return log.consumers()
-        meta = read_meta(self.directory / LOGS / self._entry(name).directory)
-        return stored_consumers(self.state, meta.incarnation)
+        return stored_consumers(self.state, self.incarnation_of(name))
 
     def change(self, name: str, settings: LogSettings) -> StoredLog:
         """See LogStore."""

@@ -359,6 +359,10 @@ class MemoryStore:
         """See LogStore."""
         return self.open(name).settings
 
+    def incarnation_of(self, name: str) -> str:
+        """See LogStore."""
+        return self.open(name).info().incarnation
+
     def consumers_of(self, name: str) -> list[Consumer]:
         """See LogStore."""
         return self.open(name).consumers()

@@ -32,7 +32,7 @@ class DurableLinks(ReadOnly):
         found = []
         for log in await asyncio.to_thread(self._container.store.names):
             try:
-                positions = await positions_of(self._container, self._rights, log)
+                positions = await positions_of(self._container, log)
             except (LogNotFound, StorageCorrupted, StorageUnavailable):
                 continue  # deleted meanwhile; or shown as the problem of the log itself
             found += sorted(joined(log, each.container, each.link) for each in positions.durable())
@@ -73,7 +73,7 @@ class DurableLinks(ReadOnly):
         if parts is None:
             raise Refusal(Status.NOT_FOUND, f"a durable link's name is LOG/CONTAINER/LINK, {show(name)} given")
         log, container, link = parts
-        found = (await positions_of(self._container, self._rights, log)).remembered(container, link)
+        found = (await positions_of(self._container, log)).remembered(container, link)
         if found is None:
             raise Refusal(Status.NOT_FOUND, f"log {log!r} has no durable link {show(name)}")
         return log, found

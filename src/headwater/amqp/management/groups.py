@@ -83,17 +83,17 @@ class ConsumerGroups(ReadOnly):
         return {number: lag_of(opened, after, now_ms, partition=number) for number, after in afters.items()}
 
     async def _positions(self, log: str) -> Positions:
-        return await positions_of(self._container, self._rights, log)
+        return await positions_of(self._container, log)
 
 
-async def positions_of(container: Container, rights: LogRights, log: str) -> Positions:
-    """What is remembered of a log's receivers. A node's own belong to the loop, where this is called.
+async def positions_of(container: Container, log: str) -> Positions:
+    """What is remembered of a log's receivers; opens none. A node's own belong to the loop, where this is called.
 
     Raises LogNotFound, StorageCorrupted, StorageUnavailable.
     """
 
     def stored() -> Positions:
-        incarnation = rights.opened(log).info().incarnation
+        incarnation = container.store.incarnation_of(log)
         termini_max = container.shared.settings.termini_max
         return load(container.store.state, incarnation, time.time_ns() // 1_000_000, termini_max)
 

@@ -285,6 +285,12 @@ def load(state: StateStore, incarnation: str, now_ms: int, termini_max: int) -> 
     return positions
 
 
+def remembers(state: StateStore, incarnation: str, container: str, link: str) -> bool:
+    """Whether the store has the source of that receiver; blocks."""
+    _, kind, _ = kinds_of_log(incarnation)
+    return state.get(kind, f"{_TERMINUS}\n{container}\n{link}") is not None
+
+
 def _check_name(what: str, name: str) -> None:
     if not (1 <= len(name) <= NAME_CHARS_MAX and name.isprintable()):
         problem = f"1 to {NAME_CHARS_MAX} printable characters are needed where it is to be remembered"

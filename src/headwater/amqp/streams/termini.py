@@ -7,12 +7,14 @@ durability unsettled-state tells which of its deliveries wait for their outcome 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import NamedTuple
 
 from ...core.access import Right
 from ...core.errors import EventLogError
 from ...core.limits import show
 from ...core.settings import is_own
+from ...core.store import LogStore
 from ..container import Container
 from ..protocol import conditions
 from ..protocol.composite import write_composite
@@ -21,7 +23,7 @@ from ..protocol.link import Sender
 from ..protocol.terminus import SOURCE, Source
 from ..transport import Transport
 from .node import EventLogNode
-from .positions import Remembered
+from .positions import Remembered, remembers
 
 UNSETTLED_STATE = 2
 """The durability of a terminus that keeps what is unsettled (3.5.5)."""
@@ -71,18 +73,30 @@ def decoded_source(remembered: Remembered, log: str) -> Source:
 async def find_terminus(container: Container, transport: Transport, link: Sender) -> tuple[EventLogNode, Source]:
     """The log and the source that a link of that name had. Raises LinkFault if none is remembered.
 
-    It looks through the logs that the peer may read, those first that are in use, the others in order of name.
+    It looks through the logs that the peer may read: those that are in use, and what the state has of the others,
+    of which none is opened but the one that is found.
     """
     assert transport.user is not None
     user, owner = transport.user, transport.remembered_as
-    stored = await asyncio.to_thread(container.store.names)
-    names = [name for name in stored if not is_own(name) and user.may(Right.READ, name)]
-    for name in sorted(names, key=lambda name: container.node_if_there(name) is None):
-        try:
+    for node in container.nodes:
+        if user.may(Right.READ, node.log.name) and (known := node.positions.remembered(owner, link.name)) is not None:
+            return node, decoded_source(known, node.log.name)
+    for name in await asyncio.to_thread(_remembering, container.store, owner, link.name):
+        if not user.may(Right.READ, name):
+            continue
+        with suppress(EventLogError):  # deleted meanwhile, or hurt, which its own links are told
             node = await container.node_of(name)
-        except EventLogError:
-            continue  # deleted meanwhile, or hurt, which its own links are told
-        if (remembered := node.positions.remembered(owner, link.name)) is not None:
-            return node, decoded_source(remembered, name)
+            if (known := node.positions.remembered(owner, link.name)) is not None:
+                return node, decoded_source(known, name)
     problem = f"no source given, and none is remembered of link {show(link.name)} of container"
     raise LinkFault(conditions.NOT_FOUND, f"{problem} {show(transport.container_id)}")
+
+
+def _remembering(store: LogStore, container: str, link: str) -> list[str]:
+    """The logs of which the state has a receiver of that name; blocks."""
+    found = []
+    for name in store.names():
+        with suppress(EventLogError):
+            if not is_own(name) and remembers(store.state, store.incarnation_of(name), container, link):
+                found.append(name)
+    return found
