@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import EventLogError, InvalidInput
+from ..formats.installing import how_to_install
 from .java import java_home
 from .options import text_of
 
@@ -82,7 +83,7 @@ def require_spark() -> None:
     """Raises SparkNotInstalled, which says how to install it."""
     for module in ("pyspark", "pandas", "pyarrow"):
         if importlib.util.find_spec(module) is None:
-            raise SparkNotInstalled(f"{module} is not installed; install it with `pip install 'headwater[spark]'`")
+            raise SparkNotInstalled(f"{module} is not installed; {how_to_install('spark')}")
 
 
 def _reuse(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
