@@ -14,6 +14,8 @@ from types import ModuleType
 import click
 from rich.console import Console
 
+from headwater.formats.installing import how_to_install
+
 from . import machine
 from .bench import Bench
 from .futoin import servers as futoin
@@ -92,7 +94,7 @@ def main(
     if not set(chosen) <= set(available):
         raise click.UsageError("the questions about FutoIn need its library: make interop, or FUTOIN_NODE_MODULES")
     if any(name.startswith("http_") for name in chosen) and find_spec("umadb") is None:
-        raise click.UsageError("the questions over HTTP need the package umadb: pip install 'headwater[bench]'")
+        raise click.UsageError(f"the questions over HTTP need the package umadb: {how_to_install('bench')}")
     parent = directory or Path("build")
     parent.mkdir(parents=True, exist_ok=True)
     if (kind := machine.filesystem(parent)) in machine.VOLATILE:

@@ -13,9 +13,9 @@ from headwater.management import CATALOG, LOST, Kind, Scope, may_see
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
 COMMON = ("eventType", "time", LOST)
 SEEN_BY = {
-    Scope.LOG: "who may read the log",
-    Scope.PEER: "who may manage the server, and by the user that it names",
-    Scope.SERVER: "who may manage the server",
+    Scope.LOG: "users with the right to read the log",
+    Scope.PEER: "users with the right to manage the server, and by the user that it names",
+    Scope.SERVER: "users with the right to manage the server",
 }
 
 

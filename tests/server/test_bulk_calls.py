@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.core.access import ANYBODY, OpenGuard
-from headwater.core.errors import Closed, InvalidInput, StorageCorrupted, StorageUnavailable, TooLarge
+from headwater.core.errors import Closed, EventLogError, InvalidInput, StorageCorrupted, StorageUnavailable, TooLarge
 from headwater.core.event import Event
 from headwater.core.query import ALL
 from headwater.flight.backend import Span
@@ -154,18 +154,22 @@ def test_logs_that_are_not_kept_mapped_leave_no_descriptors(
     assert len(os.listdir("/proc/self/fd")) <= open_before
 
 
+@pytest.mark.parametrize(
+    "error",
+    [StorageCorrupted(Path("/orders"), "damaged", "restore it"), StorageUnavailable("damaged", reason="not now")],  # type: ignore[arg-type]
+)
 def test_errors_travel_as_what_they_are_whatever_they_carry(
-    served: tuple[Engine, BulkBackend], monkeypatch: pytest.MonkeyPatch
+    error: EventLogError, served: tuple[Engine, BulkBackend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, backend = served
-    error = StorageCorrupted(Path("/orders"), "damaged", "restore it")  # type: ignore[arg-type]
 
     def fails() -> None:
         raise error
 
     monkeypatch.setattr(engine.open("orders"), "info", fails)
-    with pytest.raises(StorageCorrupted, match="damaged"):
+    with pytest.raises(type(error), match="damaged") as caught:
         backend.act(ANYBODY, "info", encode(LogBody("orders")))
+    assert caught.value.__dict__.keys() == error.__dict__.keys()
 
 
 def test_what_is_wrong_with_a_body_is_said_by_the_server_as_it_would_be_here(

@@ -112,7 +112,8 @@ def test_a_data_directory_is_one_process_s(tmp_path: Path) -> None:
     with RunningServer(cwd=tmp_path):
         second = headwater("serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", cwd=tmp_path)
         assert second.returncode == 4
-        assert "in use by another process" in second.stderr and "Traceback" not in second.stderr
+        assert "in use by another process" in second.stderr and "choose another directory with --data" in second.stderr
+        assert "Traceback" not in second.stderr
 
 
 def test_listening_for_others_without_users_needs_a_word(tmp_path: Path) -> None:

@@ -92,5 +92,5 @@ def test_an_option_that_is_not_sparks_is_refused() -> None:
 
 def test_without_spark_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions.importlib.util, "find_spec", lambda module: None)
-    with pytest.raises(SparkNotInstalled, match=r"pyspark is not installed; .*'headwater\[spark\]'"):
+    with pytest.raises(SparkNotInstalled, match=r"pyspark is not installed; `pip install '\.\[spark\]'` in a checkout"):
         require_spark()

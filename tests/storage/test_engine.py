@@ -42,6 +42,7 @@ def test_a_directory_is_one_process_and_the_second_is_told_whose(data: Path) -> 
         script = f"from headwater.storage import Engine; Engine({str(data)!r})"
         found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
         assert f"in use by another process (pid {os.getpid()})" in found.stderr
+        assert "run one server (`headwater serve`)" in found.stderr and "--data" not in found.stderr
     engine(data).close()
 
 

@@ -21,6 +21,7 @@ from ..core.event import Event
 from ..core.identifier import uuid7s
 from ..core.limits import show
 from ..core.log import EventLog
+from ..formats.installing import how_to_install
 from .bulk import append_all
 
 TABLE = "headwater_outbox"
@@ -133,7 +134,7 @@ def connect_database(address: str) -> Any:
     try:
         import psycopg
     except ImportError:
-        raise InvalidInput("PostgreSQL needs the package psycopg: pip install 'headwater[postgres]'", address) from None
+        raise InvalidInput(f"PostgreSQL needs the package psycopg: {how_to_install('postgres')}", address) from None
     return psycopg.connect(address)
 
 

@@ -52,7 +52,7 @@ class Settings:
     client_certificates: bool = setting(
         False, boolean, "take calls that change something only with a verified client certificate"
     )
-    """Take calls that change something only with a certificate that `tls.client_ca` vouches for."""
+    """Take calls that change something only from clients authenticated by a certificate of `tls.client_ca`."""
     timeout_ms: int = setting(2000, duration_ms(10, 60_000), "how long a webhook may take to answer")
     queue_events_max: int = setting(
         1000, whole_number(1, 100_000), "events that wait in memory for one endpoint; more wait in the log"

@@ -17,7 +17,7 @@ class FlightSettings:
     enabled: bool = setting(True, boolean, "serve Arrow Flight; with storage in memory it is not served")
     port: int = setting(DEFAULT_PORT, whole_number(0, 65535), "TCP port of Arrow Flight; 0 takes any free one")
     streams_max: int = setting(
-        64, whole_number(1, 10_000), "reads and writes at the same time; more are told to try again"
+        64, whole_number(1, 10_000), "reads and writes at the same time; more are refused, and the client retries"
     )
     staged_bytes_max: int = setting(
         STAGED_BYTES_MAX, byte_count(MIB, 2**50), "bytes that exactly-once writers may have staged, per log"

@@ -202,7 +202,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.SERVER_STOPPING,
             Scope.SERVER,
-            "The server was told to stop, and takes nothing new.",
+            "The server was asked to stop, and takes nothing new.",
             _number("requests", "how many HTTP requests run, which may finish"),
             _number("streams", "how many subscriptions and WebSockets are ended"),
         ),
@@ -235,7 +235,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.SERVER_LOOP_HELD,
             Scope.SERVER,
-            "Something has held the event loop, and so everybody, for more than 100 ms. Told once a second at most.",
+            "Something has held the event loop, and so everybody, for more than 100 ms. At most once a second.",
             _number("heldMs", "for how long, at least"),
             _text("room", "the room that did: `amqp`, `dcb`, `futoin`, `cne` and others; or `unknown`"),
             _text("kind", "the kind of request or of work: a method and a route, say, or `receiver of orders`"),
@@ -330,7 +330,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.PARTITION_STOLEN,
             Scope.LOG,
-            "A receiver with a higher epoch takes a partition over; it is told as the next owner after this.",
+            "A receiver with a higher epoch takes a partition over; it is reported as the next owner after this.",
             *_OWNED,
         ),
         _entry(
@@ -441,7 +441,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.WEBHOOK_FAILING,
             Scope.SERVER,
-            "A webhook was not taken by its endpoint; it is tried again, and this is not told again until it recovers.",
+            "A webhook was not taken by its endpoint; it is tried again, not reported again until it recovers.",
             *_WEBHOOK,
             _text("reason", "what happened instead"),
         ),

@@ -96,7 +96,7 @@ class Tls:
     client_ca: Path | None = setting(
         None, path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
     )
-    """File with the authorities (PEM) that vouch for client certificates. Clients are then asked for one, and need none
+    """File with the authorities (PEM) that sign client certificates. Clients are then asked for one, and need none
     but where a setting says so; over AMQP (SASL EXTERNAL) its common name is the user."""
 
 
@@ -143,12 +143,11 @@ class Management:
         100_000, whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does"
     )
     """Who reads a log from a position on (a consumer, a group, a link) and is further behind than so many sequence
-    numbers lags, which is told. 0: however
-    many."""
+    numbers lags, which is reported. 0: however many."""
     lag_ms: int = setting(
         0, duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does"
     )
-    """Who reads a log from a position on, and whose next event is older than that, lags, which is told. 0: however
+    """Who reads a log from a position on, and whose next event is older than that, lags, which is reported. 0: however
     old."""
 
 
@@ -163,8 +162,10 @@ class Config:
     host: str = setting("127.0.0.1", text, "name or address to listen on, for every port")
     insecure: bool = setting(False, boolean, "allow everything to everybody on an address that is not loopback")
     """Allow everything to everybody on an address that is not loopback, where no user is configured."""
-    log_level: str = setting("info", one_of("debug", "info", "warning", "error"), "what is told on stderr")
-    """What is told on stderr: `debug`, `info`, `warning` or `error`."""
+    log_level: str = setting(
+        "info", one_of("debug", "info", "warning", "error"), "the lowest level that is logged to stderr"
+    )
+    """The lowest level that is logged to stderr: `debug`, `info`, `warning` or `error`."""
     http: Http = field(default_factory=Http)
     amqp: AmqpSettings = field(default_factory=AmqpSettings)
     futoin: FutoinSettings = field(default_factory=FutoinSettings)

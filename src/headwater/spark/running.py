@@ -156,7 +156,7 @@ class Run:
     def until(self) -> str:
         """When it ends, as a line of a plan."""
         if self.is_once:
-            return "end when all is through that is there now"
+            return "end after the events that are there now"
         return f"go on, a batch every {self.every_s:g} s"
 
     def say(self, text: str) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import EventLogError, InvalidInput
+from ..formats.installing import how_to_install
 from .java import java_home
 from .java_process import launch
 from .options import text_of
@@ -88,7 +89,7 @@ def require_spark() -> None:
     """Raises SparkNotInstalled, which says how to install it."""
     for module in ("pyspark", "pandas", "pyarrow"):
         if importlib.util.find_spec(module) is None:
-            raise SparkNotInstalled(f"{module} is not installed; install it with `pip install 'headwater[spark]'`")
+            raise SparkNotInstalled(f"{module} is not installed; {how_to_install('spark')}")
 
 
 def _with_source(spark: SparkSession) -> SparkSession:

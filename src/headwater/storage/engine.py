@@ -33,7 +33,7 @@ from . import maintenance
 from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
 from .clock_memory import ClockMemory, poisoned
 from .disk import Disk, private_opener, sync_directory
-from .locks import BACKUP_LOCK, LOCK, NoBackup, hold
+from .locks import BACKUP_LOCK, LOCK, DirectoryUnavailable, NoBackup, hold
 from .log import StoredLog
 from .log_directories import (
     EVERY_LOG,
@@ -465,8 +465,8 @@ def lock_directory(directory: Path) -> IO[str]:
         make_directory(directory)
         file = open(directory / LOCK, "a+", encoding="ascii", opener=private_opener)  # noqa: SIM115 - held
     except OSError as error:
-        problem = f"{directory}: {error.strerror}; the data directory must be writable (choose another with --data)"
-        raise StorageUnavailable(problem) from None
+        problem = f"{directory}: {error.strerror}; the data directory must be writable"
+        raise DirectoryUnavailable(problem) from None
     hold(file, directory)
     file.truncate(0)
     file.write(f"{os.getpid()}\n")

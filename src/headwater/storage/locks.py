@@ -44,16 +44,24 @@ class NoBackup:
             self._file.close()
 
 
+class DirectoryUnavailable(StorageUnavailable):
+    """A data directory that this process cannot have: another one has it, or it cannot be written."""
+
+
 def hold(file: IO[str], directory: Path) -> None:
-    """Take the lock of a data directory, whose file this is; closes it where that fails. Raises StorageUnavailable."""
+    """Take the lock of a data directory, whose file this is; closes it where that fails.
+
+    Raises DirectoryUnavailable.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.seek(0)
         holder = file.read().strip() or "unknown"
         file.close()
-        raise StorageUnavailable(
-            f"{directory}: in use by another process (pid {holder}); stop it, or choose another directory with --data"
+        raise DirectoryUnavailable(
+            f"{directory}: in use by another process (pid {holder}): a data directory belongs to one process; stop it, "
+            "or run one server (`headwater serve`) and let every program use it through headwater.client"
         ) from None
 
 

@@ -14,12 +14,20 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from enum import StrEnum
 from typing import Any, TypeVar
 
 import msgspec
 
-from ...core.access import Right
-from ...core.errors import Closed, ConditionFailure, EventLogError, StorageUnavailable, TooLarge
+from ...core.access import Forbidden, Right
+from ...core.errors import (
+    AppendConditionFailed,
+    Closed,
+    ConditionFailure,
+    EventLogError,
+    StorageUnavailable,
+    TooLarge,
+)
 
 logger = logging.getLogger("headwater.server")
 
@@ -164,12 +172,19 @@ def _encode_error(error: EventLogError) -> bytes:
     return _error_encoder.encode((type(error).__name__, str(error), vars(error)))
 
 
+_ENUMS: tuple[tuple[type[EventLogError], str, type[StrEnum]], ...] = (
+    (AppendConditionFailed, "reason", ConditionFailure),
+    (Forbidden, "right", Right),
+)
+"""What errors carry that is no plain value."""
+
+
 def _decode_error(body: bytes) -> EventLogError:
     """The error with all that it carries, whatever its constructor takes."""
     name, message, carried = msgspec.msgpack.decode(body, type=tuple[str, str, dict[str, Any]])
     kind = _kinds(EventLogError).get(name, StorageUnavailable)
-    for field, enum in (("reason", ConditionFailure), ("right", Right)):
-        if field in carried:
+    for of_kind, field, enum in _ENUMS:
+        if issubclass(kind, of_kind) and field in carried:
             carried[field] = enum(carried[field])
     error = kind.__new__(kind, message)
     error.args = (message,)

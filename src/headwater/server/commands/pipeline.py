@@ -22,7 +22,7 @@ from .examples import examples
 def pipeline(context: click.Context, script: bool) -> None:
     """Run a pipeline on Spark.
 
-    On this machine, or on any cluster with --master. Nothing has to be installed besides `headwater[spark]`. SIGINT and
+    On this machine, or on any cluster with --master. It needs the extra `spark` and nothing else. SIGINT and
     SIGTERM stop it after the batch that is running, a second one at once; a pipeline can be killed at any time, and
     started again.
     """

@@ -25,11 +25,15 @@ def serve(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
     """Run the server.
 
     Without any option: on 127.0.0.1 port 8080, data in ./headwater-data, with one log named "default". It prints one
-    line for each address on which it listens, when it is ready, and tells on stderr what happens. SIGTERM or Ctrl-C
-    stops it in order; a second one at once.
+    line for each address on which it listens, when it is ready, and logs to stderr. SIGTERM or Ctrl-C shuts it down
+    gracefully; a second one ends it at once.
     """
     config = load_config(file, flags, logs)
     configure_logging(config.log_level)
-    from .. import app  # not at the top: `headwater serve --help` needs none of what it imports
+    from ...storage.locks import DirectoryUnavailable
+    from .. import app  # not at the top: `headwater serve --help` needs none of what these import
 
-    app.serve(config, click.echo)
+    try:
+        app.serve(config, click.echo)
+    except DirectoryUnavailable as error:
+        raise DirectoryUnavailable(f"{error}; or choose another directory with --data") from None

@@ -185,8 +185,8 @@ def remove(name: str, file: Path | None, **flags: object) -> None:
 def allow_everybody(file: Path | None, **flags: object) -> None:
     """Allow everything to everybody again, on loopback, after the last user was removed.
 
-    A data directory that has had users lets nobody in when there are none, until this is said. The server tells of it
-    at each start.
+    A data directory that has had users refuses every request when there are none, until this is said. The
+    server logs a warning at each start.
     """
     config = load_config(file, flags)
     with _state(config) as state:

@@ -4,10 +4,10 @@ With --measure values: average, minimum, maximum and count of every metric of ev
 With --measure states: for how many seconds of every window a resource was in each of its states (LOCKED, HOLDOVER,
 FREERUN and what others there are), and how often it entered them. A state lasts until the resource tells another one.
 
-The time is that of the notification. A window is told when it is over and --late has passed, by the newest time of any
-notification; it is never told again. A number that comes later is left out; a state that comes later, and is the newest
-of its resource, counts from the first open window on. Windows that are open at the end of a run with --once are told by
-a later run.
+The time is that of the notification. A window is reported when it is over and --late has passed, by the newest time of
+any notification; it is never reported again. A number that comes later is left out; a state that comes later, and is
+the newest of its resource, counts from the first open window on. Windows that are open at the end of a run with --once
+are reported by a later run.
 
 Windows are appended to a Delta table, each once, whatever happens in between; without a table they are lines of JSON on
 stdout, where some may be repeated after a crash.

@@ -1,0 +1,14 @@
+"""How to install what is missing: from the checkout or the wheel, because Headwater is on no package index."""
+
+from __future__ import annotations
+
+from .. import __version__
+
+
+def how_to_install(extra: str) -> str:
+    """The commands that install Headwater with an extra (`spark`, `postgres`, `bench`), as the end of a sentence.
+
+    Never by its bare name: an index may have a package of somebody else's under it.
+    """
+    wheel = f"./headwater-{__version__}-py3-none-any.whl[{extra}]"
+    return f"`pip install '.[{extra}]'` in a checkout of Headwater, or `pip install '{wheel}'` beside its wheel"
