@@ -14,6 +14,7 @@ from .builders import NODE_SYNC_STATE, v2_value, wrapped
 from .world import V1, V2, World
 
 LOCK_STATE = "/sync/ptp-status/lock-state"
+PATIENT_MS = 10_000
 NODE_LOCK_STATE = f"/./controller-0{LOCK_STATE}"
 
 
@@ -70,7 +71,7 @@ def test_who_subscribes_with_that_mode_gets_it(play, resource):
             [event] = call.json.pop("ptp_lock_state")
             assert (event["specversion"], event["data"]["values"][0]["value"]) == ("1.0", value)
 
-    play(scenario)
+    play(scenario, timeout_ms=PATIENT_MS)
 
 
 def test_setting_says_how_those_get_events_who_say_nothing(play):
@@ -90,7 +91,7 @@ def test_setting_says_how_those_get_events_who_say_nothing(play):
                                                                    "deliveryMode": "starlingx"})  # fmt: skip
         assert refused.status == 400 and "structured, binary" in refused.json["error"]
 
-    play(scenario, delivery_mode="starlingx")
+    play(scenario, delivery_mode="starlingx", timeout_ms=PATIENT_MS)
 
 
 def test_envelope_does_not_count_where_an_event_is_as_large_as_it_may_be(play):
@@ -105,7 +106,7 @@ def test_envelope_does_not_count_where_an_event_is_as_large_as_it_may_be(play):
         await world.until_delivery(id, lambda found: found["delivered"] and not found["waiting"])
         assert (await world.delivery(id))["dead_letters"] == []
 
-    play(scenario, event_bytes_max=1024)
+    play(scenario, event_bytes_max=1024, timeout_ms=PATIENT_MS)
 
 
 def test_event_that_others_wrote_in_it_is_a_state(play):

@@ -268,9 +268,10 @@ def test_answer_does_not_tell_a_refused_port_from_a_wrong_status(play, base, cap
         assert status == 400 and "204" in problem and "cne.hosts" in problem
         lines = [record.getMessage() for record in caplog.records if "was not registered" in record.getMessage()]
         assert len(lines) == len(uris) and "answered 404" in lines[2], "the operator is told what it was"
+        assert len({line.partition(";")[2] for line in lines}) >= 4
 
     with caplog.at_level("INFO", "headwater.cne"):
-        play(scenario)
+        play(scenario, timeout_ms=2000)
 
 
 @pytest.mark.parametrize("path", ["subscriptions", "publishers"])

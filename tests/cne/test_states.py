@@ -109,7 +109,7 @@ def test_address_that_says_there_is_no_data_makes_no_state_of_the_value_beside_i
         tags = {tag for event in world.store.open("cne").read() for tag in event.tags}
         assert [tag for tag in tags if word in tag] == [] and f"resource:{SYNC_STATE}" in tags
 
-    play(scenario)
+    play(scenario, timeout_ms=10_000)
 
 
 DATA_ONLY = json.dumps({"version": "1.0", "values": [v2_value(ResourceAddress=NODE_SYNC_STATE)]}).encode()
