@@ -40,8 +40,10 @@ def key_of(members: Members) -> str | None:
 def sole_event(members: Members) -> Members:
     """The event in an envelope of one; anything else as it is."""
     key = key_of(members)
-    events = members[key] if key is not None else ()
-    return events[0] if len(events) == 1 and isinstance(events[0], dict) else members
+    if key is None or len(members[key]) != 1:
+        return members
+    [event] = members[key]
+    return event if isinstance(event, dict) else members
 
 
 def events_of(text: bytes, key: str) -> list[bytes]:

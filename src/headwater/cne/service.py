@@ -104,7 +104,7 @@ class Service:
                 self._revive(made)
             return made
 
-    async def unsubscribe(self, subscriptions: Sequence[Subscription]) -> None:
+    async def unsubscribe(self, *subscriptions: Subscription) -> None:
         """Forget subscriptions; nothing more is sent to them."""
         await self.subscriptions.remove(each.id for each in subscriptions)
         slices, stopping = Slices(), []

@@ -52,14 +52,14 @@ async def delete(host: Host, exchange: Exchange) -> None:
     owner = await host.owner(exchange, Right.READ)
     found = _found(host, exchange)
     await host.check_own(exchange, found, owner)
-    await host.service.unsubscribe([found])
+    await host.service.unsubscribe(found)
     await _deleted(exchange, "OK")
 
 
 async def delete_own(host: Host, exchange: Exchange) -> None:
     """DELETE /subscriptions: the caller's own, see `choosing`."""
     owner = await host.owner(exchange, Right.READ)
-    await host.service.unsubscribe(chosen(exchange, owner, host.service.subscriptions.by_id.values()))
+    await host.service.unsubscribe(*chosen(exchange, owner, host.service.subscriptions.by_id.values()))
     await _deleted(exchange, "deleted all subscriptions")
 
 
