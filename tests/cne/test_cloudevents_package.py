@@ -23,7 +23,7 @@ def test_package_reads_what_is_delivered(play, mode):
             headers["content-type"] = "application/cloudevents+json"
         event = from_http(HTTPMessage(headers, call.body), JSONFormat(), CloudEvent)
         assert (event.get_specversion(), event.get_source()) == ("1.0", "/cluster/node/worker-0/ptp")
-        assert event.get_extension("sequence") == "1"
+        assert event.get_extension("sequence") == "000000000000000001"
         assert event.get_data()["values"][0]["value"] == "LOCKED"
 
     play(scenario)

@@ -48,7 +48,7 @@ def test_v2_subscriber_gets_cloudevents_in_the_order_of_the_log(play):
         assert list(call.json) == ["specversion", "id", "source", "type", "time", "sequence", "data"]
         assert (call.headers["content-type"], call.headers["user-agent"]) == ("application/json", "headwater")
         assert not [name for name in call.headers if name.startswith("ce-")]
-        assert call.json["sequence"] == "31"
+        assert call.json["sequence"] == "000000000000000031"
         assert subscriber.connections == 1, "the connection is kept"
 
     play(scenario)

@@ -9,7 +9,7 @@ import pytest
 from headwater.core import Query, SequencedEvent
 
 from .builders import NODE_SYNC_STATE, SYNC_STATE, bare, redfish, text, v1_value, v2_value, wrapped
-from .world import V1, V2, World
+from .world import V1, V2, Answer, World
 
 STRUCTURED = {"content-type": "application/cloudevents+json"}
 BATCH = {"content-type": "application/cloudevents-batch+json"}
@@ -122,10 +122,48 @@ def test_binary_mode_is_taken(play):
     play(scenario)
 
 
-def test_tags_of_a_cloudevent_are_tags_of_the_event(play):
+IN_BINARY = {
+    "ce-specversion": "1.0",
+    "ce-id": "b1",
+    "ce-source": "/s",
+    "ce-type": "t",
+    "content-type": "application/json",
+}
+DATA = {"version": "1.0", "values": [v2_value()]}
+BROKEN_DATA = {
+    "$.data.version": DATA | {"version": "v1.0"},
+    "$.data.values": DATA | {"values": []},
+    "$.data.values[0].value_type": DATA | {"values": [v2_value(value_type="other")]},
+}
+
+
+@pytest.mark.parametrize("path", BROKEN_DATA)
+def test_strict_mode_holds_binary_mode_to_the_same_rules(play, path):
     async def scenario(world: World) -> None:
-        await world.ask("POST", f"{V2}/create/event", wrapped(tags="rack:7,urgent"))
+        async def sent(data: object, query: str) -> Answer:
+            return await world.ask("POST", f"{V2}/create/event", text(data), headers=IN_BINARY, query=query)
+
+        refused = await sent(BROKEN_DATA[path], "strict=true")
+        assert (refused.status, refused.json["path"]) == (400, path)
+        wrong_type = await world.ask("POST", f"{V2}/create/event", text(DATA | {"values": [v1_value()]}),
+                                     headers=IN_BINARY, query="strict=true")  # fmt: skip
+        assert wrong_type.status == 400, "of the other dialect"
+        assert (await sent(DATA, "strict=true")).status == 202
+        assert (await sent(BROKEN_DATA[path], "strict=false")).status == 202
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("mode", ["structured", "binary"])
+def test_tags_of_a_cloudevent_are_tags_of_the_event(play, mode):
+    async def scenario(world: World) -> None:
+        if mode == "structured":
+            await world.ask("POST", f"{V2}/create/event", wrapped(tags="rack:7,urgent", partitionkey="k"))
+        else:
+            headers = IN_BINARY | {"ce-tags": "rack:7,urgent", "ce-partitionkey": "k"}
+            await world.ask("POST", f"{V2}/create/event", text(DATA), headers=headers)
         assert {"rack:7", "urgent"} < set(stored(world)[0].tags)
+        assert stored(world)[0].group_key == "k"
 
     play(scenario)
 

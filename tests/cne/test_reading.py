@@ -246,7 +246,7 @@ def test_binary_mode_is_read_from_header_fields():
         (b"ce-traceparent", b"00"),
         (b"content-type", b"application/json"),
     ]
-    found = reading.read_binary(headers, text(wrapped()["data"]))
+    found = reading.read(reading.members_of_headers(headers, text(wrapped()["data"])))
     assert (found.id, found.source, found.extensions, len(found.values)) == ("b1", "/naïve", {"traceparent": "00"}, 1)
 
 

@@ -190,6 +190,24 @@ def test_same_subscription_at_the_same_time_is_made_once(play):
     play(scenario)
 
 
+@pytest.mark.parametrize("other", [f"{NODE_SYNC_STATE}/", NODE_SYNC_STATE[1:], f"/{NODE_SYNC_STATE}",
+                                   NODE_SYNC_STATE.replace("/sync/", "//sync/")])  # fmt: skip
+def test_same_address_with_other_slashes_is_the_same_pair(play, other):
+    async def scenario(world: World) -> None:
+        subscriber = await world.subscriber()
+        id = await known(world)
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        body = {"EndpointUri": subscriber.uri(), "ResourceAddress": other}
+        assert (await world.ask("POST", f"{V2}/subscriptions", body)).status == 409
+        assert await world.publisher(other) == id
+        body = {"EndpointUri": subscriber.uri("/new"), "ResourceAddress": other}
+        answers = await asyncio.gather(*[world.ask("POST", f"{V2}/subscriptions", each) for each in (
+            body, body | {"ResourceAddress": NODE_SYNC_STATE})])  # fmt: skip
+        assert sorted(answer.status for answer in answers) == [201, 409]
+
+    play(scenario)
+
+
 def test_publishers(play):
     async def scenario(world: World) -> None:
         endpoint = await world.subscriber()

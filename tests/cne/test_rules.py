@@ -37,6 +37,7 @@ CASES = {
     "time": bare(time="2023-10-05T12:34:54896244Z"),
     "data": bare(data=...),
     "data.version": bare(data={"values": [v1_value()]}),
+    "data.version ": bare(data={"version": "v1.0", "values": [v1_value()]}),
     "data.values": bare(data={"version": "1.0", "values": []}),
     "data.values[0]": bare(5),
     "data.values[0].resource": bare(v2_value()),
@@ -55,4 +56,4 @@ CASES = {
 def test_broken_rule_is_told_with_its_path(path):
     with pytest.raises(InvalidEvent) as refused:
         check(CASES[path])
-    assert refused.value.where == path
+    assert refused.value.where == path.strip()

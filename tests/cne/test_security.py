@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import msgspec
 import pytest
 
+from headwater.cne import records
+from headwater.cne.notification import Dialect
 from headwater.core import Credentials, Forbidden, Grant, Right, TooManyLogins, Unauthenticated, User
+from headwater.storage import Engine
 
 from .builders import NODE_SYNC_STATE
-from .world import V1, V2, World
+from .world import V1, V2, Call, Subscriber, World
 
 USERS = {
     "consumer": User("consumer", (Grant("cne", frozenset({Right.READ})),)),
@@ -209,6 +214,105 @@ def test_an_address_does_not_stand_for_all_who_call_from_it(play, path):
         assert (await world.ask("GET", f"{V1}/{path}")).json == []
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("Cloud.example.:9043", "cloud.example:9043"),
+        ("[::1]:9043", "[::1]:9043"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("evil.example/x?", "127.0.0.1:9043"),
+        ("user@evil.example", "127.0.0.1:9043"),
+        ('a"><script>', "127.0.0.1:9043"),
+        ("evil%2eexample&x=1", "127.0.0.1:9043"),
+        ("x" * 400, "127.0.0.1:9043"),
+        ("", "127.0.0.1:9043"),
+    ],
+)
+def test_location_has_a_host_that_is_one(play, host, shown):
+    async def scenario(world: World) -> None:
+        body = {"ResourceAddress": NODE_SYNC_STATE}
+        made = await world.ask("POST", f"{V2}/publishers", body, headers={"host": host})
+        base, _, id = made.json["UriLocation"].rpartition("/")
+        assert (base, id) == (f"http://{shown}{V2}/publishers", made.json["SubscriptionId"])
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("base", [V1, V2])
+def test_answer_does_not_tell_a_refused_port_from_a_wrong_status(play, base, caplog):
+    async def scenario(world: World) -> None:
+        await world.publisher(NODE_SYNC_STATE)
+
+        async def answering(answer: int | str) -> str:
+            async def behave(call: Call) -> int | str | bytes:
+                return answer
+
+            return (await world.subscriber(behave)).uri()
+
+        async def slow(call: Call) -> int | str | bytes:
+            await asyncio.sleep(5)
+            return 204
+
+        closed = await Subscriber().start()
+        await closed.stop()
+        uris = [closed.uri(), await answering(200), await answering(404), await answering("reset")]
+        uris += ["http://no-such-name.invalid:80/"] + ([(await world.subscriber(slow)).uri()] if base == V2 else [])
+        told = set()
+        for uri in uris:
+            body = {"EndpointUri": uri, "ResourceAddress": NODE_SYNC_STATE}
+            answer = await world.ask("POST", f"{base}/subscriptions", body)
+            told.add((answer.status, answer.body, answer.problem))
+        [(status, _, problem)] = told
+        assert status == 400 and "204" in problem and "cne.hosts" in problem
+        lines = [record.getMessage() for record in caplog.records if "was not registered" in record.getMessage()]
+        assert len(lines) == len(uris) and "answered 404" in lines[2], "the operator is told what it was"
+        assert len({line.partition(";")[2] for line in lines}) >= 4
+
+    with caplog.at_level("INFO", "headwater.cne"):
+        play(scenario, timeout_ms=2000)
+
+
+@pytest.mark.parametrize("path", ["subscriptions", "publishers"])
+def test_delete_of_all_is_a_few_changes_of_the_state_and_lets_others_in_between(run, tmp_path, path):
+    """Each change waits for the disk: one for each of thousands took minutes."""
+    count = 2500
+
+    async def scenario(world: World) -> None:
+        registry = getattr(world.app.service, path)
+        for number in range(count):
+            body = {"ResourceAddress": f"/cluster/node-{number}/sync", "EndpointUri": f"http://127.0.0.1:9/{number}"}
+            request = records.request_of(body, Dialect.V2, needs_endpoint=True)
+            more = {"start": 0} if path == "subscriptions" else {}
+            made = registry.record_of(request, Dialect.V2, "address:127.0.0.1", "http://cloud", **more)
+            world.store.state.put(f"cne/{path[:-1]}", made.id, msgspec.json.encode(made), is_durable=False)
+            registry.by_id[made.id] = made
+        changes = []
+        world.store.state._sum_up = counted(world.store.state._sum_up, changes)
+        deletion = asyncio.ensure_future(world.ask("DELETE", f"{V2}/{path}"))
+        await asyncio.sleep(0)
+        assert (await world.ask("GET", f"{V2}/health")).status == 200
+        assert not deletion.done()
+        assert (await deletion).status == {"subscriptions": 204, "publishers": 200}[path]
+        assert 0 < len(changes) <= 10
+        assert (await world.ask("GET", f"{V2}/{path}")).json == []
+        assert list(world.store.state.items(f"cne/{path[:-1]}")) == []
+
+    async def within() -> None:
+        with Engine(tmp_path) as engine:
+            async with World(engine) as world:
+                await scenario(world)
+
+    run(within())
+
+
+def counted(method: Any, calls: list[object]) -> Any:
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return method(*args, **kwargs)
+
+    return counting
 
 
 def test_a_consumer_that_finds_its_subscriptions_there_deletes_all_and_makes_them_again(play):

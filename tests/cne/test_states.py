@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from headwater.cne.addresses import NO_DATA
 from headwater.core import Event
 from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
@@ -82,6 +83,35 @@ def test_value_that_says_there_is_none_is_no_state_but_greets_subscribers(play, 
     play(scenario)
 
 
+def no_data(word: str) -> list[dict[str, str]]:
+    """What cloud-event-proxy sends where it has no data: the word is in the address, the values mean nothing."""
+    address = f"/cluster/node/worker-0/{word}"
+    metric = {"data_type": "metric", "value_type": "decimal64.3", "value": "0"}
+    return [v2_value(ResourceAddress=address, value="FREERUN"), v2_value(ResourceAddress=address, **metric)]
+
+
+@pytest.mark.parametrize("word", NO_DATA)
+@pytest.mark.parametrize("has_publisher", [True, False])
+def test_address_that_says_there_is_no_data_makes_no_state_of_the_value_beside_it(play, word, has_publisher):
+    async def scenario(world: World) -> None:
+        id = await world.publisher(NODE_SYNC_STATE)
+        await world.publish(id, "LOCKED", source=SYNC_STATE)
+        more = {"source": SYNC_STATE, "data": {"version": "1.0", "values": no_data(word)}}
+        event = bare(id=id, **more) if has_publisher else wrapped(**more)
+        assert (await world.ask("POST", f"{V2}/create/event", event)).status == 202
+        for address in (NODE_SYNC_STATE, "/cluster/node/worker-0", "/sync", f"/cluster/node/worker-0/{word}"):
+            assert (await world.ask("GET", f"{V2}{address}/CurrentState")).status == 404, address
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        assert subscriber.values == ["FREERUN"], "greeted as at the peer, with the address that says what it is"
+        await world.publish(id, "HOLDOVER", source=SYNC_STATE)
+        assert await value_at(world, "/cluster/node/worker-0") == "HOLDOVER"
+        tags = {tag for event in world.store.open("cne").read() for tag in event.tags}
+        assert [tag for tag in tags if word in tag] == [] and f"resource:{SYNC_STATE}" in tags
+
+    play(scenario, timeout_ms=10_000)
+
+
 DATA_ONLY = json.dumps({"version": "1.0", "values": [v2_value(ResourceAddress=NODE_SYNC_STATE)]}).encode()
 WRITTEN_BY_OTHERS = {
     "the data of a CloudEvent": Event("t", DATA_ONLY, source="/s", attributes={"time": "2024-05-06T07:08:09Z"}),
@@ -97,7 +127,7 @@ def test_event_that_others_wrote_is_a_state(play, kind):
         log.append([Event("other", b"no JSON"), Event("other", b"{}"), Event("other", b"[]"), Event("o", b"\xff")])
         result = log.append([WRITTEN_BY_OTHERS[kind]])
         state = (await world.ask("GET", f"{V2}{NODE_SYNC_STATE}/CurrentState")).json
-        assert (state["type"], state["sequence"]) == ("t", str(result.last))
+        assert (state["type"], state["sequence"]) == ("t", f"{result.last:018d}")
         assert state["time"].endswith("Z")
 
     play(scenario)

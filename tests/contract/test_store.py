@@ -190,6 +190,16 @@ def test_an_entry_is_deleted(state: StateStore) -> None:
         state.delete("user", "alice", 1)
 
 
+def test_many_entries_are_deleted_at_once(state: StateStore) -> None:
+    for key in ("a", "b", "c"):
+        state.put("kind", key, b"1")
+    state.put("other", "a", b"1")
+    assert state.delete_all("kind", ["a", "c", "d", "a"]) == 2
+    assert [key for key, _ in state.items("kind")] == ["b"] and state.get("other", "a") is not None
+    assert state.delete_all("kind", []) == 0
+    assert state.put("kind", "a", b"2", 0) == 1
+
+
 def test_items_come_in_order_of_key_and_by_prefix(state: StateStore) -> None:
     for key in ("b", "a", "ab", "a%", "a_", "Ž", "馬", "a\x00z", ""):
         state.put("kind", key, key.encode())

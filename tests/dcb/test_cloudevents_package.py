@@ -32,7 +32,7 @@ EVENTS = {
 def stored(client) -> CloudEvent:
     """The one event of the log, as the package reads it; `sequence` is the log's own."""
     [found] = client.post("/logs/courses/read", {"query": "all"}, headers={"accept": BATCH}).json
-    assert found.pop("sequence") == "1"
+    assert found.pop("sequence") == "000000000000000001"
     return from_http_event(HTTPMessage({"content-type": STRUCTURED}, json.dumps(found).encode()))
 
 

@@ -75,7 +75,7 @@ def test_accept_chooses_between_ndjson_array_and_cloudevents(five):
     for accept in ("application/cloudevents+json", "application/cloudevents-batch+json"):
         batch = read(accept)
         assert batch.headers["content-type"] == "application/cloudevents-batch+json"
-        assert [each["sequence"] for each in batch.json] == ["1", "2", "3", "4", "5"]
+        assert [each["sequence"] for each in batch.json] == [f"{number:018d}" for number in range(1, 6)]
 
 
 @pytest.mark.parametrize(("accept", "form"), [

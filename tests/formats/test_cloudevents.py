@@ -11,6 +11,7 @@ from tests.odd_tags import ODD_TAGS
 
 from headwater.core import Encoding, Event, SequencedEvent
 from headwater.core.errors import InvalidEvent, InvalidInput
+from headwater.core.limits import SEQUENCE_NUMBER_MAX
 from headwater.formats import cloudevents as ce
 
 BASE = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
@@ -59,10 +60,17 @@ def test_sequence_and_time_are_the_logs_where_the_producer_gave_none():
     found = ce.attributes_from_event(SequencedEvent(42, 1_500, 0, *event), "/logs/x")
     assert found == {
         "specversion": "1.0", "id": "1", "source": "/logs/x", "type": "t", "time": "1970-01-01T00:00:01.500Z",
-        "sequence": "42",
+        "sequence": "000000000000000042",
     }  # fmt: skip
     event = Event("t", b"", (), "1", "/s", {"time": "2026-01-01T00:00:00+01:00"})
     assert ce.attributes_from_event(stored(event), "/")["time"] == "2026-01-01T00:00:00+01:00"
+
+
+def test_sequence_is_in_the_order_of_the_log_as_text_too():
+    numbers = [1, 9, 10, 99, 100, 2**53, SEQUENCE_NUMBER_MAX]
+    texts = [ce.format_sequence(number) for number in numbers]
+    assert sorted(texts) == texts and {len(text) for text in texts} == {18}
+    assert [int(text) for text in texts] == numbers
 
 
 def test_amqp_message_goes_out_as_bytes():
@@ -139,7 +147,8 @@ def test_document_that_came_as_amqp_message_is_unpacked():
     shown = json.loads(ce.event_to_json(stored(event), "/other"))
     assert shown == {
         "specversion": "1.0", "id": "1", "source": "/s", "type": "t", "time": "1970-01-01T00:00:00.000Z",
-        "datacontenttype": "text/plain", "data": "hello", "subject": "x", "tags": "a:1", "sequence": "7",
+        "datacontenttype": "text/plain", "data": "hello", "subject": "x", "tags": "a:1",
+        "sequence": "000000000000000007",
     }  # fmt: skip
     of_another_origin = json.loads(ce.event_to_json(stored(event._replace(envelope=b"")), "/other"))
     assert of_another_origin["data"] == json.loads(document)

@@ -167,7 +167,7 @@ def test_webhook_that_was_away_gets_the_state_and_a_gap(tmp_path: Path) -> None:
         last = world.log.head()
         eventually(lambda: world.log.trim(last + 1) == last + 1)
         state = world.call("GET", f"{CNE}{resource('cne', 'away')}/CurrentState").json
-        assert (state["sequence"], state["time"]) == (str(last), "2026-01-31T12:00:05Z")
+        assert (state["sequence"], state["time"]) == (f"{last:018d}", "2026-01-31T12:00:05Z")
         world.webhook.is_up = True
         world.webhook.until(last)
         [made] = world.call("GET", f"{CNE}/subscriptions").json

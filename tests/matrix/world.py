@@ -84,7 +84,7 @@ class Webhook:
 
     def until(self, number: int) -> None:
         """Wait until the event of that number came."""
-        text = f'"sequence":"{number}"'.encode()
+        text = f'"sequence":"{number:018d}"'.encode()
         with self.changed:
             assert self.changed.wait_for(lambda: any(text in body for body in self.bodies), SILENCE_S_MAX), number
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,9 +16,12 @@ import yaml
 from headwater.server.config import Config
 from headwater.server.sources import load
 
+from ..server.running import RunningServer
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 SAMPLE = DEPLOY / "headwater.toml"
+EDGE = DEPLOY / "headwater-edge.toml"
 UNIT = (DEPLOY / "headwater.service").read_text(encoding="utf-8")
 RULES = (DEPLOY / "prometheus-rules.yaml").read_text(encoding="utf-8")
 COMMANDS = re.findall(
@@ -64,13 +68,39 @@ def test_sample_configuration_is_taken_as_it_is() -> None:
     assert config.management.keep and config.logs["orders"]["partitions"] == 4
 
 
-def test_settings_that_the_sample_only_shows_are_taken_too(tmp_path: Path) -> None:
-    text = SAMPLE.read_text(encoding="utf-8").replace('host = "127.0.0.1"\n', "")
-    shown = tmp_path / SAMPLE.name
+def all_shown(sample: Path, tmp_path: Path) -> Config:
+    """The configuration with what a sample only shows."""
+    text = re.sub(r'^(host = "127.0.0.1"|hosts = .*)\n', "", sample.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    shown = tmp_path / sample.name
     shown.write_text(COMMENTED.sub("", text), encoding="utf-8")
-    config = loaded(shown)
-    assert len(COMMENTED.findall(text)) > 10
+    return loaded(shown)
+
+
+def test_settings_that_the_sample_only_shows_are_taken_too(tmp_path: Path) -> None:
+    config = all_shown(SAMPLE, tmp_path)
+    assert len(COMMENTED.findall(SAMPLE.read_text(encoding="utf-8"))) > 10
     assert (config.host, config.cne.node, config.tls.key) == ("0.0.0.0", "worker-0", Path("/etc/headwater/key.pem"))
+
+
+def test_sample_for_a_node_at_the_edge_is_small(tmp_path: Path) -> None:
+    config = loaded(EDGE)
+    assert (config.data, config.host, config.http.port) == (loaded(SAMPLE).data, "127.0.0.1", 9043)
+    assert not config.flight.enabled and config.management.keep
+    assert {name: sorted(settings) for name, settings in config.logs.items()} == {
+        "cne": ["retention_bytes", "retention_ms"]
+    }
+    assert config.cne.log in config.logs
+    shown = all_shown(EDGE, tmp_path)
+    assert (shown.host, shown.cne.node, shown.cne.delivery_mode) == ("0.0.0.0", "worker-0", "starlingx")
+
+
+def test_server_starts_with_the_sample_for_a_node_and_takes_notifications(tmp_path: Path) -> None:
+    arguments = ("--config", str(EDGE), "--data", str(tmp_path / "data"), "--amqp-port", "0")
+    with RunningServer(*arguments, cwd=tmp_path) as server:
+        api = "/api/ocloudNotifications/v2"
+        body = json.dumps({"ResourceAddress": "/cluster/node/worker-0/sync"}).encode()
+        assert server.ask(f"{api}/publishers", body)[0] == 201
+        assert sorted(json.loads(server.ask("/logs")[1])["logs"]) == ["$system", "cne"]
 
 
 def test_unit_serves_the_configuration_where_the_readme_puts_it() -> None:

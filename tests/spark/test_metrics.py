@@ -95,6 +95,15 @@ def test_several_values_are_several_samples_and_what_measures_nothing_is_none() 
     ]
 
 
+def test_values_without_data_end_the_state_and_are_no_number() -> None:
+    """As cloud-event-proxy sends them: the address says that there is none, beside values that mean nothing."""
+    address = f"{NODE1}/ptp-not-set"
+    metric = v2_value(ResourceAddress=address, data_type="metric", value_type="decimal64.3", value="0")
+    values = v2_value(ResourceAddress=address, value="FREERUN"), metric
+    for event in (kept(bare(*values), NODE1 + LOCK_STATE), kept(wrapped(*values, source=LOCK_STATE))):
+        assert [(each.resource, each.number, each.state) for each in sampled(event)] == [(NODE1 + LOCK_STATE, None, "")]
+
+
 def redfish_value() -> dict[str, Any]:
     return v2_value(value_type="redfish-event", value=redfish())
 

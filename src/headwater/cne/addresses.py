@@ -22,6 +22,9 @@ from typing import NamedTuple
 ROOTS = frozenset({"sync", "redfish", "o-ran-sync"})
 """First segments of the resource hierarchies in the field: before them stands the place."""
 OWN = "."
+NO_DATA = ("event-not-found", "ptp-not-set")
+"""What stands at the end of an address, in place of the resource, where a publisher has no data about it: its place
+counts, and it is the address of nothing. Older publishers send these words as the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +64,30 @@ def parse(text: str) -> Address:
     return Address(segments[:places], segments[places:])
 
 
+def canonical(text: str) -> str:
+    """The address with one slash before each segment and none at the end, so that two that are the same are equal."""
+    if text.startswith("/") and not text.endswith("/") and "//" not in text:
+        return text
+    return "".join([f"/{segment}" for segment in text.split("/") if segment])
+
+
+def has_no_data(text: str) -> bool:
+    """Whether an address says that there is no data about its resource: see NO_DATA."""
+    return text.rstrip("/").endswith(NO_DATA)
+
+
 @lru_cache(4096)
 def addresses_of(candidates: tuple[str, ...]) -> tuple[Address, ...]:
     """The addresses of one event, the most exact first, each once; those without a place get that of the others."""
-    parsed = [parse(text) for text in candidates if text]
+    parsed = [_with_data(text) for text in candidates if text]
     place = next((address.place for address in parsed if address.place), ())
     return tuple(dict.fromkeys([Address(each.place or place, each.resource) for each in parsed if each.resource]))
+
+
+def _with_data(text: str) -> Address:
+    """The address; without its last segment where that says that there is no data."""
+    address = parse(text)
+    return address._replace(resource=address.resource[:-1]) if has_no_data(text) else address
 
 
 @lru_cache(4096)

@@ -5,26 +5,34 @@ When, how often and in which order is the endpoint's business (`endpoint`).
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from . import rendering
+from .envelope import enveloped
 from .notification import Dialect
-from .records import BINARY, Subscription
+from .records import BINARY, STARLINGX, Subscription
 from .settings import Settings
 from .stored import Stored
-from .webhook import JSON_HEADERS, Outcome, Webhooks
+from .webhook import JSON_HEADERS, Outcome, Webhooks, shown
 
 GREETING_S_V1 = 10.0
 GREETINGS_MAX = 32
 """How many of the newest states a subscriber is greeted with at most."""
 ORIGIN = "headwater"
 """What a webhook must allow in CloudEvents' OPTIONS handshake."""
+_MUST = "the endpoint must be on a host of cne.hosts and answer 204 in time; what it did is in the server's log"
+_logger = logging.getLogger("headwater.cne")
 
 
 class HandshakeFailed(Exception):
-    """The endpoint did not answer as an endpoint must."""
+    """The endpoint did not answer as an endpoint must.
+
+    It does not say how it answered instead: whoever subscribes could have the server tell which ports are open, where
+    only the server gets. The server's own log says it.
+    """
 
 
 class Undeliverable(Exception):
@@ -42,6 +50,8 @@ class Delivery:
         headers, body = self._rendered(subscription, stored)
         if len(body) > self._settings.event_bytes_max:
             raise Undeliverable(f"{len(body)} bytes, at most {self._settings.event_bytes_max} are delivered")
+        if subscription.mode == STARLINGX:
+            body = enveloped(body, subscription.resource)
         return await self._webhooks.post(subscription.endpoint, body, headers)
 
     async def handshake(self, uri: str) -> None:
@@ -58,11 +68,12 @@ class Delivery:
             await self.probe(subscription.endpoint, GREETING_S_V1 if subscription.dialect is Dialect.V1 else None)
         for stored in states[-GREETINGS_MAX:]:
             fresh = replace(stored.notification, id=str(uuid.uuid4()))
-            _expect_204(await self.send(subscription, Stored(stored.event, fresh, stored.addresses)))
+            outcome = await self.send(subscription, Stored(stored.event, fresh, stored.addresses))
+            _expect_204(subscription.endpoint, outcome)
 
     async def probe(self, uri: str, timeout_s: float | None = GREETING_S_V1) -> None:
         """An empty POST, which must be answered with 204. Raises HandshakeFailed."""
-        _expect_204(await self._webhooks.post(uri, b"", timeout_s=timeout_s))
+        _expect_204(uri, await self._webhooks.post(uri, b"", timeout_s=timeout_s))
 
     def _rendered(self, subscription: Subscription, stored: Stored) -> tuple[Mapping[str, str], bytes]:
         """The header fields and the body; the form that most get is made once for all (`Stored.structured`)."""
@@ -80,6 +91,7 @@ class Delivery:
         )
 
 
-def _expect_204(outcome: Outcome) -> None:
+def _expect_204(uri: str, outcome: Outcome) -> None:
     if outcome.status != 204:
-        raise HandshakeFailed(f"the endpoint must answer 204; {outcome.text}")
+        _logger.info("%s was not registered: it must answer 204; %s", shown(uri), outcome.text)
+        raise HandshakeFailed(_MUST)

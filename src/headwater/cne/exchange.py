@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import parse_qs
 
 from .. import http
 from ..http import Receive, Scope, Send
+from ..http.browsers import authority_of
 from .notification import Dialect
 
+_PLAIN_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]*:[0-9a-f:.]*")
+"""A name or an address, without what a URI might take for something else (`%`, `&`, ...)."""
 TEXT = b"text/plain; charset=utf-8"
 
 
@@ -36,7 +40,17 @@ class Exchange(http.Exchange):
 
     def url(self, rest: str) -> str:
         """The URI of something under this version of the API, as this client reaches it."""
-        host = self.header(b"host")
-        server = self.scope.get("server") or ("localhost", 80)
-        name = host.decode("latin-1") if host else f"{server[0]}:{server[1]}"
-        return f"{self.scope.get('scheme', 'http')}://{name}{self.base}{rest}"
+        return f"{self.scope.get('scheme', 'http')}://{self._place()}{self.base}{rest}"
+
+    def _place(self) -> str:
+        """Host and port that the client asked, written anew, as others follow the URI; else where it came in."""
+        authority = authority_of(self.header(b"host") or b"")
+        if authority is not None and _PLAIN_HOST.fullmatch(authority.name):
+            return _authority(authority.name, authority.port)
+        name, port = self.scope.get("server") or ("localhost", 80)
+        return _authority(name, port)
+
+
+def _authority(name: str, port: int | None) -> str:
+    host = f"[{name}]" if ":" in name else name
+    return host if port is None else f"{host}:{port}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..core.event import NO_ATTRIBUTES
+from .addresses import NO_DATA, has_no_data
 
 NOTIFICATION, METRIC = "notification", "metric"
 ENUMERATION, DECIMAL, REDFISH = "enumeration", "decimal64.3", "redfish-event"
@@ -19,8 +20,6 @@ NUMERIC = (DECIMAL, STARLINGX_METRIC)
 DATA_TYPES = (NOTIFICATION, METRIC)
 DATA_VERSION = "1.0"
 JSON_TYPE = "application/json"
-ABSENT_SUFFIXES = ("event-not-found", "ptp-not-set")
-"""What publishers send as the value of a resource that has none yet, so that subscribers can be greeted with it."""
 
 
 class Dialect(StrEnum):
@@ -58,8 +57,8 @@ class Value:
 
     @property
     def is_absent(self) -> bool:
-        """Whether it says that the resource has no value."""
-        return isinstance(self.value, str) and self.value.endswith(ABSENT_SUFFIXES)
+        """Whether it says that there is no data: in its address, beside a value that means nothing, or in its value."""
+        return has_no_data(self.resource) or (isinstance(self.value, str) and self.value.endswith(NO_DATA))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +85,8 @@ class Notification:
 
     @property
     def is_absent(self) -> bool:
-        """Whether all its values say that the resource has none."""
-        return bool(self.values) and all(value.is_absent for value in self.values)
+        """Whether it says that there is no data, so that subscribers can be greeted: in all values, or in the address
+        of the first, where cloud-event-proxy looks.
+        """
+        values = self.values
+        return bool(values) and (has_no_data(values[0].resource) or all(value.is_absent for value in values))

@@ -12,7 +12,7 @@ from ..core.event import Event
 from ..core.limits import show
 from ..core.slices import Slices
 from ..formats import cloudevents
-from . import reading, records, rendering, rules, stored
+from . import envelope, reading, records, rendering, rules, stored
 from .choosing import chosen
 from .document import Members
 from .errors import Refused, too_large
@@ -34,6 +34,8 @@ class Given(NamedTuple):
     original: bytes
     content_type: str
     tags: tuple[str, ...] = ()
+    where: str = ""
+    """Its path in the body, where that holds several."""
 
 
 async def create_publisher(host: Host, exchange: Exchange) -> None:
@@ -66,26 +68,25 @@ async def delete_publisher(host: Host, exchange: Exchange) -> None:
     owner = await host.owner(exchange, Right.APPEND)
     if (found := host.service.publishers.by_id.get(exchange.arguments[0])) is not None:
         await host.check_own(exchange, found, owner)
-        await host.service.publishers.remove(found.id)
+        await host.service.publishers.remove([found.id])
     await exchange.answer_json(200, {"status": "OK"})
 
 
 async def delete_own_publishers(host: Host, exchange: Exchange) -> None:
     """DELETE /publishers: the caller's own, see `choosing`."""
     owner = await host.owner(exchange, Right.APPEND)
-    for each in chosen(exchange, owner, host.service.publishers.by_id.values()):
-        await host.service.publishers.remove(each.id)
+    found = chosen(exchange, owner, host.service.publishers.by_id.values())
+    await host.service.publishers.remove(each.id for each in found)
     await exchange.answer_json(200, {"status": "deleted all publishers"})
 
 
 async def create_event(host: Host, exchange: Exchange) -> None:
-    """POST /create/event: a publisher's bare event, or CloudEvents in structured, batch or binary mode."""
+    """POST /create/event: a publisher's bare event, or CloudEvents: structured, binary, in a batch or an envelope."""
     await host.owner(exchange, Right.APPEND)
     slices = Slices()
     given = await _read(exchange, await exchange.body(), slices, is_strict=_is_strict(host, exchange))
-    is_batch = exchange.media_type() == cloudevents.BATCH
     events, known = [], []
-    for index, each in enumerate(given):
+    for each in given:
         await slices.pause()
         try:
             event, notification, is_publishers = _event_of(host, each)
@@ -93,12 +94,12 @@ async def create_event(host: Host, exchange: Exchange) -> None:
             if is_publishers:
                 known.append(notification)
         except InvalidInput as error:
-            error.where = f"[{index}].{error.where}".removesuffix(".") if is_batch else error.where
+            error.where = _joined(each.where, error.where)
             raise
     try:
         await host.service.append(events, known)
     except InvalidInput as error:
-        error.where = _in_document(error.where, is_batch=is_batch)
+        error.where = _in_document(error.where, given)
         raise
     await exchange.answer_json(202, {"status": "Event sent"})
 
@@ -118,20 +119,31 @@ async def write_diary(host: Host, exchange: Exchange) -> None:
 async def _read(exchange: Exchange, body: bytes, slices: Slices, *, is_strict: bool) -> Sequence[Given]:
     media_type = exchange.media_type()
     if media_type == cloudevents.BATCH:
-        found, texts = [], reading.batch_of(body)
-        if len(texts) > BATCH_EVENTS_MAX:
-            raise Refused(413, f"{len(texts)} events given, at most {BATCH_EVENTS_MAX} are allowed")
-        for index, text in enumerate(texts):
-            await slices.pause()
-            try:
-                found.append(_given(reading.members_of(text), text, exchange, is_strict))
-            except InvalidInput as error:
-                raise InvalidEvent(error.problem, f"[{index}].{error.where}".removesuffix(".")) from None
-        return found
+        return await _read_all(reading.batch_of(body), exchange, slices, is_strict)
     if exchange.header(b"ce-specversion") is not None and media_type != cloudevents.STRUCTURED:
-        notification = reading.read_binary(exchange.scope["headers"], body, exchange.dialect)
-        return [Given(notification, body, media_type or JSON_TYPE)]
-    return [_given(reading.members_of(body), body, exchange, is_strict)]
+        members = reading.members_of_headers(exchange.scope["headers"], body)
+        return [_given(members, body, exchange, is_strict)._replace(content_type=media_type or JSON_TYPE)]
+    members = reading.members_of(body)
+    if (key := envelope.key_of(members)) is None:
+        return [_given(members, body, exchange, is_strict)]
+    return await _read_all(envelope.events_of(body, key), exchange, slices, is_strict, key)
+
+
+async def _read_all(
+    texts: Sequence[bytes], exchange: Exchange, slices: Slices, is_strict: bool, where: str = ""
+) -> list[Given]:
+    """The events of a batch, or of an envelope. Raises Refused, InvalidEvent with the path."""
+    if len(texts) > BATCH_EVENTS_MAX:
+        raise Refused(413, f"{len(texts)} events given, at most {BATCH_EVENTS_MAX} are allowed")
+    found = []
+    for index, text in enumerate(texts):
+        await slices.pause()
+        path = f"{where}[{index}]"
+        try:
+            found.append(_given(reading.members_of(text), text, exchange, is_strict)._replace(where=path))
+        except InvalidInput as error:
+            raise InvalidEvent(error.problem, _joined(path, error.where)) from None
+    return found
 
 
 def _given(members: Members, original: bytes, exchange: Exchange, is_strict: bool) -> Given:
@@ -182,8 +194,13 @@ def _is_strict(host: Host, exchange: Exchange) -> bool:
     return host.settings.strict if given is None else given == "true"
 
 
-def _in_document(where: str, *, is_batch: bool) -> str:
+def _in_document(where: str, given: Sequence[Given]) -> str:
     """A path into the events of an append as the path of the same thing in the body."""
     index, _, rest = where.removeprefix("events").partition(".")
-    rest = rest.removeprefix("attributes.")
-    return f"{index}.{rest}".removesuffix(".") if is_batch else rest
+    number = index.strip("[]")
+    path = given[int(number)].where if number.isdigit() and int(number) < len(given) else ""
+    return _joined(path, rest.removeprefix("attributes."))
+
+
+def _joined(path: str, rest: str) -> str:
+    return ".".join(part for part in (path, rest) if part)

@@ -91,17 +91,20 @@ def read(members: Members, dialect: Dialect | None = None) -> Notification:
     return _wrapped(members, dialect) if is_wrapped(members) else _bare(members, dialect)
 
 
-def read_binary(headers: Iterable[tuple[bytes, bytes]], body: bytes, dialect: Dialect | None = None) -> Notification:
-    """The notification of a binary-mode CloudEvent: `ce-` header fields, and the data as the body.
+def members_of_headers(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> Members:
+    """A binary-mode CloudEvent (`ce-` header fields, the data as the body) as the object that it is in structured mode.
 
     Raises InvalidEvent, InvalidInput.
     """
     event = cloudevents.event_from_headers(headers, b"")
-    attributes = dict(event.attributes)
-    attributes.pop("datacontenttype", None)
-    members: Members = {"specversion": "1.0", "id": event.id, "source": event.source, "type": event.type, **attributes}
-    members["data"] = decode(body)
-    return _wrapped(members, dialect)
+    members: Members = {"specversion": "1.0", "id": event.id, "source": event.source, "type": event.type}
+    members |= event.attributes
+    members.pop("datacontenttype", None)
+    if event.tags:
+        members["tags"] = cloudevents.encode_tags(event.tags)
+    if event.group_key:
+        members["partitionkey"] = event.group_key
+    return members | {"data": decode(body)}
 
 
 def read_data(members: Members, dialect: Dialect | None = None) -> tuple[str, tuple[Value, ...]]:

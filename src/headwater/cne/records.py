@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ..core.errors import InvalidInput
+from ..core.limits import show
 from .document import Members, text_of
 from .notification import Dialect
 from .reading import RESOURCE_NAMES
@@ -14,7 +15,9 @@ from .reading import RESOURCE_NAMES
 RESOURCE_CHARS_MAX = 1024
 ENDPOINT_NAMES = ("EndpointUri", "endpointUri", "endpointuri", "EndpointURI")
 MODE_NAMES = ("DeliveryMode", "deliveryMode")
-STRUCTURED, BINARY = "structured", "binary"
+STRUCTURED, BINARY, STARLINGX = "structured", "binary", "starlingx"
+MODES = {Dialect.V1: (STRUCTURED, BINARY), Dialect.V2: (STRUCTURED, BINARY, STARLINGX)}
+"""How an event may be delivered; `starlingx` is in structured mode, in the envelope that StarlingX puts around it."""
 _INFO = {
     Dialect.V1: ("id", "endpointUri", "uriLocation", "resource"),
     Dialect.V2: ("SubscriptionId", "EndpointUri", "UriLocation", "ResourceAddress"),
@@ -62,6 +65,7 @@ class Request:
     resource: str
     endpoint: str
     mode: str
+    """Empty where none was asked for."""
 
 
 def request_of(members: Members, dialect: Dialect, *, needs_endpoint: bool) -> Request:
@@ -69,7 +73,7 @@ def request_of(members: Members, dialect: Dialect, *, needs_endpoint: bool) -> R
     other = Dialect.V1 if dialect is Dialect.V2 else Dialect.V2
     resource = _text(members, (*RESOURCE_NAMES[dialect], *RESOURCE_NAMES[other]))
     endpoint = _text(members, ENDPOINT_NAMES)
-    mode = _text(members, MODE_NAMES) or STRUCTURED
+    mode = _text(members, MODE_NAMES)
     if not resource:
         raise InvalidInput("a resource address is needed", RESOURCE_NAMES[dialect][0])
     if len(resource) > RESOURCE_CHARS_MAX:
@@ -77,8 +81,9 @@ def request_of(members: Members, dialect: Dialect, *, needs_endpoint: bool) -> R
         raise InvalidInput(problem, RESOURCE_NAMES[dialect][0])
     if needs_endpoint and not endpoint:
         raise InvalidInput("the URI of a webhook is needed", ENDPOINT_NAMES[0])
-    if mode not in (STRUCTURED, BINARY):
-        raise InvalidInput(f'{mode!r} given, "{STRUCTURED}" and "{BINARY}" are allowed', MODE_NAMES[0])
+    if mode and mode not in MODES[dialect]:
+        allowed = ", ".join(MODES[dialect])
+        raise InvalidInput(f"{show(mode)} given; allowed in {dialect}: {allowed}", MODE_NAMES[0])
     return Request(resource, endpoint, mode)
 
 

@@ -9,18 +9,21 @@ import asyncio
 import builtins
 import contextlib
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from ..core.state import StateStore
+from .addresses import canonical
 from .notification import Dialect
 from .records import Record, Request, Subscription
 from .settings import Settings
 from .timestamps import now_ms
 
 R = TypeVar("R", bound=Record)
+REMOVED_AT_ONCE = 500
+"""In one change of the state, which holds up other changes of it for some ms."""
 
 
 class AlreadyThere(Exception):
@@ -66,9 +69,10 @@ class Registry(Generic[R]):
         self.by_id = {record.id: record for record in sorted(found, key=lambda record: (record.created_at, record.id))}
 
     def find(self, resource: str, endpoint: str | None = None) -> R | None:
-        """The record for that resource address (and endpoint, if one is given), exactly as they were written."""
+        """The record for that resource address (and endpoint, if one is given). Empty segments do not count."""
+        resource = canonical(resource)
         for record in self.by_id.values():
-            if record.resource == resource and endpoint in (None, record.endpoint):
+            if canonical(record.resource) == resource and endpoint in (None, record.endpoint):
                 return record
         return None
 
@@ -113,7 +117,8 @@ class Registry(Generic[R]):
         await asyncio.to_thread(self._state.put, self._kind, record.id, msgspec.json.encode(record))
         self.by_id[record.id] = record
 
-    async def remove(self, id: str) -> None:
-        """Take a record away, durably."""
-        self.by_id.pop(id, None)
-        await asyncio.to_thread(self._state.delete, self._kind, id)
+    async def remove(self, ids: Iterable[str]) -> None:
+        """Take records away, durably: many in one change of the state, because each waits for the disk."""
+        taken = [id for id in ids if self.by_id.pop(id, None) is not None]
+        for index in range(0, len(taken), REMOVED_AT_ONCE):
+            await asyncio.to_thread(self._state.delete_all, self._kind, taken[index : index + REMOVED_AT_ONCE])

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ..formats.cloudevents import format_sequence
 from .notification import DATA_VERSION, JSON_TYPE, VALUE_MEMBERS, Dialect, Notification, Opaque, Value
 from .timestamps import now
 
@@ -62,7 +63,7 @@ def _context(notification: Notification, sequence_number: int | None) -> dict[st
         context["dataschema"] = notification.data_schema
     context |= _forwarded(notification.extensions)
     if sequence_number is not None:
-        context["sequence"] = str(sequence_number)
+        context["sequence"] = format_sequence(sequence_number)
     return context
 
 

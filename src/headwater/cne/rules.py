@@ -1,7 +1,7 @@
 """The specification to the letter, for those who ask for it: what `strict` refuses beyond what `reading` cannot take.
 
 Each rule names its section of the Cloud Native Events specification 0.1.0. Its own examples break some of them; the
-conformance page says which.
+conformance page says which. An event in binary mode, or in an envelope, is held to them like any other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from ..core.errors import InvalidEvent
 from . import timestamps
 from .document import Members, Number, kind_of, object_of
-from .notification import DATA_TYPES, DECIMAL, ENUMERATION, REDFISH, VALUE_MEMBERS, Dialect
+from .notification import DATA_TYPES, DATA_VERSION, DECIMAL, ENUMERATION, REDFISH, VALUE_MEMBERS, Dialect
 from .reading import SPEC_VERSIONS, is_wrapped
 
 VALUE_TYPES = (ENUMERATION, DECIMAL, REDFISH)
@@ -30,7 +30,8 @@ def check(members: Members, dialect: Dialect) -> None:
     if (time := members.get("time")) is not None and not (isinstance(time, str) and timestamps.is_rfc3339(time)):
         raise InvalidEvent("a time of RFC 3339 is expected", "time")
     data = object_of(members.get("data"), "data")
-    _text(data, "version", "data.")
+    if _text(data, "version", "data.") != DATA_VERSION:
+        raise InvalidEvent(f'{kind_of(data["version"])} given, "{DATA_VERSION}" is allowed', "data.version")
     values = data.get("values")
     if not isinstance(values, list) or not values:
         raise InvalidEvent("an array of at least one value is needed", "data.values")
@@ -69,10 +70,11 @@ def _check_redfish(given: object, where: str) -> None:
             _text(event, name, f"{where}.Events[{index}].")
 
 
-def _text(members: Members, name: str, prefix: str) -> None:
+def _text(members: Members, name: str, prefix: str) -> str:
     value = members.get(name)
     if not isinstance(value, str) or not value:
         raise InvalidEvent(f"a string that is not empty is needed, {kind_of(value)} given", f"{prefix}{name}")
+    return value
 
 
 def _one_of(members: Members, name: str, allowed: tuple[str, ...], where: str) -> None:

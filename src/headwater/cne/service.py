@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from ..core.bus import Bus
 from ..core.errors import DuplicateEventId
 from ..core.event import Event
+from ..core.slices import Slices
 from ..core.store import LogStore
 from ..core.turns import Turns
-from .addresses import Pattern, parse
+from .addresses import Pattern, canonical, parse
 from .delivery import GREETINGS_MAX, Delivery
 from .endpoint import Endpoint, Standing
 from .feed import Feed
 from .notification import Dialect, Notification
-from .records import Publisher, Request, Subscription
+from .records import MODES, STRUCTURED, Publisher, Request, Subscription
 from .registry import AlreadyThere, Registry, ResourceUnknown
 from .settings import Settings
 from .stored import Stored
@@ -81,14 +82,16 @@ class Service:
         Raises InvalidInput, AlreadyThere, ResourceUnknown, HandshakeFailed, TooMany, EventLogError.
         """
         self._check_endpoint(request)
-        async with self.subscriptions.alone(owner, request.resource, request.endpoint):
+        async with self.subscriptions.alone(owner, canonical(request.resource), request.endpoint):
             if (known := self.subscriptions.find(request.resource, request.endpoint)) is not None:
                 self._revive(known)
                 raise AlreadyThere(known)
             self.subscriptions.check_room(owner)
             feed = await self._supervisor.feed()
             await feed.caught_up()
-            made = self.subscriptions.record_of(request, dialect, owner, base, mode=request.mode, start=feed.position)
+            made = self.subscriptions.record_of(
+                request, dialect, owner, base, mode=request.mode or self._mode(dialect), start=feed.position
+            )
             if made.endpoint:
                 await self._delivery.handshake(made.endpoint)
                 await self._delivery.greet(made, self._greetings(feed, made))
@@ -101,11 +104,17 @@ class Service:
                 self._revive(made)
             return made
 
-    async def unsubscribe(self, subscription: Subscription) -> None:
-        """Forget a subscription; nothing more is sent to it."""
-        await self.subscriptions.remove(subscription.id)
-        feed = self._supervisor.present
-        if feed is not None and (endpoint := feed.unsubscribe(subscription)) is not None:
+    async def unsubscribe(self, *subscriptions: Subscription) -> None:
+        """Forget subscriptions; nothing more is sent to them."""
+        await self.subscriptions.remove(each.id for each in subscriptions)
+        slices, stopping = Slices(), []
+        for each in subscriptions:
+            await slices.pause()
+            feed = self._supervisor.present
+            if feed is not None and (endpoint := feed.unsubscribe(each)) is not None:
+                stopping.append(endpoint)
+        for endpoint in stopping:
+            await slices.pause()
             await endpoint.stop()
 
     async def publisher(self, request: Request, dialect: Dialect, owner: str, base: str) -> Publisher:
@@ -114,7 +123,7 @@ class Service:
         Raises InvalidInput, HandshakeFailed, TooMany.
         """
         self._check_endpoint(request)
-        async with self.publishers.alone(owner, request.resource):
+        async with self.publishers.alone(owner, canonical(request.resource)):
             if (known := self.publishers.find(request.resource)) is not None:
                 return known
             self.publishers.check_room(owner)
@@ -152,6 +161,11 @@ class Service:
         """All endpoints that are delivered to at the moment; may be called from any thread."""
         feed = self._supervisor.present
         return [] if feed is None else list(feed.endpoints.values())
+
+    def _mode(self, dialect: Dialect) -> str:
+        """How events are delivered to a subscription that does not say."""
+        mode = self.settings.delivery_mode
+        return mode if mode in MODES[dialect] else STRUCTURED
 
     def _check_endpoint(self, request: Request) -> None:
         """Raises InvalidInput where a webhook may not be there."""

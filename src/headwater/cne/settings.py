@@ -13,6 +13,7 @@ from ..formats.values import (
     hosts,
     log_name,
     name,
+    one_of,
     setting,
     whole_number,
 )
@@ -44,6 +45,13 @@ class Settings:
     )
     """Where webhooks may be: `loopback`, addresses, networks (`10.0.0.0/8`), names with `*`, or `*` for everywhere. A
     list."""
+    delivery_mode: str = setting(
+        "structured",
+        one_of("structured", "binary", "starlingx"),
+        "how subscriptions that do not say get events: structured, binary, starlingx",
+    )
+    """How subscriptions whose `DeliveryMode` is not given get events: `structured`, `binary`, or `starlingx` (v2 only):
+    in the [envelope](notifications.md#starlingx) for which consumers of StarlingX look."""
     v1_wraps: bool = setting(False, boolean, "send CloudEvents to subscribers of v1, and not bare events")
     v1_unique_ids: bool = setting(False, boolean, "bare events carry their own id, and not the subscription's")
     webhook_handshake: bool = setting(False, boolean, "ask a new webhook by CloudEvents' OPTIONS handshake, too")

@@ -16,7 +16,7 @@ from ..core.event import Encoding, Event, SequencedEvent
 from ..core.identifier import uuid7s
 from ..formats import cloudevents
 from ..formats.foreign import fit_tag
-from . import reading, rendering, timestamps
+from . import envelope, reading, rendering, timestamps
 from .addresses import Address, Place, addresses_of, tags_of
 from .document import decode
 from .notification import JSON_TYPE, Notification
@@ -140,6 +140,7 @@ def _notification_of(event: SequencedEvent) -> Notification | None:
     document = decode(event.data)
     if not isinstance(document, dict):
         return None
+    document = envelope.sole_event(document)
     attributes = event.attributes
     if "data" in document or "data_base64" in document:
         whole = reading.read(document)

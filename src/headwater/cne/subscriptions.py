@@ -59,8 +59,7 @@ async def delete(host: Host, exchange: Exchange) -> None:
 async def delete_own(host: Host, exchange: Exchange) -> None:
     """DELETE /subscriptions: the caller's own, see `choosing`."""
     owner = await host.owner(exchange, Right.READ)
-    for each in chosen(exchange, owner, host.service.subscriptions.by_id.values()):
-        await host.service.unsubscribe(each)
+    await host.service.unsubscribe(*chosen(exchange, owner, host.service.subscriptions.by_id.values()))
     await _deleted(exchange, "deleted all subscriptions")
 
 

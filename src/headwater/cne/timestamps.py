@@ -23,8 +23,9 @@ _TIME = re.compile(
 def normalised(text: str, where: str) -> str:
     """The time as RFC 3339 in UTC with `Z`, with the fraction as it was given (at most nanoseconds).
 
-    Lower-case `t` and `z`, offsets, and StarlingX's microseconds without a point are taken. Leap seconds and times
-    without a zone are not. Raises InvalidEvent.
+    Lower-case `t` and `z`, offsets, and StarlingX's microseconds without a point are taken. A leap second (`:60`) is
+    written as the second after it, as for POSIX, because most readers know none. Times without a zone are not taken.
+    Raises InvalidEvent.
     """
     found = _TIME.fullmatch(text)
     if found is None:
@@ -32,9 +33,12 @@ def normalised(text: str, where: str) -> str:
     fraction = (found["fraction"] or found["micros"] or "")[:FRACTION_DIGITS_MAX]
     try:
         seconds = f"{found['date']}T{found['clock']}"
-        moment = datetime.fromisoformat(seconds)
-        if found["sign"] is not None:
-            seconds = moment.replace(tzinfo=_zone(found)).astimezone(UTC).isoformat().removesuffix("+00:00")
+        if _is_leap(found):
+            seconds = (_last_second(found) + timedelta(seconds=1)).isoformat().removesuffix("+00:00")
+        elif found["sign"] is not None:
+            seconds = _in_utc(seconds, found).isoformat().removesuffix("+00:00")
+        else:
+            datetime.fromisoformat(seconds)
     except (ValueError, OverflowError):
         raise InvalidEvent(f"there is no such time as {show(text)}", where) from None
     return f"{seconds}.{fraction}Z" if fraction else f"{seconds}Z"
@@ -51,9 +55,33 @@ def now_ms() -> int:
 
 
 def is_rfc3339(text: str) -> bool:
-    """Whether it is a time of RFC 3339 as it stands."""
+    """Whether it is a time of RFC 3339 as it stands: a leap second is the last of a month in UTC (5.7)."""
     found = _TIME.fullmatch(text)
-    return found is not None and found["micros"] is None
+    if found is None or found["micros"] is not None:
+        return False
+    try:
+        return not _is_leap(found) or _ends_month(_last_second(found))
+    except (ValueError, OverflowError):
+        return False
+
+
+def _is_leap(found: re.Match[str]) -> bool:
+    return found["clock"].endswith(":60")
+
+
+def _last_second(found: re.Match[str]) -> datetime:
+    """Of the minute that a leap second ends, in UTC. Raises ValueError, OverflowError."""
+    return _in_utc(f"{found['date']}T{found['clock'][:-2]}59", found)
+
+
+def _ends_month(moment: datetime) -> bool:
+    after = moment + timedelta(seconds=1)
+    return (after.day, after.hour, after.minute, after.second) == (1, 0, 0, 0)
+
+
+def _in_utc(seconds: str, found: re.Match[str]) -> datetime:
+    zone = UTC if found["sign"] is None else _zone(found)
+    return datetime.fromisoformat(seconds).replace(tzinfo=zone).astimezone(UTC)
 
 
 def _zone(found: re.Match[str]) -> timezone:

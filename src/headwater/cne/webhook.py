@@ -73,7 +73,8 @@ def endpoint_uri(text: str, allowed: AllowedHosts, where: str) -> str:
     if url.user is not None or url.password is not None:
         raise InvalidInput("a URI with a user or password is not allowed", where)
     if not allowed.may_permit(host):
-        raise InvalidInput(f"{show(host)} is not a host that webhooks may be on", where)
+        problem = f"{show(host)} is not a host that webhooks may be on; the setting cne.hosts names those"
+        raise InvalidInput(problem, where)
     return text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 USER_KIND = "user"
@@ -34,6 +34,9 @@ class StateStore(Protocol):
 
     def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
         """Remove the entry; whether it was there. Raises StateConflict."""
+
+    def delete_all(self, kind: str, keys: Iterable[str]) -> int:
+        """Remove the entries of these keys as one change, all or none; how many were there."""
 
     def flush(self) -> None:
         """Everything put before this is durable when it returns."""

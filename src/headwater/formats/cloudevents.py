@@ -3,7 +3,7 @@
 `event_from_attributes` and `attributes_from_event` are the mapping itself, for every binding: attribute names to
 canonical strings. On it stand the JSON format, its batch, and the HTTP binding's binary mode. Two extensions carry
 what CloudEvents has no word for: `tags` (joined with commas, see `encode_tags`) and `partitionkey` (the group key).
-Going out, `sequence` is the sequence number as a decimal string.
+Going out, `sequence` is the sequence number: see `format_sequence`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ import msgspec
 
 from ..core.errors import InvalidEvent, InvalidInput
 from ..core.event import Encoding, Event, SequencedEvent
-from ..core.limits import show
+from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from . import jsontext
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 SPECVERSION = "1.0"
+SEQUENCE_DIGITS = len(str(SEQUENCE_NUMBER_MAX))
+"""Of the attribute `sequence`: as many as the largest number has."""
 
+_SEQUENCE = f"%0{SEQUENCE_DIGITS}d"
 _NOT_EMPTY = ("id", "source", "type", "subject", "datacontenttype", "dataschema")
 _JSON_MEDIA_TYPE = re.compile(r"\s*[^/;\s]+/([^/;\s]+\+)?json\s*(;.*)?", re.IGNORECASE)
 _TIME = re.compile(
@@ -86,7 +89,7 @@ def attributes_from_event(event: SequencedEvent, default_source: str) -> dict[st
         "type": event.type,
         "time": format_time(event.recorded_at),
         **event.attributes,
-        "sequence": str(event.sequence_number),
+        "sequence": format_sequence(event.sequence_number),
     }
     if event.tags:
         found["tags"] = encode_tags(event.tags)
@@ -113,6 +116,14 @@ def _escaped(found: re.Match[str]) -> str:
 def decode_tags(text: str) -> tuple[str, ...]:
     """The tags in the extension attribute `tags`; white space of ASCII after a comma does not count."""
     return tuple([unquote(tag.lstrip(_WHITE_SPACE)) for tag in text.split(",")]) if text else ()
+
+
+def format_sequence(number: int) -> str:
+    """A sequence number as the extension attribute `sequence`: all of one length, with zeros in front.
+
+    That extension is compared as text (CloudEvents, "Sequence"), by which "9" would come after "10".
+    """
+    return _SEQUENCE % number
 
 
 def format_time(ms: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import MappingProxyType
 
 from ..core.bus import Bus
@@ -428,6 +428,11 @@ class MemoryState:
         with self._lock:
             self._expect(kind, key, expected_version)
             return self._entries.pop((kind, key), None) is not None
+
+    def delete_all(self, kind: str, keys: Iterable[str]) -> int:
+        """See StateStore."""
+        with self._lock:
+            return sum(self._entries.pop((kind, key), None) is not None for key in keys)
 
     def flush(self) -> None:
         """See StateStore."""

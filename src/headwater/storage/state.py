@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from functools import wraps
 from pathlib import Path
@@ -127,6 +127,20 @@ class SqliteState:
                 self._cursor.execute(_DELETE, (kind, key))
                 self._sum_up(-old_guard)
             return version > 0
+
+    @_safely
+    def delete_all(self, kind: str, keys: Iterable[str]) -> int:
+        """See StateStore."""
+        with _Change(self):
+            guards = []
+            for key in keys:
+                version, guard = self._expect(kind, key, None)
+                if version:
+                    self._cursor.execute(_DELETE, (kind, key))
+                    guards.append(guard)
+            if guards:
+                self._sum_up(-sum(guards))
+            return len(guards)
 
     @_safely
     def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:

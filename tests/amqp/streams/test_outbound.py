@@ -181,7 +181,7 @@ def test_event_born_elsewhere_is_a_cloud_event_of_the_binary_mode():
         "cloudEvents:specversion": "1.0", "cloudEvents:id": "0190-1", "cloudEvents:source": "/shop",
         "cloudEvents:type": "OrderPlaced", "cloudEvents:subject": "x",
         "cloudEvents:time": "2024-01-01T00:00:00.123456+01:00", "cloudEvents:tags": "customer:5,order:1%2C7",
-        "cloudEvents:partitionkey": "key", "cloudEvents:sequence": "17",
+        "cloudEvents:partitionkey": "key", "cloudEvents:sequence": "000000000000000017",
     }  # fmt: skip
     assert found["body"] == b'{"n": 1}'
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ...cne.addresses import Address, parse
+from ...cne.addresses import Address, has_no_data, parse
 from ...cne.notification import ENUMERATION, NUMERIC, Value
 from ...cne.stored import Stored, stored_of
 from ...core.event import SequencedEvent
@@ -82,14 +82,16 @@ def _measured(value: Value) -> tuple[float | None, str | None]:
     if not isinstance(value.value, str):
         return None, None  # Redfish, and what is not known here
     if value.value_type in NUMERIC:
-        return float(value.value), None
+        return (None if value.is_absent else float(value.value)), None
     if value.value_type == ENUMERATION:
         return None, "" if value.is_absent else value.value
     return None, None
 
 
 def _resource(stored: Stored, value: Value) -> str:
-    """A value often leaves the place out, which the event's other addresses have."""
+    """A value often leaves the place out, which the event's other addresses have; or says only that it has no data."""
+    if has_no_data(value.resource):
+        return stored.addresses[0].text
     address = parse(value.resource)
     return Address(address.place or stored.addresses[0].place, address.resource).text or value.resource
 
