@@ -87,4 +87,4 @@ class _Walk:
             if not math.isfinite(value):
                 raise invalid("a number is not finite")
         elif value is not None and not isinstance(value, str | int):
-            raise invalid(f"a value is not JSON-encodable ({type(value).__name__})")
+            raise invalid(f"a value is not JSON-encodable ({type(value).__name__}); say dates and the like as text")

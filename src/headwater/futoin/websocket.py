@@ -15,9 +15,9 @@ from typing import Any
 
 from ..core.log import AppendResult
 from ..http import Receive, Send
-from .calls import Handler, Pushes, Reply, answer, failed, refusal
-from .coders import JSON, coder_of
-from .errors import FutoInError, invalid
+from .calls import Handler, Pushes, Reply, answer, decoded, failed, refusal
+from .coders import JSON
+from .errors import invalid
 from .generating import begin_add_event
 from .host import Host
 from .http import Request
@@ -128,15 +128,13 @@ class Connection:
 
     async def _take(self, body: bytes) -> None:
         """A message came in: an answer to one of our calls, or a request, which is answered beside others."""
-        try:
-            message = coder_of(body).decode(body)
-        except FutoInError as error:
-            await self._transmit(refusal(error).body)
-            return
-        if message.is_reply:
+        message = decoded(self._host, body)
+        if isinstance(message, Reply):
+            await self._transmit(message.body)
+        elif message.is_reply:
             self._take_answer(message)
         elif message.rid is None:
-            await self._transmit(refusal(invalid("Missing or invalid req.rid"), message.coder).body)
+            await self._transmit(refusal(self._host, invalid("Missing or invalid req.rid"), message.coder).body)
         else:
             await self._slots.acquire()
             name = message.f.rpartition(":")[2] if isinstance(message.f, str) else ""
@@ -161,7 +159,7 @@ class Connection:
             self._slots.release()
             return
         if (error := append.exception()) is not None:
-            reply = failed(message, self._log_name, error).body
+            reply = failed(self._host, message, self._log_name, error).body
         else:
             coder = message.coder
             id, rid = coder.value(str(append.result().first)), coder.value(message.rid)

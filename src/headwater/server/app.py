@@ -52,6 +52,7 @@ from .request_meter import RequestMeter
 from .room_metrics import (
     amqp_metrics,
     bulk_metrics,
+    futoin_metrics,
     http_metrics,
     loop_metrics,
     notification_metrics,
@@ -241,11 +242,13 @@ class Server:
         turns: Turns,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
+        events = futoin.Application(store, guard, self._config.futoin, turns)
         rooms_metrics = (
             partial(storage_metrics, store),
             partial(thread_metrics, self._threads),
             partial(http_metrics, http),
             partial(amqp_metrics, container),
+            partial(futoin_metrics, events.statistics),
             partial(webhook_metrics, clouds.service),
             partial(notification_metrics, self._bus),
             partial(loop_metrics, self._watchman),
@@ -253,7 +256,6 @@ class Server:
         )
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=rooms_metrics)
         data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max, turns=turns)
-        events = futoin.Application(store, guard, self._config.futoin, turns)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
         self._gate.open(by_room({METRICS.strip("/"): Metrics(guard, collector), "futoin": events, **rooms}, data))
         return data, events
