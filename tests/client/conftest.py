@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.client.databases import mysql_server, postgresql_server
 from tests.client.served_memory import CuttingProxy, ServedMemory
 
 from headwater.client import RemoteLog, Server, connect
@@ -35,3 +36,17 @@ def cutting(served: ServedMemory) -> Iterator[Callable[..., CuttingProxy]]:
     yield make
     for proxy in proxies:
         proxy.close()
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[str]:
+    """The address of a PostgreSQL server."""
+    with postgresql_server() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def mysql() -> Iterator[str]:
+    """The address of a database of a MySQL server."""
+    with mysql_server() as address:
+        yield address

@@ -1,17 +1,14 @@
-"""The outbox: with the caller's transaction or not at all, in SQLite and PostgreSQL; and a relay that may be killed."""
+"""The outbox: with the caller's transaction or not at all, in three databases; and a relay that may be killed."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
-import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -20,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.interop.install import unavailable
-from tests.interop.runtimes import PostgreSql
+from tests.client.databases import DATABASES, address_of, execute
 from tests.server.running import PROGRAM, RunningServer, environment
 from tests.waiting import eventually
 
@@ -33,38 +29,15 @@ from headwater.storage.memory import MemoryLog
 pytestmark = pytest.mark.timeout(400)
 
 
-@pytest.fixture(scope="module")
-def postgresql() -> Iterator[str]:
-    """The address of a PostgreSQL server of the test's own."""
-    if reason := PostgreSql().missing():
-        unavailable(reason)
-    initdb, pg_ctl = PostgreSql.program("initdb"), PostgreSql.program("pg_ctl")
-    pytest.importorskip("psycopg")
-    directory = Path(tempfile.mkdtemp(prefix="headwater-postgres-"))
-    owner: dict[str, Any] = {}
-    if os.getuid() == 0:  # PostgreSQL refuses to run as root
-        shutil.chown(directory, "postgres")
-        owner = {"user": "postgres", "cwd": directory}
-    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **owner}
-    options = f"-c listen_addresses='' -c unix_socket_directories={directory}"
-    subprocess.run([initdb, "-D", str(directory / "data"), "-A", "trust", "-U", "test"], **quiet)
-    subprocess.run([pg_ctl, "-D", str(directory / "data"), "-o", options, "-w", "start"], **quiet)
-    try:
-        yield f"postgresql://test@/postgres?host={directory}"
-    finally:
-        subprocess.run([pg_ctl, "-D", str(directory / "data"), "-m", "immediate", "-w", "stop"], **quiet)
-        shutil.rmtree(directory)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The address of a database with an empty outbox and a table of the caller's."""
-    address = str(tmp_path / "app.sqlite") if request.param == "sqlite" else request.getfixturevalue("postgresql")
+    address = address_of(request, tmp_path)
     with closing(connect_database(address)) as connection:
         for table in ("headwater_outbox", "orders"):
-            connection.execute(f"DROP TABLE IF EXISTS {table}")
+            execute(connection, f"DROP TABLE IF EXISTS {table}")
         create_table(connection)
-        connection.execute("CREATE TABLE orders (n INTEGER)")
+        execute(connection, "CREATE TABLE orders (n INTEGER)")
         connection.commit()
     yield address
 
@@ -82,7 +55,7 @@ def test_an_event_happens_with_its_transaction_or_not_at_all(connection: Any, da
     assert relay.run_once() == 0, "not before the transaction commits"
     connection.rollback()
     assert relay.run_once() == 0, "nor when it is rolled back"
-    connection.execute("INSERT INTO orders VALUES (2)")
+    execute(connection, "INSERT INTO orders VALUES (2)")
     id = add_xfer_event(connection, "ORDER_NEW", {"n": 2})
     add_xfer_event(connection.cursor(), "ORDER_PAID", None)
     connection.commit()
@@ -96,7 +69,7 @@ def test_an_event_happens_with_its_transaction_or_not_at_all(connection: Any, da
 
 def test_a_transaction_that_commits_late_is_not_missed(database: str) -> None:
     """Its rows have lower positions than some that were relayed before."""
-    if not database.startswith("postgresql"):
+    if not database.startswith(("postgresql", "mysql")):
         pytest.skip("SQLite has one writer at a time")
     log = MemoryLog()
     with (
@@ -182,13 +155,15 @@ def test_a_connection_that_commits_by_itself_has_no_transaction_to_join(database
     with closing(connect_database(database)) as connection:
         if isinstance(connection, sqlite3.Connection):
             connection.isolation_level = None
+        elif database.startswith("mysql"):
+            connection.autocommit(True)
         else:
             connection.autocommit = True
         with pytest.raises(InvalidInput, match="begin a transaction"):
             add_xfer_event(connection, "A", 1)
-        connection.execute("BEGIN")
+        execute(connection, "BEGIN")
         add_xfer_event(connection, "A", 1)
-        connection.execute("ROLLBACK")
+        execute(connection, "ROLLBACK")
 
 
 def test_the_command_empties_the_table(connection: Any, database: str, tmp_path: Path) -> None:

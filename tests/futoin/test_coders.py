@@ -99,16 +99,28 @@ def test_what_json_cannot_say_is_an_invalid_request() -> None:
         b"CBOR\xa1\x61p\xd8\x23\x61a", b"CBOR" + b"x" * 100_000,
     ],
 )  # fmt: skip
-def test_malformed_messages_are_invalid_requests(peer: Any, body: bytes) -> None:
+def test_malformed_messages_are_invalid_requests_in_their_coder(peer: Any, body: bytes) -> None:
     answer = peer.http("POST", "/futoin/orders", body)
-    assert answer.json["e"] == "InvalidRequest"
+    _, decode = PACKERS[body[:4].decode()]
+    assert decode(answer.body)["e"] == "InvalidRequest"
+
+
+def test_a_date_in_cbor_is_refused_in_cbor_with_its_rid(peer: Any) -> None:
+    """And not as no message at all, which a client could match with none of its calls."""
+    for tagged in (cbor2.CBORTag(0, "2026-11-22T20:00:00Z"), cbor2.CBORTag(1, 1_700_000_000), cbor2.CBORTag(99, 1)):
+        given = {"f": ADD, "p": {"type": "A", "data": {"at": tagged}}, "rid": "C7"}
+        answer = peer.http("POST", "/futoin/orders", b"CBOR" + cbor2.dumps(given))
+        assert answer.headers["content-type"] == "application/futoin+cbor"
+        reply = cbor2.loads(answer.body[4:])
+        assert (reply["e"], reply["rid"]) == ("InvalidRequest", "C7")
+        assert "dates and the like as text" in reply["edesc"]
 
 
 def test_references_of_cbor_make_no_message_larger_than_it_is(peer: Any) -> None:
     shared = b"\xd8\x1c\x82\xd8\x1d\x00\xd8\x1d\x00"  # a list that holds itself, twice
     body = b"CBOR" + cbor2.dumps({"f": ADD})[: -0 or None]
     body = b"CBOR\xa2\x61f" + cbor2.dumps(ADD) + b"\x61p\xa2\x64type\x61A\x64data" + shared
-    assert peer.http("POST", "/futoin/orders", body).json["e"] == "InvalidRequest"
+    assert cbor2.loads(peer.http("POST", "/futoin/orders", body).body[4:])["e"] == "InvalidRequest"
 
 
 @given(json_values)

@@ -11,6 +11,7 @@ import pytest
 
 from headwater.core import Event
 from headwater.futoin.settings import Settings
+from headwater.futoin.unanswered import LATE_MAX
 from headwater.futoin.websocket import Connection
 
 PUSH = "futoin.evt.push:1.1"
@@ -90,29 +91,51 @@ class TestReliable:
 
         peer.run(scenario())
 
-    def test_history_comes_first_in_groups_of_1000(self, peer: Any) -> None:
-        append(peer, *["A"] * 2500)
+    @pytest.mark.parametrize(
+        ("more", "size"), [({}, 100), ({"reliable_group_events": 7}, 7), ({"max_chunk_events": 3}, 3)]
+    )
+    def test_history_comes_first_in_groups_of_100_or_as_it_is_set(
+        self, peer_of: Callable[..., Any], more: dict[str, int], size: int
+    ) -> None:
+        peer = peer_of(settings=Settings(**more))
+        append(peer, *["A"] * (2 * size + 1))
 
         async def scenario() -> None:
             socket = await ready(peer)
-            for seq, first, last in ((0, 1, 1000), (1, 1001, 2000), (2, 2001, 2500)):
+            for seq, first, last in ((0, 1, size), (1, size + 1, 2 * size), (2, 2 * size + 1, 2 * size + 1)):
                 assert await pushed(socket) == (seq, list(range(first, last + 1)), f"S{seq + 1}")
                 socket.say({"r": True, "rid": f"S{seq + 1}"})
 
         peer.run(scenario())
 
-    def test_after_an_error_the_same_group_comes_again_under_the_same_seq(self, peer: Any) -> None:
+    def test_after_an_error_half_of_the_group_comes_again_under_the_same_seq(self, peer: Any) -> None:
+        async def scenario() -> None:
+            socket = await ready(peer)
+            append(peer, *["A"] * 8)
+            assert await pushed(socket) == (0, list(range(1, 9)), "S1")
+            append(peer, "C")
+            for turn, group in ((2, [1, 2, 3, 4]), (3, [1, 2]), (4, [1]), (5, [1])):
+                socket.say({"e": "InternalError", "rid": f"S{turn - 1}"})
+                assert await pushed(socket) == (0, group, f"S{turn}")
+            assert peer.acknowledged() == 0
+            for turn, group in ((6, [2, 3]), (7, [4, 5, 6]), (8, [7, 8, 9])):  # one more with each success
+                socket.say({"r": True, "rid": f"S{turn - 1}"})
+                assert await pushed(socket) == (turn - 5, group, f"S{turn}")
+
+        peer.run(scenario())
+        assert peer.app.statistics.redeliveries == 4
+        assert peer.app.statistics.pushes == {"reliable": 8}
+
+    def test_a_success_counts_however_late_it_comes(self, peer: Any) -> None:
         async def scenario() -> None:
             socket = await ready(peer)
             append(peer, "A", "B")
             assert await pushed(socket) == (0, [1, 2], "S1")
+            assert await pushed(socket) == (0, [1], "S2")
+            socket.say({"r": True, "rid": "S1"})
+            await acknowledges(socket, peer, 2)
             append(peer, "C")
-            for turn in (2, 3, 4):
-                socket.say({"e": "InternalError", "rid": f"S{turn - 1}"})
-                assert await pushed(socket) == (0, [1, 2], f"S{turn}")
-            assert peer.acknowledged() == 0
-            socket.say({"r": True, "rid": "S4"})
-            assert await pushed(socket) == (1, [3], "S5")
+            assert await pushed(socket) == (1, [3], "S3")
 
         peer.run(scenario())
 
@@ -144,14 +167,14 @@ class TestReliable:
             append(peer, "A")
             assert await pushed(socket) == (0, [1], "S1")
             assert await pushed(socket) == (0, [1], "S2")
-            socket.say({"r": True, "rid": "S1"})  # too late: nobody waits for it any more
             socket.say({"r": True, "rid": "S2"})
+            socket.say({"r": True, "rid": "S1"})  # nobody waits for it any more
             await acknowledges(socket, peer, 1)
             assert await socket.is_silent()
 
         peer.run(scenario())
 
-    def test_calls_without_an_answer_are_not_remembered(self, peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_of_calls_without_an_answer_a_few_are_remembered(self, peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         calls: list[dict[str, Any]] = []
         call = Connection.call
 
@@ -164,9 +187,10 @@ class TestReliable:
         async def scenario() -> None:
             socket = await ready(peer)
             append(peer, "A")
-            for _ in range(3):
+            for _ in range(LATE_MAX + 2):
                 await pushed(socket)
-            assert list(calls[-1]) == ["S3"]
+            assert len(calls[-1]) <= LATE_MAX + 1  # one more while it is sent
+            assert "S1" not in calls[-1]
 
         peer.run(scenario())
 
@@ -209,6 +233,60 @@ class TestReliable:
             assert await pushed(newer) == (1, [2], "S2")
             assert await older.is_silent()
             assert (await older.ask("futoin.evt.gen:1.1:ping", {"echo": 1}))["r"] == {"echo": 1}
+
+        peer.run(scenario())
+
+    def test_when_the_newer_connection_dies_the_older_one_gets_its_pushes_back(self, peer: Any) -> None:
+        async def scenario() -> None:
+            older = await ready(peer)
+            append(peer, "A")
+            assert await pushed(older) == (0, [1], "S1")
+            older.say({"r": True, "rid": "S1"})
+            await acknowledges(older, peer, 1)
+            newest = [await ready(peer), await ready(peer)]
+            append(peer, "B")
+            assert await pushed(newest[1]) == (0, [2], "S1")
+            newest[0].leave()  # it stood by, and does so no more
+            await newest[0].task
+            newest[1].leave()
+            await newest[1].task
+            assert await pushed(older) == (1, [2], "S2")
+            older.say({"r": True, "rid": "S2"})
+            await acknowledges(older, peer, 2)
+            older.leave()
+            await older.task
+
+        peer.run(scenario())
+        assert peer.app.pushing.reliable == {}
+
+    def test_what_is_answered_while_it_stands_by_has_taken_its_seq(self, peer: Any) -> None:
+        """A receiver that puts groups in order would wait for the next one for ever."""
+
+        async def scenario() -> None:
+            older = await ready(peer)
+            append(peer, "A")
+            assert await pushed(older) == (0, [1], "S1")
+            newer = await ready(peer)
+            assert await pushed(newer) == (0, [1], "S1")
+            older.say({"r": True, "rid": "S1"})
+            await older.ask("futoin.evt.gen:1.1:ping", {"echo": 1})
+            newer.leave()
+            await newer.task
+            await acknowledges(older, peer, 1)
+            append(peer, "B")
+            assert await pushed(older) == (1, [2], "S2")
+
+        peer.run(scenario())
+
+    def test_a_success_does_not_undo_what_an_operator_did_meanwhile(self, peer: Any) -> None:
+        async def scenario() -> None:
+            append(peer, "A", "B", "C")
+            peer.log.register_consumer("anybody", "C", after=2)
+            socket = await ready(peer)
+            assert await pushed(socket) == (0, [3], "S1")
+            peer.log.reset_consumer("anybody", "C", 0)
+            socket.say({"r": True, "rid": "S1"})
+            assert await pushed(socket) == (1, [1, 2, 3], "S2")
 
         peer.run(scenario())
 
@@ -415,6 +493,7 @@ class TestLive:
             assert await pushed(socket) == (3, list(range(93, 103)), "S3")
 
         peer.run(scenario())
+        assert peer.app.statistics.skipped == 90
 
     def test_no_answer_frees_the_place_in_time(self, peer: Any) -> None:
         async def scenario() -> None:
@@ -431,6 +510,21 @@ class TestLive:
             append(peer, "A")
             append(peer, "B")
             assert await pushed(socket) == (0, [2], "S1")
+
+        peer.run(scenario())
+
+    def test_two_live_consumers_share_a_connection(self, peer: Any) -> None:
+        """They are told apart by what they want; the same again begins anew."""
+
+        async def scenario() -> None:
+            socket = await ready(peer, "LIVE", registers=False, want=["A"])
+            for rid, want in (("C3", ["B", "C"]), ("C4", ["C", "B"])):
+                assert (await socket.ask(READY, {"component": "LIVE", "want": want}, rid))["r"] is True
+            append(peer, "A")
+            assert (await pushed(socket))[:2] == (0, [1])
+            append(peer, "B")
+            assert (await pushed(socket))[:2] == (0, [2])
+            assert await socket.is_silent()
 
         peer.run(scenario())
 

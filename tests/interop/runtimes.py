@@ -305,6 +305,28 @@ class PostgreSql(Runtime):
         return shutil.which(name) or shutil.which(name, path=os.pathsep.join(sorted(places, reverse=True)))
 
 
+class MariaDb(PostgreSql):
+    """No client either: what speaks MySQL's protocol to the outbox tests. Nothing is built."""
+
+    name = "mariadb"
+    programs = ("mariadbd",)
+    debian = ("mariadb-server",)
+
+    def missing(self) -> str | None:
+        """See Runtime."""
+        lacking = [name for name in self.programs if self.program(name) is None]
+        return f"no {', '.join(lacking)} here; on Debian: apt-get install mariadb-server" if lacking else None
+
+    def command(self) -> list[str]:
+        """See Runtime."""
+        return [self.program("mariadbd") or "mariadbd"]
+
+    @staticmethod
+    def program(name: str) -> str | None:
+        """Where a program is: the server is in a directory that only root has on the path."""
+        return shutil.which(name) or shutil.which(name, path="/usr/sbin")
+
+
 class DeltaSpark(Runtime):
     """No client either: Delta's own package, and the Spark that it was made for, read archives that were made here."""
 
@@ -384,8 +406,8 @@ class Recorder(Runtime):
 
 
 RUNTIMES: tuple[type[Runtime], ...] = (
-    Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, PostgreSql, DeltaSpark, Chromium,
-    Recorder,
+    Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, PostgreSql, MariaDb, DeltaSpark,
+    Chromium, Recorder,
 )  # fmt: skip
 
 

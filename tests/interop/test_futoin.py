@@ -159,6 +159,31 @@ def test_a_refused_push_comes_again(node: Callable[..., Node]) -> None:
     assert bare(client.push()) == [("2", 2)]
 
 
+def test_a_backlog_of_events_that_take_their_time_is_worked_off(
+    server: RunningServer, node: Callable[..., Node]
+) -> None:
+    """The library gives a group 5 s, whatever the server would: 1,000 events of 10 ms would come again for ever."""
+    with connect(server.url, user="alice", password="alices-secret") as its:
+        its.log("default").append([Event("A", b"%d" % number) for number in range(1200)])
+    client = node(coder="JSON")
+    client.receive("Billing", event_ms=10)
+    received: list[Any] = []
+    while len(received) < 1200:
+        received += client.push()
+    assert [event["data"] for event in received] == list(range(1200))
+
+
+def test_a_group_that_takes_too_long_is_halved_until_it_does_not(
+    server: RunningServer, node: Callable[..., Node]
+) -> None:
+    with connect(server.url, user="alice", password="alices-secret") as its:
+        its.log("default").append([Event("A", b"%d" % number) for number in range(20)])
+    client = node(coder="JSON")
+    client.receive("Billing", event_ms=400)
+    assert [len(client.push()) for _ in range(2)] == [20, 10]
+    assert client.push()[0]["data"] == 10, "8 s are too long for 20 events, but not 4 s for 10"
+
+
 def test_what_was_not_acknowledged_comes_again_after_a_reconnect(node: Callable[..., Node]) -> None:
     first = node(coder="JSON")
     first.receive("Billing", fail=1000)

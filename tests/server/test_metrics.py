@@ -17,12 +17,13 @@ from headwater.core.errors import InvalidInput
 from headwater.core.event import Event
 from headwater.core.store import LogStore
 from headwater.core.threads import Threads
+from headwater.futoin.statistics import Statistics
 from headwater.server.accounts import Account, AccountDirectory, hash_token, new_token, read_grant, show_grant
 from headwater.server.gate import Gate
 from headwater.server.health import HEALTH_PATHS, Health, Metrics
 from headwater.server.metrics import ServerCollector, scrape
 from headwater.server.request_meter import RequestMeter
-from headwater.server.room_metrics import storage_metrics, thread_metrics
+from headwater.server.room_metrics import futoin_metrics, storage_metrics, thread_metrics
 from headwater.server.security import AccountGuard
 from headwater.storage import Engine
 from headwater.storage.memory import MemoryState, MemoryStore
@@ -174,3 +175,22 @@ def test_ready_says_why_not_and_live_is_live() -> None:
         assert (refused.status, refused.headers[b"allow"]) == (405, b"GET, HEAD")
 
     asyncio.run(scenario())
+
+
+def test_futoin_is_shown() -> None:
+    counted = Statistics(redeliveries=3, skipped=90)
+    counted.calls["futoin.evt.gen.addEvent"] += 2
+    counted.errors["InvalidRequest"] += 1
+    counted.pushes["reliable"] += 5
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in futoin_metrics(counted)
+        for sample in family.samples
+    }
+    assert found == {
+        ("headwater_futoin_calls_total", "futoin.evt.gen.addEvent"): 2,
+        ("headwater_futoin_errors_total", "InvalidRequest"): 1,
+        ("headwater_futoin_pushes_total", "reliable"): 5,
+        ("headwater_futoin_redeliveries_total",): 3,
+        ("headwater_futoin_skipped_total",): 90,
+    }

@@ -56,9 +56,11 @@ def test_no_websocket_elsewhere(server: RunningServer) -> None:
 
 def test_a_message_over_the_limit_ends_its_connection_only(server: RunningServer) -> None:
     with opened(server) as other, opened(server, max_size=None) as connection:
-        with pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosed) as closed:
             connection.send(b"x" * (9 * 2**20))
             connection.recv(timeout=10)
+        assert closed.value.rcvd is not None, "it must get to know why"
+        assert closed.value.rcvd.code == 1009
         assert ask(other, "futoin.evt.gen:1.1:ping", echo=1)["r"] == {"echo": 1}
 
 

@@ -1,9 +1,9 @@
 """The transactional outbox: an event is written in the caller's own database transaction, and reaches the log once.
 
-`add_xfer_event` (FTN18, 3.2.1) inserts a row into a table of the caller's SQLite or PostgreSQL database, so that the
-event happens if and only if the transaction does. A `Relay` appends the rows to a log and deletes them. Each row has an
-id of its own, by which the log recognises it when it is appended again: so neither a relay nor a server that is killed
-in between loses or repeats an event, as long as the log keeps the ids (see its settings) of what a relay was about.
+`add_xfer_event` (FTN18, 3.2.1) inserts a row into a table of the caller's SQLite, PostgreSQL or MySQL database, so that
+the event happens if and only if the transaction does. A `Relay` appends the rows to a log and deletes them. Each row
+has an id of its own, by which the log recognises it when it is appended again: so neither a relay nor a server that is
+killed in between loses or repeats an event, as long as the log keeps the ids (see its settings) of what it was about.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import re
 import sqlite3
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -38,27 +39,35 @@ class Dialect(NamedTuple):
     placeholder: str
     position: str
     """The column that orders the rows."""
+    id: str = "TEXT"
+    text: str = "TEXT"
+    as_text: str = "CAST({} AS TEXT)"
+    """Of a column that may be JSON."""
+    database: str = "'main'"
+    """The name of the database."""
 
 
 SQLITE = Dialect("?", "INTEGER PRIMARY KEY AUTOINCREMENT")
-POSTGRESQL = Dialect("%s", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
+POSTGRESQL = Dialect("%s", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", database="current_database()")
+MYSQL = Dialect("%s", "BIGINT AUTO_INCREMENT PRIMARY KEY", "VARCHAR(36)", "LONGTEXT", "CAST({} AS CHAR)", "DATABASE()")
 
 
 def create_table(connection: Any, table: str = TABLE) -> None:
     """Make the outbox table, if it is not there. Commits nothing. Raises InvalidInput."""
-    dialect = _dialect(connection)
-    connection.execute(
-        f"CREATE TABLE IF NOT EXISTS {_checked(table)} (position {dialect.position}, "
-        "id TEXT NOT NULL UNIQUE, type TEXT NOT NULL, data TEXT NOT NULL)"
+    dialect = dialect_of(connection)
+    _execute(
+        connection,
+        f"CREATE TABLE IF NOT EXISTS {checked_table(table)} (position {dialect.position}, "
+        f"id {dialect.id} NOT NULL UNIQUE, type {dialect.id} NOT NULL, data {dialect.text} NOT NULL)",
     )
 
 
 def add_xfer_event(transaction: Any, type: str, data: object, table: str = TABLE) -> str:
     """Add an event to the transaction: it happens if that commits. Answers the event's id.
 
-    `transaction` is a connection or cursor of sqlite3, or of psycopg (2 or 3), with a transaction that is open, or that
-    the statement opens. `type` is a FutoIn event type (1 to 16 capitals or underscores), `data` anything that JSON can
-    say. The event's number is known when a relay has appended it, not before. Raises InvalidInput.
+    `transaction` is a connection or cursor of sqlite3, of psycopg (2 or 3), or of PyMySQL, with a transaction that is
+    open, or that the statement opens. `type` is a FutoIn event type (1 to 16 capitals or underscores), `data` anything
+    that JSON can say. The event's number is known when a relay has appended it, not before. Raises InvalidInput.
     """
     if not isinstance(type, str) or not EVENT_TYPE.fullmatch(type):
         raise InvalidInput(f"{show(type)} given, ^{EVENT_TYPE.pattern}$ is allowed", "type")
@@ -68,9 +77,9 @@ def add_xfer_event(transaction: Any, type: str, data: object, table: str = TABLE
         raise InvalidInput(f"not JSON-encodable: {error}", "data") from None
     _check_open(transaction)
     (id,) = uuid7s(1)
-    mark = _dialect(transaction).placeholder
-    statement = f"INSERT INTO {_checked(table)} (id, type, data) VALUES ({mark}, {mark}, {mark})"
-    transaction.execute(statement, (id, type, text))
+    mark = dialect_of(transaction).placeholder
+    statement = f"INSERT INTO {checked_table(table)} (id, type, data) VALUES ({mark}, {mark}, {mark})"
+    _execute(transaction, statement, (id, type, text))
     return id
 
 
@@ -80,10 +89,13 @@ class Relay:
     Rows are taken when they become visible, whatever their positions: a transaction that commits late is not missed.
     """
 
+    POSITION: ClassVar[str] = "position"
+    """The column that orders the rows."""
+
     def __init__(self, connection: Any, log: EventLog, table: str = TABLE) -> None:
         """`connection` is the relay's own: it commits on it."""
-        self._connection, self._log, self._table = connection, log, _checked(table)
-        self._mark = _dialect(connection).placeholder
+        self._connection, self._log, self._table = connection, log, checked_table(table)
+        self._dialect = dialect_of(connection)
 
     def run_once(self) -> int:
         """Append and delete the rows that are there, at most a batch; answers how many.
@@ -92,9 +104,8 @@ class Relay:
         """
         rows = self._rows()
         if rows:
-            events = [Event(type, data.encode(), id=id, source=SOURCE) for _, id, type, data in rows]
-            append_all(self._log, events)
-            self._delete([position for position, *_ in rows])
+            append_all(self._log, [self._event(row) for row in rows])
+            self._delete([row[0] for row in rows])
         return len(rows)
 
     def run(self, stopped: threading.Event, interval_s: float = 0.2) -> None:
@@ -103,11 +114,24 @@ class Relay:
             if self.run_once() < BATCH_EVENTS:
                 stopped.wait(interval_s)
 
-    def _rows(self) -> Sequence[tuple[int, str, str, str]]:
+    def _columns(self) -> str:
+        """What is selected; the position comes first."""
+        return "position, id, type, data"
+
+    def _event(self, row: tuple[Any, ...]) -> Event:
+        """The event of a row."""
+        _, id, type, data = row
+        return Event(type, data.encode(), id=id, source=SOURCE)
+
+    def _rows(self, after: int | None = None) -> Sequence[tuple[Any, ...]]:
+        """The first rows, at most a batch; or those after that position."""
+        where = "" if after is None else f"WHERE {self.POSITION} > {after:d} "
         cursor = self._connection.cursor()
         try:
-            cursor.execute(f"SELECT position, id, type, data FROM {self._table} ORDER BY position LIMIT {BATCH_EVENTS}")
-            rows: Sequence[tuple[int, str, str, str]] = cursor.fetchall()
+            cursor.execute(
+                f"SELECT {self._columns()} FROM {self._table} {where}ORDER BY {self.POSITION} LIMIT {BATCH_EVENTS}"
+            )
+            rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
         finally:
             cursor.close()
             self._connection.rollback()  # nothing is held while the log is written
@@ -117,7 +141,8 @@ class Relay:
         cursor = self._connection.cursor()
         try:
             cursor.executemany(
-                f"DELETE FROM {self._table} WHERE position = {self._mark}", [(position,) for position in positions]
+                f"DELETE FROM {self._table} WHERE {self.POSITION} = {self._dialect.placeholder}",
+                [(position,) for position in positions],
             )
             self._connection.commit()
         except BaseException:
@@ -128,18 +153,61 @@ class Relay:
 
 
 def connect_database(address: str) -> Any:
-    """A connection to a SQLite file, or to `postgresql://...`, which needs the package psycopg. Raises InvalidInput."""
-    if not address.startswith(("postgresql://", "postgres://")):
-        return sqlite3.connect(address, timeout=30, check_same_thread=False)
+    """A connection to a SQLite file, to `postgresql://...`, or to `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, which
+    need packages of their own. Raises InvalidInput, which names what is to be installed.
+    """
+    if address.startswith(("postgresql://", "postgres://")):
+        try:
+            import psycopg
+        except ImportError:
+            raise _lacking("PostgreSQL", "psycopg", "postgres") from None
+        return psycopg.connect(address)
+    if address.startswith(("mysql://", "mariadb://")):
+        try:
+            import pymysql
+        except ImportError:
+            raise _lacking("MySQL", "PyMySQL", "mysql") from None
+        return pymysql.connect(**_of_address(address), charset="utf8mb4")
+    return sqlite3.connect(address, timeout=30, check_same_thread=False)
+
+
+def _lacking(database: str, package: str, extra: str) -> InvalidInput:
+    return InvalidInput(f"{database} needs the package {package}: {how_to_install(extra)}", "database")
+
+
+def _of_address(address: str) -> dict[str, Any]:
+    """What PyMySQL wants to know. A host that begins with a slash (as %2F) is a Unix socket."""
+    parts = urlsplit(address)
     try:
-        import psycopg
-    except ImportError:
-        raise InvalidInput(f"PostgreSQL needs the package psycopg: {how_to_install('postgres')}", address) from None
-    return psycopg.connect(address)
+        host, port = unquote(parts.hostname or "localhost"), parts.port or 3306
+    except ValueError:
+        raise InvalidInput(
+            "mysql://USER:PASSWORD@HOST:PORT/DATABASE is allowed; the port is no number", "database"
+        ) from None
+    if len(parts.path) < 2:
+        raise InvalidInput("no database given, mysql://USER:PASSWORD@HOST:PORT/DATABASE is allowed", "database")
+    place = {"unix_socket": host} if host.startswith("/") else {"host": host, "port": port}
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return {**place, "user": user, "password": password, "database": unquote(parts.path[1:])}
 
 
-def _dialect(connection: Any) -> Dialect:
-    return SQLITE if isinstance(connection, sqlite3.Connection | sqlite3.Cursor) else POSTGRESQL
+def dialect_of(connection: Any) -> Dialect:
+    """What the database of a connection or cursor wants said."""
+    if isinstance(connection, sqlite3.Connection | sqlite3.Cursor):
+        return SQLITE
+    return MYSQL if type(connection).__module__.startswith(("pymysql", "MySQLdb")) else POSTGRESQL
+
+
+def _execute(transaction: Any, statement: str, values: Sequence[object] = ()) -> None:
+    """On a connection or a cursor; a connection of PyMySQL has no `execute`."""
+    if hasattr(transaction, "execute"):
+        transaction.execute(statement, values)
+        return
+    cursor = transaction.cursor()
+    try:
+        cursor.execute(statement, values)
+    finally:
+        cursor.close()
 
 
 def _check_open(transaction: Any) -> None:
@@ -147,6 +215,9 @@ def _check_open(transaction: Any) -> None:
     connection = getattr(transaction, "connection", transaction)
     if isinstance(connection, sqlite3.Connection):
         commits_at_once = connection.isolation_level is None and not connection.in_transaction
+    elif dialect_of(transaction) is MYSQL:
+        in_transaction = bool(connection.server_status & 1)  # SERVER_STATUS_IN_TRANS
+        commits_at_once = connection.get_autocommit() and not in_transaction
     else:
         info = getattr(connection, "info", None)
         commits_at_once = bool(getattr(connection, "autocommit", False)) and getattr(info, "transaction_status", 0) == 0
@@ -154,7 +225,8 @@ def _check_open(transaction: Any) -> None:
         raise InvalidInput("the connection commits each statement by itself; begin a transaction", "transaction")
 
 
-def _checked(table: str) -> str:
+def checked_table(table: str) -> str:
+    """The name of a table, which is no way into the database. Raises InvalidInput."""
     if not _TABLE_NAME.fullmatch(table):
         raise InvalidInput(f"{show(table)} given, {_TABLE_NAME.pattern} is allowed", "table")
     return table

@@ -145,15 +145,24 @@ async def reply_to(
     host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, channel: Channel, body: bytes
 ) -> Reply:
     """The reply to a request, whatever its bytes are."""
-    try:
-        if len(body) > VALUES_MAX:
-            await check_long(body)
-        message = coder_of(body).decode(body)
-    except FutoInError as error:
-        return refusal(error)
+    message = await decoded(host, body)
+    if isinstance(message, Reply):
+        return message
     if message.size > interface.MESSAGE_BYTES_MAX:  # a long one is passed over a few times, each a step by itself
         await asyncio.sleep(0)
     return await answer(host, handlers, log_name, channel, message)
+
+
+async def decoded(host: Host, body: bytes) -> Message | Reply:
+    """The message, or the refusal of what is none: in its coder, if that can be told."""
+    coder: Coder = JSON
+    try:
+        coder = coder_of(body)
+        if len(body) > VALUES_MAX:
+            await check_long(body)
+        return coder.decode(body)
+    except FutoInError as error:
+        return refusal(host, error, coder)
 
 
 async def answer(
@@ -166,18 +175,20 @@ async def answer(
             raise stopping()
         check_size(message)
         caller = await identify(host.guard, message, channel.authorization, channel.peer)
-        name = caller.user.name if caller is not None else ""
-        act_as(name)
-        channel.scope[USER_KEY] = name
+        user = caller.user.name if caller is not None else ""
+        act_as(user)
+        channel.scope[USER_KEY] = user
         call = checked(host, log_name, channel, message, caller)
-        host.turns.doing.what = "futoin", ".".join(call.function.key)
+        name = ".".join(call.function.key)
+        host.statistics.calls[name] += 1
+        host.turns.doing.what = "futoin", name
         if message.size > interface.MESSAGE_BYTES_MAX:
             await asyncio.sleep(0)
         result = await handlers[call.function.key](call)
         assert caller is not None
         return Reply(await _signed(message, caller, [("r", result)]), message.coder, call.afterwards)
     except Exception as error:
-        return Reply(await _signed(message, caller, _members_of(message, log_name, error)), message.coder)
+        return Reply(await _signed(message, caller, _members_of(host, message, log_name, error)), message.coder)
 
 
 def check_size(message: Message) -> None:
@@ -198,13 +209,13 @@ def checked(host: Host, log_name: str, channel: Channel, message: Message, calle
     return Call(host, log_name, channel, message, caller, function, parameters)
 
 
-def failed(message: Message, log_name: str, error: BaseException) -> Reply:
+def failed(host: Host, message: Message, log_name: str, error: BaseException) -> Reply:
     """The reply to a call that failed and was not signed; what is a fault of ours is logged."""
-    members = _members_of(message, log_name, error)
+    members = _members_of(host, message, log_name, error)
     return Reply(message.coder.message(_with_rid(message, members)), message.coder)
 
 
-def _members_of(message: Message, log_name: str, error: BaseException) -> list[tuple[str, bytes]]:
+def _members_of(host: Host, message: Message, log_name: str, error: BaseException) -> list[tuple[str, bytes]]:
     if isinstance(error, FutoInError):
         failure = error
     elif isinstance(error, EventLogError):
@@ -214,13 +225,12 @@ def _members_of(message: Message, log_name: str, error: BaseException) -> list[t
     else:
         _logger.error("a call failed", exc_info=error)
         failure = INTERNAL
-    return _failure(message.coder, failure)
+    return _failure(host, message.coder, failure)
 
 
-def refusal(error: FutoInError, coder: Coder = JSON, rid: str | None = None) -> Reply:
+def refusal(host: Host, error: FutoInError, coder: Coder = JSON) -> Reply:
     """The reply to what is no request at all."""
-    members = _failure(coder, error)
-    return Reply(coder.message([*members, ("rid", coder.value(rid))] if rid else members), coder)
+    return Reply(coder.message(_failure(host, coder, error)), coder)
 
 
 def _function(message: Message, caller: Caller | None, channel: Channel) -> Function:
@@ -241,7 +251,8 @@ def _function(message: Message, caller: Caller | None, channel: Channel) -> Func
     return function
 
 
-def _failure(coder: Coder, error: FutoInError) -> list[tuple[str, bytes]]:
+def _failure(host: Host, coder: Coder, error: FutoInError) -> list[tuple[str, bytes]]:
+    host.statistics.errors[error.name] += 1
     members = [("e", coder.value(error.name))]
     return [*members, ("edesc", coder.value(error.description))] if error.description else members
 

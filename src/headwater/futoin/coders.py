@@ -308,7 +308,7 @@ class CborCoder:
         """See Coder."""
         try:
             return cbor2.loads(
-                body[_MAGIC_BYTES:], semantic_decoders=_NO_TAGS, strict_hashable_types=True, max_depth=200
+                body[_MAGIC_BYTES:], semantic_decoders=_AS_TAGS, strict_hashable_types=True, max_depth=200
             )
         except Exception:  # the library documents CBORDecodeError, and raises others besides
             raise _malformed("CBOR") from None
@@ -332,13 +332,14 @@ def _cbor_length(count: int, kind: int) -> bytes:
     return struct.pack(">BB", kind | 24, count) if count < 256 else struct.pack(">BH", kind | 25, count)
 
 
-def _refuse_tag(decoder: object) -> object:
-    raise ValueError("tags stand for what JSON has no value for")
+def _tagged(value: object, immutable: bool) -> object:
+    """Tags stand for what JSON has no value for (a date): refused where it is looked at, and so with its `rid`."""
+    return cbor2.CBORTag(0, value)
 
 
-_NO_TAGS: dict[int, Any] = {
-    number: _refuse_tag for number in (0, 1, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004)
-}
+_AS_TAGS: dict[int, Any] = dict.fromkeys(
+    (0, 1, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004), _tagged
+)
 """What the library gives a meaning: some of them cost far more than their bytes."""
 
 _packer = msgspec.msgpack.Encoder()

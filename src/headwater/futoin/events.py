@@ -17,11 +17,10 @@ from ..core.slices import Slices
 from .message import Coder
 from .naming import OTHER, Naming, Selected
 from .plain import is_json
+from .settings import PAGE_EVENTS
 
 STEP_BYTES = 256 * 1024
 """How much is read in one step; a page of 8M takes several."""
-PAGE_EVENTS = 1000
-"""Of one page (FTN18, 3.1: EventList)."""
 _BETWEEN_BYTES = 1
 """What a coder puts between two events."""
 
@@ -54,10 +53,18 @@ Turn = Callable[[Callable[[], Page]], Awaitable[Page]]
 
 
 async def group_after(
-    read: Read, turn: Turn, after: int, coder: Coder, naming: Naming, bytes_max: int, page_bytes: int = 0
+    read: Read,
+    turn: Turn,
+    after: int,
+    coder: Coder,
+    naming: Naming,
+    bytes_max: int,
+    page_bytes: int = 0,
+    events_max: int = PAGE_EVENTS,
 ) -> tuple[Group, bool]:
-    """The next wanted events, as many as fit into so many bytes, one at least (if need be as a stub); and whether
-    there were no more in the log. None may be found in the steps that it takes: then `upto` says how far it came.
+    """The next wanted events, as many as fit into so many bytes, one at least (if need be as a stub), and at most
+    `events_max`; and whether there were no more in the log. None may be found in the steps that it takes: then `upto`
+    says how far it came.
 
     Several have no more than `page_bytes` together, if that is less. Others have their turn between a few and the next.
     """
@@ -66,7 +73,7 @@ async def group_after(
     size, last, together = 0, 0, min(page_bytes or bytes_max, bytes_max)
     while True:
         room = min(STEP_BYTES, max(1, together - size))
-        page = await turn(partial(read, after, room, PAGE_EVENTS - len(encoded)))
+        page = await turn(partial(read, after, room, events_max - len(encoded)))
         for event in page.events:
             one = encode_event(event, coder, naming, bytes_max)
             size += len(one) + _BETWEEN_BYTES
@@ -77,7 +84,7 @@ async def group_after(
             if slices.is_over:
                 await slices.pause()
         after = max(after, page.cursor)
-        if page.is_last or not page.events or len(encoded) >= PAGE_EVENTS:
+        if page.is_last or not page.events or len(encoded) >= events_max:
             return Group(encoded, after, last), page.is_last
         await slices.pause()
 

@@ -48,9 +48,11 @@ def begin_add_event(
         if opened is None:
             return None
         given = call.parameters
-        return opened.asynchronous.submit([_event(call, given["type"], given["data"], given.get("key"))])
+        append = opened.asynchronous.submit([_event(call, given["type"], given["data"], given.get("key"))])
     except (FutoInError, EventLogError):
         return None  # found, and told, again
+    host.statistics.calls[".".join(call.function.key)] += 1
+    return append
 
 
 async def add_events(call: Call) -> bytes:

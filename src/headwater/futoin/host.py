@@ -13,6 +13,7 @@ from ..core.turns import Turns
 from .identity import Caller
 from .naming import Naming
 from .settings import Settings
+from .statistics import Statistics
 
 Opened = OpenLog[Naming]
 
@@ -24,6 +25,7 @@ class Host:
         """`turns` deals the loop's time to those who read."""
         self.turns = turns or Turns()
         self.guard, self.settings = guard, settings
+        self.statistics = Statistics()
         self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the server stops: connections end, and new requests are refused."""
         self.logs = OpenLogs(

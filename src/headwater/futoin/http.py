@@ -42,7 +42,7 @@ async def post(host: Host, handlers: Mapping[tuple[str, str], Handler], log_name
     try:
         body = await exchange.body()
     except HttpError as error:
-        await _answer(exchange, refusal(futoin_error_of(error)), CLOSE)
+        await _answer(exchange, refusal(host, futoin_error_of(error)), CLOSE)
         return
     await _answer(exchange, await reply_to(host, handlers, log_name, Request(exchange), body))
 
@@ -54,7 +54,7 @@ async def get(
     try:
         body = _message_of(path, exchange.scope["query_string"])
     except FutoInError as error:
-        await _answer(exchange, refusal(error))
+        await _answer(exchange, refusal(host, error))
         return
     await _answer(exchange, await answer(host, handlers, log_name, Request(exchange), JSON.decode(body)))
 

@@ -137,7 +137,7 @@ class Walk:
                 if not math.isfinite(value):
                     raise invalid("a number is not finite")
             elif value is not None and not isinstance(value, str | int):
-                raise invalid(f"a value is not JSON-encodable ({type(value).__name__})")
+                raise invalid(f"a value is not JSON-encodable ({type(value).__name__}); say dates and the like as text")
         return False
 
     def _check_keys(self, value: dict[object, object]) -> None:

@@ -13,13 +13,19 @@ from functools import partial
 from ..core.access import Right
 from ..core.errors import ConsumerNotFound
 from .calls import Call
-from .errors import LIVE_NOT_ALLOWED, FutoInError, invalid
+from .errors import LIVE_NOT_ALLOWED, FutoInError, invalid, security
 from .events import Group, group_after, read
 from .host import Opened
 from .naming import Selected
 
 LIVE = "LIVE"
 """The component that is not registered, and of which nothing is stored (FTN18, 2.2.4)."""
+
+
+def check_reliable(call: Call) -> None:
+    """Raises FutoInError (SecurityError) where reliable consumers are switched off."""
+    if not call.host.settings.allow_reliable:
+        raise security(f"Only {LIVE} delivery is allowed here: futoin.allow_reliable is false")
 
 
 async def register_consumer(call: Call) -> bytes:
@@ -30,6 +36,7 @@ async def register_consumer(call: Call) -> bytes:
     component = call.parameters["component"]
     if component == LIVE:
         raise FutoInError(LIVE_NOT_ALLOWED, "Live consumer should not register")
+    check_reliable(call)
     opened = await call.log(Right.READ)
     owner = call.caller.owner
     if opened.log.consumer(owner, component) is None:
@@ -40,9 +47,13 @@ async def register_consumer(call: Call) -> bytes:
 
 async def poll_events(call: Call) -> bytes:
     """pollEvents: the wanted events after `last_id`, or after the stored position where none is given."""
-    opened = await call.log(Right.READ)
+    if not call.host.settings.allow_polling:
+        raise security("Only event push is allowed here: futoin.allow_polling is false")
     given = call.parameters
     component = given["component"]
+    if component != LIVE:
+        check_reliable(call)
+    opened = await call.log(Right.READ)
     last_id = None if given["last_id"] is None else int(given["last_id"])
     if last_id is not None and last_id > (head := opened.log.head()):
         raise invalid(f"last_id {last_id} is beyond the last event, {head}")
@@ -81,6 +92,7 @@ async def _next_group(call: Call, opened: Opened, selected: Selected, after: int
             opened.view,
             call.result_bytes_max,
             call.page_bytes_max,
+            call.host.settings.max_chunk_events,
         )
         if group.events:
             return group

@@ -12,13 +12,14 @@ from functools import partial
 from ..core.access import Right
 from ..core.consumer import Consumer
 from ..core.errors import ConsumerNotFound
-from .calls import ENVELOPE_BYTES, Call, Connection, Pushes
+from .calls import ENVELOPE_BYTES, Call, Connection
 from .coders import JSON
 from .errors import DEFENSE_REJECTED, FutoInError
 from .events import Group, group_after, read
 from .host import Opened
 from .interface import MESSAGE_BYTES_MAX
-from .polling import LIVE
+from .polling import LIVE, check_reliable
+from .unanswered import Reach, Unanswered
 
 GROUP_BYTES_MAX = 8 * 2**20 - ENVELOPE_BYTES
 """futoin.evt.receiver:1.1 takes messages of 8M; version 1.0 of it names no size."""
@@ -31,26 +32,33 @@ PASSED_OVER_S = 1.0
 
 
 class Pushing:
-    """Begins pushes, and knows those of reliable consumers, of which there is one each at a time."""
+    """Begins pushes, and knows those of reliable consumers: of each the newest runs, and older ones stand by."""
 
     def __init__(self) -> None:
-        self.reliable: Pushes = {}
-        """By log, owner and component."""
+        self.reliable: dict[tuple[object, ...], list[Push]] = {}
+        """By log, owner and component; the newest last."""
 
     async def ready_to_receive(self, call: Call) -> bytes:
-        """readyToReceive: from its reply on, events are pushed. A newer call of the same consumer takes over."""
+        """readyToReceive: from its reply on, events are pushed. A newer call of the same consumer takes over, until its
+        connection ends: then the one before goes on.
+        """
         component, connection = call.parameters["component"], call.channel.connection
         assert connection is not None, "a constraint of the interface"
+        is_live = component == LIVE
+        if not is_live:
+            check_reliable(call)
         opened = await call.log(Right.READ)
-        key = (call.caller.owner, component)
-        if component != LIVE and opened.log.consumer(*key) is None:
-            raise ConsumerNotFound(*key)
+        owner = call.caller.owner
+        if not is_live and opened.log.consumer(owner, component) is None:
+            raise ConsumerNotFound(owner, component)
+        want = call.parameters["want"]
+        key = (owner, component, None if want is None else frozenset(want)) if is_live else (owner, component)
         if key not in connection.pushes and len(connection.pushes) >= PUSHES_MAX:
             raise FutoInError(DEFENSE_REJECTED, f"{PUSHES_MAX} consumers are pushed to on this connection already")
-        push = (LivePush if component == LIVE else ReliablePush)(call, connection, opened, key)
-        push.places.append((connection.pushes, key))
-        if component != LIVE:
-            push.places.append((self.reliable, (opened, *key)))
+        if is_live:
+            push: Push = LivePush(call, connection, opened, key)
+        else:
+            push = ReliablePush(call, connection, opened, key, self.reliable)
         call.afterwards = push.start
         return call.coder.value(True)
 
@@ -58,9 +66,11 @@ class Pushing:
 class Push(ABC):
     """The push to one consumer over one connection."""
 
-    def __init__(self, call: Call, connection: Connection, opened: Opened, key: tuple[str, str]) -> None:
+    def __init__(self, call: Call, connection: Connection, opened: Opened, key: tuple[object, ...]) -> None:
+        """`key` tells it from others on its connection: two live ones with different wishes are two."""
         self.connection, self.opened, self.key = connection, opened, key
-        self.settings, self._turn = call.host.settings, call.turn
+        self.owner, self.component = call.caller.owner, call.parameters["component"]
+        self.settings, self.statistics, self._turn = call.host.settings, call.host.statistics, call.turn
         self.selected = opened.view.select(call.parameters["want"])
         version = call.function.version
         self._function = f"futoin.evt.receiver:{version[0]}.{version[1]}:onEvents"
@@ -68,31 +78,36 @@ class Push(ABC):
         self._begin = opened.log.head()
         """Where a live push begins."""
         self._task: asyncio.Task[None] | None = None
-        self.places: list[tuple[Pushes, tuple[object, ...]]] = []
-        """Where it is the only one of its key: on its connection, and a reliable one among all of its log."""
 
     def start(self) -> None:
-        """Begin, in place of older pushes of the same consumer."""
-        for pushes, key in self.places:
-            if (older := pushes.get(key)) is not None:
-                older.stop()
-            pushes[key] = self
-        self._task = asyncio.create_task(self._run())
+        """Begin, in place of an older push of the same consumer on this connection."""
+        if (older := self.connection.pushes.get(self.key)) is not None:
+            older.stop()
+        self.connection.pushes[self.key] = self
+        self.resume()
 
     def stop(self) -> None:
         """End, wherever it is; what was not acknowledged will be pushed again."""
+        self.pause()
+        if self.connection.pushes.get(self.key) is self:
+            del self.connection.pushes[self.key]
+
+    def resume(self) -> None:
+        """Go on where it was paused."""
+        self._task = asyncio.create_task(self._run())
+
+    def pause(self) -> None:
+        """Push nothing until it is resumed, or stopped."""
         if self._task is not None:
             self._task.cancel()
-        for pushes, key in self.places:
-            if pushes.get(key) is self:
-                del pushes[key]
+            self._task = None
 
     async def _run(self) -> None:
         """Push, until it cannot go on; then the connection is closed, so that the consumer comes to know of it."""
         try:
             await self._push()
         except ConsumerNotFound:
-            self.connection.close(f"consumer {self.key[1]} is not registered any more")
+            self.connection.close(f"consumer {self.component} is not registered any more")
         except OSError:  # the peer has left
             self.connection.close("")
         except Exception:
@@ -106,34 +121,79 @@ class Push(ABC):
 
     async def _send(self, seq: int, group: Group) -> asyncio.Future[str | None]:
         """Send a group; the future is the name of the error that answers it, or None for success."""
+        self.statistics.pushes[LIVE.lower() if self.component == LIVE else "reliable"] += 1
         parameters = JSON.message([("seq", JSON.value(seq)), ("events", JSON.array(group.events))])
         return await self.connection.call(self._function, parameters)
 
-    async def _is_taken(self, answer: asyncio.Future[str | None]) -> bool:
-        """Whether the group was answered with success, in time."""
-        done, _ = await asyncio.wait((answer,), timeout=self.settings.answer_s)
-        if not done:
-            answer.cancel()  # nobody waits for it any more
-            return False
-        return answer.result() is None
+    async def _group_after(self, cursor: int, events_max: int) -> tuple[Group, bool]:
+        """See `group_after`."""
+        log_read = partial(read, self.opened.log, self.selected)
+        return await group_after(
+            log_read, self._turn, cursor, JSON, self.opened.view, self._bytes_max, events_max=events_max
+        )
 
 
 class ReliablePush(Push):
-    """One group at a time, until it is acknowledged; a failed one again, under the same `seq`."""
+    """One group at a time, until it is acknowledged; after a failure its first half again, under the same `seq`.
+
+    So a consumer that cannot deal with a whole group in its time (the reference's own library gives it 5 s) comes to
+    one that it can; from there on groups grow by an event with each success.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        connection: Connection,
+        opened: Opened,
+        key: tuple[object, ...],
+        reliable: dict[tuple[object, ...], list[Push]],
+    ) -> None:
+        super().__init__(call, connection, opened, key)
+        self._reliable, self._consumer_key = reliable, (opened, *key)
+        self._seq = 0
+        self._unanswered = Unanswered()
+        """Of this `seq`."""
+        self._failures = 0
+        """In a row."""
+        self._events_max = self._group_events = min(self.settings.reliable_group_events, self.settings.max_chunk_events)
+        """How many events a group may have, and how many the next one has at most."""
+
+    def start(self) -> None:
+        """Begin; what is pushed to the consumer over other connections stands by until this one ends."""
+        super().start()
+        others = self._reliable.setdefault(self._consumer_key, [])
+        if others:
+            others[-1].pause()
+        others.append(self)
+
+    def stop(self) -> None:
+        """End; the one before goes on, if there is one."""
+        super().stop()
+        self._unanswered.forget()
+        others = self._reliable.get(self._consumer_key, [])
+        if self not in others:
+            return
+        was_running = others[-1] is self
+        others.remove(self)
+        if not others:
+            del self._reliable[self._consumer_key]
+        elif was_running:
+            others[-1].resume()
 
     async def _push(self) -> None:
-        seq = 0
+        if (reach := self._unanswered.taken()) is not None:  # answered while it stood by
+            await self._succeed(reach)
         while not self.opened.log.is_closed:
             start = self._consumer().acknowledged
             group = await self._next_group(start)
-            if group.events and await self._deliver(seq, group):
-                seq += 1
+            if group.events:
+                await self._deliver(start, group)
 
     def _consumer(self) -> Consumer:
         """The consumer as it stands: polls and operators move it too. Raises ConsumerNotFound."""
-        consumer = self.opened.log.consumer(*self.key)
+        consumer = self.opened.log.consumer(self.owner, self.component)
         if consumer is None:
-            raise ConsumerNotFound(*self.key)
+            raise ConsumerNotFound(self.owner, self.component)
         return consumer
 
     async def _next_group(self, start: int) -> Group:
@@ -143,9 +203,7 @@ class ReliablePush(Push):
         stored_at = loop.time()
         while True:
             next_commit = self.opened.asynchronous.next_commit
-            group, is_last = await group_after(
-                partial(read, log, self.selected), self._turn, cursor, JSON, self.opened.view, self._bytes_max
-            )
+            group, is_last = await self._group_after(cursor, self._group_events)
             if group.events:
                 return group
             cursor = max(cursor, group.upto)
@@ -164,20 +222,39 @@ class ReliablePush(Push):
         done, _ = await asyncio.wait((next_commit,), timeout=self.settings.seen_interval_s)
         return bool(done)
 
-    async def _deliver(self, seq: int, group: Group) -> bool:
-        """Send the group until it is acknowledged; False if somebody moved the consumer before that."""
-        start = self._consumer().acknowledged
-        pause_s = self.settings.retry_s
-        while not await self._is_taken(await self._send(seq, group)):
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, self.settings.answer_s)
-            if self._consumer().acknowledged != start:
-                return False
-        await self._acknowledge(group.upto)
-        return True
+    async def _deliver(self, start: int, group: Group) -> None:
+        """Send the group, and wait for an answer to it, or to one before it under the same `seq` that comes late."""
+        if self._failures:
+            self.statistics.redeliveries += 1
+        answer = await self._send(self._seq, group)
+        self._unanswered.add(answer, Reach(start, group.upto))
+        reach = await self._unanswered.success(self.settings.answer_s, answer)
+        if reach is None:
+            self._failures += 1
+            self._group_events = max(1, len(group.events) // 2)
+            reach = await self._success_in_pause()
+        if reach is not None:
+            await self._succeed(reach)
+
+    async def _success_in_pause(self) -> Reach | None:
+        """Wait before a group is sent again, longer with each failure in a row; a success ends that."""
+        pause_s = min(self.settings.retry_s * 2 ** min(self._failures - 1, 30), self.settings.answer_s)
+        if self._unanswered:
+            return await self._unanswered.success(pause_s)
+        await asyncio.sleep(pause_s)
+        return None
+
+    async def _succeed(self, reach: Reach) -> None:
+        """Acknowledge, unless an operator has moved the consumer back since; and go on under the next `seq`."""
+        self._seq += 1
+        self._failures = 0
+        self._unanswered.forget()
+        self._group_events = min(self._group_events + 1, self._events_max)
+        if self._consumer().acknowledged >= reach.start:
+            await self._acknowledge(reach.upto)
 
     async def _acknowledge(self, position: int) -> None:
-        await asyncio.to_thread(self.opened.log.acknowledge, *self.key, position)
+        await asyncio.to_thread(self.opened.log.acknowledge, self.owner, self.component, position)
 
 
 class LivePush(Push):
@@ -186,22 +263,22 @@ class LivePush(Push):
     async def _push(self) -> None:
         log = self.opened.log
         cursor, seq = self._begin, 0
-        on_the_way: set[asyncio.Task[bool]] = set()
+        on_the_way: set[asyncio.Task[None]] = set()
         try:
             while not log.is_closed:
                 if len(on_the_way) >= LIVE_GROUPS_MAX:
                     _, on_the_way = await asyncio.wait(on_the_way, return_when=asyncio.FIRST_COMPLETED)
                 next_commit = self.opened.asynchronous.next_commit
                 if log.head() - cursor > self.settings.live_behind_max:
-                    cursor = log.head() - self.settings.live_behind_max
+                    oldest = log.head() - self.settings.live_behind_max
+                    self.statistics.skipped += oldest - cursor
+                    cursor = oldest
                     seq += 1
-                group, is_last = await group_after(
-                    partial(read, log, self.selected), self._turn, cursor, JSON, self.opened.view, self._bytes_max
-                )
+                group, is_last = await self._group_after(cursor, self.settings.max_chunk_events)
                 cursor = max(cursor, group.upto)
                 if group.events:
                     answer = await self._send(seq, group)
-                    on_the_way.add(asyncio.create_task(self._is_taken(answer)))  # an error is as good as success
+                    on_the_way.add(asyncio.create_task(self._answered(answer)))
                     seq += 1
                 elif is_last:
                     await asyncio.wait((next_commit,))
@@ -210,3 +287,9 @@ class LivePush(Push):
         finally:
             for task in on_the_way:
                 task.cancel()
+
+    async def _answered(self, answer: asyncio.Future[str | None]) -> None:
+        """Wait for an answer, but not for ever: an error is as good as success."""
+        done, _ = await asyncio.wait((answer,), timeout=self.settings.answer_s)
+        if not done:
+            answer.cancel()  # nobody waits for it any more

@@ -46,6 +46,7 @@ class Application:
         """`guard` says who may do what; `turns` deals the loop's time to those who read. To be made on its loop."""
         self._host = Host(store, guard, settings or Settings(), turns)
         self.pushing = Pushing()
+        self.statistics = self._host.statistics
         self._handlers = handlers(self.pushing)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The settings of FutoIn event streams: what its clients see of event types that are none of theirs."""
+"""The settings of FutoIn event streams: names of event types, sizes of groups, and what is served at all."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.errors import InvalidInput
-from ..formats.values import setting, texts
+from ..formats.values import boolean, setting, texts, whole_number
 from .naming import Alias, read_alias
+
+PAGE_EVENTS = 1000
+"""Of one page or group (FTN18, 3.1: EventList)."""
 
 
 def _aliases(value: object) -> tuple[Alias, ...]:
@@ -20,7 +23,7 @@ def _aliases(value: object) -> tuple[Alias, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What FutoIn clients see of event types that are none of theirs. The times are there to be shortened by tests."""
+    """What FutoIn clients may do, and what they see of others' events. The times are there to be shortened by tests."""
 
     aliases: Sequence[Alias] = setting(
         (), _aliases, "event types by another name, as LOGS:TYPE=ALIAS; LOGS is a pattern of log names"
@@ -32,6 +35,20 @@ class Settings:
     )
     """Patterns of logs from which FutoIn clients do not get the events whose type neither fits nor has an alias;
     elsewhere those come as `OTHER`."""
+    allow_reliable: bool = setting(True, boolean, "whether there are reliable consumers; if not, only LIVE")
+    """Whether there are reliable consumers. If not, registering, polling and receiving as one is a `SecurityError`, and
+    only `LIVE` is left."""
+    allow_polling: bool = setting(True, boolean, "whether events can be polled; if not, they are only pushed")
+    """Whether events can be polled. If not, pollEvents is a `SecurityError`, and events are only pushed."""
+    max_chunk_events: int = setting(
+        PAGE_EVENTS, whole_number(1, PAGE_EVENTS), "how many events one message has at most"
+    )
+    """How many events one message has at most, polled or pushed."""
+    reliable_group_events: int = setting(
+        100, whole_number(1, PAGE_EVENTS), "how many events are pushed to a reliable consumer at once, at most"
+    )
+    """How many events are pushed to a reliable consumer at once, at most. It answers when it has dealt with all of
+    them, and FutoIn's own library gives it 5 seconds. After a failure the group is halved."""
     answer_s: float = 30.0
     """How long a consumer may take to answer a push before it is sent again."""
     retry_s: float = 1.0

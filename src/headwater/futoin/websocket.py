@@ -15,14 +15,13 @@ from typing import Any
 
 from ..core.log import AppendResult
 from ..http import Receive, Send
-from .calls import Handler, Pushes, Reply, answer, failed, refusal
-from .coders import JSON, coder_of
-from .errors import FutoInError, invalid
+from .calls import Handler, Pushes, Reply, answer, decoded, failed, refusal
+from .coders import JSON
+from .errors import invalid
 from .generating import begin_add_event
 from .host import Host
 from .http import Request
-from .long_messages import check_long
-from .message import VALUES_MAX, Message
+from .message import Message
 
 _logger = logging.getLogger("headwater.futoin")
 
@@ -130,17 +129,13 @@ class Connection:
 
     async def _take(self, body: bytes) -> None:
         """A message came in: an answer to one of our calls, or a request, which is answered beside others."""
-        try:
-            if len(body) > VALUES_MAX:
-                await check_long(body)
-            message = coder_of(body).decode(body)
-        except FutoInError as error:
-            await self._transmit(refusal(error).body)
-            return
-        if message.is_reply:
+        message = await decoded(self._host, body)
+        if isinstance(message, Reply):
+            await self._transmit(message.body)
+        elif message.is_reply:
             self._take_answer(message)
         elif message.rid is None:
-            await self._transmit(refusal(invalid("Missing or invalid req.rid"), message.coder).body)
+            await self._transmit(refusal(self._host, invalid("Missing or invalid req.rid"), message.coder).body)
         else:
             await self._slots.acquire()
             name = message.f.rpartition(":")[2] if isinstance(message.f, str) else ""
@@ -165,7 +160,7 @@ class Connection:
             self._slots.release()
             return
         if (error := append.exception()) is not None:
-            reply = failed(message, self._log_name, error).body
+            reply = failed(self._host, message, self._log_name, error).body
         else:
             coder = message.coder
             id, rid = coder.value(str(append.result().first)), coder.value(message.rid)

@@ -54,6 +54,7 @@ from .room_metrics import (
     amqp_metrics,
     bulk_metrics,
     follower_metrics,
+    futoin_metrics,
     http_metrics,
     loop_metrics,
     notification_metrics,
@@ -246,11 +247,13 @@ class Server:
         turns: Turns,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
+        events = futoin.Application(store, guard, self._config.futoin, turns)
         rooms_metrics = (
             partial(storage_metrics, store),
             partial(thread_metrics, self._threads),
             partial(http_metrics, http),
             partial(amqp_metrics, container),
+            partial(futoin_metrics, events.statistics),
             partial(webhook_metrics, clouds.service),
             partial(notification_metrics, self._bus),
             partial(loop_metrics, self._watchman),
@@ -259,7 +262,6 @@ class Server:
         )
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=rooms_metrics)
         data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max, turns=turns)
-        events = futoin.Application(store, guard, self._config.futoin, turns)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
         own: dict[str, Application] = {"": RootPage(guard), METRICS.strip("/"): metrics}

@@ -46,6 +46,11 @@ class JoinedWrites:
         self._flush()
         self._transport.close()
 
+    def write_eof(self) -> None:
+        """Say that no more will be written, after what was."""
+        self._flush()
+        self._transport.write_eof()
+
     def _flush(self) -> None:
         pieces, self._pieces, self._size = self._pieces, [], 0
         if pieces and not self._transport.is_closing():

@@ -15,6 +15,7 @@ from ..core.following import Follower, FollowerKind
 from ..core.notification_types import NotificationType
 from ..core.store import LogStore
 from ..core.threads import Threads
+from ..futoin.statistics import Statistics
 from ..management.consumers import ConsumerWatch
 from .bulk.serving import BulkPlane
 from .http_server import HttpServer
@@ -69,6 +70,20 @@ def amqp_metrics(container: Container) -> Iterator[Metric]:
     yield gauge("amqp_connections_open", "AMQP connections.", len(container.connections))
     for name, summary in AMQP_COUNTERS.items():
         yield counter(f"amqp_{name}", summary, getattr(container.statistics, name))
+
+
+def futoin_metrics(statistics: Statistics) -> Iterator[Metric]:
+    """Calls and errors of the FutoIn endpoints, and what became of pushes. Every label is one of a few names."""
+    for name, summary, label, counts in (
+        ("calls", "Calls that were found to be in order, by function.", "function", statistics.calls),
+        ("errors", "Errors that were answered, by name.", "error", statistics.errors),
+        ("pushes", "Groups of events that were pushed, by kind of consumer.", "kind", statistics.pushes),
+    ):
+        yield counter(f"futoin_{name}", summary, [([key], count) for key, count in counts.copy().items()], [label])
+    yield counter(
+        "futoin_redeliveries", "Groups that were pushed again: an error, or no answer in time.", statistics.redeliveries
+    )
+    yield counter("futoin_skipped", "Numbers of the log that live consumers were too slow for.", statistics.skipped)
 
 
 def http_metrics(http: HttpServer) -> Iterator[Metric]:

@@ -19,6 +19,9 @@ PING_INTERVAL_S = 20.0
 PING_TIMEOUT_S = 20.0
 """A peer that vanished, or does not take what it is sent, is cut off after both."""
 
+LINGER_S = 2.0
+"""How long a peer that broke the protocol may take to read why, while what it still sends is thrown away."""
+
 CLOSE_NOT_UTF8 = 1007
 MESSAGES_WAITING_MAX = 16
 """For the application; after these, reading stops until it has taken them."""
@@ -44,6 +47,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     _unread = b""
     """Received data for later slices. Nothing more is read meanwhile."""
     _rest: asyncio.Task[None] | None = None
+    _is_lingering = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
@@ -52,12 +56,14 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
+        if self._is_lingering:
+            return
         slices, is_later = Slices(), bool(self._unread)
         self._unread += data
-        while self._unread and not is_later:
+        while self._unread and not is_later and not self._is_lingering:
             self._look_at_piece()
             is_later = slices.is_over
-        if self._unread:
+        if self._unread and not self._is_lingering:
             self.transport.pause_reading()
             if self._rest is None:
                 self._rest = self.loop.create_task(self._look_at_rest())
@@ -85,7 +91,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         await asyncio.sleep(0)  # the slice of what was received is used up
         slices = Slices()
         try:
-            while self._unread and not self.transport.is_closing():
+            while self._unread and not self.transport.is_closing() and not self._is_lingering:
                 await slices.pause()
                 self._look_at_piece()
         except BaseException:
@@ -114,6 +120,22 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         if not self.read_paused and self.queue.qsize() >= MESSAGES_WAITING_MAX:
             self.read_paused = True
             self.transport.pause_reading()
+
+    def handle_parser_exception(self) -> None:
+        """See WebSocketsSansIOProtocol, which would close with data unread: the system resets such a connection, and
+        the peer never gets to know why (1009 for a message that is too long, 1007, 1002).
+        """
+        assert self.conn.close_sent is not None
+        close = self.conn.close_sent
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": close.code, "reason": close.reason})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = self._is_lingering = True
+        self._unread = b""
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.read_paused = False
+        self.transport.resume_reading()
+        self.close_timer = self.loop.call_later(LINGER_S, self.transport.abort)
 
     def keepalive_timeout(self) -> None:
         """See WebSocketsSansIOProtocol, which would wait until the peer has taken all that is still to be sent."""

@@ -19,6 +19,7 @@ const options = (more = {}) => Object.assign(
 );
 const ccm = new AdvancedCCM();
 let failures = 0;
+let eventMs = 0;
 
 function receiver(Base) {
     return class extends Base {
@@ -27,6 +28,10 @@ function receiver(Base) {
             if (failures > 0) {
                 failures -= 1;
                 as.error('Refused', 'not now');
+            }
+            if (eventMs > 0) {
+                as.waitExternal();
+                setTimeout(() => as.state && as.success(), eventMs * events.length);
             }
         }
     };
@@ -38,8 +43,9 @@ const COMMANDS = {
     poll: (as, { component, last_id = null, want = null }) =>
         ccm.iface('poll').pollEvents(as, component, last_id, want),
     ping: (as, { echo }) => ccm.iface('poll').ping(as, echo),
-    receive: (as, { component, want = null, fail = 0, stock = false }) => {
+    receive: (as, { component, want = null, fail = 0, event_ms = 0 }) => {
         failures = fail;
+        eventMs = event_ms;
         const Base = eventstream(component === 'LIVE' ? 'LiveReceiver' : 'ReliableReceiver');
         const its = new (receiver(Base))(new AdvancedCCM());
         its.on('workerError', (...args) => tell({ worker_error: args.slice(0, 2) }));
