@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
+from headwater.spark import running
 from headwater.spark.failures import JAVA_ENDED, NO_WORKER, PipelineFailed, cause_in, failed, is_sparks
 from headwater.spark.java_process import is_noise
 from headwater.spark.progress import BatchDone, Progress, Tally, behind, display
@@ -257,7 +258,10 @@ class LateWorker(Exception):
         )
 
 
-def test_what_failed_as_a_worker_was_late_is_tried_again_and_a_batch_starts_the_count_anew() -> None:
+def test_what_failed_as_a_worker_was_late_is_tried_again_and_a_batch_starts_the_count_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "PAUSES_S", (0.01, 0.02))
     shown, tries = Shown(), iter(range(100))
     with Run("copy", progress=shown) as run:
 
@@ -274,7 +278,8 @@ def test_what_failed_as_a_worker_was_late_is_tried_again_and_a_batch_starts_the_
         with pytest.raises(ValueError):
             run.retrying(lambda: int("x"))
     assert next(tries) == 10
-    assert shown.said[0] == f"copy: {NO_WORKER}; trying again" and len(shown.said) == 8
+    assert shown.said[:2] == [f"copy: {NO_WORKER}; trying again in {pause_s} s" for pause_s in (0.01, 0.02)]
+    assert len(shown.said) == 8
     assert str(failed("copy", LateWorker())) == f"pipeline copy: {NO_WORKER}"
 
 
@@ -282,10 +287,23 @@ def attempt_late() -> None:
     raise LateWorker
 
 
+def test_nobody_who_wants_the_end_waits_for_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "PAUSES_S", (3600.0,))
+    shown = Shown()
+    with Run("copy", progress=shown) as run:
+        asking = threading.Thread(target=lambda: (eventually(lambda: shown.said), run.stop.ask()))
+        asking.start()
+        with pytest.raises(LateWorker):
+            run.retrying(attempt_late)
+        asking.join()
+    assert len(shown.said) == 1
+
+
 def test_a_java_that_does_not_answer_is_told_as_such_and_no_server_is() -> None:
-    client = java_gateway.GatewayClient(port=1)
+    connection = java_gateway.GatewayConnection(java_gateway.GatewayParameters(port=1))
     with pytest.raises(Exception) as caught:
-        client.send_command("x")
+        connection.start()
+    connection.socket.close()  # py4j leaves it open
     assert is_sparks(caught.value)
     assert str(failed("copy", caught.value)) == f"pipeline copy: {JAVA_ENDED}"
     assert not is_sparks(ConnectionRefusedError(111, "Connection refused"))

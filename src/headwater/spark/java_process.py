@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable
 from typing import IO, Any
@@ -39,6 +40,24 @@ def launch(conf: Any, hears: Callable[[str], object] | None = None) -> Any:
         return launch_gateway(conf, {"start_new_session": True, "stderr": writing})
     finally:
         os.close(writing)
+
+
+def let_end_quietly(context: Any) -> None:
+    """Keep the driver's part of that SparkContext from telling on stderr that Java has ended.
+
+    Java sends what its tasks count to a little server of PySpark, which prints a traceback when the connection ends:
+    whoever asks Java for something is told that it has ended, and says so once.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is None:
+        return
+    told = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            told(request, address)
+
+    server.handle_error = handle_error
 
 
 def is_noise(line: str) -> bool:
