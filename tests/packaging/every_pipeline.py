@@ -1,6 +1,6 @@
 """Every pipeline of an environment, by its command: `python every_pipeline.py HTTP GRPC`, with its Python.
 
-All run in this process, one after the other, and in one session of Spark: its workers take longer to start than to work.
+All run in this process, one after the other, in one session of Spark: its workers take longer to start than to work.
 One that is not in `COMMANDS` fails it.
 Prints a line for each command: the pipeline, how it ended, and how many events it has been through.
 """

@@ -17,7 +17,8 @@ from typing import IO, Any
 _NOISE = re.compile(
     r"WARNING: (?:Using incubator modules|A terminally deprecated|A restricted method|An illegal|Please consider|"
     r"Use --|Restricted methods|Illegal|All illegal|Unable to load native-hadoop|.* has been called by |"
-    r"(?:sun|java|jdk)\.[\w.]+::)|Picked up |Using Spark's default log4j|Setting default log level|To adjust logging"
+    r"(?:sun|java|jdk)\.[\w.]+::)|Picked up |Using Spark's default log4j|Setting default log level|To adjust logging|"
+    r"(?:Starting )?Streaming \w+ Python worker "
 )
 """What Java and Spark say of themselves whenever they start."""
 
