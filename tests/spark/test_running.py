@@ -20,7 +20,7 @@ from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.spark import running
 from headwater.spark.failures import JAVA_ENDED, NO_WORKER, PipelineFailed, cause_in, failed, is_sparks
-from headwater.spark.java_process import is_noise
+from headwater.spark.java_process import is_noise, let_end_quietly
 from headwater.spark.progress import BatchDone, Progress, Tally, behind, display
 from headwater.spark.running import Ending, Run, Server
 from headwater.spark.stopping import Gate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
@@ -361,6 +361,25 @@ def test_what_java_says_of_itself_is_no_news() -> None:
     assert is_noise("WARNING: sun.misc.Unsafe::objectFieldOffset has been called by x\n")
     assert is_noise("Streaming TransformWithStateInPandas Python worker received parameters for UDF. State server")
     assert not is_noise("WARNING: the price of order 17 is missing\n")
+
+
+def test_the_end_of_java_is_not_told_by_the_server_that_counts_for_it() -> None:
+    told = []
+
+    class Context:
+        class _accumulatorServer:
+            @staticmethod
+            def handle_error(request: object, address: object) -> None:
+                told.append(sys.exception())
+
+    let_end_quietly(Context)
+    for error in (EOFError(), ConnectionResetError(), ValueError()):
+        try:
+            raise error
+        except Exception:
+            Context._accumulatorServer.handle_error(None, None)
+    assert told == [error]
+    let_end_quietly(object())
 
 
 # Queries
