@@ -1,6 +1,7 @@
 """Every pipeline of an environment, by its command: `python every_pipeline.py HTTP GRPC`, with its Python.
 
-All run in this process, one after the other, so that Java is started once. One that is not in `COMMANDS` fails it.
+All run in this process, one after the other, in one session of Spark: its workers take longer to start than to work.
+One that is not in `COMMANDS` fails it.
 Prints a line for each command: the pipeline, how it ended, and how many events it has been through.
 """
 
@@ -11,6 +12,9 @@ import io
 import json
 import sys
 from pathlib import Path
+from unittest.mock import patch
+
+from pyspark.sql import SparkSession
 
 from headwater.client import connect
 from headwater.core import Event
@@ -39,9 +43,11 @@ def run_all(http: str, grpc: str) -> None:
     missing = set(names()) - {command.split()[0] for command in COMMANDS}
     assert not missing, f"no command of COMMANDS runs {', '.join(sorted(missing))}"
     prepare(http)
-    for command in COMMANDS:
-        summary = outcome([*command.split(), "--url", grpc, *SMALL])
-        print(command.split()[0], summary["ending"], summary["events"])
+    with patch.object(SparkSession, "stop"):
+        for command in COMMANDS:
+            summary = outcome([*command.split(), "--url", grpc, *SMALL])
+            print(command.split()[0], summary["ending"], summary["events"], flush=True)
+    SparkSession.builder.getOrCreate().stop()
 
 
 def prepare(http: str) -> None:

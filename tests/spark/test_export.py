@@ -16,6 +16,7 @@ from headwater.core import Event, LogSettings
 from headwater.core.errors import InvalidInput, LogNotFound
 from headwater.core.local import LocalLog
 from headwater.formats.envelope import decode_event
+from headwater.formats.exported import COLUMNS
 from headwater.spark.pipelines import load
 from headwater.spark.running import Ending, Run, Server, Summary
 from headwater.storage.memory import MemoryStore
@@ -44,7 +45,9 @@ def an_event(n: int) -> Event:
         if n == 7
         else json.dumps({"n": n, "lines": [f'a "{n}",\n'], **({"x": 1.5} if n % 2 else {})}).encode()
     )
+    data = b" spaces around " if n == 9 else data
     tags = (f"order:{n % 5}", "deal:100%,ok") if n % 2 else ()
+    tags = (" a space first", *tags) if n == 11 else tags
     attributes = {"time": f"2024-01-01T00:00:{n:02}Z", "subject": "s"} if n % 3 else {}
     return Event("Paid" if n % 4 else "Müll/ab", data, tags, str(n), "web", attributes, f"k{n % 3}")
 
@@ -56,7 +59,7 @@ def export(spark: SparkSession, shop: LocalLog, url: str, tmp_path: Path, monkey
     return lambda **options: EXPORT.start(EXPORT.options(**{"log": "shop", **options}), spark, server=Server(url))
 
 
-@pytest.mark.parametrize("format", ["parquet", "ndjson"])
+@pytest.mark.parametrize("format", ["parquet", "ndjson", "csv"])
 @pytest.mark.parametrize("partition_by", ["none", "type"])
 def test_what_is_exported_and_imported_again_is_the_same(
     export: Start, spark: SparkSession, shop: LocalLog, store: MemoryStore, url: str, format: str, partition_by: str
@@ -134,7 +137,9 @@ def test_lines_are_those_of_read_json_and_tables_are_those_of_export(export: Sta
     for path in sorted(Path("y").glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             rows += list(csv.DictReader(file))
+    assert tuple(rows[0])[: len(COLUMNS)] == COLUMNS
     assert [row["id"] for row in rows] == [str(n) for n in range(60)]
+    assert rows[11]["tags"].split(",")[0] == "%20a space first"
     assert (rows[1]["data"], rows[1]["tags"]) == (an_event(1).data.decode(), "deal:100%25%2Cok,order:1")
     assert (rows[7]["data"], rows[7]["data_base64"]) == ("", "//4=")
     assert (rows[1]["payload_lines"], rows[1]["recorded_at"]) == ('["a \\"1\\",\\n"]', "2023-11-14T22:13:20.000Z")

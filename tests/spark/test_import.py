@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -22,10 +23,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.client import connect
-from headwater.core import Event
+from headwater.core import Event, SequencedEvent
 from headwater.core.errors import InvalidInput, LogNotFound
 from headwater.core.settings import LogSettings
 from headwater.flight.client import BulkClient
+from headwater.formats import exported
 from headwater.formats.tabular import TableMapping, row_reader, table_events
 from headwater.spark import running
 from headwater.spark.importing.files import find_files, look_at
@@ -296,7 +298,7 @@ def test_bad_rows_are_kept_with_their_reason_and_the_others_are_imported(
 ) -> None:
     ocel = OCEL | {"ocel:events": {**OCEL["ocel:events"], "9": {"ocel:activity": "pay", "ocel:timestamp": "soon"}}}
     Path("o.jsonocel").write_text(json.dumps(ocel))
-    Path("e.ndjson").write_bytes(b'{"type":"A"}\n{"typ":"A"}\n{"type":"A","tags":["a b"]}\n\xff\n{"type":"B"}\n')
+    Path("e.ndjson").write_bytes(b'{"type":"A"}\n{"typ":"A"}\n{"type":"A","tags":[""]}\n\xff\n{"type":"B"}\n')
     summary = start(file=("o.jsonocel", "e.ndjson"), quarantine="bad")
     assert counts(summary) == (5, 0, 4)
     kept = pq.read_table(tmp_path / "bad").to_pylist()
@@ -317,9 +319,29 @@ def test_data_that_is_json_is_taken_as_it_is_and_an_import_without_any_event_fai
     assert counts(start(file=("e.ndjson",))) == (1, 0, 1)
     assert stored(server, log)[0].data == b'{"total": 30.50}'
     Path("t.csv").write_text("type;time\n" + "T;soon\n" * 3)
-    for _ in range(2):  # the second run finds its only batch done
-        with pytest.raises(InvalidInput, match=r"none of 3 rows is an event; look at the reasons in .*bad"):
-            start(file=("t.csv",), quarantine="bad")
+    for size in ("32m", "10"):  # one batch, and one for each two rows
+        for _ in range(2):  # the second run finds its batches done
+            with pytest.raises(InvalidInput, match=r"none of 3 rows is an event; look at the reasons in .*bad"):
+                start(file=("t.csv",), quarantine=f"bad-{size}", batch_size=size)
+
+
+def test_a_table_that_was_exported_is_taken_as_what_it_is(tmp_path: Path) -> None:
+    events = [Event("A", b'{"n": 1}', ("x:1", " y,z%"), "7", "/shop", {"time": "2024-01-02T00:00:00Z", "s": "t"}, "k"),
+              Event("B", b"\xff\n", (), "8", "")]  # fmt: skip
+    stored = [SequencedEvent(n, 0, 0, *event) for n, event in enumerate(events, 1)]
+    for columns in (exported.COLUMNS, exported.COLUMNS_BEFORE):
+        with (path := tmp_path / "t.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([columns, *(exported.row_of(each)[: len(columns)] for each in stored)])
+            file.write("9,soon\n")
+        for piece_bytes in (1, 10**6):
+            rows, bad = read_in_pieces(path, TableMapping(""), piece_bytes)
+            assert [(row["type"], row["data"], tuple(row["tags"]), row["id"], row["source"]) for row in rows] == [
+                event[:5] for event in events
+            ]
+            assert dict(rows[0]["attributes"]).get("s") == ("t" if columns == exported.COLUMNS else None)
+            assert [(each.row, each.reason) for each in bad] == [(3, f"{len(columns)} cells are expected, 2 given")]
+    rows, _ = read_in_pieces(path, TableMapping("", type_column="type"), 10**6)
+    assert json.loads(rows[0]["data"])["id"] == "7"  # whoever names a column, wants a table
 
 
 def test_an_import_that_is_asked_twice_ends_at_once_and_tells_what_is_in_the_log(

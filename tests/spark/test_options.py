@@ -121,7 +121,10 @@ def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
         ({"log": "a b"}, "option log: 'a b' does not fit"),
         ({"log": "a,a"}, "option log: a log is named twice in 'a,a'"),
         ({"partitions": "1,x"}, "option partitions: numbers from 0 to 1023 .* '1,x' given"),
-        ({"query": "kind=Paid"}, "option query: type=TYPE, tag=TAG, or, all are expected, 'kind=Paid' given"),
+        (
+            {"query": "kind=Paid"},
+            "option query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are expected, 'kind=Paid' given",
+        ),
         ({"columns": "sequence"}, "option columns: there is no column 'sequence'; did you mean sequence_number?"),
         ({"columns": "data,data"}, "option columns: column 'data' is given twice"),
         ({"columns": "data", "includeMetadata": "false"}, "option includeMetadata: columns says already"),

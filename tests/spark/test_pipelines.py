@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import os
@@ -163,7 +164,7 @@ def test_a_dry_run_says_the_plan_and_starts_nothing(paint: click.Command, painte
         (["--conf", "spark.a"], 1, "--conf: KEY=VALUE is expected, 'spark.a' given"),
         (["--conf", "a=b"], 1, "begins with `spark.`, 'a' given"),
         (["--user", "ann"], 2, "--user and --password are given together"),
-        (["--query", "colour=red", "--dry-run"], 1, "query: type=TYPE, tag=TAG, or, all are expected"),
+        (["--query", "colour=red", "--dry-run"], 1, "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are expected"),
         (["--from", "a log", "--dry-run"], 1, "--from: 'a log' does not fit"),
     ],
 )
@@ -230,7 +231,9 @@ def test_a_pipeline_that_fails_tells_why_in_one_line(
                               capture_output=True, text=True, check=False, timeout=250)  # fmt: skip
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.splitlines()[::2] == ["starting Spark", "headwater: pipeline copy: there is no log 'nowhere'"]
+    first, *between, last = done.stderr.splitlines()
+    assert (first, last) == ("starting Spark", "headwater: pipeline copy: there is no log 'nowhere'")
+    assert all(line.startswith("copy: ") for line in between), between  # how far it is, again and again
 
 
 def test_a_dry_run_of_a_copy_looks_at_both_logs(
@@ -275,12 +278,15 @@ def test_signals_to_all_processes_are_told_in_words(
         try:
             eventually(lambda: target.head() == 50 or process.poll() is not None, within_s=200)
             for pid in (process.pid, *descendants(process.pid)):  # as a supervisor does
-                os.kill(pid, signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):  # a worker that ended by itself
+                    os.kill(pid, signal.SIGTERM)
             said, errors = process.communicate(timeout=100)
         finally:
             process.kill()
+            process.communicate()
     assert process.returncode in (0, 130), errors  # between two batches there is nothing to interrupt
     assert json.loads(said)["events"] == 50
+    assert all(line.startswith("{") for line in errors.splitlines()), errors
     messages = [json.loads(line) for line in errors.splitlines()]  # no noise of Java's, no trace of a worker's
     assert messages[0]["message"] == "starting Spark"
     assert not [each for each in messages if "refused" in str(each) or "Traceback" in str(each)]

@@ -152,7 +152,7 @@ def test_what_fails_is_told_with_event_and_entity_and_changes_nothing(
     [
         ({"fold": "nothing"}, r"^fold: module 'tests.spark.folds' has no such function: 'nothing'"),
         ({"fold": "NOT_A_FUNCTION"}, r"^fold: module 'tests.spark.folds' has a int of that name"),
-        ({"tag": "a b"}, r"^tag: the key of a tag is expected, 'a b' given"),
+        ({"tag": "a:b"}, r"^tag: the key of a tag is expected, 'a:b' given"),
         ({"log": "a/b"}, r"a/b"),
         ({"columns": "type,tpye"}, r"^columns: some of sequence_number, .* are expected, 'tpye' given"),
     ],

@@ -186,7 +186,7 @@ def test_strays_do_not_make_the_charts_empty() -> None:
     [
         ({"to": "/nowhere/x.html"}, "there is no directory /nowhere"),
         ({"to": "/tmp"}, "/tmp is a directory"),
-        ({"states": "a b"}, "the key of a tag is expected, 'a b' given"),
+        ({"states": "a:b"}, "the key of a tag is expected, 'a:b' given"),
         ({"end": "noon"}, "a time such as"),
     ],
 )

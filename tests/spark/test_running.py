@@ -18,8 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
+from headwater.spark import running
 from headwater.spark.failures import JAVA_ENDED, NO_WORKER, PipelineFailed, cause_in, failed, is_sparks
-from headwater.spark.java_process import is_noise
+from headwater.spark.java_process import is_noise, let_end_quietly
 from headwater.spark.progress import BatchDone, Progress, Tally, behind, display
 from headwater.spark.running import Ending, Run, Server
 from headwater.spark.stopping import Gate, StoppedAtOnce, StoppedBetweenBatches, StopRequest
@@ -257,7 +258,10 @@ class LateWorker(Exception):
         )
 
 
-def test_what_failed_as_a_worker_was_late_is_tried_again_and_a_batch_starts_the_count_anew() -> None:
+def test_what_failed_as_a_worker_was_late_is_tried_again_and_a_batch_starts_the_count_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "PAUSES_S", (0.01, 0.02))
     shown, tries = Shown(), iter(range(100))
     with Run("copy", progress=shown) as run:
 
@@ -274,7 +278,8 @@ def test_what_failed_as_a_worker_was_late_is_tried_again_and_a_batch_starts_the_
         with pytest.raises(ValueError):
             run.retrying(lambda: int("x"))
     assert next(tries) == 10
-    assert shown.said[0] == f"copy: {NO_WORKER}; trying again" and len(shown.said) == 8
+    assert shown.said[:2] == [f"copy: {NO_WORKER}; trying again in {pause_s} s" for pause_s in (0.01, 0.02)]
+    assert len(shown.said) == 8
     assert str(failed("copy", LateWorker())) == f"pipeline copy: {NO_WORKER}"
 
 
@@ -282,10 +287,23 @@ def attempt_late() -> None:
     raise LateWorker
 
 
+def test_nobody_who_wants_the_end_waits_for_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "PAUSES_S", (3600.0,))
+    shown = Shown()
+    with Run("copy", progress=shown) as run:
+        asking = threading.Thread(target=lambda: (eventually(lambda: shown.said), run.stop.ask()))
+        asking.start()
+        with pytest.raises(LateWorker):
+            run.retrying(attempt_late)
+        asking.join()
+    assert len(shown.said) == 1
+
+
 def test_a_java_that_does_not_answer_is_told_as_such_and_no_server_is() -> None:
-    client = java_gateway.GatewayClient(port=1)
+    connection = java_gateway.GatewayConnection(java_gateway.GatewayParameters(port=1))
     with pytest.raises(Exception) as caught:
-        client.send_command("x")
+        connection.start()
+    connection.socket.close()  # py4j leaves it open
     assert is_sparks(caught.value)
     assert str(failed("copy", caught.value)) == f"pipeline copy: {JAVA_ENDED}"
     assert not is_sparks(ConnectionRefusedError(111, "Connection refused"))
@@ -341,7 +359,27 @@ def test_progress_says_how_far_it_is_from_the_first_second() -> None:
 def test_what_java_says_of_itself_is_no_news() -> None:
     assert is_noise("WARNING: Using incubator modules: jdk.incubator.vector\n")
     assert is_noise("WARNING: sun.misc.Unsafe::objectFieldOffset has been called by x\n")
+    assert is_noise("Streaming TransformWithStateInPandas Python worker received parameters for UDF. State server")
     assert not is_noise("WARNING: the price of order 17 is missing\n")
+
+
+def test_the_end_of_java_is_not_told_by_the_server_that_counts_for_it() -> None:
+    told = []
+
+    class Context:
+        class _accumulatorServer:
+            @staticmethod
+            def handle_error(request: object, address: object) -> None:
+                told.append(sys.exception())
+
+    let_end_quietly(Context)
+    for error in (EOFError(), ConnectionResetError(), ValueError()):
+        try:
+            raise error
+        except Exception:
+            Context._accumulatorServer.handle_error(None, None)
+    assert told == [error]
+    let_end_quietly(object())
 
 
 # Queries

@@ -161,8 +161,8 @@ def test_columns_that_do_not_fit_are_named(spark: SparkSession, save: Save, colu
         ({"onDuplicates": "skip"}, "option onduplicates: a write has no such option; did you mean onDuplicate?"),
         ({"onDuplicate": "ignore"}, "option onDuplicate: fail or skip is expected, 'ignore' given"),
         ({"condition": "type=T"}, "option condition: JSON is malformed: invalid character (byte 4), in 'type=T'"),
-        ({"condition": '{"fail_if_events_match": "colour=red"}'}, "option condition: type=TYPE, tag=TAG, or, all are "
-         "expected, 'colour=red' given"),
+        ({"condition": '{"fail_if_events_match": "colour=red"}'}, "option condition: type=TYPE, tag=TAG, "
+         "exact_tag=TAG, or, all are expected, 'colour=red' given"),
         ({"batchId": 3}, "option batchId: it counts the batches of a writer; give writerId too"),
         ({"writerId": ""}, "option writerId: 1 to 200 printable characters is expected, '' given"),
         ({"path": "another"}, "option log: one log is needed: .option('log', NAME), or its name as the path"),

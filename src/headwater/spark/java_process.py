@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable
 from typing import IO, Any
@@ -16,7 +17,8 @@ from typing import IO, Any
 _NOISE = re.compile(
     r"WARNING: (?:Using incubator modules|A terminally deprecated|A restricted method|An illegal|Please consider|"
     r"Use --|Restricted methods|Illegal|All illegal|Unable to load native-hadoop|.* has been called by |"
-    r"(?:sun|java|jdk)\.[\w.]+::)|Picked up |Using Spark's default log4j|Setting default log level|To adjust logging"
+    r"(?:sun|java|jdk)\.[\w.]+::)|Picked up |Using Spark's default log4j|Setting default log level|To adjust logging|"
+    r"(?:Starting )?Streaming \w+ Python worker "
 )
 """What Java and Spark say of themselves whenever they start."""
 
@@ -39,6 +41,24 @@ def launch(conf: Any, hears: Callable[[str], object] | None = None) -> Any:
         return launch_gateway(conf, {"start_new_session": True, "stderr": writing})
     finally:
         os.close(writing)
+
+
+def let_end_quietly(context: Any) -> None:
+    """Keep the driver's part of that SparkContext from telling on stderr that Java has ended.
+
+    Java sends what its tasks count to a little server of PySpark, which prints a traceback when the connection ends:
+    whoever asks Java for something is told that it has ended, and says so once.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is None:
+        return
+    told = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            told(request, address)
+
+    server.handle_error = handle_error
 
 
 def is_noise(line: str) -> bool:

@@ -40,8 +40,9 @@ LAST_WORDS_S = 10.0
 GIVE_UP_S = 3.0
 """How long Spark may take to end what is cancelled; then it is left behind."""
 TICK_S = 1.0
-TRIES = 3
-"""How often what failed for no lasting reason is tried; a batch that ends well starts the count anew."""
+PAUSES_S = (1.0, 5.0, 20.0)
+"""How long what failed for no lasting reason waits before each further try, for a machine that has too much to do; a
+batch that ends well starts the count anew."""
 
 T = TypeVar("T")
 
@@ -211,9 +212,19 @@ class Run:
             except Exception as error:
                 failures = 1 if self._tally.batches > batches else failures + 1
                 batches = self._tally.batches
-                if failures >= TRIES or self.stop.is_asked or not is_transient(error):
+                if failures > len(PAUSES_S) or self.stop.is_asked or not is_transient(error):
                     raise
-                self.say(f"{self.pipeline}: {cause_of(error)}; trying again")
+                pause_s = PAUSES_S[failures - 1]
+                self.say(f"{self.pipeline}: {cause_of(error)}; trying again in {pause_s:g} s")
+                if not self.pause(pause_s):
+                    raise
+
+    def pause(self, seconds: float) -> bool:
+        """Wait for so long, or until somebody wants the end; answers whether nobody does."""
+        until = time.monotonic() + seconds
+        while not self.stop.is_asked and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, POLL_S))
+        return not self.stop.is_asked
 
     def summary(self, ending: Ending | None = None, **details: object) -> Summary:
         """What the run did so far; without an ending: `stopped` if it was asked to stop, else `done`."""

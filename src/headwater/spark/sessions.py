@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import EventLogError, InvalidInput
 from ..formats.installing import how_to_install
 from .java import java_home
-from .java_process import launch
+from .java_process import launch, let_end_quietly
 from .options import text_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def session(
     if master is not None:
         given["spark.master"] = master
     given["spark.app.name"] = app_name
-    return _with_source(SparkSession.builder.config(map={**_start_java(given, hears), **given}).getOrCreate())
+    spark = SparkSession.builder.config(map={**_start_java(given, hears), **given}).getOrCreate()
+    let_end_quietly(spark.sparkContext)
+    return _with_source(spark)
 
 
 def check_options(options: Mapping[str, str]) -> None:

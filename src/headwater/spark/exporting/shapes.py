@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from ...formats.envelope import encode_event
+from ...formats.exported import COLUMNS, row_of
 from ..rows import events_in
 
 if TYPE_CHECKING:
@@ -17,19 +18,9 @@ Format = Literal["parquet", "ndjson", "csv"]
 PartitionBy = Literal["none", "date", "type"]
 DIRECTORY = {"date": "date", "type": "event_type"}
 """The column of each kind of directory; the events keep their own columns."""
-_TABLE = (
-    "sequence_number",
-    "date_format(recorded_at, \"yyyy-MM-dd'T'HH:mm:ss.SSS'Z'\") AS recorded_at",
-    "partition",
-    "type",
-    "concat_ws(',', transform(tags, tag -> replace(replace(tag, '%', '%25'), ',', '%2C'))) AS tags",
-    "id",
-    "source",
-    "coalesce(attributes['time'], '') AS time",
-    "if(is_valid_utf8(cast(data AS string)), cast(data AS string), '') AS data",
-    "if(is_valid_utf8(cast(data AS string)), '', base64(data)) AS data_base64",
-)
-"""The columns of `headwater export --format csv`."""
+_TEXT = ("string", pa.string())
+_NUMBERS = {"sequence_number": ("bigint", pa.int64()), "partition": ("int", pa.int32())}
+"""What columns of a table are, to Spark and to Arrow; those that are not here are texts."""
 
 
 def shaped(events: DataFrame, format: Format, partition_by: PartitionBy) -> DataFrame:
@@ -40,8 +31,10 @@ def shaped(events: DataFrame, format: Format, partition_by: PartitionBy) -> Data
     elif directory is not None:
         events = events.selectExpr("*", f"type AS {directory}")
     if format == "csv":
-        further = [f"`{name}`" for name in events.columns if name.startswith("payload_") or name == directory]
-        return events.selectExpr(*_TABLE, *further)
+        further = [each for each in events.schema if each.name.startswith("payload_") or each.name == directory]
+        own = ", ".join(f"{name} {_NUMBERS.get(name, _TEXT)[0]}" for name in COLUMNS)
+        schema = "".join([own, *(f", `{each.name}` {each.dataType.simpleString()}" for each in further)])
+        return events.mapInArrow(_rows, schema)
     if format == "ndjson":
         return events.mapInArrow(_lines, f"value string{f', {directory} string' if directory else ''}")
     return events
@@ -57,6 +50,16 @@ def _lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(lines)
 
 
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A row for each event, as `headwater export --format csv` writes it; columns that are not an event's go along."""
+    for batch in batches:
+        cells = zip(*map(row_of, events_in(batch)), strict=True) if batch.num_rows else [()] * len(COLUMNS)
+        named = zip(COLUMNS, cells, strict=True)
+        rows = {name: pa.array(column, _NUMBERS.get(name, _TEXT)[1]) for name, column in named}
+        further = [name for name in batch.schema.names if name.startswith("payload_") or name in DIRECTORY.values()]
+        yield pa.record_batch(rows | {name: batch.column(name) for name in further})
+
+
 def write(rows: DataFrame, format: Format, partition_by: PartitionBy, path: str, compression: str) -> None:
     """Write the rows into a new directory."""
     writer = rows.write.option("compression", compression)
@@ -67,4 +70,5 @@ def write(rows: DataFrame, format: Format, partition_by: PartitionBy, path: str,
     elif format == "ndjson":
         writer.text(path)
     else:
-        writer.options(header="true", quoteAll="true", escape='"', emptyValue="").csv(path)
+        as_it_is = {"emptyValue": "", "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+        writer.options(header="true", quoteAll="true", escape='"', **as_it_is).csv(path)

@@ -19,6 +19,7 @@ from ...core.errors import InvalidInput
 from ...core.limits import show
 from ...formats.arrow_columns import EVENT_SCHEMA
 from ...formats.detection import BEGINNING_BYTES, guess_format
+from ...formats.exported import is_exported
 from ...formats.tabular import TableMapping, guessed, heading
 from ..options import nearest
 
@@ -122,9 +123,16 @@ def _look_at(path: Path, format: str | None, mapping: TableMapping) -> InputFile
     lines = beginning[begin:].decode(errors="surrogateescape").splitlines(keepends=True)
     first_line = lines[0] if lines else ""
     header, delimiter = heading(first_line, mapping.delimiter)
-    mapping = guessed(header, replace(mapping, delimiter=delimiter))
+    has_events = is_exported(header) and not mapping.names_columns
+    mapping = replace(mapping, delimiter=delimiter)
     begin += len(first_line.encode(errors="surrogateescape"))
-    return replace(found, mapping=mapping, header=tuple(header), begin=begin, has_events=False)
+    return replace(
+        found,
+        mapping=mapping if has_events else guessed(header, mapping),
+        header=tuple(header),
+        begin=begin,
+        has_events=has_events,
+    )
 
 
 def _parquet(file: InputFile) -> InputFile:

@@ -58,3 +58,21 @@ def count_bad_rows(directory: str, writer: str, batch: int | None = None) -> int
     """How many rows are kept of an import, or of one batch of it."""
     pattern = f"{writer}-*.parquet" if batch is None else f"{writer}-{batch:06}-*.parquet"
     return sum(pq.read_metadata(file).num_rows for file in Path(directory).glob(pattern))
+
+
+def note_none(directory: str, writer: str, batch: int) -> None:
+    """Remember, beside the rows that are kept, that no row of an import up to that batch was an event."""
+    (where := Path(directory)).mkdir(parents=True, exist_ok=True)
+    (where / _none(writer)).write_text(str(batch), encoding="utf-8")
+
+
+def none_upto(directory: str, writer: str) -> int:
+    """Up to which batch of an import no row was an event, as far as anybody remembers; -1 = some may have been."""
+    try:
+        return int((Path(directory) / _none(writer)).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return -1
+
+
+def _none(writer: str) -> str:
+    return f"_{writer}-none"  # readers of a directory of Parquet pass over what begins so

@@ -21,6 +21,7 @@ from ...formats import cloudevents
 from ...formats.arrow_columns import EVENT_SCHEMA
 from ...formats.arrow_events import columns_of
 from ...formats.envelope import ndjson_event
+from ...formats.exported import exported_reader
 from ...formats.foreign import derived_id
 from ...formats.ocel import ocel_events_and_refused
 from ...formats.tabular import TableMapping, row_reader
@@ -71,7 +72,7 @@ def read_piece(piece: Piece, settings: LogSettings, bad: list[BadRow]) -> Iterat
     if piece.file.format == PARQUET and piece.file.has_events:
         yield from _event_columns(piece, settings, bad)
         return
-    if piece.file.format == "csv":
+    if piece.file.format == "csv" and not piece.file.has_events:
         yield from _table(piece, settings, bad)
         return
     events: list[Event] = []
@@ -161,6 +162,18 @@ class _Text:
         """The row as it stands in the file."""
         line = self._piece.lines_before + 1 + place.begin
         return Raw(place.row, line, "".join(self._lines[place.begin : place.end]))
+
+
+def _exported(piece: Piece) -> Read:
+    """Rows of a table that `headwater export` wrote: each is the event that it was."""
+    text, event_of = _Text(piece), exported_reader(piece.file.header)
+    unread: list[BadRow] = []
+    for place in text.rows(unread):
+        try:
+            yield event_of(place.cells, place.row), text.raw(place)
+        except InvalidInput as error:
+            yield bad_row(piece.file.name, *text.raw(place), str(error))
+    yield from unread
 
 
 def _check_utf8(cells: Sequence[str]) -> None:
@@ -293,6 +306,7 @@ def _text(value: object) -> str:
 
 
 _READERS: dict[str, Callable[[Piece], Read]] = {
+    "csv": _exported,
     "ndjson": _by_line(ndjson_event),
     "cloudevents": _by_line(lambda line, number, source: cloudevents.event_from_json(line)),
     "ocel": _ocel,

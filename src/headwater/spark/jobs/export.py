@@ -1,7 +1,7 @@
 """Write the events of a log into a directory of Parquet, NDJSON or CSV files.
 
-The directory appears when it is complete, with a manifest that says which events it covers. Parquet and NDJSON hold all
-that an event has: `headwater pipeline import` makes the same events of them.
+The directory appears when it is complete, with a manifest that says which events it covers. Each format holds all
+that an event has: `headwater pipeline import` makes the same events of it, but for CSV with columns of payloads.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ...core.settings import LogSettings
 from ...formats.tabular import TableMapping
 from ..importing.files import InputFile, find_files, fingerprint, look_at, unpacked
 from ..importing.pieces import PIECE_BYTES, Piece, batches_of, bytes_done, pieces_of
-from ..importing.quarantine import count_bad_rows
+from ..importing.quarantine import count_bad_rows, none_upto, note_none
 from ..options import size
 from ..pipelines import option
 from ..running import Ending, Run, Summary
@@ -164,10 +164,13 @@ class _Loading:
         self._key = writer.rpartition("/")[2]
         self._quarantine = str(Path(options.quarantine).absolute())
         self._appended = self._stored = 0
+        self._has_events = False
+        """Whether some row was an event, in this run or an earlier one."""
 
     def load(self, files: Sequence[InputFile], pieces: Iterator[Piece]) -> Summary:
         state = self._client.writer(self._options.log, self._writer)
         done = -1 if state is None else state.batch if state.is_complete else state.batch - 1
+        self._has_events = self._had_events(state)
         if done >= 0:
             self._run.say(f"import: {done + 1} batches of it are done already, by an earlier run")
         sizes = {file.name: os.path.getsize(file.path) for file in files}
@@ -184,7 +187,7 @@ class _Loading:
                 ending = Ending.INTERRUPTED
                 break
         if ending is None and not self._run.stop.is_asked:
-            self._check_some_event(state)
+            self._check_some_event()
         return self._run.summary(
             ending,
             appended=self._appended,
@@ -203,6 +206,9 @@ class _Loading:
             raise
         state = self._count(self._client, number, began, left)
         assert state is not None and state.batch == number, state
+        self._has_events = self._has_events or state.rows > 0
+        if not self._has_events:
+            note_none(self._quarantine, self._key, number)
         self._check_bad_rows()
 
     def _count(self, client: BulkClient, number: int, began: float, left: int) -> WriterState | None:
@@ -224,14 +230,15 @@ class _Loading:
                                           onDuplicate="skip", writerId=self._writer, batchId=number)  # fmt: skip
         frame.write.format("headwater").mode("append").options(**target).save()
 
-    def _check_some_event(self, before: WriterState | None) -> None:
-        """Raises InvalidInput where no row at all was an event: that is a wrong column or format, not an odd row.
+    def _had_events(self, state: WriterState | None) -> bool:
+        """Whether earlier runs may have found an event: the log tells of their newest batch alone."""
+        if state is None or state.rows > 0:
+            return state is not None
+        return state.batch > 0 and none_upto(self._quarantine, self._key) < state.batch
 
-        What an earlier run has loaded counts, as far as the log tells: of its newest batch.
-        """
-        had_events = before is not None and (before.rows > 0 or before.batch > 0)
-        bad = count_bad_rows(self._quarantine, self._key)
-        if bad and not had_events and not self._appended + self._stored:
+    def _check_some_event(self) -> None:
+        """Raises InvalidInput where no row at all was an event: that is a wrong column or format, not an odd row."""
+        if not self._has_events and (bad := count_bad_rows(self._quarantine, self._key)):
             raise InvalidInput(
                 f"none of {bad:,} rows is an event; look at the reasons in {self._quarantine}, give --format or "
                 "the columns, then run it again",

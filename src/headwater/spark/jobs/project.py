@@ -24,7 +24,7 @@ from ...core.errors import InvalidInput, PositionOfOtherIncarnation
 from ...core.limits import SEQUENCE_NUMBER_MAX, check_tag_key
 from ...core.settings import check_log_name
 from ..pipelines import check_directory, option
-from ..running import POLL_S, Ending, Run, Summary
+from ..running import Ending, Run, Summary
 from ..sessions import require_driver
 from ..stopping import StoppedAtOnce
 
@@ -143,7 +143,7 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
             elif run.is_once:
                 break
             if not run.is_once and upto == head:
-                _sleep(run)
+                run.pause(run.every_s)
             if time.monotonic() - vacuumed_at > VACUUM_S:
                 table.vacuum(options.keep_hours)
                 vacuumed_at = time.monotonic()
@@ -177,13 +177,6 @@ def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fo
     table.commit(found.files, table.position, upto)
     run.advance(found.events, round((time.monotonic() - begun) * 1000), max(0, head - upto))
     return True
-
-
-def _sleep(run: Run) -> None:
-    """Until the next batch may begin, or somebody wants the end."""
-    until = time.monotonic() + run.every_s
-    while not run.stop.is_asked and (left := until - time.monotonic()) > 0:
-        time.sleep(min(left, POLL_S))
 
 
 def _columns(options: Project) -> tuple[str, ...]:
