@@ -22,7 +22,7 @@ from ..http.front_end import Handler
 from .entities import CREATE, DELETE, READ, UPDATE, EntityType
 from .operations import OF_ENTITIES, Answer, Management, Request
 from .statuses import Refusal
-from .wire import BODY_BYTES_MAX, described, given_object, pieces_of, problem_of, query_of
+from .wire import BODY_BYTES_MAX, described, encode, given_object, pieces_of, problem_of, query_of
 
 _METHODS = {"GET": READ, "HEAD": READ, "PUT": CREATE, "PATCH": UPDATE, "DELETE": DELETE}
 _logger = logging.getLogger("headwater.management")
@@ -117,7 +117,7 @@ async def _answer(exchange: Exchange, answer: Answer) -> None:
         if answer.status == 204:
             await exchange.answer_empty(204)
         else:
-            await exchange.answer_json(answer.status, answer.body)
+            await exchange.answer(answer.status, encode(answer.body))
         return
     slices = Slices()
     assert isinstance(answer.body, dict)
