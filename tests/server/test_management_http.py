@@ -78,8 +78,14 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         found.http("POST", "/logs/orders/append", {"events": [{"type": "T"}] * 3})
         client.receiver("orders", name="of a group", properties=bound(group="workers"))
         client.receiver("orders", name="lasting", source=DURABLE)
-        subscription = {"ResourceAddress": "/node/sync", "EndpointUri": f"{server.url}/ocloudNotifications/v2/dummy"}
-        assert found.http("POST", "/ocloudNotifications/v2/subscriptions", subscription).status == 201
+        v1 = "/ocloudNotifications/v1"
+        made = found.http("POST", f"{v1}/publishers", {"resource": "/node/sync"}).json
+        value = {"resource": "/node/sync", "dataType": "notification", "valueType": "enumeration", "value": "LOCKED"}
+        event = {"id": made["id"], "type": "event.sync", "source": "/node", "time": "2026-01-01T00:00:00Z"}
+        event["data"] = {"version": "1.0", "values": [value]}
+        assert found.http("POST", f"{v1}/create/event", event).status < 300
+        subscription = {"resource": "/node/sync", "endpointUri": f"{server.url}{v1}/dummy"}
+        assert found.http("POST", f"{v1}/subscriptions", subscription).status == 201
         yield found
 
 

@@ -12,7 +12,6 @@ from ..formats.problem import Problem
 from ..http import Exchange
 from ..http.parameters import whole_number
 from .entities import EntityType
-from .ports import Time
 from .statuses import Refusal, Status
 
 BODY_BYTES_MAX = 64 * 1024
@@ -25,9 +24,11 @@ ROWS_AT_ONCE = 64
 
 
 def _plain(value: object) -> object:
-    """A time as the whole number that it is."""
-    if isinstance(value, Time):
+    """A time, or a number or a text of some protocol's own type, as what it is to everybody."""
+    if isinstance(value, int):
         return int(value)
+    if isinstance(value, str):
+        return str(value)
     raise NotImplementedError(f"{type(value).__name__} is no value of an attribute")
 
 
