@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from base64 import b64encode
 from collections.abc import Iterator
@@ -151,14 +152,15 @@ def test_what_is_refused_is_refused_in_the_same_words(
 
 
 def test_a_connection_of_amqp_is_closed_over_http(both: Both) -> None:
-    with Client(amqp_url(both.server)) as victim:
+    with contextlib.ExitStack() as ending:
+        victim = Client(amqp_url(both.server))
+        ending.callback(victim.drop)
         victim.receiver("orders", name="victim")
         query = urlencode({"attributes": "name,connection", "filter": "linkName=victim"})
         [[link, connection]] = both.http("GET", f"/management/link?{query}").json["results"]
         assert both.entity("DELETE", "link", link).status == 204
         assert both.entity("DELETE", "connection", connection).status == 204
         assert both.entity("GET", "connection", connection).status == 404
-        victim.drop()
 
 
 def test_what_web_pages_may_not_do_is_refused_here_too(both: Both) -> None:

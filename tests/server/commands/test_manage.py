@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -76,10 +77,12 @@ def test_empty_lists_say_what_makes_an_entry(run: Callable[..., Outcome]) -> Non
 
 
 def test_links_groups_and_connections_are_listed_and_closed(run: Callable[..., Outcome], server: RunningServer) -> None:
-    with Client(amqp_url(server)) as client:
+    with contextlib.ExitStack() as ending:
+        client = Client(amqp_url(server), container_id="box")
+        ending.callback(client.drop)
         receiver = client.receiver("orders", name="mine", properties=bound(group="a,b"))
         [connection] = run("connections", "list", "--json").json
-        assert (connection["links"], connection["containerId"]) == (1, client.session.connection.container_id)
+        assert (connection["links"], connection["containerId"]) == (1, "box")
         assert run("connections", "list").out.split()[:4] == ["connection", "peer", "port", "user"]
         [link] = run("links", "list", "--log", "orders", "--json").json
         assert (link["linkName"], link["group"]) == ("mine", "a,b")
@@ -96,4 +99,3 @@ def test_links_groups_and_connections_are_listed_and_closed(run: Callable[..., O
         assert run("connections", "close", connection["name"]).code == 0
         refused = run("connections", "close", connection["name"])
         assert (refused.code, "there is no connection" in refused.err) == (REFUSED, True)
-        client.drop()
