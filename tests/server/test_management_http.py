@@ -14,8 +14,10 @@ from urllib.parse import quote, urlencode, urlsplit
 import pytest
 
 from headwater.amqp.client import Client
+from headwater.amqp.protocol.conditions import AmqpError
 from headwater.management.entities import MANAGEMENT_NODE, TYPES, EntityType
 from tests.amqp.asking import DURABLE, bound
+from tests.waiting import eventually
 
 from .running import SILENCE_S_MAX, RunningServer
 from .test_amqp import amqp_url
@@ -160,7 +162,9 @@ def test_a_connection_of_amqp_is_closed_over_http(both: Both) -> None:
         [[link, connection]] = both.http("GET", f"/management/link?{query}").json["results"]
         assert both.entity("DELETE", "link", link).status == 204
         assert both.entity("DELETE", "connection", connection).status == 204
-        assert both.entity("GET", "connection", connection).status == 404
+        with pytest.raises(AmqpError, match="closed by"):
+            victim.wait(lambda: False)
+    eventually(lambda: both.entity("GET", "connection", connection).status == 404)
 
 
 def test_what_web_pages_may_not_do_is_refused_here_too(both: Both) -> None:

@@ -97,5 +97,5 @@ def test_links_groups_and_connections_are_listed_and_closed(run: Callable[..., O
         assert run("links", "close", link["name"]).out == f"link {link['name']} is closed\n"
         client.wait(lambda: other.link.is_over)
         assert run("connections", "close", connection["name"]).code == 0
-        refused = run("connections", "close", connection["name"])
+        refused = run("connections", "close", "4711")
         assert (refused.code, "there is no connection" in refused.err) == (REFUSED, True)
