@@ -51,8 +51,8 @@ class Answer(NamedTuple):
 class Both:
     """A server, asked over HTTP and over AMQP."""
 
-    def __init__(self, server: RunningServer, client: Client) -> None:
-        self.server, self.client = server, client
+    def __init__(self, server: RunningServer, client: Client, amqp_url: str = "") -> None:
+        self.server, self.client, self.amqp_url = server, client, amqp_url
 
     def http(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         connection = HTTPConnection(urlsplit(self.server.url).netloc, timeout=SILENCE_S_MAX)
@@ -74,8 +74,8 @@ class Both:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """With an entity of every type but users."""
-    with RunningServer(cwd=tmp_path_factory.mktemp("managed")) as server, Client(amqp_url(server)) as client:
-        found = Both(server, client)
+    with RunningServer(cwd=tmp_path_factory.mktemp("managed")) as server, Client(url := amqp_url(server)) as client:
+        found = Both(server, client, url)
         assert found.entity("PUT", "log", "orders", {"partitions": 2}).status == 201
         assert found.entity("PUT", "consumer", "orders/alice/a%2Fb", {"acknowledged": 0}).status == 201
         found.http("POST", "/logs/orders/append", {"events": [{"type": "T"}] * 3})
@@ -155,7 +155,7 @@ def test_what_is_refused_is_refused_in_the_same_words(
 
 def test_a_connection_of_amqp_is_closed_over_http(both: Both) -> None:
     with contextlib.ExitStack() as ending:
-        victim = Client(amqp_url(both.server))
+        victim = Client(both.amqp_url)
         ending.callback(victim.drop)
         victim.receiver("orders", name="victim")
         query = urlencode({"attributes": "name,connection", "filter": "linkName=victim"})
