@@ -50,7 +50,7 @@ def query_of(exchange: Exchange, type: EntityType) -> tuple[dict[str, object], d
     given = exchange.parameters(*QUERY_PARAMETERS)
     numbers = {name: whole_number(given, name) for name in ("offset", "count")}
     names = given.get("attributes")
-    body = {"attributeNames": names.split(",")} if names else {}
+    body: dict[str, object] = {"attributeNames": names.split(",")} if names else {}
     return {"entityType": type.name, "filter": given.get("filter"), **numbers}, body
 
 
