@@ -61,7 +61,7 @@ class UnexpectedAnswer(EventLogError):
 
 
 class Refused(EventLogError):
-    """Management does not do what was asked for. `code`: `entity_not_found`, `conflict`, `not_implemented` or
+    """Management does not do what was asked for. `code`: `entity_not_found`, `conflict`, `operation_not_found` or
     `method_not_allowed`."""
 
     def __init__(self, code: str, detail: str) -> None:
@@ -155,6 +155,6 @@ _TABLE: dict[str, Callable[[_Members], EventLogError]] = {
     "storage_unavailable": _of(StorageUnavailable, "detail"),
     "storage_corrupted": lambda members: StorageCorrupted("", members["detail"], ""),
     "disk_full": lambda members: DiskFull("", members["free_bytes"], members["needed_bytes"]),
-    **{code: _refused(code) for code in ("entity_not_found", "conflict", "not_implemented", "method_not_allowed")},
+    **{code: _refused(code) for code in ("entity_not_found", "conflict", "operation_not_found", "method_not_allowed")},
     "sequence_exhausted": _of(SequenceExhausted, "last"),
 }

@@ -75,14 +75,16 @@ def pieces_of(body: Mapping[str, Any], count: int) -> Iterator[bytes]:
 
 def problem_of(refusal: Refusal) -> Problem:
     """The problem document of an operation that is not done."""
-    code, title = _PROBLEMS[refusal.status]
-    return Problem(refusal.status, code, title, refusal.description)
+    status, code, title = _PROBLEMS[refusal.status]
+    return Problem(status, code, title, refusal.description)
 
 
-_PROBLEMS: Mapping[Status, tuple[str, str]] = {
-    Status.BAD_REQUEST: ("invalid_request", "Invalid request"),
-    Status.NOT_FOUND: ("entity_not_found", "No such entity"),
-    Status.CONFLICT: ("conflict", "Not as things are"),
-    Status.NOT_IMPLEMENTED: ("not_implemented", "No such operation"),
+_PROBLEMS: Mapping[Status, tuple[int, str, str]] = {
+    Status.BAD_REQUEST: (400, "invalid_request", "Invalid request"),
+    Status.NOT_FOUND: (404, "entity_not_found", "No such entity"),
+    Status.CONFLICT: (409, "conflict", "Not as things are"),
+    Status.NOT_IMPLEMENTED: (404, "operation_not_found", "No such operation"),
 }
-"""Of what management itself refuses; errors of the core have the problems that they have everywhere."""
+"""Of what management itself refuses; errors of the core have the problems that they have everywhere.
+
+An operation stands in the path over HTTP: that there is none of that name is no fault of the server (501)."""
