@@ -42,7 +42,7 @@ class Node:
         """What it answers to requests that come at the same time."""
 
         async def run() -> list[Answer]:
-            management = self._management()
+            management = self.management()
             return await asyncio.gather(
                 *(
                     management.perform(Request(by, {"operation": operation, **properties}, body))
@@ -66,7 +66,8 @@ class Node:
         results: list[list[Any]] = answer.body["results"]
         return results
 
-    def _management(self) -> Management:
+    def management(self) -> Management:
+        """The node itself."""
         management = Management()
         rights = LogRights(self.store, StrictGuard())
         management.serve(LOG, Logs(rights))

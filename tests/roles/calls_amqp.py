@@ -134,6 +134,17 @@ def _group(world: World) -> Names:
     return {"name": f"{LOG}/{group}"}
 
 
+def _durable_link(world: World) -> Names:
+    """A durable subscription of the admin's that has no link at present."""
+    name, client = world.fresh("durable"), world.client(ADMIN)
+    receiver = client.receiver(LOG, source=DURABLE, name=name)
+    receiver.link.detach(is_closed=False)
+    client.wait(lambda: receiver.link.is_over)
+    rows = client.manage("QUERY", {"attributeNames": ["name", "linkName"]}, entityType=f"{TYPE}durableLink")
+    [found] = [row[0] for row in rows.body["results"] if row[1] == name]
+    return {"name": found}
+
+
 def _user(world: World) -> Names:
     target = _no_user(world)
     body = {"grants": ["read:elsewhere"], "password": PASSWORD}
@@ -160,6 +171,10 @@ OPERATIONS: dict[str, Sample] = {
     f"DELETE {TYPE}session": Sample(_of_peer("session")),
     f"READ {TYPE}link": Sample(_of_peer("link")),
     f"DELETE {TYPE}link": Sample(_of_peer("link")),
+    f"READ {TYPE}durableLink": Sample(_durable_link),
+    f"DELETE {TYPE}durableLink": Sample(_durable_link),
+    f"READ {TYPE}client": Sample(World.http_peer),
+    f"DELETE {TYPE}client": Sample(World.http_peer),
     f"CREATE {TYPE}consumer": Sample(World.no_consumer, {"acknowledged": 0}),
     f"READ {TYPE}consumer": Sample(World.consumer),
     f"UPDATE {TYPE}consumer": Sample(World.consumer, {"acknowledged": 1}),

@@ -204,6 +204,10 @@ AMQP = Protocol(
         Row(f"DELETE {_TYPE}session", MANAGE_SERVER),
         Row(f"READ {_TYPE}link", MANAGE_SERVER),
         Row(f"DELETE {_TYPE}link", MANAGE_SERVER),
+        Row(f"READ {_TYPE}durableLink", MANAGE_SERVER),
+        Row(f"DELETE {_TYPE}durableLink", MANAGE_SERVER),
+        Row(f"READ {_TYPE}client", MANAGE_SERVER, "of one's own: none"),
+        Row(f"DELETE {_TYPE}client", MANAGE_SERVER),
         Row(f"CREATE {_TYPE}consumer", TO_MANAGE),
         Row(f"READ {_TYPE}consumer", READ_OR_MANAGE),
         Row(f"UPDATE {_TYPE}consumer", TO_MANAGE),
@@ -253,7 +257,33 @@ FLIGHT = Protocol(
     ),
 )
 
-PROTOCOLS = (HTTP, FUTOIN, CNE, AMQP, FLIGHT)
+_METHODS = {"CREATE": "PUT", "READ": "GET", "UPDATE": "PATCH", "DELETE": "DELETE"}
+
+
+def _over_http(row: Row) -> Row:
+    """The same operation of `$management` by method and path; it takes the same right."""
+    operation, _, type = row.call.partition(" ")
+    if method := _METHODS.get(operation):
+        return Row(f"{method} /management/{type}/{{name}}", row.need, row.about)
+    return Row(f"POST /management/{type}/self/{operation}", row.need, row.about)
+
+
+OPERATION_OF = {_over_http(row).call: row.call for row in AMQP.rows if _TYPE in row.call or _NODE in row.call}
+"""The operation of `$management` that each call over HTTP is."""
+
+MANAGEMENT = Protocol(
+    "Management over HTTP",
+    "401 with `WWW-Authenticate`, a problem of type `unauthenticated`",
+    "403, a problem of type `forbidden` that names the right and the log",
+    "The operations of `$management`, with the rights that they take over AMQP. A type may be given by its last word.",
+    (
+        Row("GET /management", ANY_USER),
+        Row("GET /management/{type}", ANY_USER, _SHOWS_VISIBLE),
+        *(_over_http(row) for row in AMQP.rows if _TYPE in row.call or _NODE in row.call),
+    ),
+)
+
+PROTOCOLS = (HTTP, FUTOIN, CNE, AMQP, MANAGEMENT, FLIGHT)
 
 _OPENING = """\
 # Rights

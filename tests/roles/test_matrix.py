@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from . import calls_amqp, calls_cne, calls_flight, calls_futoin, calls_http, table
+from . import calls_amqp, calls_cne, calls_flight, calls_futoin, calls_http, calls_management, table
 from .table import Need, Row
 from .world import KNOWN_ROLES, NOBODY, ROLES, WRONG, Role, Target, Verdict, World
 
@@ -119,6 +119,17 @@ def test_amqp(world: World, row: Row) -> None:
         lambda: calls_amqp.prepared(world, call),
         lambda role, target: calls_amqp.make(world, call, role, target),
         KNOWN_ROLES,
+    )
+
+
+@rows(table.MANAGEMENT)
+def test_management(world: World, row: Row) -> None:
+    call = row.call
+    check(
+        world,
+        row.need,
+        lambda: calls_management.prepared(world, call),
+        lambda role, target: calls_management.make(world, call, role, target),
     )
 
 

@@ -12,7 +12,9 @@ from headwater.flight.wire import ACTIONS
 from headwater.futoin import interface
 from headwater.futoin.pushing import Pushing
 from headwater.futoin.server import handlers
+from headwater.management import server as management_http
 from headwater.management.entities import TYPES
+from headwater.management.operations import Management
 from headwater.server.health import HEALTH_PATHS, METRICS
 from headwater.storage.memory import MemoryStore
 from tests.docs.documents import ROOT
@@ -52,6 +54,19 @@ def test_every_operation_of_management_is_in_the_table() -> None:
     assert calls(table.AMQP) == operations | {calls_amqp.LOGIN} | set(calls_amqp.LINKS)
 
 
+def test_every_route_of_management_is_in_the_table() -> None:
+    """Every method of a type that the type has; and each operation of the node itself."""
+    routes = management_http.Application(Management(), OpenGuard()).routes.patterns
+    assert {f"{method} {path}" for method, path in routes} == {
+        "GET /management", "GET /management/{type}", "GET /management/{type}/{name}", "PUT /management/{type}/{name}",
+        "PATCH /management/{type}/{name}", "DELETE /management/{type}/{name}",
+        "POST /management/{type}/{name}/{operation}",
+    }  # fmt: skip
+    operations = {f"{operation} {type.name}" for type in TYPES.values() for operation in type.operations}
+    assert calls(table.MANAGEMENT) == {"GET /management", "GET /management/{type}", *table.OPERATION_OF}
+    assert set(table.OPERATION_OF.values()) == operations
+
+
 def test_every_call_of_flight_is_in_the_table() -> None:
     base = set(dir(flight.FlightServerBase))
     served = {name for name in vars(BulkServer) if name in base and not name.startswith("_")}
@@ -79,6 +94,7 @@ def test_requests_of_no_other_room_reach_dcb() -> None:
         "FutoIn",
         "Cloud",
         "AMQP",
+        "Management",
         "Arrow",
     ]
 

@@ -227,6 +227,16 @@ class World:
         self.victim, session, _ = link.split("/")
         return {"connection": self.victim, "session": f"{self.victim}/{session}", "link": link}
 
+    def http_peer(self) -> Target:
+        """A connection of HTTP that stays open, of nobody's."""
+        its = urlsplit(self.url)
+        connection = http.client.HTTPConnection(its.hostname or "", its.port, timeout=TIMEOUT_S)
+        self._ending.callback(connection.close)
+        connection.request("GET", "/health/live")
+        connection.getresponse().read()
+        address, port = connection.sock.getsockname()
+        return {"name": f"http/{address}:{port}"}
+
     def append(self, log: str) -> None:
         """Two events."""
         self.told("POST", f"/logs/{log}/append", {"events": [{"type": "T", "data": "{}"}] * 2})

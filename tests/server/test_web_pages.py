@@ -217,6 +217,7 @@ def test_a_page_of_a_listed_origin_subscribes(server: RunningServer) -> None:
         ("/logs/default/append", "POST", "POST"),
         ("/logs/default", "DELETE", "DELETE, GET, HEAD, PATCH, PUT"),
         ("/logs/default/subscribe", "GET", "GET, HEAD"),
+        ("/management/log/default", "PATCH", "DELETE, GET, HEAD, PATCH, PUT"),
         ("/futoin/default", "POST", "POST"),
         ("/futoin/default/futoin.evt.gen/1.1/addEvent", "GET", "GET"),
         ("/ocloudNotifications/v2/subscriptions", "POST", "DELETE, GET, HEAD, POST"),
@@ -285,7 +286,7 @@ def test_names_and_origins_are_checked_when_they_are_read(tmp_path: Path, flag: 
 
 def test_pages_of_allowed_origins_may_read_every_header_field_that_an_answer_has() -> None:
     source = Path(headwater.__file__).parent
-    rooms = ("http", "dcb", "cne", "futoin", "server")
+    rooms = ("http", "dcb", "cne", "futoin", "management", "server")
     texts = [path.read_text() for room in rooms for path in (source / room).glob("*.py")]
     found = {name for text in texts for name in re.findall(r'(?<!get)\(b"([a-z][a-z-]+)", ', text)}
     found -= READABLE_BY_ALL | OF_THE_CONNECTION | OF_CORS | {"host", "cross-site"}  # what is asked, and no field

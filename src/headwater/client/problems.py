@@ -1,7 +1,8 @@
 """Problem documents (RFC 9457) as the core's own exceptions, in one table, and what the client adds to them.
 
 EventLogError
-└── UnexpectedAnswer      an answer came that this client does not know
+├── UnexpectedAnswer      an answer came that this client does not know
+└── Refused               management does not do what was asked for
 """
 
 from __future__ import annotations
@@ -59,6 +60,15 @@ class UnexpectedAnswer(EventLogError):
         super().__init__(f"unexpected answer {status}: {detail}")
 
 
+class Refused(EventLogError):
+    """Management does not do what was asked for. `code`: `entity_not_found`, `conflict`, `operation_not_found` or
+    `method_not_allowed`."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        self.code, self.detail = code, detail
+        super().__init__(detail)
+
+
 def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) -> EventLogError:
     """The exception that an answer of 400 or above stands for, in the server's words; `log` is the log asked.
 
@@ -113,6 +123,10 @@ def _duplicate(members: _Members) -> DuplicateEventId:
     return DuplicateEventId(members["id"], members["source"], members.get("sequence_number"), members["index"])
 
 
+def _refused(code: str) -> Callable[[_Members], EventLogError]:
+    return lambda members: Refused(code, members["detail"])
+
+
 def _of(kind: type[EventLogError], *names: str) -> Callable[[_Members], EventLogError]:
     """The error made of those members, in that order."""
     return lambda members: kind(*(members[name] for name in names))
@@ -141,5 +155,6 @@ _TABLE: dict[str, Callable[[_Members], EventLogError]] = {
     "storage_unavailable": _of(StorageUnavailable, "detail"),
     "storage_corrupted": lambda members: StorageCorrupted("", members["detail"], ""),
     "disk_full": lambda members: DiskFull("", members["free_bytes"], members["needed_bytes"]),
+    **{code: _refused(code) for code in ("entity_not_found", "conflict", "operation_not_found", "method_not_allowed")},
     "sequence_exhausted": _of(SequenceExhausted, "last"),
 }

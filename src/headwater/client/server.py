@@ -11,6 +11,7 @@ from ..core.settings import LogSettings, check_log_name
 from . import wire
 from .address import address_of
 from .log import RemoteLog
+from .management import Management
 from .transport import Transport
 
 CREATED = 201
@@ -49,6 +50,11 @@ class Server(Closing):
     def url(self) -> str:
         """Where it is."""
         return self._transport.address.url
+
+    @property
+    def management(self) -> Management:
+        """What operators see and do: connections, links, groups, users, logs."""
+        return Management(self._transport)
 
     def logs(self) -> list[str]:
         """The names of the logs that the user may read, in order."""

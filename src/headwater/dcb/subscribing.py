@@ -14,12 +14,13 @@ import msgspec
 
 from ..core.access import Right
 from ..core.errors import InvalidInput, PositionOfOtherIncarnation, PositionTrimmed
-from ..core.limits import SEQUENCE_NUMBER_MAX, show
+from ..core.limits import show
 from ..core.log import Page, Selection
 from ..core.query import Query
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import InvalidParameter, misplaced
+from ..http.parameters import whole_number
 from .events import envelope_texts
 from .host import Host, Opened
 from .queries import is_in_seed_form, query_of
@@ -139,12 +140,12 @@ def _is_overtaken(opened: Opened, cursor: int) -> bool:
 
 def _selection(exchange: Exchange, opened: Opened, parameters: dict[str, str]) -> Selection:
     """Where to begin: the Last-Event-ID of a reader that comes back wins, because its URL says what it said first."""
-    partition = _whole_number(parameters, "partition")
-    from_, after = _whole_number(parameters, "from"), _whole_number(parameters, "after")
+    partition = whole_number(parameters, "partition")
+    from_, after = whole_number(parameters, "from"), whole_number(parameters, "after")
     last_event_id = exchange.header(b"last-event-id")
     if last_event_id:
         name = "Last-Event-ID"
-        from_, after = None, _whole_number({name: last_event_id.decode("latin-1")}, name)
+        from_, after = None, whole_number({name: last_event_id.decode("latin-1")}, name)
     try:
         return opened.log.selection(from_, after, False, None, partition)
     except InvalidInput as error:
@@ -163,13 +164,3 @@ def _heartbeat(parameters: dict[str, str]) -> float:
         allowed = f"{HEARTBEAT_S_MIN} to {HEARTBEAT_S_MAX:g} seconds are allowed"
         raise InvalidParameter("heartbeat", f"{show(text)} given, {allowed}")
     return seconds
-
-
-def _whole_number(parameters: dict[str, str], name: str) -> int | None:
-    """The parameter as a whole number from 0, or None if it is not given. Raises InvalidParameter."""
-    text = parameters.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise InvalidParameter(name, f"{show(text)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed")
-    return int(text)

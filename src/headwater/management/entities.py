@@ -47,6 +47,11 @@ class EntityType:
     own: tuple[Attribute, ...]
 
     @property
+    def word(self) -> str:
+        """The last word of its name, by which identities call it: `log`."""
+        return self.name.rpartition(".")[2]
+
+    @property
     def attributes(self) -> tuple[Attribute, ...]:
         """All of them: those that every entity has come first."""
         return (*COMMON, *self.own)
@@ -89,7 +94,7 @@ MANAGEMENT_NODE = EntityType(
     "everybody who is logged in",
     {
         READ: (),
-        "QUERY": ("entityType", "offset", "count"),
+        "QUERY": ("entityType", "offset", "count", "filter"),
         **{name: ("entityType",) for name in ("GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS", "GET-ANNOTATIONS")},
         "GET-MGMT-NODES": (),
         "GET-EVENTS": ("eventType",),

@@ -1,6 +1,6 @@
 """The operations of a management node (AMQP Management 3.3 and 3.4; GET-EVENTS of event notification 0.2).
 
-Whatever a request holds, there is an answer; nothing here knows AMQP.
+Every protocol that management is asked over comes here: nothing here knows AMQP, nor HTTP.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from ..core.access import User
 from ..core.errors import Closed, ConsumerNotFound, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.limits import show
+from ..core.slices import Slices
 from .attributes import Kind
 from .catalog import CATALOG
 from .entities import (
@@ -31,6 +32,7 @@ from .entities import (
 )
 from .given import changed_attributes, initial_attributes
 from .ports import Attributes, Entities, ReadOnly, Time
+from .selecting import Selection, selection
 from .statuses import Refusal, Status, refusal_of
 
 _logger = logging.getLogger("headwater.management")
@@ -43,14 +45,19 @@ NAMES_MAX = 1000
 """Attributes that one QUERY may name."""
 _OF_NAMES = frozenset(attribute.name for attribute in COMMON)
 """What is known of an entity by its name."""
-ROWS_AT_ONCE = 64
-"""So many are read in one go, so that an event loop has other turns."""
-_OF_ENTITIES = (CREATE, READ, UPDATE, DELETE)
+LOOKED_AT_MAX = 100_000
+"""Entities that the filter of one QUERY looks at."""
+TURNS = 4
+"""Operations under way at the same time, of all peers: they take threads that others need too."""
+OF_ENTITIES = (CREATE, READ, UPDATE, DELETE)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An operation that somebody asks for: all application-properties of the message, and its body."""
+    """An operation that somebody asks for: what it is about, by name, and its body.
+
+    Over AMQP, these are all application-properties of the message.
+    """
 
     user: User
     properties: Mapping[str, object]
@@ -71,6 +78,7 @@ class Management:
     """One management node: the types that are served, and what is done with them."""
 
     def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(TURNS)
         self._entities: dict[str, Entities] = {NODE_TYPE: _Node()}
         self._of_node: Mapping[str, Callable[[Request], Awaitable[Answer]]] = {
             "QUERY": self._query,
@@ -86,15 +94,29 @@ class Management:
         """From now on there are entities of that type."""
         self._entities[type.name] = entities
 
-    async def perform(self, request: Request) -> Answer:
-        """Do what is asked for, and say what became of it. Raises nothing."""
-        try:
-            operation = _text(request, "operation")
-            if operation is None:
-                raise Refusal(Status.BAD_REQUEST, "operation: which one is to be performed is not said")
-            if operation in _OF_ENTITIES:
+    @property
+    def types(self) -> list[EntityType]:
+        """The types that are served, in the order in which a QUERY answers their entities."""
+        return [type for type in TYPES.values() if type.name in self._entities]
+
+    def type(self, name: str) -> EntityType:
+        """The type of that name, of which the last word is enough: `log`. Raises Refusal."""
+        return self._type("type", next((each.name for each in self.types if each.word == name), name))
+
+    async def do(self, request: Request) -> Answer:
+        """Do what is asked for. Raises Refusal, EventLogError."""
+        operation = _text(request, "operation")
+        if operation is None:
+            raise Refusal(Status.BAD_REQUEST, "operation: which one is to be performed is not said")
+        async with self._turns:
+            if operation in OF_ENTITIES:
                 return await self._of_entity(operation, request)
             return await self._of_self(operation, request)
+
+    async def perform(self, request: Request) -> Answer:
+        """The same, whatever becomes of it as an answer. Raises nothing."""
+        try:
+            return await self.do(request)
         except Refusal as refusal:
             return Answer(refusal.status, {}, refusal.description)
         except EventLogError as error:
@@ -143,7 +165,7 @@ class Management:
 
     def _identified(self, identity: str, type: str | None) -> tuple[EntityType, str]:
         word, _, name = identity.partition("/")
-        for each in self._types():
+        for each in self.types:
             if identity_of(each.name, name) == f"{word}/{name}":
                 if type not in (None, each.name):
                     raise Refusal(Status.NOT_FOUND, f"{show(identity)} is of type {each.name}, not {show(type)}")
@@ -159,7 +181,7 @@ class Management:
             raise Refusal(Status.NOT_IMPLEMENTED, f"{type} has no operation {show(operation)}; it has {able}")
         perform = self._of_node.get(operation)
         if perform is None:
-            able = ", ".join((*_OF_ENTITIES, *self._of_node))
+            able = ", ".join((*OF_ENTITIES, *self._of_node))
             raise Refusal(Status.NOT_IMPLEMENTED, f"there is no operation {show(operation)}; there are {able}")
         if identity is not None:
             raise Refusal(Status.BAD_REQUEST, f"identity: {operation} is of the node itself, and takes none")
@@ -174,35 +196,64 @@ class Management:
             dict.fromkeys(name for type in types for name in type.attribute_names)
         )
         offset, count = _bound(request, "offset") or 0, _bound(request, "count")
+        chosen = selection(_text(request, "filter"), types)
         found = [(type, name) for type in types for name in await self._entities[type.name].names(request.user)]
-        page = found[offset:] if count is None else found[offset : offset + count]
-        if len(page) > RESULTS_MAX:
-            problem = f"there are {len(page)} results, {RESULTS_MAX} are answered; ask for pages by offset and count"
-            raise Refusal(Status.BAD_REQUEST, problem)
-        if len(page) * len(wanted) > VALUES_MAX:
-            problem = f"{len(page)} results of {len(wanted)} attributes are {len(page) * len(wanted)} values"
-            raise Refusal(Status.BAD_REQUEST, f"{problem}, {VALUES_MAX} are answered; ask for fewer, or for pages")
-        results = await self._rows(request.user, page, wanted)
+        if chosen is None:
+            page = found[offset:] if count is None else found[offset : offset + count]
+            _check_size(len(page), len(wanted))
+            results = await self._rows(request.user, page, wanted)
+        else:
+            results = await self._chosen(request.user, found, wanted, chosen, offset, count)
         return Answer(Status.OK, {"attributeNames": wanted, "results": results}, Status.OK.phrase, len(results))
 
     async def _rows(
         self, user: User, page: Sequence[tuple[EntityType, str]], wanted: Sequence[str]
     ) -> list[list[object]]:
-        if _OF_NAMES.issuperset(wanted):  # as whoever lists asks; nothing is to be read, nor any log opened for it
-            named = [_shown(type, name, {}) for type, name in page]
-            return [[shown.get(attribute) for attribute in wanted] for shown in named]
-        rows = []
-        for index, (type, name) in enumerate(page):
-            if index % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
-                await asyncio.sleep(0)
-            try:
-                shown = _shown(type, name, await self._entities[type.name].read(user, name))
-            except (Refusal, LogNotFound, ConsumerNotFound, Closed):
-                continue  # it went away meanwhile
-            except (StorageCorrupted, StorageUnavailable):
-                continue  # of a log that cannot be opened: that is its entity's to say
-            rows.append([shown.get(attribute) for attribute in wanted])
+        is_named = _OF_NAMES.issuperset(wanted)  # as whoever lists asks; nothing is to be read, nor any log opened
+        slices, rows = Slices(), []
+        for type, name in page:
+            await slices.pause()
+            shown = _shown(type, name, {}) if is_named else await self._found(user, type, name)
+            if shown is not None:
+                rows.append([shown.get(attribute) for attribute in wanted])
         return rows
+
+    async def _chosen(
+        self,
+        user: User,
+        found: Sequence[tuple[EntityType, str]],
+        wanted: Sequence[str],
+        chosen: Selection,
+        offset: int,
+        count: int | None,
+    ) -> list[list[object]]:
+        """The rows that a filter lets through, of which a page is taken. Raises Refusal."""
+        if len(found) > LOOKED_AT_MAX:
+            problem = f"filter: there are {len(found)} entities, {LOOKED_AT_MAX} are looked at; name an entityType"
+            raise Refusal(Status.BAD_REQUEST, problem)
+        is_named = _OF_NAMES.issuperset((*wanted, *chosen.names))
+        slices, rows, passed = Slices(), list[list[object]](), 0
+        for type, name in found:
+            if count is not None and len(rows) >= count:
+                break
+            await slices.pause()
+            shown = _shown(type, name, {}) if is_named else await self._found(user, type, name)
+            if shown is None or not chosen.takes(type, shown):
+                continue
+            passed += 1
+            if passed > offset:
+                rows.append([shown.get(attribute) for attribute in wanted])
+                _check_size(len(rows), len(wanted))
+        return rows
+
+    async def _found(self, user: User, type: EntityType, name: str) -> dict[str, Any] | None:
+        """What a QUERY answers of an entity; None for what went away meanwhile."""
+        try:
+            return _shown(type, name, await self._entities[type.name].read(user, name))
+        except (Refusal, LogNotFound, ConsumerNotFound, Closed):
+            return None
+        except (StorageCorrupted, StorageUnavailable):
+            return None  # of a log that cannot be opened: that is its entity's to say
 
     async def _get_types(self, request: Request) -> Answer:
         """3.4.2: no type extends another."""
@@ -240,17 +291,14 @@ class Management:
             raise Refusal(Status.NOT_FOUND, f"eventType: there is no {show(wanted)}; GET-EVENTS without it lists all")
         return _answered(Status.OK, {wanted: found[wanted]})
 
-    def _types(self) -> list[EntityType]:
-        return [type for type in TYPES.values() if type.name in self._entities]
-
     def _asked_for(self, request: Request) -> list[EntityType]:
         """The types that `entityType` names: all if it is not there. Raises Refusal."""
         wanted = _text(request, "entityType")
-        return self._types() if wanted is None else [self._type("entityType", wanted)]
+        return self.types if wanted is None else [self._type("entityType", wanted)]
 
     def _type(self, key: str, name: str) -> EntityType:
         if name not in self._entities:
-            known = ", ".join(type.name for type in self._types())
+            known = ", ".join(type.name for type in self.types)
             raise Refusal(Status.NOT_FOUND, f"{key}: there is no {show(name)}; there are {known}")
         return TYPES[name]
 
@@ -265,6 +313,16 @@ class _Node(ReadOnly):
         if name != SELF:
             raise Refusal(Status.NOT_FOUND, f"the only {NODE_TYPE} is {SELF!r}, {show(name)} given")
         return {}
+
+
+def _check_size(results: int, attributes: int) -> None:
+    """Raises Refusal where a QUERY would answer too much."""
+    if results > RESULTS_MAX:
+        problem = f"there are {results} results, {RESULTS_MAX} are answered; ask for pages by offset and count"
+        raise Refusal(Status.BAD_REQUEST, problem)
+    if results * attributes > VALUES_MAX:
+        problem = f"{results} results of {attributes} attributes are {results * attributes} values"
+        raise Refusal(Status.BAD_REQUEST, f"{problem}, {VALUES_MAX} are answered; ask for fewer, or for pages")
 
 
 def _answered(status: Status, body: object) -> Answer:

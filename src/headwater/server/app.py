@@ -35,6 +35,8 @@ from ..core.threads import Threads
 from ..core.turns import Turns
 from ..futoin import server as futoin
 from ..http import Application, Receive, Scope, Send
+from ..management import server as management_http
+from ..management.operations import Management
 from .accounts import EVERYBODY, AccountDirectory
 from .admission import Admission
 from .bulk.serving import BulkPlane
@@ -202,7 +204,7 @@ class Server:
             ending.push_async_callback(clouds.close)
             await clouds.start()
             serve_management(management, guard, store.state, clouds, http, bulk)
-            front_ends = self._open(store, guard, http, container, clouds, bulk, turns)
+            front_ends = self._open(store, guard, http, container, clouds, bulk, turns, management.management)
             for front_end in front_ends:
                 ending.push_async_callback(front_end.close)
             await messages.start()
@@ -245,6 +247,7 @@ class Server:
         clouds: cne.Application,
         bulk: BulkPlane | None,
         turns: Turns,
+        entities: Management,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
         events = futoin.Application(store, guard, self._config.futoin, turns)
@@ -262,11 +265,12 @@ class Server:
         )
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=rooms_metrics)
         data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max, turns=turns)
+        management = management_http.Application(entities, guard)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
         own: dict[str, Application] = {"": RootPage(guard), METRICS.strip("/"): metrics}
-        self._gate.open(by_room({**own, "futoin": events, **rooms}, data))
-        return data, events
+        self._gate.open(by_room({**own, "futoin": events, "management": management, **rooms}, data))
+        return data, events, management
 
     async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:
         """Refuse what is new, end subscriptions, and let what runs finish."""

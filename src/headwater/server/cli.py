@@ -53,6 +53,10 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "config": Entry("config", "config", "Show the effective configuration."),
         "events": Entry("listening", "events", "Follow what happens in the server."),
         "user": Entry("users", "user", "Add, list and remove users."),
+        "connections": Entry("peers", "connections", "List and close AMQP connections."),
+        "links": Entry("peers", "links", "List and close AMQP links."),
+        "groups": Entry("peers", "groups", "List AMQP consumer groups, and close their members' links."),
+        "manage": Entry("manage", "manage", "See and change all that can be managed, by type and name."),
     },
     "Data directory": {
         "check": Entry("storage", "check", "Verify a data directory, or a backup, on which no server runs."),

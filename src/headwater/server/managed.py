@@ -39,7 +39,7 @@ def serve_management(
     http: HttpServer,
     bulk: BulkPlane | None,
 ) -> None:
-    """Let management clients of AMQP see users, subscriptions and the clients of other protocols too."""
+    """Let management clients see users, subscriptions and the clients of other protocols than AMQP too."""
     node.management.serve(CLIENT, Clients(guard, http, bulk))
     node.management.serve(USER, Users(guard, state))
     node.management.serve(SUBSCRIPTION, Subscriptions(guard, clouds))

@@ -29,6 +29,7 @@ LINKS = (
     Link("notifications", "/ocloudNotifications/v2/openapi.json", "the notification API, as an OpenAPI document"),
     Link("schemas", "/ocloudNotifications/v2/schemas", "the JSON Schemas of notifications"),
     Link("logs", "/logs", "the names of the logs that you may read"),
+    Link("management", "/management", "the types of what can be managed: connections, links, users, logs"),
     Link("live", LIVE, "whether the server is running"),
     Link("ready", READY, "whether it can do its work"),
     Link("metrics", METRICS, "its metrics, in the text format of Prometheus"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from ...core.access import Unauthenticated, User
 from ...management.entities import (
     CONNECTION,
@@ -31,8 +29,6 @@ from .notifications import NotificationMessages
 from .peers import Connections, Links, Servers, Sessions
 from .replies import LIFETIME, ReplyBook
 
-TURNS = 4
-"""Operations under way at the same time, of all peers: they take threads that others need too."""
 TEMPORARY = frozenset({"temporary-queue", "temporary-topic"})
 """Capabilities of the targets by which clients of JMS make temporary queues."""
 
@@ -45,7 +41,6 @@ class ManagementNode:
         self.management = Management()
         self.replies = ReplyBook()
         self.notifications = NotificationMessages()
-        self.turns = asyncio.Semaphore(TURNS)
         self.requests: dict[Transport, set[LinkEnd]] = {}
         """Links to `$management` of each connection: attached, or gone with requests that are not answered yet."""
         rights = LogRights(container.store, container.shared.guard)

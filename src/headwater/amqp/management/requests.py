@@ -111,8 +111,7 @@ class Requests(LinkEnd):
         try:
             while self._waiting:
                 request = self._waiting.popleft()
-                async with self._node.turns:
-                    answer = await self._perform(request)
+                answer = await self._perform(request)
                 if (replies := self._replies_for(request)) is not None:
                     await replies.send(await self._message(answer, request, replies))
                 self._under_way -= 1

@@ -187,6 +187,19 @@ def preview(data: bytes) -> str:
     return shown if len(shown) <= PREVIEW_CHARS else f"{shown[: PREVIEW_CHARS - 3]}..."
 
 
+def show_value(value: object) -> object:
+    """A value of an entity as people read it; numbers stay numbers, so that they stand to the right."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={each}" for key, each in value.items()) or "-"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "-"
+    return value
+
+
 def show_time(ms: int) -> str:
     """ms since 1970 as people read it, in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

@@ -1,0 +1,81 @@
+"""What an operator sees and does, over HTTP: entities by type and name (`docs/reference/management.md`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from .transport import Transport
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Found(NamedTuple):
+    """The answer to a query."""
+
+    names: Sequence[str]
+    """The attributes, in the order in which each row has them."""
+    rows: Sequence[Sequence[Any]]
+
+    @property
+    def entities(self) -> list[dict[str, Any]]:
+        """Each entity as a map of attributes."""
+        return [dict(zip(self.names, row, strict=True)) for row in self.rows]
+
+
+class Management:
+    """The entities of a server. A type is given by its name, or the last word of it: `log`, `connection`.
+
+    Every method raises EventLogError: Forbidden, what the core calls what is wrong, or Refused.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def types(self) -> dict[str, Any]:
+        """The types that the server has, each with its operations and its attributes."""
+        types: dict[str, Any] = _decode(self._transport.call("GET", "/management"))["types"]
+        return types
+
+    def query(
+        self,
+        type: str,
+        *attributes: str,
+        offset: int | None = None,
+        count: int | None = None,
+        filter: str | None = None,
+    ) -> Found:
+        """The entities of a type that the user may see, with those attributes (none: all); `filter` as for QUERY."""
+        given = {"attributes": ",".join(attributes) or None, "offset": offset, "count": count, "filter": filter}
+        parameters = urlencode({name: value for name, value in given.items() if value is not None})
+        path = f"/management/{quote(type, safe='')}" + (f"?{parameters}" if parameters else "")
+        answer = _decode(self._transport.call("GET", path))
+        return Found(answer["attributeNames"], answer["results"])
+
+    def read(self, type: str, name: str) -> dict[str, Any]:
+        """All attributes of one entity."""
+        return _decode(self._transport.call("GET", _path(type, name)))
+
+    def create(self, type: str, name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Make one; answers all its attributes."""
+        return _decode(self._transport.call("PUT", _path(type, name), msgspec.json.encode(attributes)))
+
+    def update(self, type: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Change one; None takes a value away. Answers all its attributes."""
+        return _decode(self._transport.call("PATCH", _path(type, name), msgspec.json.encode(changes)))
+
+    def delete(self, type: str, name: str) -> None:
+        """Take one away; a connection, a session or a link is closed by that."""
+        self._transport.call("DELETE", _path(type, name))
+
+    def perform(self, operation: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """An operation of the management node itself: GET-TYPES, GET-EVENTS, or QUERY over all types."""
+        path = f"{_path('management', 'self')}/{quote(operation, safe='')}"
+        return msgspec.json.decode(self._transport.call("POST", path, msgspec.json.encode(arguments or {})))
+
+
+def _path(type: str, name: str) -> str:
+    return f"/management/{quote(type, safe='')}/{quote(name, safe='')}"

@@ -1,0 +1,90 @@
+"""Requests and answers of management over HTTP: JSON in and out, and problems (RFC 9457)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ..formats import budget, jsontext
+from ..formats.problem import Problem
+from ..http import Exchange
+from ..http.parameters import whole_number
+from .entities import EntityType
+from .statuses import Refusal, Status
+
+BODY_BYTES_MAX = 64 * 1024
+"""Of every request; as much as a message to `$management` may have."""
+VALUES_MAX = 4096
+"""In one body: more than any that is allowed has."""
+QUERY_PARAMETERS = ("attributes", "offset", "count", "filter")
+ROWS_AT_ONCE = 64
+"""Rows of a QUERY that are encoded in one step."""
+
+
+def _plain(value: object) -> object:
+    """A time, or a number or a text of some protocol's own type, as what it is to everybody."""
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} is no value of an attribute")
+
+
+encode = msgspec.json.Encoder(enc_hook=_plain).encode
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+async def given_object(exchange: Exchange) -> dict[str, Any]:
+    """The body, a JSON object; an empty one where there is no body. Raises what `json_body` does, InvalidInput."""
+    body = await exchange.json_body("application/json", "application/merge-patch+json")
+    if not body:
+        return {}
+    budget.check_values(body, VALUES_MAX)
+    return jsontext.decode(_object, body)
+
+
+def query_of(exchange: Exchange, type: EntityType) -> tuple[dict[str, object], dict[str, object]]:
+    """What a QUERY is asked for by query parameters: its properties and its body. Raises InvalidParameter."""
+    given = exchange.parameters(*QUERY_PARAMETERS)
+    numbers = {name: whole_number(given, name) for name in ("offset", "count")}
+    names = given.get("attributes")
+    body: dict[str, object] = {"attributeNames": names.split(",")} if names else {}
+    return {"entityType": type.name, "filter": given.get("filter"), **numbers}, body
+
+
+def described(types: list[EntityType]) -> dict[str, object]:
+    """The types, with what GET-OPERATIONS and GET-ATTRIBUTES answer of each."""
+    return {
+        "types": {
+            each.name: {"operations": dict(each.operations), "attributes": each.attribute_names} for each in types
+        }
+    }
+
+
+def pieces_of(body: Mapping[str, Any], count: int) -> Iterator[bytes]:
+    """The answer to a QUERY, in pieces that take well below a ms each."""
+    yield b'{"attributeNames":' + encode(body["attributeNames"]) + b',"count":%d,"results":[' % count
+    rows = body["results"]
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        piece = encode(rows[start : start + ROWS_AT_ONCE])[1:-1]
+        yield b"," + piece if start else piece
+    yield b"]}"
+
+
+def problem_of(refusal: Refusal) -> Problem:
+    """The problem document of an operation that is not done."""
+    status, code, title = _PROBLEMS[refusal.status]
+    return Problem(status, code, title, refusal.description)
+
+
+_PROBLEMS: Mapping[Status, tuple[int, str, str]] = {
+    Status.BAD_REQUEST: (400, "invalid_request", "Invalid request"),
+    Status.NOT_FOUND: (404, "entity_not_found", "No such entity"),
+    Status.CONFLICT: (409, "conflict", "Not as things are"),
+    Status.NOT_IMPLEMENTED: (404, "operation_not_found", "No such operation"),
+}
+"""Of what management itself refuses; errors of the core have the problems that they have everywhere.
+
+An operation stands in the path over HTTP: that there is none of that name is no fault of the server (501)."""
