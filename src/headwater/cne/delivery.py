@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ..formats.tracing import headers_of
 from . import rendering
 from .notification import Dialect
 from .records import BINARY, Subscription
@@ -42,7 +43,8 @@ class Delivery:
         headers, body = self._rendered(subscription, stored)
         if len(body) > self._settings.event_bytes_max:
             raise Undeliverable(f"{len(body)} bytes, at most {self._settings.event_bytes_max} are delivered")
-        return await self._webhooks.post(subscription.endpoint, body, headers)
+        trace = headers_of(stored.notification.extensions)
+        return await self._webhooks.post(subscription.endpoint, body, {**headers, **trace} if trace else headers)
 
     async def handshake(self, uri: str) -> None:
         """CloudEvents' OPTIONS handshake, where the settings ask for it. Raises HandshakeFailed."""
