@@ -39,7 +39,7 @@ def kinds(kind):
 def test_no_error_of_the_core_is_missing():
     known = {type(error) for error in TOLD + KEPT} | {MalformedJson}
     assert known == set(TABLE)
-    assert set(kinds(core.EventLogError)) - known == {core.EventLogError, access.LoginNotChecked}
+    assert set(kinds(core.EventLogError)) - known == {core.EventLogError}
 
 
 def test_every_error_is_documented():

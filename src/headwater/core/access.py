@@ -28,13 +28,13 @@ class Unauthenticated(EventLogError):
     """Credentials are missing, or wrong (which of the two, or what was wrong, is not said)."""
 
 
-class LoginNotChecked(EventLogError):
+class LoginNotChecked(Exception):
     """The login was not looked at: it may be right, and is to come again, in so many seconds."""
 
     retry_after_s: float
 
 
-class TooManyLogins(LoginNotChecked):
+class TooManyLogins(LoginNotChecked, EventLogError):
     """The login was not looked at, because too many wait or have failed; it may be right, and is to come again."""
 
     def __init__(self, retry_after_s: float = 1.0) -> None:
@@ -45,7 +45,7 @@ class TooManyLogins(LoginNotChecked):
         )
 
 
-class IssuerUnavailable(LoginNotChecked):
+class IssuerUnavailable(LoginNotChecked, EventLogError):
     """Whether the token is right cannot be known now: its key is not known, and its issuer does not answer."""
 
     def __init__(self, retry_after_s: float = 1.0) -> None:
