@@ -16,7 +16,8 @@ from headwater.http.errors import HttpError, Stopping
 from tests.docs.documents import ROOT
 
 SERVERS_OWN = {
-    core.EventLogError, core.StorageCorrupted, core.StorageUnavailable, core.Overloaded, core.Closed, core.DiskFull, access.IssuerUnavailable,
+    core.EventLogError, core.StorageCorrupted, core.StorageUnavailable, core.Overloaded, core.Closed, core.DiskFull,
+    core.IssuerUnavailable,
     core.SequenceExhausted, Stopping,
 }  # fmt: skip
 
