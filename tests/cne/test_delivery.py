@@ -141,6 +141,27 @@ def test_extensions_and_dataschema_are_forwarded(play):
     play(scenario)
 
 
+def test_a_webhook_is_called_in_the_trace_of_its_event(play):
+    parent, own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", f"00-{'1' * 32}-{'2' * 16}-00"
+
+    async def scenario(world: World) -> None:
+        await node(world)
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        trace = {"traceparent": parent, "tracestate": "a=1"}
+        event = wrapped(v2_value(ResourceAddress=NODE_SYNC_STATE))
+        await world.ask("POST", f"{V2}/create/event", event, headers=trace)
+        await world.ask("POST", f"{V2}/create/event", event | {"id": "ce-2", "traceparent": own}, headers=trace)
+        await world.ask("POST", f"{V2}/create/event", event | {"id": "ce-3", "traceparent": "00-x"})
+        await subscriber.until(lambda got: len(got.values) >= 4)
+        found = [(call.json["id"], call.headers.get("traceparent"), call.headers.get("tracestate"))
+                 for call in subscriber.calls if call.body]  # fmt: skip
+        assert found[-3:] == [("ce-1", parent, "a=1"), ("ce-2", own, None), ("ce-3", None, None)]
+        assert subscriber.calls[-3].json["traceparent"] == parent
+
+    play(scenario)
+
+
 def test_overlapping_subscriptions_of_one_endpoint_deliver_once(play):
     async def scenario(world: World) -> None:
         id = await node(world)

@@ -20,7 +20,8 @@ TOLD: list[core.EventLogError] = [
     core.ConditionNeedsTrimmedEvents(1, 2), core.PositionTrimmed(1, 2), core.PositionOfOtherIncarnation(1, "i", 2),
     core.LogNotFound("x"), core.LogExists("x"), core.ConsumerNotFound("o", "c"), core.ConsumerFenced("o", "c", 1, 2),
     core.StateConflict("k", "k", 1, 2), core.Overloaded(2, 1, 7.5), core.SequenceExhausted(1), core.Closed("x"),
-    access.Forbidden("u", access.Right.READ, "x"), access.TooManyLogins(3.0), Busy("reads", 3),
+    access.Forbidden("u", access.Right.READ, "x"), access.TooManyLogins(3.0), access.IssuerUnavailable(3.0),
+    Busy("reads", 3),
 ]  # fmt: skip
 KEPT: list[core.EventLogError] = [
     core.DiskFull("/secret", 1, 2), core.StorageCorrupted("/secret", "secret", "secret"),

@@ -11,6 +11,7 @@ import pytest
 
 from headwater.core import Event
 from headwater.futoin import websocket
+from headwater.futoin.coders import coder_of
 
 ADD, POLL = "futoin.evt.gen:1.1:addEvent", "futoin.evt.poll:1.1:pollEvents"
 EVENT = {"type": "A", "data": 1}
@@ -66,7 +67,8 @@ def test_garbage_gets_an_invalid_request_and_the_connection_goes_on(peer: Any, g
     async def scenario() -> None:
         socket = await peer.connected()
         socket.say(garbage)
-        assert (await socket.next())["e"] == "InvalidRequest"
+        answer = await socket.body()
+        assert coder_of(answer).decode(answer).error == "InvalidRequest"
         assert (await socket.ask(ADD, EVENT))["r"] == "1"
 
     peer.run(scenario())

@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 import yaml
 
 from headwater.core import errors as core
+from headwater.core.access import IssuerUnavailable
 from headwater.formats.problem import TYPE_PREFIX
 from headwater.http import problems
 from headwater.http.errors import HttpError, Stopping
@@ -17,6 +18,7 @@ from tests.docs.documents import ROOT
 
 SERVERS_OWN = {
     core.EventLogError, core.StorageCorrupted, core.StorageUnavailable, core.Overloaded, core.Closed, core.DiskFull,
+    IssuerUnavailable,
     core.SequenceExhausted, Stopping,
 }  # fmt: skip
 

@@ -27,9 +27,14 @@ NO_INDEX = ("No matching distribution found for", "Failed to establish a new con
 
 def built_wheel(directory: Path) -> Path:
     """The wheel, built as `pip wheel .` does."""
-    pip("wheel", "--no-deps", "--wheel-dir", str(directory), str(ROOT))
-    [built] = directory.glob("headwater-*.whl")
+    [built] = pip_wheel(ROOT, directory).glob("headwater-*.whl")
     return built
+
+
+def pip_wheel(checkout: Path, directory: Path) -> Path:
+    """The directory, with the wheel of that checkout in it."""
+    pip("wheel", "--no-deps", "--wheel-dir", str(directory), str(checkout))
+    return directory
 
 
 def environment(directory: Path, requirement: str, constraints: Path = ROOT / "constraints.txt") -> Path:

@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headwater.server.accounts import hash_password
 from headwater.server.config import Config
+from headwater.server.health import LIVE, READY
 from headwater.server.sources import load
 
 from ..server.running import RunningServer
+from .environments import environment, pip_wheel, run, serving
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -155,16 +158,135 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, [line for line in done.stderr.splitlines() if unit.name in line]) == (0, [])
 
 
-def test_alerts_ask_for_metrics_and_events_that_exist() -> None:
+def known_metrics() -> set[str]:
+    """The names of all series, as Prometheus has them."""
     metrics = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     counters = re.findall(r"^\| `(\w+)` \| counter", metrics, re.MULTILINE)
     histograms = re.findall(r"^\| `(\w+)` \| histogram", metrics, re.MULTILINE)
     known = {*re.findall(r"^\| `(\w+)` \| gauge", metrics, re.MULTILINE), *(f"{name}_total" for name in counters)}
-    known |= {f"{name}_{part}" for name in histograms for part in ("bucket", "count", "sum")}
+    return known | {f"{name}_{part}" for name in histograms for part in ("bucket", "count", "sum")}
+
+
+def test_alerts_ask_for_metrics_and_events_that_exist() -> None:
     rules = [rule for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]]
     asked = set(re.findall(r"\bheadwater_\w+", " ".join(rule["expr"] for rule in rules)))
-    assert asked - known == set() and len(rules) > 5
+    assert asked - known_metrics() == set() and len(rules) > 5
 
     events = (ROOT / "docs/reference/events.md").read_text(encoding="utf-8")
     for name in re.findall(r"io\.headwater\.[\w.]+", RULES):
         assert f"### `{name}`" in events
+
+
+def test_the_board_asks_for_metrics_that_exist_and_its_panels_fit() -> None:
+    board = json.loads((DEPLOY / "grafana/headwater.json").read_text(encoding="utf-8"))
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    asked += [each["definition"] for each in board["templating"]["list"] if "definition" in each]
+    assert set(re.findall(r"\bheadwater_\w+", " ".join(asked))) - known_metrics() == set()
+    for expression in asked:
+        assert [expression.count(opening) for opening in "({["] == [expression.count(closing) for closing in ")}]"]
+    places = {
+        (x, y)
+        for grid in (panel["gridPos"] for panel in board["panels"])
+        for x in range(grid["x"], grid["x"] + grid["w"])
+        for y in range(grid["y"], grid["y"] + grid["h"])
+    }
+    area = sum(panel["gridPos"]["w"] * panel["gridPos"]["h"] for panel in board["panels"])
+    assert len(places) == area and max(x for x, _ in places) < 24, "panels overlap, or stand beside the board"
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) > 10
+
+
+MANIFESTS = {
+    each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "kubernetes/headwater.yaml").read_text("utf-8"))
+}
+POD = MANIFESTS["StatefulSet"]["spec"]["template"]["spec"]
+[CONTAINER] = POD["containers"]
+
+
+def test_the_pod_serves_its_configuration_where_its_volumes_are(tmp_path: Path) -> None:
+    mounted = {each["name"]: each["mountPath"] for each in CONTAINER["volumeMounts"]}
+    command, option, file = CONTAINER["args"]
+    assert (command, option) == ("serve", "--config") and file.startswith(mounted["configuration"] + "/")
+    text = MANIFESTS["Secret"]["stringData"][Path(file).name]
+    given = tmp_path / "headwater.toml"
+    for number, each in enumerate((text, re.sub(r"^#(?=\[|[a-z_]+ = )", "", text, flags=re.MULTILINE))):
+        shown = each.replace("$scrypt$...", hash_password("long enough"))
+        given.write_text(shown, encoding="utf-8")
+        config = loaded(given)
+        assert str(config.data).startswith(mounted["data"] + "/"), "a volume's own top may have lost+found"
+        assert POD["terminationGracePeriodSeconds"] * 1000 > 2 * config.limits.stop_ms
+        ports = {each["name"]: each["containerPort"] for each in CONTAINER["ports"]}
+        assert ports == {"http": config.http.port, "amqp": config.amqp.port, "flight": config.flight.port}
+        assert (config.oidc.issuer is not None, len(config.users)) == (number == 1, number)
+    assert {each["name"] for each in POD["volumes"]} | {"data"} == set(mounted)
+    assert MANIFESTS["Secret"]["metadata"]["name"] == POD["volumes"][0]["secret"]["secretName"]
+
+
+def test_probes_ask_for_health_and_the_pod_has_limits_and_no_rights() -> None:
+    paths = {name: CONTAINER[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
+    assert paths == {"startup": LIVE, "liveness": LIVE, "readiness": READY}
+    assert {CONTAINER[f"{name}Probe"]["httpGet"]["port"] for name in paths} == {"http"}
+    assert CONTAINER["resources"]["limits"]["memory"] and CONTAINER["resources"]["requests"]["cpu"]
+    assert POD["securityContext"]["runAsNonRoot"] and not CONTAINER["securityContext"]["allowPrivilegeEscalation"]
+    assert CONTAINER["securityContext"]["readOnlyRootFilesystem"]
+    assert CONTAINER["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert POD["securityContext"]["runAsUser"] == int(instructions("USER")[0].partition(":")[0])
+    assert MANIFESTS["StatefulSet"]["spec"]["replicas"] == 1, "a data directory has one server"
+    labels = MANIFESTS["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
+    for selector in (
+        MANIFESTS["Service"]["spec"]["selector"],
+        MANIFESTS["StatefulSet"]["spec"]["selector"]["matchLabels"],
+    ):
+        assert selector.items() <= labels.items()
+    assert MANIFESTS["StatefulSet"]["spec"]["serviceName"] == MANIFESTS["Service"]["metadata"]["name"]
+    [claim] = MANIFESTS["StatefulSet"]["spec"]["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "data" and claim["spec"]["resources"]["requests"]["storage"]
+
+
+CONTAINERFILE = re.sub(r" *\\\n *", " ", (DEPLOY / "Containerfile").read_text(encoding="utf-8"))
+
+
+def instructions(name: str) -> list[str]:
+    """What follows that instruction, each time."""
+    return re.findall(rf"^{name} (.*)$", CONTAINERFILE, re.MULTILINE)
+
+
+def variables() -> dict[str, str]:
+    """What the image has in its environment."""
+    return dict(re.findall(r"(\w+)=(\S+)", instructions("ENV")[0]))
+
+
+def test_the_image_runs_as_a_user_and_serves_where_its_volume_is(tmp_path: Path) -> None:
+    assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", instructions("USER")[0])
+    given = {name: value for name, value in variables().items() if name.startswith("HEADWATER_")}
+    config = load({}, file=None, environment=given)
+    assert config.data.is_relative_to(instructions("VOLUME")[0]) and config.host == "0.0.0.0"
+    assert instructions("EXPOSE")[0].split() == [str(each.port) for each in (config.http, config.amqp, config.flight)]
+    assert LIVE in instructions("HEALTHCHECK")[0] or LIVE in CONTAINERFILE
+    ignored = (ROOT / ".containerignore").read_text(encoding="utf-8")
+    assert ignored == (ROOT / ".dockerignore").read_text(encoding="utf-8")
+    for source in copied():
+        assert (ROOT / source).exists() and f"!{source}\n" in ignored
+
+
+def copied() -> list[str]:
+    """What the builder copies from the checkout."""
+    return [source for each in instructions("COPY") if "--from" not in each for source in each.split()[:-1]]
+
+
+@pytest.mark.timeout(600)
+def test_the_steps_of_the_image_make_a_server_that_is_healthy(tmp_path: Path) -> None:
+    """The same steps, in an environment instead of an image: of the files that are copied, and of no others."""
+    context = tmp_path / "context"
+    context.mkdir()
+    for source in copied():
+        copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+        copy(ROOT / source, context / source)
+    [wheel] = (pip_wheel(context, tmp_path / "wheels")).glob("headwater-*.whl")
+    assert "/wheels/headwater-*.whl)[oidc]" in CONTAINERFILE
+    programs = environment(tmp_path / "environment", f"{wheel}[oidc]", context / "constraints.txt")
+    check = json.loads(re.search(r"CMD (\[\"python.*\])$", CONTAINERFILE, re.MULTILINE)[1])  # type: ignore[index]
+    command = json.loads(instructions("ENTRYPOINT")[0]) + json.loads(instructions("CMD")[-1])
+    assert command == ["headwater", "serve"]
+    with serving(programs, tmp_path, "--oidc-issuer", "https://id.example.org", "--oidc-audience", "x") as urls:
+        code = check[-1].replace("http://127.0.0.1:8080", urls["http"])
+        run(programs / check[0], *check[1:-1], code)

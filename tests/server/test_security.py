@@ -160,7 +160,7 @@ def test_right_credentials_let_in_and_others_do_not() -> None:
         assert (await setting.guard.authenticate(RIGHT, "10.0.0.1")).name == "alice"
         others = (WRONG, Credentials("nobody", PASSWORD), None, Credentials("", PASSWORD), Credentials("alice", ""))
         assert [await setting.is_in(other, f"10.0.1.{n}") for n, other in enumerate(others)] == [False] * 5
-        assert setting.guard.refusals == {"missing": 1, "wrong": 4, "hasty": 0, "forbidden": 0}
+        assert setting.guard.refusals == {"missing": 1, "wrong": 4, "hasty": 0, "unchecked": 0, "forbidden": 0}
 
     asyncio.run(scenario())
 

@@ -71,6 +71,7 @@ _TABLE: dict[type, _Row] = {
     core.TooLarge: _Row(conditions.LINK_MESSAGE_SIZE_EXCEEDED, ("given", "allowed", "unit")),
     access.Unauthenticated: _Row(conditions.UNAUTHORIZED_ACCESS),
     access.TooManyLogins: _Row(conditions.RESOURCE_LIMIT_EXCEEDED, ("retry_after_s",)),
+    access.IssuerUnavailable: _Row(conditions.RESOURCE_LIMIT_EXCEEDED, ("retry_after_s",)),
     access.Forbidden: _Row(conditions.UNAUTHORIZED_ACCESS),
     core.LogNotFound: _Row(conditions.NOT_FOUND),
     core.ConsumerNotFound: _Row(conditions.NOT_FOUND),

@@ -1,14 +1,20 @@
-"""SASL (part 5) on the guard: ANONYMOUS where everybody may do everything, PLAIN, EXTERNAL for a client certificate."""
+"""SASL (part 5) on the guard: ANONYMOUS where everybody may do everything, PLAIN, EXTERNAL for a client certificate.
+
+Where an issuer's tokens log in, OAUTHBEARER (RFC 7628) and XOAUTH2 as well; a token is a password for PLAIN, too.
+"""
 
 from __future__ import annotations
 
 import ssl
 from typing import Any
 
-from ..core.access import ANYBODY, Credentials, Guard, TooManyLogins, Unauthenticated, User
+from ..core.access import ANYBODY, Credentials, Guard, LoginNotChecked, Unauthenticated, User
 from .protocol.codec import DecodeError
 from .protocol.connection import Connection
-from .protocol.sasl import AUTH, OK, SYS_TEMP, parse_plain
+from .protocol.sasl import AUTH, OK, SYS_TEMP, parse_bearer, parse_plain
+
+BEARERS = ("OAUTHBEARER", "XOAUTH2")
+"""Mechanisms whose response holds a bearer token."""
 
 
 class Login:
@@ -27,7 +33,9 @@ class Login:
     def mechanisms(self) -> tuple[str, ...]:
         """What is offered. Some clients take the first that they know, and EXTERNAL before any other."""
         offered = ("EXTERNAL",) if self._certified else ()
-        return (*offered, "PLAIN", "ANONYMOUS") if self._guard.is_open else (*offered, "PLAIN")
+        if self._guard.is_open:
+            return (*offered, "PLAIN", "ANONYMOUS")
+        return (*offered, "PLAIN", *BEARERS) if self._guard.takes_tokens else (*offered, "PLAIN")
 
     async def answer(self, engine: Connection, mechanism: str, response: bytes | None) -> None:
         """Answer an init, or a response: with a challenge if the client has said nothing yet, or with the verdict."""
@@ -41,7 +49,7 @@ class Login:
             self.user = await self._authenticate(mechanism, response or b"")
         except Unauthenticated:
             outcome = AUTH
-        except TooManyLogins:
+        except LoginNotChecked:
             outcome = SYS_TEMP
         self.is_refused = outcome != OK
         engine.sasl_outcome(outcome)
@@ -60,6 +68,12 @@ class Login:
             if response and response != self._certified.encode():
                 raise self.malformed(self._certified)  # a certificate speaks for its own name only
             return self._guard.trusted(self._certified, self._peer)
+        if mechanism in BEARERS:
+            try:
+                name, token = parse_bearer(response)
+            except DecodeError:
+                raise self.malformed() from None
+            return await self._guard.authenticate(Credentials(name, token), self._peer)
         try:
             identity, name, password = parse_plain(response)
         except DecodeError:

@@ -385,6 +385,9 @@ class Transport(asyncio.Protocol):
             if now >= self._closing_at:
                 self._transport.abort()
             return
+        if self.user is not None and self.user.expires_at is not None and time.time() >= self.user.expires_at:
+            self.close(conditions.UNAUTHORIZED_ACCESS, "the token of the login has expired; connect with a newer one")
+            return
         is_late = now - self._connected_at > self._settings.login_ms / 1000
         if is_late and self.engine.remote is None and _Pause.LOGIN not in self._pauses:
             self._notifier.refused("timeout")

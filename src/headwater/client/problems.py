@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..core.access import Forbidden, Right, TooManyLogins, Unauthenticated
+from ..core.access import Forbidden, IssuerUnavailable, Right, TooManyLogins, Unauthenticated
 from ..core.errors import (
     AppendConditionFailed,
     Closed,
@@ -138,6 +138,7 @@ _TABLE: dict[str, Callable[[_Members], EventLogError]] = {
     "too_large": _too_large,
     "unauthenticated": _of(Unauthenticated, "detail"),
     "too_many_logins": lambda members: TooManyLogins(members["retry_after_s"] or 1.0),
+    "issuer_unavailable": lambda members: IssuerUnavailable(members["retry_after_s"] or 1.0),
     "forbidden": lambda members: Forbidden("", Right(members["right"]), members["log"]),
     "log_not_found": _of(LogNotFound, "log"),
     "consumer_not_found": _of(ConsumerNotFound, "owner", "component"),

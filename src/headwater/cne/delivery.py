@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ..formats.tracing import headers_of
 from . import rendering
 from .envelope import enveloped
 from .notification import Dialect
@@ -52,7 +53,8 @@ class Delivery:
             raise Undeliverable(f"{len(body)} bytes, at most {self._settings.event_bytes_max} are delivered")
         if subscription.mode == STARLINGX:
             body = enveloped(body, subscription.resource)
-        return await self._webhooks.post(subscription.endpoint, body, headers)
+        trace = headers_of(stored.notification.extensions)
+        return await self._webhooks.post(subscription.endpoint, body, {**headers, **trace} if trace else headers)
 
     async def handshake(self, uri: str) -> None:
         """CloudEvents' OPTIONS handshake, where the settings ask for it. Raises HandshakeFailed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..core.access import Right
@@ -12,6 +13,7 @@ from ..core.event import Event
 from ..core.limits import show
 from ..core.slices import Slices
 from ..formats import cloudevents
+from ..formats.tracing import TRACEPARENT, trace_of_headers
 from . import envelope, reading, records, rendering, rules, stored
 from .choosing import chosen
 from .document import Members
@@ -149,9 +151,17 @@ async def _read_all(
 def _given(members: Members, original: bytes, exchange: Exchange, is_strict: bool) -> Given:
     if is_strict:
         rules.check(members, exchange.dialect)
-    notification = reading.read(members, exchange.dialect)
+    notification = _traced(reading.read(members, exchange.dialect), exchange)
     content_type = cloudevents.STRUCTURED if notification.is_wrapped else JSON_TYPE
     return Given(notification, original, content_type, reading.tags_of(members))
+
+
+def _traced(notification: Notification, exchange: Exchange) -> Notification:
+    """The same, in the trace of its request where it is in none of its own."""
+    trace = trace_of_headers(exchange.scope["headers"])
+    if not trace or TRACEPARENT in notification.extensions:
+        return notification
+    return replace(notification, extensions={**notification.extensions, **trace})
 
 
 def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:

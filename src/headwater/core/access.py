@@ -28,13 +28,30 @@ class Unauthenticated(EventLogError):
     """Credentials are missing, or wrong (which of the two, or what was wrong, is not said)."""
 
 
-class TooManyLogins(EventLogError):
+class LoginNotChecked(Exception):
+    """The login was not looked at: it may be right, and is to come again, in so many seconds."""
+
+    retry_after_s: float
+
+
+class TooManyLogins(LoginNotChecked, EventLogError):
     """The login was not looked at, because too many wait or have failed; it may be right, and is to come again."""
 
     def __init__(self, retry_after_s: float = 1.0) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(
             "too many logins from your address wait or have failed, so that this one was not looked at; "
+            f"try again in {math.ceil(retry_after_s)} s"
+        )
+
+
+class IssuerUnavailable(LoginNotChecked, EventLogError):
+    """Whether the token is right cannot be known now: its key is not known, and its issuer does not answer."""
+
+    def __init__(self, retry_after_s: float = 1.0) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(
+            "the issuer of tokens does not answer, so that a key that is not known yet could not be fetched; "
             f"try again in {math.ceil(retry_after_s)} s"
         )
 
@@ -65,6 +82,8 @@ class User:
 
     name: str
     grants: tuple[Grant, ...]
+    expires_at: float | None = None
+    """When the login ends (seconds since 1970), as a token says; None = with the user."""
 
     def may(self, right: Right, log: str) -> bool:
         """Whether the user has the right on that log; `*` is the server itself, which no pattern but `*` matches.
@@ -101,10 +120,14 @@ class Guard(Protocol):
     def is_open(self) -> bool:
         """Whether no user is configured, so that everything is allowed."""
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether tokens of an issuer log in."""
+
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
         """The user behind the credentials; ANYBODY where the guard is open. `peer` is the address, for the log.
 
-        Raises Unauthenticated, and TooManyLogins, which says nothing of the credentials. Constant time in what it
+        Raises Unauthenticated, and LoginNotChecked, which says nothing of the credentials. Constant time in what it
         compares; never blocks the event loop. Where no peer is known (empty), nothing waits for failures of others.
         """
 
@@ -146,6 +169,7 @@ class OpenGuard:
     """Everything is allowed to everybody: no user is configured."""
 
     is_open = True
+    takes_tokens = False
 
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
         """See Guard."""

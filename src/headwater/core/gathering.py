@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .errors import InvalidEvent, InvalidInput, TooLarge
 from .event import Event
@@ -18,8 +18,11 @@ _INDEX = re.compile(r"events\[(\d+)\]")
 class Gathering:
     """Events that come in parts, for one append: the limits are those of the whole."""
 
-    def __init__(self, event_bytes_max: int) -> None:
-        """`event_bytes_max` is the setting of the log."""
+    def __init__(
+        self, event_bytes_max: int, completed: Callable[[Sequence[Event]], Sequence[Event]] | None = None
+    ) -> None:
+        """`event_bytes_max` is the setting of the log; `completed` adds to events what is known of the whole."""
+        self._completed = completed
         self.event_bytes_max = event_bytes_max
         self._parts: list[EventColumns] = []
         self.count = 0
@@ -32,6 +35,8 @@ class Gathering:
             raise TooLarge(self.count + len(events), APPEND_EVENTS_MAX, "events", "events")
         if not events:
             return
+        if self._completed is not None:
+            events = self._completed(events)
         try:
             part = check_append(events, self.event_bytes_max)
         except InvalidInput as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -16,6 +17,7 @@ from ..core.limits import EventColumns, show
 from ..core.log import AppendResult
 from ..core.slices import Slices
 from ..formats import cloudevents, jsontext, packed
+from ..formats.tracing import trace_of_headers, traced
 from ..http import Exchange
 from ..http.errors import InvalidParameter, UnsupportedMediaType
 from . import seed
@@ -57,7 +59,7 @@ async def append(host: Host, exchange: Exchange) -> None:
 
 async def _append_large(exchange: Exchange, opened: Opened, body: bytes, *, is_packed: bool) -> None:
     """The same of a long body: in slices."""
-    gathering = Gathering(opened.log.settings.event_bytes_max)
+    gathering = _gathering(exchange, opened)
     try:
         given = await (read_packed(body, gathering) if is_packed else read_json(body, _FORM, gathering))
         is_strict = _is_strict(exchange, given)
@@ -77,6 +79,12 @@ async def _check_strictly(columns: EventColumns) -> None:
         await slices.pause()
 
 
+def _gathering(exchange: Exchange, opened: Opened) -> Gathering:
+    trace = trace_of_headers(exchange.scope["headers"])
+    completed = partial(traced, trace=trace) if trace else None
+    return Gathering(opened.log.settings.event_bytes_max, completed)
+
+
 async def _append_gathered(
     opened: Opened, gathering: Gathering, condition: AppendCondition | None = None, partition: int | None = None
 ) -> AppendResult:
@@ -93,7 +101,7 @@ async def append_cloudevents(host: Host, exchange: Exchange) -> None:
         elif media_type == cloudevents.BATCH:
             body = await exchange.body()
             if len(body) > LARGE_BYTES:
-                gathering = Gathering(opened.log.settings.event_bytes_max)
+                gathering = _gathering(exchange, opened)
                 try:
                     await read_batch(body, gathering)
                     await _answer_result(exchange, await _append_gathered(opened, gathering))
@@ -132,6 +140,7 @@ async def _answer(
     condition: AppendCondition | None = None,
     partition: int | None = None,
 ) -> None:
+    events = traced(events, trace_of_headers(exchange.scope["headers"]))
     await _answer_result(exchange, await opened.asynchronous.append(events, condition, partition=partition))
 
 

@@ -72,12 +72,15 @@ def query_parameter(parameters: dict[str, str]) -> QueryIn | str:
 
 
 async def _run(stream: Coroutine[None, None, None], exchange: Exchange, host: Host) -> bool:
-    """Run the stream until it ends, the client goes away or the server stops; whether the client is still there."""
+    """Run the stream until it ends, the client goes away, its login ends or the server stops.
+
+    Answers whether the client is still there.
+    """
     streaming = asyncio.ensure_future(stream)
     gone = asyncio.ensure_future(exchange.disconnected())
     stopping = asyncio.ensure_future(host.stopping.wait())
     try:
-        await asyncio.wait((streaming, gone, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((streaming, gone, stopping), timeout=exchange.login_s, return_when=asyncio.FIRST_COMPLETED)
         if streaming.done():
             streaming.result()
         return not gone.done()

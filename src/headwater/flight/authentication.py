@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pyarrow.flight as flight
 
-from ..core.access import Credentials, TooManyLogins, User
+from ..core.access import Credentials, LoginNotChecked, User
 from ..formats.authorization import UNREADABLE, credentials_of
 from .backend import Backend
 from .errors import flight_error_of
@@ -61,7 +61,7 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         """The caller of a handshake, authenticated now, or with a session that is looked at when it is used."""
         try:
             caller.user("")
-        except TooManyLogins:
+        except LoginNotChecked:
             if credentials is None or not credentials.name:
                 raise
             token = new_token()

@@ -157,6 +157,7 @@ TABLE: dict[type[core.EventLogError], _Row] = {
         "unauthenticated", _UNAUTHENTICATED, access.Unauthenticated, "credentials are missing or wrong"
     ),
     access.TooManyLogins: _plain("too_many_logins", _UNAVAILABLE, access.TooManyLogins, "retry_after_s"),
+    access.IssuerUnavailable: _plain("issuer_unavailable", _UNAVAILABLE, access.IssuerUnavailable, "retry_after_s"),
     access.Forbidden: _Row(
         "forbidden",
         _UNAUTHORIZED,

@@ -47,6 +47,8 @@ class Session:
     shown: bytes
     """A keyed digest of the credentials that it came from, under which it is found again."""
     token: str
+    expires_at: float | None = None
+    """When the login ends (seconds since 1970), as the token said that it came from."""
 
 
 class Sessions:
@@ -64,7 +66,8 @@ class Sessions:
     def begin(self, token: str, credentials: Credentials, login: Login) -> None:
         """From now on that token stands for the user of that login, who has shown these credentials."""
         now = self._clock()
-        session = Session(login.user, login.seal, now, now, now, self._digest(credentials), token)
+        shown, expires_at = self._digest(credentials), login.user.expires_at
+        session = Session(login.user, login.seal, now, now, now, shown, token, expires_at)
         with self._lock:
             self._put_off.pop(_hash(token), None)
             self._by_token[_hash(token)] = session
@@ -94,7 +97,7 @@ class Sessions:
         with self._lock:
             session = self._alive(hashed)
         if session is None:
-            raise Unauthenticated("the session is over; show the password again")
+            raise Unauthenticated("the session is over; show the password, or a newer token")
         now = self._clock()
         if now - session.checked_at >= RECHECK_S:
             try:
@@ -129,7 +132,8 @@ class Sessions:
         if session is None:
             return None
         now = self._clock()
-        if now - session.used_at >= IDLE_S or now - session.started_at >= LIFETIME_S:
+        has_expired = session.expires_at is not None and time.time() >= session.expires_at
+        if has_expired or now - session.used_at >= IDLE_S or now - session.started_at >= LIFETIME_S:
             self._forget(hashed)
             return None
         self._by_token.move_to_end(hashed)

@@ -7,11 +7,11 @@ import random
 import time
 from collections.abc import Callable
 
-from ..core.access import TooManyLogins
+from ..core.access import IssuerUnavailable, LoginNotChecked, TooManyLogins
 from ..core.errors import Closed, EventLogError, Overloaded, StorageUnavailable
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
-PASSING = (Overloaded, TooManyLogins, Closed, StorageUnavailable)
+PASSING = (Overloaded, TooManyLogins, IssuerUnavailable, Closed, StorageUnavailable)
 """Answers of a server that may be better in a moment: it has too much to do, or it stops."""
 WAITING_S = 1.0
 """After so long, whoever waits is told what for."""
@@ -51,7 +51,7 @@ class Attempts:
         now = time.monotonic()
         if self._failed_at is None:
             self._failed_at = now
-        asked_s = error.retry_after_s if isinstance(error, Overloaded | TooManyLogins) else 0.0
+        asked_s = error.retry_after_s if isinstance(error, Overloaded | LoginNotChecked) else 0.0
         pause_s = max(asked_s, self._pause_s * random.uniform(0.5, 1.0))
         if self._left <= 0 or self._busy_s > BUSY_S or now - self._failed_at + pause_s > self._within_s:
             raise error

@@ -107,6 +107,7 @@ _TABLE: dict[type, _Row] = {
     core.ConsumerFenced: _Row(INVALID_REQUEST),
     access.Unauthenticated: _Row(SECURITY_ERROR),
     access.TooManyLogins: _Row(DEFENSE_REJECTED),
+    access.IssuerUnavailable: _Row(DEFENSE_REJECTED),
     access.Forbidden: _Row(UNAUTHORIZED),
     core.Overloaded: _Row(DEFENSE_REJECTED),
     core.Closed: _Row(INTERNAL_ERROR, _say(_STOPPING)),

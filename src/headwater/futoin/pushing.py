@@ -6,6 +6,7 @@ A push is a cursor and at most two groups on their way, never a queue of events:
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from functools import partial
 
@@ -77,6 +78,9 @@ class Push(ABC):
         self._bytes_max = MESSAGE_BYTES_MAX - ENVELOPE_BYTES if version == (1, 0) else GROUP_BYTES_MAX
         self._begin = opened.log.head()
         """Where a live push begins."""
+        expires_at = call.caller.user.expires_at
+        self._login_s = None if expires_at is None else max(0.0, expires_at - time.time())
+        """For how long the login of its caller holds; None = for ever."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -105,7 +109,10 @@ class Push(ABC):
     async def _run(self) -> None:
         """Push, until it cannot go on; then the connection is closed, so that the consumer comes to know of it."""
         try:
-            await self._push()
+            async with asyncio.timeout(self._login_s) as login:
+                await self._push()
+        except TimeoutError:
+            self.connection.close("the token of the login has expired" if login.expired() else "")
         except ConsumerNotFound:
             self.connection.close(f"consumer {self.component} is not registered any more")
         except OSError:  # the peer has left

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from ..core.access import TooManyLogins
+from ..core.access import LoginNotChecked
 from ..core.errors import Closed, InvalidInput, Overloaded, StorageUnavailable
 from ..core.limits import show
 from .asgi import Header
@@ -137,6 +137,6 @@ def headers_of(error: Exception) -> tuple[Header, ...]:
     """The header fields that belong to the answer to an error, in every room that answers with statuses of HTTP."""
     if isinstance(error, HttpError):
         return error.headers
-    if isinstance(error, Overloaded | TooManyLogins):
+    if isinstance(error, Overloaded | LoginNotChecked):
         return ((b"retry-after", b"%d" % math.ceil(error.retry_after_s)),)
     return (RETRY,) if isinstance(error, Closed | StorageUnavailable) else ()

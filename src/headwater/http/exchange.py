@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Iterable, Sequence
 from io import BytesIO
 from typing import Any, ClassVar
@@ -35,7 +36,7 @@ def _with_space(grown: BytesIO, size: int) -> BytesIO:
 class Exchange:
     """A request, and the one answer to it."""
 
-    __slots__ = ("_receive", "_send", "arguments", "body_bytes_max", "has_started", "scope", "user_name")
+    __slots__ = ("_receive", "_send", "arguments", "body_bytes_max", "expires_at", "has_started", "scope", "user_name")
 
     heeds_length: ClassVar[bool] = True
     """Whether a body that says it is too long is refused unread. A client that sends first and listens later may then
@@ -50,6 +51,8 @@ class Exchange:
         """The longest body that is read, as the route says; its handler may lower it, before it asks for the body."""
         self.user_name = ""
         """Who asks, as soon as the host was asked for the user; empty if that is not known, or anybody."""
+        self.expires_at: float | None = None
+        """When the login of who asks ends (seconds since 1970), if it does: a stream ends with it."""
         self.has_started = False
         """Whether the status line is on its way, so that no other answer can be given."""
 
@@ -58,6 +61,11 @@ class Exchange:
         """The client's address, for the log."""
         client = self.scope.get("client")
         return client[0] if client else ""
+
+    @property
+    def login_s(self) -> float | None:
+        """For how many seconds more the login holds, at least 0; None = for ever."""
+        return None if self.expires_at is None else max(0.0, self.expires_at - time.time())
 
     @property
     def is_head(self) -> bool:

@@ -33,7 +33,7 @@ class Host:
         if self.guard.is_open:
             return ANYBODY
         user = await authenticate(self.guard, exchange.header(b"authorization"), exchange.peer)
-        exchange.user_name = user.name
+        exchange.user_name, exchange.expires_at = user.name, user.expires_at
         exchange.scope[USER_KEY] = user.name
         act_as(user.name)
         return user

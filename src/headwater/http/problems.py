@@ -65,6 +65,7 @@ _TABLE: dict[type, _Row] = {
     ),
     access.Unauthenticated: _Row(401, "unauthenticated", "Credentials are missing or wrong"),
     access.TooManyLogins: _Row(429, "too_many_logins", "Too many logins"),
+    access.IssuerUnavailable: _Row(503, "issuer_unavailable", "The issuer of tokens does not answer"),
     access.Forbidden: _Row(403, "forbidden", "Not allowed", lambda e: {"right": e.right.value, "log": e.log}),
     core.LogNotFound: _Row(404, "log_not_found", "No such log", lambda e: {"log": e.name}),
     core.ConsumerNotFound: _Row(404, "consumer_not_found", "No such consumer", _fields("owner", "component")),

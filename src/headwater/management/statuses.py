@@ -51,6 +51,7 @@ _TABLE: dict[type, Status] = {
     core.InvalidInput: Status.BAD_REQUEST,
     access.Unauthenticated: Status.UNAUTHORIZED,
     access.TooManyLogins: Status.UNAVAILABLE,
+    access.IssuerUnavailable: Status.UNAVAILABLE,
     access.Forbidden: Status.FORBIDDEN,
     core.LogNotFound: Status.NOT_FOUND,
     core.ConsumerNotFound: Status.NOT_FOUND,

@@ -192,9 +192,9 @@ class AccountDirectory:
         self._was_read = False
         self._read_at = -REREAD_S
 
-    def remember(self) -> None:
+    def remember(self, *, has_issuer: bool = False) -> None:
         """Have the state remember that there are users in the configuration: a server that misses it lets nobody in."""
-        if self._configured and not self._state.had_users():
+        if (self._configured or has_issuer) and not self._state.had_users():
             self._state.keep_had_users(True)
 
     @property

@@ -50,6 +50,7 @@ from .log_lines import fields
 from .managed import serve_management
 from .metrics import ServerCollector
 from .notifications import Notifications
+from .oidc.tokens import TokenLogins
 from .open_files import raise_open_files
 from .request_meter import RequestMeter
 from .room_metrics import (
@@ -288,10 +289,11 @@ class Server:
     def _guard(self, store: LogStore, *, has_tls: bool) -> AccountGuard:
         config = self._config
         directory = AccountDirectory(config.users.values(), store.state, bus=self._bus)
-        directory.remember()
+        tokens = TokenLogins(config.oidc) if config.oidc.issuer is not None else None
+        directory.remember(has_issuer=tokens is not None)
         self._notifications.looks.append(directory.current)  # another process may change users
         is_private = is_loopback(config.host)
-        has_users = bool(directory.current().by_name)
+        has_users = tokens is not None or bool(directory.current().by_name)
         if not has_users and not directory.never_had_any:
             raise InvalidConfiguration(
                 f"{config.data} has had users, and there are none now: everything would be allowed to everybody. Add a "
@@ -316,7 +318,7 @@ class Server:
             )
         if has_users and not is_private and not has_tls:
             logger.warning("passwords travel in the clear: set tls.certificate and tls.key")
-        return AccountGuard(directory, allows_anybody=is_private or config.insecure, bus=self._bus)
+        return AccountGuard(directory, allows_anybody=is_private or config.insecure, bus=self._bus, tokens=tokens)
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:

@@ -36,6 +36,7 @@ from ..formats.values import (
 )
 from ..futoin.settings import Settings as FutoinSettings
 from .accounts import Account
+from .oidc.settings import Oidc
 
 DEFAULT_LOG = "default"
 """The log that is there where none is configured."""
@@ -171,6 +172,7 @@ class Config:
     futoin: FutoinSettings = field(default_factory=FutoinSettings)
     flight: FlightSettings = field(default_factory=FlightSettings)
     tls: Tls = field(default_factory=Tls)
+    oidc: Oidc = field(default_factory=Oidc)
     limits: Limits = field(default_factory=Limits)
     cne: CneSettings = field(default_factory=CneSettings)
     management: Management = field(default_factory=Management)

@@ -11,7 +11,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from ..core.access import Forbidden, Guard, Right, TooManyLogins, Unauthenticated, User
+from ..core.access import Forbidden, Guard, LoginNotChecked, Right, TooManyLogins, Unauthenticated, User
 from ..formats.problem import Problem
 from ..http import JSON, Exchange, Header, Host, Receive, Scope, Send, refuse_websocket
 from ..http.authentication import BASIC
@@ -85,8 +85,9 @@ class Metrics(_Page):
         except Unauthenticated as error:
             await _refuse(exchange, 401, str(error), BASIC)
             return
-        except TooManyLogins as error:
-            await _refuse(exchange, 429, str(error), *headers_of(error))
+        except LoginNotChecked as error:
+            status = 429 if isinstance(error, TooManyLogins) else 503
+            await _refuse(exchange, status, str(error), *headers_of(error))
             return
         except Forbidden as error:
             problem = problem_of(error)

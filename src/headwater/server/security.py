@@ -2,7 +2,8 @@
 
 A right password costs one scrypt (about 50 ms in a thread, `password_checks`) and is then remembered while it is used.
 A wrong one costs the same, whether the user exists or not, and makes the next attempt of that peer at that user wait. A
-token is found by its hash, so that a right one never waits for anything; wrong ones make the next wrong one wait.
+token is found by its hash, so that a right one never waits for anything; wrong ones make the next wrong one wait. So it
+is with tokens of an issuer (`oidc`), which are known by their signature.
 
 Who fails, or asks for too much, holds up his own place only (`brake.place_of`). What is not looked at is TooManyLogins,
 never a wrong password.
@@ -19,13 +20,23 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ..core.access import ANYBODY, Credentials, Forbidden, Right, TooManyLogins, Unauthenticated, User
+from ..core.access import (
+    ANYBODY,
+    Credentials,
+    Forbidden,
+    IssuerUnavailable,
+    Right,
+    TooManyLogins,
+    Unauthenticated,
+    User,
+)
 from ..core.bus import Bus
 from ..core.notification_types import NotificationType
 from ..core.place import place_of
 from .accounts import NOBODY_PASSWORD, Account, AccountDirectory, Accounts, hash_token, is_password
 from .brake import WAIT_S_MAX, Attempt, Brake, Seats
 from .log_lines import fields
+from .oidc.tokens import KeyUnknown, TokenLogins
 from .password_checks import NoRoom, PasswordChecks
 
 logger = logging.getLogger("headwater.security")
@@ -52,11 +63,13 @@ class AccountGuard:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         bus: Bus | None = None,
+        tokens: TokenLogins | None = None,
     ) -> None:
         """`allows_anybody`: whether everything is allowed while there is no account, and never was one.
 
-        `bus` is notified of refused logins.
+        `bus` is notified of refused logins. `tokens` are those of an issuer: with one, nobody is let in without.
         """
+        self._tokens = tokens
         self._bus = bus or Bus()
         self._directory, self._allows_anybody, self._sleep = directory, allows_anybody, sleep
         self._logins = Logins(clock)
@@ -67,8 +80,9 @@ class AccountGuard:
         self._checks = PasswordChecks()
         self._no_key = secrets.token_bytes(32)
         """What a message is checked with that claims to be signed by a user without a key; known to nobody else."""
-        self.refusals: Counter[str] = Counter(missing=0, wrong=0, hasty=0, forbidden=0)
-        """Refusals by reason: no credentials, wrong ones, too many attempts, a right that the user lacks."""
+        self.refusals: Counter[str] = Counter(missing=0, wrong=0, hasty=0, unchecked=0, forbidden=0)
+        """Refusals by reason: no credentials, wrong ones, too many attempts, tokens whose issuer does not answer, a
+        right that the user lacks."""
 
     @property
     def directory(self) -> AccountDirectory:
@@ -78,12 +92,17 @@ class AccountGuard:
     @property
     def is_open(self) -> bool:
         """See Guard."""
-        return self._allows_anybody and self._directory.never_had_any
+        return self._tokens is None and self._allows_anybody and self._directory.never_had_any
+
+    @property
+    def takes_tokens(self) -> bool:
+        """See Guard."""
+        return self._tokens is not None
 
     @property
     def has_users(self) -> bool:
-        """Whether there is any account."""
-        return bool(self._directory.current().by_name)
+        """Whether there is any account, or an issuer of tokens."""
+        return self._tokens is not None or bool(self._directory.current().by_name)
 
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
         """See Guard."""
@@ -94,7 +113,11 @@ class AccountGuard:
             raise self._refusal("missing", "", peer)
         if (user := self._recalled(credentials, accounts)) is not None:
             return user
-        if is_token(credentials):
+        if self._tokens is not None and self._tokens.concern(credentials, accounts.by_name):
+            user = await self._token_checked(self._tokens, credentials, peer)
+            if user is not None:
+                return user
+        elif is_token(credentials):
             await self._wait((place_of(peer), ""), peer)
         elif (user := await self._checked(credentials, peer)) is not None:
             return user
@@ -105,15 +128,17 @@ class AccountGuard:
         if self.is_open:
             return ANYBODY
         account = self._directory.current().by_name.get(name)
-        if account is None:
+        user = account.user if account else self._tokens.user(name) if self._tokens else None
+        if user is None:
             raise self._refusal("wrong", name, peer)
-        return account.user
+        return user
 
     def seal(self, name: str) -> str:
         """See Guard."""
         account = self._directory.current().by_name.get(name)
         if account is None:
-            return ""
+            user = self._tokens.user(name) if self._tokens else None
+            return "" if user is None else hmac.new(self._no_key, b"token\n" + name.encode(), "sha256").hexdigest()
         secrets_of = "\n".join((account.password or "", *account.tokens))
         return hmac.new(self._no_key, secrets_of.encode(), "sha256").hexdigest()
 
@@ -147,12 +172,48 @@ class AccountGuard:
         return account.key if account else None
 
     def _recalled(self, credentials: Credentials, accounts: Accounts) -> User | None:
-        """The user, where that needs no wait: of a token, or of a password that was right lately."""
+        """The user, where that needs no wait: of a token, or of what was right lately."""
+        if self._tokens is not None and self._tokens.concern(credentials, accounts.by_name):
+            user = self._tokens.recall(credentials)
+            if user is not None and user.name not in accounts.by_name:
+                return user
+            return None
         if not is_token(credentials):
             return self._logins.get(self._logins.digest(credentials), accounts)
         # Looked up by its hash: what the time of that could give away is the hash of a random token.
         account = accounts.by_token.get(hash_token(credentials.secret))
         return account.user if account else None
+
+    async def _token_checked(self, tokens: TokenLogins, credentials: Credentials, peer: str) -> User | None:
+        """The user of an issuer's token. A right one waits for nothing but for its key, if that is new."""
+        attempt = place_of(peer), ""
+        names = self._directory.current().by_name
+        try:
+            user = tokens.check(credentials, names)
+        except KeyUnknown:
+            user = await self._with_new_keys(tokens, credentials, attempt, peer)
+        else:
+            if user is None:
+                await self._wait(attempt, peer)
+        return user
+
+    async def _with_new_keys(
+        self, tokens: TokenLogins, credentials: Credentials, attempt: Attempt, peer: str
+    ) -> User | None:
+        await self._wait(attempt, peer)
+        try:
+            await tokens.keys.refresh()
+        except IssuerUnavailable:
+            self._brake.take_back(attempt)
+            self._count("unchecked", credentials.name, peer)
+            raise
+        try:
+            user = tokens.check(credentials, self._directory.current().by_name)
+        except KeyUnknown:
+            return None
+        if user is not None:
+            self._brake.release(attempt)
+        return user
 
     async def _checked(self, credentials: Credentials, peer: str) -> User | None:
         """The user whose password it is. Those who ask the same from the same place wait for one check."""

@@ -252,7 +252,7 @@ def test_other_formats_of_cloud_events_pass_as_they_are():
     (cloud_event(data="x") + data(b""), "amqp:invalid-field", "data"),
     (cloud_event(id="x" * 513) + data(b""), "amqp:invalid-field", "id"),
     (cloud_event(type="a\nb") + data(b""), "amqp:invalid-field", "type"),
-    (cloud_event(tags="no tag:,") + data(b""), "amqp:invalid-field", "tags[0]"),
+    (cloud_event(tags="a tag:,") + data(b""), "amqp:invalid-field", "tags[1]"),
     (application_properties({"cloudEvents:id": "1", "cloudEvents_id": "2"}) + data(b""),
      "amqp:invalid-field", "given twice"),
     (message_annotations(event_streams_group_key=5) + data(b""), "amqp:invalid-field", "event-streams-group-key"),
@@ -323,3 +323,40 @@ def test_any_bytes_are_read_or_rejected(noise):
         assert fault.description
         return
     check_append([event], LogSettings().event_bytes_max)
+
+
+# Traces
+
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+OTHER = "00-11111111111111111111111111111111-2222222222222222-00"
+
+
+@pytest.mark.parametrize("body", [data(b"x"), value("x")], ids=["data", "whole"])
+def test_a_trace_is_an_application_property_or_else_a_message_annotation(body):
+    in_properties = application_properties({"traceparent": PARENT, "tracestate": "a=1"})
+    in_annotations = section(0x72, {Symbol("traceparent"): OTHER})
+    for sections, expected in (
+        (in_properties, {"traceparent": PARENT, "tracestate": "a=1"}),
+        (in_annotations, {"traceparent": OTHER}),
+        (in_annotations + in_properties, {"traceparent": PARENT, "tracestate": "a=1"}),
+        (application_properties({"traceparent": "00-x"}), {}),
+        (application_properties({"traceparent": 7}), {}),
+        (application_properties({"a": "traceparent"}), {}),
+        (application_properties({"traceparent": PARENT, "filling": "x" * 70_000}), {}),
+    ):
+        event = event_of(sections + body)
+        found = {name: text for name, text in event.attributes.items() if name != "datacontenttype"}
+        assert found == expected
+        assert event.envelope + event.data == sections + body
+
+
+def test_a_cloud_event_keeps_the_trace_of_its_extension():
+    usual = {"cloudEvents:specversion": "1.0", "cloudEvents:id": "1", "cloudEvents:source": "/s",
+             "cloudEvents:type": "t"}  # fmt: skip
+    own = event_of(
+        application_properties({**usual, "cloudEvents:traceparent": OTHER, "traceparent": PARENT}) + data(b"")
+    )
+    assert own.attributes == {"traceparent": OTHER}
+    assert event_of(application_properties({**usual, "traceparent": PARENT}) + data(b"")).attributes == {
+        "traceparent": PARENT
+    }

@@ -132,6 +132,27 @@ def parse_plain(response: bytes) -> tuple[str, str, str]:
     return identity, name, password
 
 
+def parse_bearer(response: bytes) -> tuple[str, str]:
+    """User (may be empty) and token of OAUTHBEARER (RFC 7628, 3.1), or of XOAUTH2, which has another first part.
+
+    Raises DecodeError, without showing what was given.
+    """
+    first, *pairs = response.split(b"\x01")
+    fields = dict(pair.partition(b"=")[::2] for pair in pairs if pair)
+    if first.startswith((b"n,", b"y,", b"p=")):
+        identity = next((part[2:] for part in first.split(b",") if part.startswith(b"a=")), b"")
+    else:
+        identity = first.removeprefix(b"user=")
+    scheme, _, token = fields.get(b"auth", b"").partition(b" ")
+    if scheme.lower() != b"bearer" or not token.strip():
+        raise DecodeError("a response of OAUTHBEARER or XOAUTH2 has auth=Bearer TOKEN; none was found", 0)
+    try:
+        name = identity.decode().replace("=2C", ",").replace("=3D", "=")  # RFC 5801, 4
+        return name, token.strip().decode("ascii")
+    except UnicodeDecodeError:
+        raise DecodeError("a response of OAUTHBEARER or XOAUTH2 is not UTF-8", 0) from None
+
+
 def plain(name: str, password: str) -> bytes:
     """The response of a client that is to act as `name`. Raises ValueError: one is empty, or has a NUL."""
     for what, text in (("name", name), ("password", password)):

@@ -8,7 +8,8 @@ What the message says of itself:
 
 - type: that of its CloudEvent, else its subject, else `amqp.message` (also where the subject is no type of a log);
 - group key: the message annotation event-streams-group-key, else the CloudEvent's `partitionkey`;
-- attributes: those of its CloudEvent, else `datacontenttype` (content-type) and `time` (creation-time);
+- attributes: those of its CloudEvent, else `datacontenttype` (content-type) and `time` (creation-time); its trace is
+  that of the CloudEvent, else the application property, else the message annotation `traceparent` (with `tracestate`);
 - partition: the delivery annotation event-streams-target-partition, which is for the caller to judge (4.6.6).
 
 A structured CloudEvent's document stays in `data`, and `datacontenttype` is that of the document: all readers see the
@@ -36,6 +37,7 @@ from ...core.limits import (
 )
 from ...core.settings import LogSettings
 from ...formats.cloudevents import BATCH, STRUCTURED
+from ...formats.tracing import TRACEPARENT, TRACESTATE, trace_of
 from ..errors import MessageFault
 from ..protocol.codec import DecodeError, decode
 from ..protocol.conditions import DECODE_ERROR, INVALID_FIELD, LINK_MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED
@@ -54,6 +56,7 @@ from .spans import Spans, any_spans, usual_spans
 T = TypeVar("T")
 
 DEFAULT_TYPE = "amqp.message"
+TRACE = b"traceparent"
 TARGET_PARTITION = b"event-streams-target-partition"
 GROUP_KEY = b"event-streams-group-key"
 WHOLE_MESSAGE_TYPE = "application/amqp"
@@ -64,6 +67,8 @@ _WIDTHS = tuple((0, 1, 2, 4, 8, 16)[(form >> 4) - 4] if 0x40 <= form < 0xA0 else
 """How many bytes a value has after its constructor, where that is fixed (AMQP part 1, 1.2)."""
 _SUBJECT, _CONTENT_TYPE, _CREATION_TIME = 3, 6, 9
 _NULL = b"\x40"
+_TRACED_BYTES_MAX = 16 * 1024
+"""In a longer section no trace is looked for."""
 _REMEMBERED_MAX = 4096
 _REMEMBERED_BYTES_MAX = 512
 
@@ -119,15 +124,41 @@ def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
     event = _cloud_event(message, spans, media_type, data, encoding)
     if event is not None:
         group_key = group_key or event.group_key
+        if (encoding or envelope.find(TRACE) >= 0) and TRACEPARENT not in event.attributes:
+            event = event._replace(attributes=_in_trace(message, spans, event.attributes))
         event = event._replace(data=data, group_key=group_key, envelope=envelope, encoding=encoding)
         return Incoming(_checked(event, settings), target)
     attributes = _WHOLE_MESSAGE if encoding else media_type.attributes
     if created != _NULL:
         attributes = _with_time(attributes, created)
+    if encoding or envelope.find(TRACE) >= 0:
+        attributes = _in_trace(message, spans, attributes)
     event = Event(type, data, (), "", "", attributes, group_key, envelope, encoding)
     if len(group_key) > GROUP_KEY_CHARS_MAX or not group_key.isprintable():
         _checked(event, settings)
     return Incoming(event, target)
+
+
+def _in_trace(message: bytes, spans: Spans, attributes: Mapping[str, str]) -> Mapping[str, str]:
+    """With the trace that the sender names, in an application property or else in a message annotation."""
+    for section in (APPLICATION_PROPERTIES, MESSAGE_ANNOTATIONS):
+        at, stop = spans.get(section, (0, 0))
+        if not 0 < stop - at <= _TRACED_BYTES_MAX or message.find(TRACE, at, stop) < 0:
+            continue
+        try:
+            values, _ = decode(message, at, stop)
+        except DecodeError:
+            continue  # they are stored as they are, as those that nobody asks for
+        if isinstance(values, dict):
+            trace = trace_of(_plain(values.get(TRACEPARENT)), _plain(values.get(TRACESTATE)))
+            if trace:
+                return {**attributes, **trace}
+    return attributes
+
+
+def _plain(value: object) -> str | None:
+    """Text, of a string or a symbol."""
+    return str(value) if isinstance(value, str) else None
 
 
 def _split(message: bytes, spans: Spans) -> tuple[bytes, bytes, Encoding]:

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from ...core.access import TooManyLogins
+from ...core.access import LoginNotChecked
 from ...core.errors import EventLogError, Overloaded
 from ...flight.errors import Busy
 from ...formats.unreachable import ServerUnreachable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .archiver import Archiver
 
 TICK_S = 1.0
-PASSING = (ServerUnreachable, Overloaded, TooManyLogins, Busy)
+PASSING = (ServerUnreachable, Overloaded, LoginNotChecked, Busy)
 """Tried again at the next heartbeat; a batch that needs the server says so itself."""
 
 
