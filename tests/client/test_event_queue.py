@@ -146,7 +146,7 @@ def test_a_driver_that_is_missing_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, address: str, module: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(InvalidInput, match=rf"headwater\[{extra}\]"):
+    with pytest.raises(InvalidInput, match=rf"\[{extra}\]"):
         connect_database(address)
 
 

@@ -50,7 +50,7 @@ def test_get_operations_lists_operations_with_their_arguments(node: Node) -> Non
     assert list(body) == SERVED
     assert set(body[LOG_TYPE]) == {"CREATE", "READ", "UPDATE", "DELETE"}
     assert body[PARTITION_TYPE] == {"READ": []}
-    assert body[NODE_TYPE]["QUERY"] == ["entityType", "offset", "count"]
+    assert body[NODE_TYPE]["QUERY"] == ["entityType", "offset", "count", "filter"]
     assert body[NODE_TYPE]["GET-EVENTS"] == ["eventType"]
 
 

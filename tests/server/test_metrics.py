@@ -116,7 +116,7 @@ def test_metrics_need_any_user_as_soon_as_there_is_one() -> None:
         basic = b"Basic " + base64.b64encode(b"robot:wrong password")
         assert (await ask(closed, "/metrics", headers=[(b"authorization", basic)])).status == 401
         assert (await ask(closed, "/metrics", headers=[(b"authorization", b"Digest x")])).status == 401
-        assert guard.refusals == {"missing": 1, "wrong": 2, "hasty": 0, "forbidden": 0}
+        assert guard.refusals == {"missing": 1, "wrong": 2, "hasty": 0, "forbidden": 0, "unchecked": 0}
         bearer = f"Bearer {token}".encode()
         assert (await ask(closed, "/metrics", headers=[(b"authorization", bearer)])).status == 200
         assert (await ask(open_, "/metrics")).status == 200
