@@ -141,7 +141,11 @@ def test_a_trimmed_empty_log_reads_as_empty(client, log):
         (b'{"log":1}', "invalid_request", "ticket.log: expected `str`, got `int`"),
         (b'{"log":"orders","from":1}', "invalid_request", "ticket: object contains unknown field `from`"),
         (b'{"log":"orders","after":-1}', "invalid_request", "ticket.after: expected `int` >= 0"),
-        (b'{"log":"orders","query":"typ=x"}', "invalid_query", "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are expected"),
+        (
+            b'{"log":"orders","query":"typ=x"}',
+            "invalid_query",
+            "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are expected",
+        ),
         (b'{"log":"orders","query":{}}', "invalid_query", 'query: {"items": [...]} or {"all": true} is expected'),
         (
             b'{"log":"orders","query":{"items":[{"types":["a"]},{"tags":["\\u0007"]}]}}',
