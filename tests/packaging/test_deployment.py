@@ -35,6 +35,7 @@ set -e
 useradd() { echo "$@"; }
 systemctl() { echo "$@"; }
 curl() { echo "$@"; }
+podman() { echo "$@"; }
 runuser() {
     [ "$1 $2 $3" = "-u headwater --" ]; shift 3
     case "$*" in

@@ -222,6 +222,13 @@ def test_whatever_is_missing_that_a_server_needs_is_found(how: str, data: Path, 
     assert any(name.endswith(".postings") and "/history/" in name for name in refused)
 
 
+def test_a_writers_name_that_was_not_written_to_its_end_is_no_damage(sound: Path) -> None:
+    writers = next(sound.glob("logs/*")) / "writers"
+    writers.mkdir(exist_ok=True)
+    (writers / "abc.123.tmp").touch()
+    assert problems(sound) == []
+
+
 def test_a_writers_name_whose_owner_cannot_be_read_is_told(sound: Path) -> None:
     claim(log_directory(sound), "w", "alice")
     assert problems(sound) == []

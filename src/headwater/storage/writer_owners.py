@@ -76,6 +76,8 @@ def release_unknown(log_directory: Path, is_known: Callable[[str], bool]) -> Non
 def damaged_owners(log_directory: Path) -> Iterator[str]:
     """What is said of each name whose owner cannot be read. Raises OSError."""
     for path in sorted((log_directory / OWNERS).glob("*")):
+        if path.suffix == ".tmp":
+            continue  # a power cut came before it was written, and nobody was told that he has the name
         try:
             _read(path)
         except StorageCorrupted as error:
