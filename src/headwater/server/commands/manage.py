@@ -40,7 +40,7 @@ class _Operations(click.Group):
 )
 @server_options_of_group
 def manage() -> None:
-    """See and change everything that a server lets be managed, by type and name.
+    """See and change all that can be managed, by type and name.
 
     The types and their attributes are in docs/reference/management.md. The operations may be written as there: READ.
     """

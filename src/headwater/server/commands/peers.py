@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 @click.group(epilog=examples("headwater connections list", "headwater connections close 7"))
 @server_options_of_group
 def connections() -> None:
-    """List and close AMQP connections. It takes `manage` on `*`."""
+    """List and close AMQP connections.
+
+    It takes `manage` on `*`.
+    """
 
 
 @connections.command("list", epilog=examples("headwater connections list --json"))
@@ -52,9 +55,10 @@ def close_connections(server: Server, names: tuple[str, ...]) -> None:
 @click.group(epilog=examples("headwater links list --log orders", "headwater links close 7/1/3"))
 @server_options_of_group
 def links() -> None:
-    """List and close AMQP links: who sends to a log or receives from it, and how far behind a receiver is.
+    """List and close AMQP links.
 
-    One's own are listed; all of them with `manage` on `*`, which it takes to close any.
+    They say who sends to a log or receives from it, and how far behind a receiver is. One's own are listed; all of them
+    with `manage` on `*`, which it takes to close any.
     """
 
 
@@ -82,7 +86,7 @@ def close_links(server: Server, names: tuple[str, ...]) -> None:
 @click.group(epilog=examples("headwater groups list", "headwater groups close orders/workers"))
 @server_options_of_group
 def groups() -> None:
-    """List AMQP consumer groups, and close the links of their members."""
+    """List AMQP consumer groups, and close their members' links."""
 
 
 @groups.command("list", epilog=examples("headwater groups list --log orders --json"))
