@@ -14,6 +14,7 @@ from headwater.core.access import IssuerUnavailable
 from headwater.formats.problem import TYPE_PREFIX
 from headwater.http import problems
 from headwater.http.errors import HttpError, Stopping
+from headwater.management import wire
 from tests.docs.documents import ROOT
 
 SERVERS_OWN = {
@@ -61,6 +62,8 @@ def sent() -> dict[str, tuple[int, frozenset[str]]]:
         assert status == row.status, row.code
         found[row.code] = (status, others | members)
     assert problems.INTERNAL.code in found and not problems.INTERNAL.members
+    for http_status, code, _ in wire._PROBLEMS.values():
+        found.setdefault(code, (http_status, frozenset()))
     return found
 
 
