@@ -27,7 +27,7 @@ class Webhook(BaseHTTPRequestHandler):
         event = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.send_response(204)
         self.end_headers()
-        self.arrived.put(f"event {event['sequence']}: {event['data']['values'][0]['value']}")
+        self.arrived.put(f"event {int(event['sequence'])}: {event['data']['values'][0]['value']}")
 
     def log_message(self, *_: Any) -> None:
         pass

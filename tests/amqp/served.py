@@ -15,6 +15,7 @@ from headwater.amqp.server import AmqpServer
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.access import Guard, OpenGuard
 from headwater.core.bus import Bus
+from headwater.core.giving_way import GivesWay
 from headwater.core.local import LocalLog
 from headwater.core.settings import LogSettings
 from headwater.core.store import LogStore
@@ -40,6 +41,7 @@ class Served:
         self._sockets = listen("127.0.0.1", 0, "--amqp-port")
         self.port = self._sockets[0].getsockname()[1]
         self.loop = asyncio.new_event_loop()
+        self._gives_way = GivesWay()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
 
     def __enter__(self) -> Served:
@@ -58,10 +60,15 @@ class Served:
         self.management = ManagementNode(self.container)
         self.server = AmqpServer(self.container, self.management, self._sockets, self._tls)
         await self.server.start()
+        self._gives_way.start()
 
     def stop(self) -> None:
         """Stop the server; again does nothing."""
-        self.run(self.server.stop)
+        self.run(self._stop)
+
+    async def _stop(self) -> None:
+        self._gives_way.stop()
+        await self.server.stop()
 
     def run(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Run something on the server's loop."""

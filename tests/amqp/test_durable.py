@@ -423,7 +423,7 @@ def test_a_source_of_unsettled_state_tells_what_is_unsettled(served: Served, log
         for place in (0, 2):
             deliveries[place].settle()
         receiver.close(is_closed=False)
-        again = attached_again(client)
+        again = attached_again(client, unsettled={})
         assert again.remote.unsettled == {number.to_bytes(8, "big"): None for number in (2, 4, 5)}
         assert not again.remote.incomplete_unsettled
         again.detach(is_closed=False)
@@ -434,8 +434,22 @@ def test_a_source_of_unsettled_state_tells_what_is_unsettled(served: Served, log
 
 def test_after_a_restart_the_unsettled_are_not_known_one_by_one(filtered: Path) -> None:
     with Engine(filtered) as store, Served(store=store) as served, served.client(container_id="shop") as client:
-        link = attached_again(client)
+        link = attached_again(client, unsettled={})
         assert link.remote.unsettled is None and link.remote.incomplete_unsettled
+
+
+def test_who_says_nothing_of_the_unsettled_gets_them_as_new_ones(served: Served, log: LocalLog) -> None:
+    with served.client(container_id="shop") as client:
+        receiver = subscribe(client, DURABLE)
+        receiver.link.grant(3)
+        receiver.take(3)
+        receiver.close(is_closed=False)
+        again = attached_again(client)
+        assert again.remote.unsettled is None and not again.remote.incomplete_unsettled
+        again.grant(5, drain=True)
+        client.wait(lambda: again.credit == 0)
+        got = [(int.from_bytes(each.tag), bool(each.whole and each.whole.resume)) for each in again.take()]
+        assert got == [(number, False) for number in range(1, 6)]
 
 
 def test_what_both_sides_have_unsettled_is_resumed(served: Served, log: LocalLog) -> None:

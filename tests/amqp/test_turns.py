@@ -66,7 +66,7 @@ def test_a_hundred_scanning_receivers_leave_the_loop_to_others(served: Served, c
     finally:
         for each in scanners:
             each.drop()
-    assert waited <= 60  # its commit is on other threads, which wait for a processor where the machine is busy
+    assert waited <= 60  # its commit is on other threads, to which the loop gives way: without it, thousands
     assert long.longest_s < 20 * (BUDGET_S + STEP_S)  # CPU time: without a budget it is that of a hundred receivers
 
 

@@ -58,6 +58,10 @@ class Image:
     def patched(self, offset: int, piece: bytes) -> bytes:
         return self.whole[:offset] + piece + self.whole[offset + len(piece) :]
 
+    def flipped(self, offset: int) -> bytes:
+        """One byte is another, whatever it was: ids are random."""
+        return self.patched(offset, bytes([self.whole[offset] ^ 0xFF]))
+
 
 @pytest.fixture
 def image(tmp_path: Path) -> Image:
@@ -124,7 +128,7 @@ def test_a_durable_frame_that_is_all_zeros_refuses_to_open(image: Image) -> None
 
 def test_a_consumer_that_acknowledged_the_last_event_makes_it_durable(image: Image) -> None:
     for found in (
-        image.patched(image.offsets[2] + 20, b"\xff"),
+        image.flipped(image.offsets[2] + 20),
         image.patched(image.offsets[2], bytes(image.frames[2].length)),
         image.whole[: image.offsets[2]],
     ):
@@ -155,7 +159,7 @@ def test_frames_behind_a_torn_one_that_were_written_with_it_are_cut_too(tmp_path
     image.offsets = lengths
     whole = segment_header(LOG_ID, 1, SEED) + b"".join(map(content, image.frames))
     image.whole = whole + bytes(ROOM - len(whole))
-    segment = image.open(image.patched(lengths[1] + 50, b"\xff"))
+    segment = image.open(image.flipped(lengths[1] + 50))
     assert_ready(image, segment, 1)
 
 
@@ -250,7 +254,7 @@ def test_after_a_clean_stop_missing_frames_are_noticed(image: Image) -> None:
 
 
 def test_after_a_clean_stop_damage_to_a_body_is_noticed_when_it_is_read(image: Image) -> None:
-    segment = open_after_clean_stop(image, image.patched(image.offsets[1] - 20, b"\xff"), clean(image))
+    segment = open_after_clean_stop(image, image.flipped(image.offsets[1] - 20), clean(image))
     with pytest.raises(StorageCorrupted, match="events 1 to 1 are damaged"):
         segment.frame(0)
     assert segment.frame(1).first == 2

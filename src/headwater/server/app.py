@@ -32,6 +32,7 @@ from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from ..core.threads import Threads
+from ..core.giving_way import GivesWay
 from ..core.turns import Turns
 from ..futoin import server as futoin
 from ..http import Application, Receive, Scope, Send
@@ -163,6 +164,7 @@ class Server:
         self._notifications = Notifications(config.management)
         self._bus, self._threads = self._notifications.bus, self._notifications.threads
         self._watchman = Watchman(self._bus, self._doing, self._threads)
+        self._gives_way = GivesWay()
         self._store: LogStore | None = None
 
     async def run(self) -> None:
@@ -216,6 +218,8 @@ class Server:
             _tune_interpreter()
             self._watchman.start()
             ending.callback(self._watchman.stop)
+            self._gives_way.start()
+            ending.callback(self._gives_way.stop)
             for line in lines:
                 self._announce(line)
             self._notify_started(len(store.names()))

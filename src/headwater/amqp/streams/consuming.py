@@ -152,7 +152,8 @@ async def attach_consumer(
         )
         _settle_recovered(remembered.position, attaching.remote)
         node.is_changed = True
-    unsettled = unsettled_of(remembered) if source.durable == UNSETTLED_STATE and remembered else NOTHING_UNSETTLED
+    asks = source.durable == UNSETTLED_STATE and attaching.remote.unsettled is not None
+    unsettled = unsettled_of(remembered) if asks and remembered else NOTHING_UNSETTLED
     if remembered is not None:
         remembered.is_loaded = False
     position = remembered.position if remembered is not None else Position(attaching.start)

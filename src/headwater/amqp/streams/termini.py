@@ -44,8 +44,9 @@ NOTHING_UNSETTLED = Unsettled({}, True)
 
 
 def unsettled_of(remembered: Remembered) -> Unsettled:
-    """The deliveries of a source that wait for their outcome.
+    """The deliveries of a source that wait for their outcome: for a receiver that says which ones it has, if any.
 
+    Who says nothing knows of no delivery, and gets them as new ones (2.6.13); go-amqp 1.7 cannot even read them.
     After a restart of the server they are not known one by one: all above the position are sent again.
     """
     open = remembered.position.open
