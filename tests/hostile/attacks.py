@@ -41,6 +41,8 @@ NOISE = "noise"
 AT_IT = b"attacking\n"
 """What it says when it has begun."""
 BEGINS_WITHIN_S = 60.0
+ADDRESS = "127.0.0.2"
+"""Where it comes from: neighbours have another address."""
 done: Counter[str] = Counter()
 _kept: list[Any] = []
 """What is never closed."""
@@ -445,6 +447,17 @@ def _tell(*_: object) -> None:
     os._exit(0)
 
 
+def _be_elsewhere() -> None:
+    """Stand for another machine: with an address of its own, and without the processors of the server."""
+    os.nice(19)
+    connect = socket.create_connection
+
+    def connect_from_there(address: Any, timeout: Any = None, *_: Any, **__: Any) -> socket.socket:
+        return connect(address, timeout, (ADDRESS, 0))
+
+    socket.create_connection = connect_from_there
+
+
 def _is_at_it(names: Iterable[str]) -> bool:
     return all(done[f"{name}: tried"] for name in names) and any(done[name] for name in names)
 
@@ -452,6 +465,7 @@ def _is_at_it(names: Iterable[str]) -> bool:
 def main(protocol: str, scale: str, place: str) -> None:
     """Attack until a signal comes."""
     signal.signal(signal.SIGTERM, _tell)
+    _be_elsewhere()
     acts = kinds(ATTACKS[protocol](Place(*json.loads(place)), int(scale)))
     for name, act in acts.items():
         threading.Thread(target=_repeat, args=(name, act), daemon=True).start()

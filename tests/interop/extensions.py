@@ -169,7 +169,9 @@ class Extensions:
         durable = {"durable_terminus": True, "link_name": f"reader-of-{log}", "container_id": f"container-of-{log}"}
         first = client.receive(log, 2, filters=EARLIEST, credit=2, **durable)
         again = client.receive(log, 4, filters=EARLIEST, credit=2, **durable)
-        assert [texts(answer.messages) for answer in (first, again)] == [["m0", "m1"], ["m2", "m3", "m4", "m5"]], again.told
+        assert [texts(answer.messages) for answer in (first, again)] == [["m0", "m1"], ["m2", "m3", "m4", "m5"]], (
+            again.told
+        )
 
     @pytest.mark.parametrize("outcome", ["reject", "modify"])
     def test_a_final_outcome_other_than_accepted_moves_on(self, client: Client, broker: Broker, outcome: str) -> None:

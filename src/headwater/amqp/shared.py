@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeVar
 
 from .. import __version__
 from ..core.access import Guard
@@ -36,6 +37,7 @@ TICK_S = 0.5
 """How often `tick` is called for connections and nodes."""
 LinkKey = tuple[str, str, str, bool]
 """What identifies a link beyond its connection: user, container, name and direction (2.6.1)."""
+T = TypeVar("T")
 Expel = Callable[[Link, Symbol, str], None]
 """Detaches a link from this side, with a condition and a description."""
 
@@ -49,6 +51,7 @@ class Shared:
         self.guard, self.settings, self.bus, self.name = guard, settings, bus, name
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()
+        self._aside = asyncio.Lock()
         self._links: dict[LinkKey, tuple[Link, Expel]] = {}
         """Attached links, each with what detaches it."""
 
@@ -65,6 +68,14 @@ class Shared:
             open_fields={"offered_capabilities": CAPABILITIES, "properties": PROPERTIES},
         )
         return Connection(limits, self.name, is_server=True, now=now)
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """The answer of work for a peer that takes long, on a thread; raises what it raises.
+
+        One at a time, whoever asks: each such thread takes as much of the interpreter's time as the loop has.
+        """
+        async with self._aside:
+            return await asyncio.to_thread(work)
 
     def steal(self, key: LinkKey, link: Link, expel: Expel) -> None:
         """One link of a key: an older one, on another connection, is detached (2.6.1).

@@ -28,11 +28,11 @@ from ..cne import server as cne
 from ..core.bus import Bus
 from ..core.doing import Doing
 from ..core.errors import InvalidSettings, StorageCorrupted
+from ..core.giving_way import GivesWay
 from ..core.notification_types import NotificationType
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from ..core.threads import Threads
-from ..core.giving_way import GivesWay
 from ..core.turns import Turns
 from ..futoin import server as futoin
 from ..http import Application, Receive, Scope, Send
@@ -86,10 +86,10 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
 
     Raises InvalidConfiguration, CannotListen, StorageUnavailable, StorageCorrupted.
     """
-    import uvloop
+    from .event_loop import EventLoop
 
     raise_open_files(config)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
         runner.run(Server(config, announce).run())
 
 

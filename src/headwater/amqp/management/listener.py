@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ...core.access import Right, Unauthenticated, User
@@ -48,7 +48,7 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
     assert link.remote is not None
     user = node.user(transport)
     try:
-        wanted = await asyncio.to_thread(read_event_filter, source.filter)
+        wanted = await transport.shared.aside(partial(read_event_filter, source.filter))
         transformation, properties = _transformation(wanted, link.remote.properties)
     except InvalidFilter as error:
         raise LinkFault(conditions.INVALID_FIELD, refusal_of(error).description) from None

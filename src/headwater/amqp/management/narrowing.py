@@ -7,7 +7,7 @@ answer is a superset of the types of which an event can match, and exact for fil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 
 from ...core.bus import Notification
@@ -26,21 +26,35 @@ _EVENT_TYPE = "eventType"
 
 def possible_types(predicates: Sequence[Node]) -> frozenset[NotificationType]:
     """The types of which an event can match all predicates."""
-    return frozenset(type for type in NotificationType if all(True in _outcomes(each, type) for each in predicates))
+    outcomes = [_outcomes(each) for each in predicates]
+    return frozenset(type for type in NotificationType if all(True in each(type) for each in outcomes))
 
 
-def _outcomes(node: Node, type: NotificationType) -> _Outcomes:
-    """Every outcome that a predicate may have on an event of that type."""
-    if isinstance(node, syntax.Not):
-        return frozenset(None if each is None else not each for each in _outcomes(node.operand, type))
-    if isinstance(node, syntax.IsTrue):
-        return frozenset(each is True for each in _outcomes(node.operand, type))
+def _outcomes(node: Node) -> Callable[[NotificationType], _Outcomes]:
+    """Every outcome that a predicate may have on an event of a type. What is made of the node is made once."""
+    if isinstance(node, syntax.Not | syntax.IsTrue):
+        operand, of_one = _outcomes(node.operand), _negated if isinstance(node, syntax.Not) else _is_true
+        return lambda type: frozenset(map(of_one, operand(type)))
     if isinstance(node, syntax.And | syntax.Or):
-        return _of_junction([_outcomes(each, type) for each in node.operands], isinstance(node, syntax.Or))
-    if all(_is_known(each, type) for each in _fields(node)):
-        value = evaluator(node, _no_clock)(NotificationFields(Notification(type, 0, {_EVENT_TYPE: type.value})))
+        operands, decisive = [_outcomes(each) for each in node.operands], isinstance(node, syntax.Or)
+        return lambda type: _of_junction((each(type) for each in operands), decisive)
+    found, value_of = _fields(node), evaluator(node, _no_clock)
+
+    def of_leaf(type: NotificationType) -> _Outcomes:
+        if not all(_is_known(each, type) for each in found):
+            return _ALL
+        value = value_of(NotificationFields(Notification(type, 0, {_EVENT_TYPE: type.value})))
         return frozenset({value if isinstance(value, bool) else None})
-    return _ALL
+
+    return of_leaf
+
+
+def _negated(outcome: bool | None) -> bool | None:
+    return None if outcome is None else not outcome
+
+
+def _is_true(outcome: bool | None) -> bool:
+    return outcome is True
 
 
 def _of_junction(terms: Iterable[_Outcomes], decisive: bool) -> _Outcomes:

@@ -7,10 +7,10 @@ rules decide on, perhaps later.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from ...core.errors import PositionTrimmed
 from ...core.notification_types import NotificationType
@@ -124,7 +124,7 @@ async def attach_consumer(
     """
     head = node.log.head()
     if source.filter and len(encode(source.filter)) > LARGE_FILTER_BYTES:
-        wanted = await asyncio.to_thread(_filter, source, node, head)
+        wanted = await transport.shared.aside(partial(_filter, source, node, head))
         if not link.is_waiting:
             return  # the peer has changed its mind meanwhile, made a mistake, or gone
     else:

@@ -1,0 +1,179 @@
+"""The server's event loop: uvloop, but that nobody who opens connections without end keeps others from getting in.
+
+libuv accepts one connection in each turn of the loop, on every listening socket. Whoever knocks waits in one queue of
+the operating system behind those who knocked before: for 13 s behind somebody who opens hundreds per second where a
+turn takes 10 ms, measured. Here many are accepted in a turn, and opened in an order that is fair to the places that
+they come from: place after place, and of each place first come, first served; but where many wait, the newest is first
+(adaptive LIFO): it waits for certain, while the oldest may have gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import uvloop
+
+from ..core.place import place_of
+
+logger = logging.getLogger("headwater.server")
+
+BACKLOG = 2048
+"""Connections that wait to be accepted, by default."""
+ACCEPTED_MAX = 64
+"""Connections that one turn of the loop accepts on one socket, at most; each costs some 15 us."""
+ACCEPTING_S = 0.001
+"""How long it goes on accepting: each time other threads may take the interpreter, and keep it for half of that."""
+OPENED_MAX = 4
+"""Connections that one turn opens on one socket, at most: each costs 0.2 to 0.5 ms until its first request is read."""
+WAITING_MAX = 1024
+"""Connections that are accepted and not opened. Of more, the oldest of the place that has most is dropped: it has
+waited in vain for a second or more behind those of its own place."""
+MANY = 64
+"""From how many that wait of one place on the newest of them is first."""
+NO_ROOM_PAUSE_S = 0.5
+"""How long nobody is accepted after the operating system had no room for one more: those who knock wait meanwhile."""
+
+Protocols = Callable[[], asyncio.BaseProtocol]
+
+
+class EventLoop(uvloop.Loop):
+    """uvloop's, with servers of its own for sockets that are bound already."""
+
+    async def create_server(self, protocol_factory: Protocols, *args: Any, **options: Any) -> Any:
+        """As `asyncio` has it. With `sock` a `Listener`, which knows `ssl`, `ssl_handshake_timeout` and `backlog`."""
+        if options.get("sock") is None:
+            return await super().create_server(protocol_factory, *args, **options)
+        return Listener(self, protocol_factory, **options)
+
+
+class Listener:
+    """Accepts the connections of one bound socket, until `close`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        protocols: Protocols,
+        *,
+        sock: socket.socket,
+        ssl: ssl.SSLContext | None = None,
+        ssl_handshake_timeout: float | None = None,
+        backlog: int = BACKLOG,
+    ) -> None:
+        """`protocols` makes the protocol of each connection."""
+        self._loop, self._protocols, self._socket = loop, protocols, sock
+        self._tls: dict[str, Any] = {"ssl": ssl, "ssl_handshake_timeout": ssl_handshake_timeout} if ssl else {}
+        self._waiting = Knocking()
+        self._opening: set[asyncio.Task[Any]] = set()
+        self._is_reading = self._is_due = False
+        self._pause: asyncio.TimerHandle | None = None
+        sock.setblocking(False)
+        sock.listen(backlog)
+        self._read()
+
+    def close(self) -> None:
+        """Accept no more connections; those that were opened stay. May be called again."""
+        if self._socket.fileno() < 0:
+            return
+        if self._pause is not None:
+            self._pause.cancel()
+        self._rest()
+        self._socket.close()
+        while self._waiting:
+            self._waiting.take().close()
+
+    def _read(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self._loop.add_reader(self._socket, self._accept)
+
+    def _rest(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._socket)
+
+    def _accept(self) -> None:
+        """Accept those who knock, and open some: the rest in the next turn."""
+        until = time.perf_counter() + ACCEPTING_S
+        for _ in range(ACCEPTED_MAX):
+            try:
+                connection, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                break
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:  # no descriptor, no memory: what is there stays, and may go meanwhile
+                self._wait(error)
+                break
+            self._waiting.add(place_of(address[0]), connection)
+            if len(self._waiting) > WAITING_MAX:
+                self._waiting.take_surplus().close()
+            if time.perf_counter() > until:
+                break
+        if not self._is_due:
+            self._open_some()
+
+    def _wait(self, error: OSError) -> None:
+        logger.warning("no connection can be accepted for %s s: %s", NO_ROOM_PAUSE_S, error)
+        self._rest()
+        self._pause = self._loop.call_later(NO_ROOM_PAUSE_S, self._read)
+
+    def _open_some(self) -> None:
+        self._is_due = False
+        for _ in range(min(OPENED_MAX, len(self._waiting))):
+            opening = self._loop.create_task(self._open(self._waiting.take()))
+            self._opening.add(opening)
+            opening.add_done_callback(self._opening.discard)
+        if self._waiting:
+            self._is_due = True
+            self._loop.call_soon(self._open_some)
+
+    async def _open(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        with contextlib.suppress(OSError, ssl.SSLError, asyncio.TimeoutError):  # who came has gone, or speaks no TLS
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(self._protocols, connection, **self._tls)
+
+
+class Knocking:
+    """Connections that are accepted and not opened yet, by the place that they come from."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, deque[socket.socket]] = {}
+        """In the order in which it is their turn."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, place: str, connection: socket.socket) -> None:
+        """One more."""
+        self._count += 1
+        self._places.setdefault(place, deque()).append(connection)
+
+    def take(self) -> socket.socket:
+        """The next one of the place whose turn it is."""
+        place = next(iter(self._places))
+        waiting = self._places.pop(place)
+        connection = waiting.pop() if len(waiting) >= MANY else waiting.popleft()
+        if waiting:
+            self._places[place] = waiting
+        self._count -= 1
+        return connection
+
+    def take_surplus(self) -> socket.socket:
+        """The oldest of the place that has most."""
+        place = max(self._places, key=lambda each: len(self._places[each]))
+        waiting = self._places[place]
+        connection = waiting.popleft()
+        if not waiting:
+            del self._places[place]
+        self._count -= 1
+        return connection

@@ -1,0 +1,214 @@
+"""Who knocks is let in soon, however many others knock."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.server import event_loop
+from headwater.server.event_loop import OPENED_MAX, EventLoop, Knocking, Listener
+
+from ..amqp.certificates import Authority
+from ..waiting import WAIT_S_MAX
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run it on the server's loop."""
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
+        runner.run(scenario())
+
+
+class Greeting(asyncio.Protocol):
+    """Says where the peer comes from."""
+
+    def connection_made(self, transport: Any) -> None:
+        transport.write(transport.get_extra_info("peername")[0].encode())
+        transport.close()
+
+
+@pytest.fixture
+def bound() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        yield bound
+
+
+def knock(bound: socket.socket, source: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(bound.getsockname(), WAIT_S_MAX, source_address=(source, 0))
+
+
+async def answer(peer: socket.socket) -> bytes:
+    with peer:
+        return await asyncio.to_thread(peer.recv, 100)
+
+
+async def listening(bound: socket.socket) -> Listener:
+    found = await asyncio.get_running_loop().create_server(Greeting, sock=bound, backlog=1000)
+    assert isinstance(found, Listener)
+    return found
+
+
+def test_connections_are_opened_and_closing_leaves_them(bound: socket.socket) -> None:
+    async def scenario() -> None:
+        listener = await listening(bound)
+        peers = [knock(bound) for _ in range(50)]
+        assert [await answer(peer) for peer in peers] == [b"127.0.0.1"] * 50
+        address = bound.getsockname()
+        listener.close()
+        listener.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+
+    run(scenario)
+
+
+def test_without_a_socket_it_is_the_usual_server() -> None:
+    async def scenario() -> None:
+        server = await asyncio.get_running_loop().create_server(Greeting, "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname(), WAIT_S_MAX) as peer:
+            assert await asyncio.to_thread(peer.recv, 100) == b"127.0.0.1"
+        server.close()
+
+    run(scenario)
+
+
+def test_a_place_that_knocks_once_does_not_wait_behind_one_that_knocks_often(bound: socket.socket) -> None:
+    order: list[str] = []
+
+    class Noting(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            order.append(transport.get_extra_info("peername")[0])
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        noisy = [knock(bound, "127.0.0.2") for _ in range(40)]
+        quiet = knock(bound, "127.0.0.3")
+        listener = await loop.create_server(Noting, sock=bound, backlog=1000)
+        while len(order) < 41:
+            await asyncio.sleep(0.001)
+        listener.close()
+        for each in (*noisy, quiet):
+            each.close()
+
+    run(scenario)
+    assert order.index("127.0.0.3") < 2 * OPENED_MAX
+
+
+def test_a_turn_opens_so_many_at_most(bound: socket.socket) -> None:
+    opened = [0]
+
+    class Counting(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            opened[-1] += 1
+
+    async def scenario() -> None:
+        peers = [knock(bound) for _ in range(30)]
+        listener = await asyncio.get_running_loop().create_server(Counting, sock=bound, backlog=1000)
+        while sum(opened) < 30:
+            opened.append(0)
+            await asyncio.sleep(0)
+        listener.close()
+        for each in peers:
+            each.close()
+
+    run(scenario)
+    assert max(opened) == OPENED_MAX
+
+
+def test_the_oldest_of_the_place_that_has_most_is_dropped(
+    bound: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_loop, "WAITING_MAX", 10)
+
+    async def scenario() -> None:
+        quiet = knock(bound, "127.0.0.3")
+        noisy = [knock(bound, "127.0.0.2") for _ in range(40)]
+        listener = await listening(bound)
+        assert await answer(quiet) == b"127.0.0.3"
+        assert await answer(noisy[-1]) == b"127.0.0.2"
+        assert await asyncio.to_thread(_all_of, noisy[0]) == b""
+        listener.close()
+        for each in noisy:
+            each.close()
+
+    run(scenario)
+
+
+def test_no_room_for_one_more_is_told_and_tried_again(
+    bound: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(event_loop, "NO_ROOM_PAUSE_S", 0.01)
+
+    class Full:
+        """A socket that has no room at first."""
+
+        def __init__(self, inner: socket.socket) -> None:
+            self.inner, self.refusals = inner, 2
+
+        def accept(self) -> Any:
+            if self.refusals:
+                self.refusals -= 1
+                raise OSError(24, "Too many open files")
+            return self.inner.accept()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    async def scenario() -> None:
+        listener = Listener(asyncio.get_running_loop(), Greeting, sock=Full(bound))  # type: ignore[arg-type]
+        assert await answer(knock(bound)) == b"127.0.0.1"
+        listener.close()
+
+    run(scenario)
+    assert caplog.text.count("Too many open files") == 2
+
+
+def test_tls_is_spoken_and_who_does_not_ends_nothing(bound: socket.socket, tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    own = authority.issue("server", "IP:127.0.0.1")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(own.file, own.key)
+
+    def greeting() -> bytes:
+        with authority.context().wrap_socket(knock(bound), server_hostname="127.0.0.1") as peer:
+            return peer.recv(100)
+
+    async def scenario() -> None:
+        listener = await asyncio.get_running_loop().create_server(
+            Greeting, sock=bound, ssl=tls, ssl_handshake_timeout=5.0
+        )
+        with knock(bound) as peer:
+            peer.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
+            assert b"127.0.0.1" not in await asyncio.to_thread(_all_of, peer)
+        assert await asyncio.to_thread(greeting) == b"127.0.0.1"
+        listener.close()
+
+    run(scenario)
+
+
+def _all_of(peer: socket.socket) -> bytes:
+    try:
+        return b"".join(iter(lambda: peer.recv(1000), b""))
+    except ConnectionResetError:
+        return b""
+
+
+def test_places_take_turns_and_of_many_that_wait_the_newest_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_loop, "MANY", 4)
+    knocking = Knocking()
+    pairs = [socket.socketpair() for _ in range(7)]
+    ends = [one for one, _ in pairs]
+    for place, end in zip("aaaaabb", ends, strict=True):
+        knocking.add(place, end)
+    assert len(knocking) == 7
+    assert knocking.take_surplus() is ends[0]
+    assert [ends.index(knocking.take()) for _ in range(6)] == [4, 5, 1, 6, 2, 3]
+    assert len(knocking) == 0
+    for pair in pairs:
+        for end in pair:
+            end.close()
