@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise, repeat
+from mmap import mmap
 from typing import Any, NamedTuple, TypeAlias
 
 import google_crc32c
@@ -75,7 +76,6 @@ _HEADER = struct.Struct("<QHHHHIIQQIIQQq")
 nonce, recorded_at"""
 _DIRECTORY = struct.Struct(f"<{DIRECTORY_SLOTS}I")
 HEADER_BYTES = _LEAD.size + _HEADER.size + _DIRECTORY.size
-_PAIR = struct.Struct("<ii")
 _CONTROL_LENGTH = struct.Struct("<I")
 _ARROW_MIN = 32
 ARROW_MIN = 512
@@ -90,6 +90,13 @@ CRC_BYTES = 2 * 1024 * 1024
 Content: TypeAlias = bytes | pa.Buffer
 _PADDING = [b"\0" * count for count in range(8)]
 _sequenced = partial(tuple.__new__, SequencedEvent)
+_DATA = Encoding.DATA
+_UNUSUAL = (Column.RECORDED_AT, Column.PARTITION, Column.SOURCE, Column.ATTRIBUTE_LISTS, Column.GROUP_KEY,
+            Column.ENVELOPE, Column.ENCODING)  # fmt: skip
+"""Columns that most logs have not: an event without them is put together at once."""
+_Single: TypeAlias = tuple["mmap | bytes", memoryview, int, int, int, int, int, int, int, int, int, bool]
+"""Content, its frame's 32-bit numbers, then by column where its offsets begin in those, and its bytes in the content;
+whether there are no unusual columns."""
 
 
 class Chain(NamedTuple):
@@ -316,8 +323,8 @@ class UnknownFeature(StorageUnavailable):
 class Frame:
     """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
 
-    __slots__ = ("_buffer", "_content", "_crc_seed", "_directory", "count", "crc", "durable_upto", "epoch", "first",
-                 "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
+    __slots__ = ("_buffer", "_crc_seed", "_directory", "_single", "_whole", "count", "crc", "durable_upto", "epoch",
+                 "first", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
 
     def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
         """The frame at that offset. Raises BadFrame if there can be none, UnknownFeature; `verify` checks the rest."""
@@ -335,8 +342,9 @@ class Frame:
         self.offset = offset
         self._crc_seed = crc_seed
         self._buffer = buffer[offset : offset + self.length]
-        self._content: Any = buffer.obj if buffer.nbytes == len(buffer.obj) else buffer  # type: ignore[arg-type]
-        """What `offset` counts in. A mapped file gives bytes at once where a view of it gives another view."""
+        self._whole: object = buffer.obj if buffer.nbytes == len(buffer.obj) else None  # type: ignore[arg-type]
+        """What `offset` counts in, where it is all of a file or of some bytes."""
+        self._single: _Single | None = None
         self._directory = _DIRECTORY.unpack_from(buffer, offset + _LEAD.size + _HEADER.size)
         if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
             self.verify()  # else it is damage, not news
@@ -386,41 +394,69 @@ class Frame:
 
     def event(self, index: int) -> SequencedEvent:
         """One event, decoded; faster than `events` for one."""
-        content, origin, at = self._content, self.offset, self._directory
-        pair, slot = _PAIR.unpack_from, 4 * index
-        low, high = pair(content, origin + at[Column.TYPE] + slot)
-        start = origin + at[Column.TYPE_BYTES]
-        type = str(content[start + low : start + high], "utf-8")
-        low, high = pair(content, origin + at[Column.ID] + slot)
-        start = origin + at[Column.ID_BYTES]
-        id = str(content[start + low : start + high], "utf-8")
-        low, high = pair(content, origin + at[Column.DATA] + slot)
-        start = origin + at[Column.DATA_BYTES]
-        data = bytes(content[start + low : start + high])
+        content, ints, type, types, id, ids, datum, data, lists, tag, tags, is_plain = self._single or self._singled()
+        low = ints[type + index]
+        its_type = content[types + low : types + ints[type + index + 1]].decode()
+        low = ints[id + index]
+        its_id = content[ids + low : ids + ints[id + index + 1]].decode()
+        low = ints[datum + index]
+        its_data = content[data + low : data + ints[datum + index + 1]]
+        its_tags: tuple[str, ...] = ()
+        if lists:
+            at, end = tag + ints[lists + index], tag + ints[lists + index + 1]
+            if end - at == 2:  # as most often
+                middle = tags + ints[at + 1]
+                its_tags = (content[tags + ints[at] : middle].decode(), content[middle : tags + ints[end]].decode())
+            else:
+                its_tags = tuple(
+                    [content[tags + a : tags + b].decode() for a, b in pairwise(ints[at : end + 1].tolist())]
+                )
+        number = self.first + index
+        if is_plain:
+            return _sequenced(
+                (number, self.recorded_at, 0, its_type, its_data, its_tags, its_id, "", NO_ATTRIBUTES, "", b"", _DATA)
+            )
+        directory, after = self._directory, index + 1
         return _sequenced(
             (
-                self.first + index,
-                self._times(index, index + 1)[0] if at[Column.RECORDED_AT] else self.recorded_at,
-                self.partitions(index, index + 1)[0] if at[Column.PARTITION] else 0,
-                type,
-                data,
-                self._tags_of(index) if at[Column.TAG_LISTS] else (),
-                id,
-                self._texts(Column.SOURCE, index, index + 1)[0] if at[Column.SOURCE] else "",
-                self._attributes(index, index + 1)[0] if at[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
-                self._texts(Column.GROUP_KEY, index, index + 1)[0] if at[Column.GROUP_KEY] else "",
-                self._byte_strings(Column.ENVELOPE, index, index + 1)[0] if at[Column.ENVELOPE] else b"",
-                Encoding(self._buffer[at[Column.ENCODING] + index]) if at[Column.ENCODING] else Encoding.DATA,
+                number,
+                self._times(index, after)[0] if directory[Column.RECORDED_AT] else self.recorded_at,
+                self.partitions(index, after)[0] if directory[Column.PARTITION] else 0,
+                its_type,
+                its_data,
+                its_tags,
+                its_id,
+                self._texts(Column.SOURCE, index, after)[0] if directory[Column.SOURCE] else "",
+                self._attributes(index, after)[0] if directory[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
+                self._texts(Column.GROUP_KEY, index, after)[0] if directory[Column.GROUP_KEY] else "",
+                self._byte_strings(Column.ENVELOPE, index, after)[0] if directory[Column.ENVELOPE] else b"",
+                Encoding(self._buffer[directory[Column.ENCODING] + index]) if directory[Column.ENCODING] else _DATA,
             )
         )
 
-    def _tags_of(self, index: int) -> tuple[str, ...]:
-        content, origin, at = self._content, self.offset, self._directory
-        low, high = _PAIR.unpack_from(content, origin + at[Column.TAG_LISTS] + 4 * index)
-        offsets = struct.unpack_from(f"<{high - low + 1}i", content, origin + at[Column.TAG] + 4 * low)
-        start, first = origin + at[Column.TAG_BYTES], offsets[0]
-        tags = bytes(content[start + first : start + offsets[-1]])
-        return tuple([str(tags[a - first : b - first], "utf-8") for a, b in pairwise(offsets)])
+    def _singled(self) -> _Single:
+        """Where `event` finds things, put together when the first one is asked for."""
+        content: mmap | bytes
+        if isinstance(self._whole, mmap | bytes):  # slices of them are bytes at once; those of a view are views
+            content, origin = self._whole, self.offset
+        else:
+            content, origin = bytes(self._buffer), 0
+        at = self._directory
+        self._single = (
+            content,
+            self._buffer.cast("i"),
+            at[Column.TYPE] // 4,
+            origin + at[Column.TYPE_BYTES],
+            at[Column.ID] // 4,
+            origin + at[Column.ID_BYTES],
+            at[Column.DATA] // 4,
+            origin + at[Column.DATA_BYTES],
+            at[Column.TAG_LISTS] // 4,
+            at[Column.TAG] // 4,
+            origin + at[Column.TAG_BYTES],
+            not any(at[slot] for slot in _UNUSUAL),
+        )
+        return self._single
 
     def types(self, start: int = 0, end: int | None = None) -> list[str]:
         """The types of these events."""

@@ -16,7 +16,7 @@ from ..core.query import Query
 from .frame import Frame
 from .index import Index
 from .matching import Passed, matching
-from .segments import SegmentLog
+from .segments import Segment, SegmentLog
 
 RING_BYTES_MAX = 8 * 1024 * 1024
 RING_FRAME_BYTES_MAX = 512 * 1024
@@ -113,9 +113,9 @@ class Reader:
 
     def _scan_backwards(self, bounds: Bounds) -> Page:
         events: list[SequencedEvent] = []
-        number, budget = bounds.high, bounds.bytes_max
+        number, budget, place = bounds.high, bounds.bytes_max, _Place(self._segments.segments)
         while number >= bounds.low and len(events) < bounds.limit and budget > 0:
-            frame = self._frame_at_or_below(number)
+            frame = place.frame(number)
             if frame is None or frame.last < bounds.low:
                 number = bounds.low - 1
                 break
@@ -130,16 +130,6 @@ class Reader:
         is_last = number < bounds.low
         return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last)
 
-    def _frame_at_or_below(self, number: int) -> Frame | None:
-        segments = self._segments.segments
-        newest = len(segments) - 1
-        if segments and number < segments[newest].first:
-            newest = bisect_right(segments, number, key=_first) - 1
-        for at in range(newest, -1, -1):
-            if (index := segments[at].index_of(number)) >= 0:  # else it is just begun, or its first frame was lost
-                return segments[at].frame(index)
-        return None
-
     def _pick(self, numbers: Iterator[int], bounds: Bounds) -> Page:
         """Fetch what a walk found, frame by frame."""
         wanted = list(islice(numbers, bounds.limit + 1))
@@ -148,14 +138,15 @@ class Reader:
         if more:
             wanted.pop()
         events: list[SequencedEvent] = []
-        budget, position = bounds.bytes_max, 0
-        while position < len(wanted) and budget > 0:
-            frame = self._frame_at_or_below(wanted[position])
-            if frame is None or wanted[position] > frame.last:  # lost, and the loss was accepted
+        budget, position, count, place = bounds.bytes_max, 0, len(wanted), _Place(self._segments.segments)
+        while position < count and budget > 0:
+            number = wanted[position]
+            frame = place.frame(number)
+            if frame is None or number - frame.first >= frame.count:  # lost, and the loss was accepted
                 position += 1
                 continue
-            if position + 1 == len(wanted) or not frame.first <= wanted[position + 1] <= frame.last:
-                event = frame.event(wanted[position] - frame.first)  # the only one of its frame, as most often
+            if position + 1 == count or not 0 <= wanted[position + 1] - frame.first < frame.count:
+                event = frame.event(number - frame.first)  # the only one of its frame, as most often
                 events.append(event)
                 position += 1
                 budget -= len(event.data) + len(event.envelope)
@@ -186,6 +177,38 @@ class Reader:
             while self._ring_bytes > RING_BYTES_MAX:
                 self._ring_bytes -= self._ring.popitem(last=False)[1][0]
         return events
+
+
+class _Place:
+    """Looks up frames by number, one after the other: most often in the segment where the one before was."""
+
+    __slots__ = ("_below", "_segment", "_segments")
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+        self._segment: Segment | None = None
+        self._below = 0
+        """What begins there is in a later segment."""
+
+    def frame(self, number: int) -> Frame | None:
+        """The frame with that number, or the one before it; None below the first. Raises StorageCorrupted."""
+        segment = self._segment
+        if segment is None or not segment.first <= number < self._below:
+            segments = self._segments
+            at = bisect_right(segments, number, key=_first) - 1
+            if at < 0:
+                return None
+            self._segment = segment = segments[at]
+            self._below = segments[at + 1].first if at + 1 < len(segments) else number + 1
+        index = bisect_right(segment.firsts, number) - 1
+        return segment.frame(index) if index >= 0 else self._before(segment)
+
+    def _before(self, segment: Segment) -> Frame | None:
+        """The last frame before a segment that is just begun, or whose first frame was lost."""
+        at = self._segments.index(segment)
+        return next(
+            (each.frame(len(each.firsts) - 1) for each in reversed(self._segments[:at]) if len(each.firsts)), None
+        )
 
 
 def _within_budget(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:
