@@ -164,6 +164,7 @@ def check_append(events: Sequence[Event], event_bytes_max: int) -> EventColumns:
 def _plain_columns(events: Sequence[Event], allowed: int) -> EventColumns | None:
     """The columns of a few events that are plainly fit, at a fifth of the cost; None where it takes a closer look."""
     size = 0
+    sorted_tags: list[tuple[str, ...]] = []
     for event in events:
         if event.__class__ is not Event or (bytes := plain_bytes(event, allowed)) is None:
             return None
@@ -175,14 +176,17 @@ def _plain_columns(events: Sequence[Event], allowed: int) -> EventColumns | None
             previous = ""
             for tag in tags:
                 if tag <= previous:
-                    return None
+                    tags = tuple(sorted(set(tags)))
+                    break
                 previous = tag
+        sorted_tags.append(tags)
     if size > APPEND_BYTES_MAX:
         return None
-    types, data, tags_, ids, sources, attributes, group_keys, envelopes, encodings = zip(*events, strict=True)
+    types, data, _, ids, sources, attributes, group_keys, envelopes, encodings = zip(*events, strict=True)
     if "" in ids:
         fresh = iter(uuid7s(ids.count("")))
         ids = tuple(id or next(fresh) for id in ids)
+    tags_ = tuple(sorted_tags)
     return EventColumns(types, data, tags_, ids, sources, attributes, group_keys, envelopes, encodings, size)
 
 
