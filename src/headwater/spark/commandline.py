@@ -143,7 +143,7 @@ def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
             click.Option(["--every-s"], type=click.FloatRange(0), default=1.0, show_default=True,
                          help="How often a batch begins, when it follows."),
             click.Option(["--stream-name"], metavar="NAME", help="What the server calls it where it shows lag, in "
-                         "metrics and management.  [default: the pipeline and what it writes]"),
+                         "metrics and management.  [default, with --follow: the pipeline and what it writes]"),
         ]  # fmt: skip
     return options
 

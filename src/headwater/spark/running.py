@@ -168,9 +168,14 @@ class Run:
             return "end after the events that are there now"
         return f"go on, a batch every {self.every_s:g} s"
 
-    def named(self, target: str) -> str:
-        """What the server calls it where it shows how far each stream is: as was asked for, else by what it makes."""
-        return self.stream_name or f"{self.pipeline}:{target}"[:STREAM_CHARS_MAX]
+    def named(self, target: str) -> str | None:
+        """What the server calls it where it shows how far each stream is: as was asked for, else by what it writes.
+
+        None for a run that ends by itself: what comes after that is no lag.
+        """
+        if self.stream_name is not None or self.is_once:
+            return self.stream_name
+        return f"{self.pipeline}:{target}"[:STREAM_CHARS_MAX]
 
     def say(self, text: str) -> None:
         """Show a line."""

@@ -122,7 +122,8 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
         raise InvalidInput("a projection has none: its table says how far it is", "checkpoint")
     fold = fold_of(options.fold)
     _columns(options)
-    reports = PositionReports(run.named(options.tag))
+    name = run.named(options.tag)
+    reports = None if name is None else PositionReports(name)
     with run.server.client() as client:
         definition = _definition(options, client.info(options.log))
         table = StateTable.create(Path(options.table).absolute(), definition)
@@ -136,7 +137,8 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
             extent = client.head(options.log)
             if extent.incarnation != definition.incarnation:
                 raise PositionOfOtherIncarnation(table.position, extent.incarnation, extent.first_retained)
-            reports.tell(client, {options.log: table.position})
+            if reports is not None:
+                reports.tell(client, {options.log: table.position})
             head = min(extent.head, upto_last) if run.is_once else extent.head
             upto = min(head, table.position + options.events_per_batch)
             if upto > table.position:
