@@ -14,8 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from headwater.core import LogSettings
 from headwater.core.errors import LogNotFound
 from headwater.core.local import LocalLog
-from headwater.flight import reading
-from headwater.flight.wire import ACTIONS
+from headwater.flight import actions, reading
 from headwater.formats.unreachable import ServerUnreachable
 from headwater.spark import stream_reading
 from headwater.spark.options import InvalidOption
@@ -439,7 +438,8 @@ def test_a_stream_without_a_name_tells_nothing(reader: Make, orders: LocalLog) -
 def test_a_stream_goes_on_where_the_server_is_too_old_to_be_told(
     reader: Make, orders: LocalLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.delitem(ACTIONS, "report_position")
+    known = {name: shape for name, shape in actions.ACTIONS.items() if name != "report_position"}
+    monkeypatch.setattr(actions, "ACTIONS", known)
     stream = reader(log="orders", streamName="copy")
     start = stream.initialOffset()
     for _ in range(3):
