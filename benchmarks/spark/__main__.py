@@ -18,7 +18,7 @@ from ..measure import Case, Outcome, WrongAnswer, run_case
 from ..report import Answer, json_text, terminal_view, write_markdown
 from .bench import SparkBench
 
-QUESTIONS = ("read", "write", "importing", "archive", "micro_batch", "partitions", "memory")
+QUESTIONS = ("read", "write", "importing", "exporting", "archive", "micro_batch", "partitions", "memory")
 QUICK_EVENTS, QUICK_ROUNDS = 100_000, 2
 LIVE_S, QUICK_LIVE_S = 40.0, 8.0
 TABLE_WIDTH = 120
@@ -58,7 +58,8 @@ def main(
 ) -> None:
     """Answer the questions with medians and ratios of interleaved runs.
 
-    Questions: read, write, importing, archive, micro_batch, partitions, memory. Kafka installs itself into build/peers.
+    Questions: read, write, importing, exporting, archive, micro_batch, partitions, memory. Kafka installs itself into
+    build/peers.
     """
     parent = directory or Path("build")
     parent.mkdir(parents=True, exist_ok=True)

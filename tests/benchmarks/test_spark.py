@@ -37,6 +37,7 @@ def test_every_question_is_answered(tmp_path: Path) -> None:
         "read",
         "write",
         "importing",
+        "exporting",
         "archive",
         "micro_batch",
         "partitions",

@@ -29,6 +29,7 @@ from headwater.core import (
     Unauthenticated,
     User,
 )
+from headwater.core.acting import act_as
 from headwater.core.errors import InvalidInput, TooLarge
 from headwater.core.extent import Extent, SplitSize
 from headwater.core.limits import APPEND_EVENTS_MAX
@@ -195,6 +196,7 @@ class MemoryBackend:
         if shape.right is None:
             return encode(LogNames([log for log in self.store.names() if user.may(Right.READ, log)]))
         self.authorize(user, shape.right, given.log)
+        act_as(user.name)
         if name in ("writer", "commit", "discard"):
             check_writer(given.writer)
             return encode(getattr(self, name)(given))

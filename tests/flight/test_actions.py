@@ -12,8 +12,10 @@ from headwater.core.errors import (
     InvalidSettings,
     LogExists,
     LogNotFound,
+    Overloaded,
 )
 from headwater.flight import actions
+from headwater.flight.client import BulkClient
 from headwater.flight.wire import ACTIONS
 from headwater.server.bulk.actions import HANDLERS
 from headwater.storage.memory import MemoryStore
@@ -35,6 +37,7 @@ BODIES = {
     "register_consumer": {"log": "orders", "owner": "o", "component": "c"},
     "acknowledge": {"log": "orders", "owner": "o", "component": "c", "sequence_number": 0},
     "unregister_consumer": {"log": "orders", "owner": "o", "component": "c"},
+    "report_position": {"log": "orders", "stream": "s", "position": 0},
     "writer": {"log": "orders", "writer": "w"},
     "commit": {"log": "orders", "writer": "w", "batch": 0, "stages": []},
     "discard": {"log": "orders", "writer": "w", "batch": 0},
@@ -100,6 +103,44 @@ def test_a_log_is_looked_at(client, log):
         client.info("nothing")
     with pytest.raises(InvalidPosition):
         client.count("orders", 101)
+
+
+def test_a_stream_tells_how_far_it_is(client, log):
+    client.report_position("orders", "copy", 40)
+    client.report_position("orders", "copy", 42)
+    assert [(each.owner, each.name, each.position) for each in log.streams.all()] == [("spark", "copy", 42)]
+    assert log.consumers() == [], "it holds back no trimming"
+    for name, position, error in (("copy", 101, InvalidPosition), ("", 1, InvalidInput), ("a\n", 1, InvalidInput)):
+        with pytest.raises(error):
+            client.report_position("orders", name, position)
+    with pytest.raises(LogNotFound):
+        client.report_position("nothing", "copy", 0)
+    assert log.streams.get("spark", "copy").position == 42
+
+
+def test_streams_of_several_users_may_have_one_name_and_reading_is_right_enough():
+    rights = [Grant("orders", frozenset({Right.READ}))]
+    store = MemoryStore()
+    log = store.create("orders")
+    log.append([Event("A")])
+    with serving(MemoryBackend(store, {"ann": ("secret-a", rights), "bob": ("secret-b", rights)})) as server:
+        for name, secret, position in (("ann", "secret-a", 1), ("bob", "secret-b", 0)):
+            with BulkClient(f"grpc://127.0.0.1:{server.port}", user=name, password=secret) as client:
+                client.report_position("orders", "copy", position)
+    assert [(each.owner, each.position) for each in log.streams.all()] == [("ann", 1), ("bob", 0)]
+
+
+def test_a_report_is_tried_once(client, log, monkeypatch):
+    calls = []
+
+    def away(*_):
+        calls.append(1)
+        raise Overloaded(1, 1, 0)
+
+    monkeypatch.setattr(MemoryBackend, "act", away)
+    with pytest.raises(Overloaded):
+        client.report_position("orders", "copy", 1)
+    assert len(calls) == 1
 
 
 def test_logs_are_created(client, store):

@@ -12,6 +12,7 @@ from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.message import DATA, Message, Properties
 from headwater.amqp.protocol.performatives import Accepted, Rejected, Target
 from headwater.amqp.protocol.types import Symbol
+from headwater.flight.client import BulkClient
 from tests.amqp.asking import DURABLE, EARLIEST, bound
 
 from .world import ADMIN, LOG, PASSWORD, TYPE, Prepare, Role, Verdict, World, on_log
@@ -134,6 +135,14 @@ def _group(world: World) -> Names:
     return {"name": f"{LOG}/{group}"}
 
 
+def _stream(world: World) -> Names:
+    """A stream of the admin's."""
+    stream = world.fresh("stream")
+    with BulkClient(world.flight_url, user=ADMIN.name, password=PASSWORD) as bulk:
+        bulk.report_position(LOG, stream, 1)
+    return {"name": f"{LOG}/{ADMIN.name}/{stream}"}
+
+
 def _durable_link(world: World) -> Names:
     """A durable subscription of the admin's that has no link at present."""
     name, client = world.fresh("durable"), world.client(ADMIN)
@@ -181,6 +190,8 @@ OPERATIONS: dict[str, Sample] = {
     f"DELETE {TYPE}consumer": Sample(World.consumer),
     f"READ {TYPE}consumerGroup": Sample(_group),
     f"DELETE {TYPE}consumerGroup": Sample(_group),
+    f"READ {TYPE}stream": Sample(_stream),
+    f"DELETE {TYPE}stream": Sample(_stream),
     f"CREATE {TYPE}user": Sample(_no_user, {"grants": ["all:*"]}),
     f"READ {TYPE}user": Sample(_user),
     f"UPDATE {TYPE}user": Sample(_user, {"grants": ["all:*"]}),

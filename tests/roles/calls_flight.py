@@ -96,6 +96,7 @@ BODIES: dict[str, Callable[[Target], Any]] = {
     "register_consumer": lambda target: {key: target[key] for key in _CONSUMER},
     "acknowledge": lambda target: {**{key: target[key] for key in _CONSUMER}, "sequence_number": 1},
     "unregister_consumer": lambda target: {key: target[key] for key in _CONSUMER},
+    "report_position": lambda target: {"log": LOG, "stream": "s", "position": 1},
     "writer": lambda target: {"log": LOG, "writer": target["writer"]},
     "commit": lambda target: {"log": LOG, "writer": target["writer"], "batch": 0, "stages": [target["stage"]]},
     "discard": lambda target: {"log": LOG, "writer": target["writer"], "batch": 0},

@@ -15,12 +15,14 @@ import pytest
 
 from headwater.amqp.client import Client
 from headwater.amqp.protocol.conditions import AmqpError
+from headwater.flight.client import BulkClient
 from headwater.management.entities import MANAGEMENT_NODE, TYPES, EntityType
 from tests.amqp.asking import DURABLE, bound
 from tests.waiting import eventually
 
 from .running import SILENCE_S_MAX, RunningServer
 from .test_amqp import amqp_url
+from .test_bulk import WITH_FLIGHT
 from .test_managed import HASH, PASSWORD
 
 MOVES = {
@@ -32,6 +34,7 @@ MOVES = {
     "io.headwater.durableLink": {"lagMs"},
     "io.headwater.consumer": {"lagMs"},
     "io.headwater.consumerGroup": {"lagsMs"},
+    "io.headwater.stream": {"lagMs"},
 }
 """What changes by itself, or because it is asked for."""
 NOT_COMPARED = frozenset({"io.headwater.client"})
@@ -74,11 +77,14 @@ class Both:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """With an entity of every type but users."""
-    with RunningServer(cwd=tmp_path_factory.mktemp("managed")) as server, Client(url := amqp_url(server)) as client:
+    directory = tmp_path_factory.mktemp("managed")
+    with RunningServer(*WITH_FLIGHT, cwd=directory) as server, Client(url := amqp_url(server)) as client:
         found = Both(server, client, url)
         assert found.entity("PUT", "log", "orders", {"partitions": 2}).status == 201
         assert found.entity("PUT", "consumer", "orders/alice/a%2Fb", {"acknowledged": 0}).status == 201
         found.http("POST", "/logs/orders/append", {"events": [{"type": "T"}] * 3})
+        with BulkClient(server.further_url("grpc")) as bulk:
+            bulk.report_position("orders", "copy/1", 1)
         client.receiver("orders", name="of a group", properties=bound(group="workers"))
         client.receiver("orders", name="lasting", source=DURABLE)
         v1 = "/ocloudNotifications/v1"

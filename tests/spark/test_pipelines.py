@@ -19,12 +19,15 @@ import pytest
 from click.testing import CliRunner
 
 from headwater.core import LogSettings
+from headwater.core.errors import InvalidInput
 from headwater.core.local import LocalLog
 from headwater.flight.client import BulkClient
 from headwater.server.cli import run
-from headwater.spark import commandline
+from headwater.spark import checkpoints, commandline
 from headwater.spark.commandline import SCRIPT, command_of, main
+from headwater.spark.jobs import project
 from headwater.spark.pipelines import NoSuchPipeline, Pipeline, load, names, option
+from headwater.spark.read_options import stream_options
 from headwater.spark.running import Run, Server, Summary, Target, _Committed
 from headwater.storage.memory import MemoryStore
 from tests.flight.memory_backend import bulk_server
@@ -142,6 +145,75 @@ def test_what_all_pipelines_share_reaches_the_run(paint: click.Command, painted:
     assert summary == {
         "pipeline": "paint", "ending": "done", "events": 1000, "batches": 1, "behind": 5, "details": {"litres": 3},
     }  # fmt: skip
+
+
+class Loaded(Exception):
+    """With the options of the stream that was loaded."""
+
+
+class Loading:
+    """As much of a session as it takes to see with which options a stream is loaded."""
+
+    _jsparkSession = conf = None
+
+    @property
+    def readStream(self) -> Loading:
+        return self
+
+    def format(self, name: str) -> Loading:
+        return self
+
+    def options(self, **given: str) -> Loading:
+        raise Loaded(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "stream"),
+    [
+        ("copy", {"source": "orders", "target": "target"}, "copy:target"),
+        ("copy", {"source": "a", "target": "a", "target_url": "grpc://backup:8815"}, "copy:a@backup:8815"),
+        ("aggregate", {"sources": ("orders-*",), "target": "target"}, "aggregate:target"),
+        ("metrics", {"log": "orders", "measure": "states", "window": "1h"}, "metrics:states:1h"),
+    ],
+)
+def test_a_pipeline_that_follows_a_log_has_a_name_for_the_server(
+    name: str, options: dict[str, Any], stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "to_do", lambda run, source: 0)
+    pipeline = load(name)
+
+    def asked(**how: Any) -> str | None:
+        with pytest.raises(Loaded) as caught:
+            pipeline.run(Loading(), pipeline.options(**options), Run(name, **how))  # type: ignore[arg-type]
+        given: dict[str, str] = caught.value.args[0]
+        return stream_options(given).stream_name
+
+    assert asked(is_once=False) == stream
+    assert asked(is_once=False, stream_name="mine") == "mine"
+    assert asked(is_once=True, stream_name="mine") == "mine"
+    assert asked(is_once=True) is None, "what comes after the end is no lag"
+
+
+def test_a_projection_tells_how_far_its_table_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    log = store.create("orders")
+    fill(log, 10)
+    options = project.Project(
+        log="orders", tag="order", fold="tests.spark.folds:totals", table=str(tmp_path / "table"), start=8
+    )
+    with bulk_server(store) as url:
+        run = Run("project", server=Server(url), is_once=False)
+        monkeypatch.setattr(project, "_fold", lambda *_: run.stop.ask() or True)
+        project.run(Loading(), options, run)  # type: ignore[arg-type]
+    assert [(each.name, each.position) for each in log.streams.all()] == [("project:order", 7)]
+
+
+def test_the_name_of_a_stream_reaches_the_run_and_is_checked_before(paint: click.Command, painted: list[Any]) -> None:
+    given = ["--where", "wall", "--checkpoint", "c", "--progress", "none", "--stream-name"]
+    assert CliRunner().invoke(paint, [*given, "walls"]).exit_code == 0
+    assert painted[0][1].stream_name == "walls"
+    refused = CliRunner().invoke(paint, [*given, "x" * 257]).exception
+    assert isinstance(refused, InvalidInput) and "--stream-name: 1 to 256 characters expected" in str(refused)
 
 
 def test_without_json_the_summary_is_for_people(paint: click.Command) -> None:

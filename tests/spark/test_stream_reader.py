@@ -14,10 +14,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from headwater.core import LogSettings
 from headwater.core.errors import LogNotFound
 from headwater.core.local import LocalLog
-from headwater.flight import reading
+from headwater.flight import actions, reading
+from headwater.formats.unreachable import ServerUnreachable
 from headwater.spark import stream_reading
 from headwater.spark.options import InvalidOption
 from headwater.spark.planning import shares
+from headwater.spark.position_reports import AGAIN_S, PositionReports
 from headwater.spark.positions import DataLoss, LogRecreated, OffsetUnreadable
 from headwater.spark.schema import EVENT_SCHEMA
 from headwater.spark.stream_reading import StreamReader
@@ -402,3 +404,94 @@ def test_commit_moves_nothing(reader: Make, orders: LocalLog) -> None:
     stream.stop()
 
     assert orders.consumers() == []
+
+
+def told(log: LocalLog) -> list[tuple[str, int]]:
+    """The streams that the server knows of a log, and how far they have told that they are."""
+    return [(each.name, each.position) for each in log.streams.all()]
+
+
+def test_a_stream_with_a_name_tells_what_is_committed_when_the_next_batch_is_planned(
+    reader: Make, orders: LocalLog, store: MemoryStore
+) -> None:
+    shop = store.create("shop")
+    fill(shop, 10)
+    stream = reader(log="orders,shop", streamName="copy")
+    start = stream.initialOffset()
+    middle = stream.latestOffset(start, ReadMaxRows(40))
+    assert (told(orders), told(shop)) == ([("copy", 0)], [("copy", 0)]), "the first batch is not done yet"
+    end = stream.latestOffset(middle, ALL)
+    reached = positions(middle)
+    assert (told(orders), told(shop)) == ([("copy", reached["orders"])], [("copy", reached["shop"])])
+    cloudpickle.loads(cloudpickle.dumps(stream))
+    assert stream.latestOffset(end, ALL) == end
+    assert (told(orders), told(shop)) == ([("copy", 100)], [("copy", 10)])
+    assert orders.consumers() == []
+
+
+def test_a_stream_without_a_name_tells_nothing(reader: Make, orders: LocalLog) -> None:
+    stream = reader(log="orders")
+    stream.latestOffset(stream.initialOffset(), ALL)
+    assert told(orders) == []
+
+
+def test_a_stream_goes_on_where_the_server_is_too_old_to_be_told(
+    reader: Make, orders: LocalLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = {name: shape for name, shape in actions.ACTIONS.items() if name != "report_position"}
+    monkeypatch.setattr(actions, "ACTIONS", known)
+    stream = reader(log="orders", streamName="copy")
+    start = stream.initialOffset()
+    for _ in range(3):
+        end = stream.latestOffset(start, ALL)
+        assert read(stream, start, end) == orders_from(1, 100)
+    [line] = [record.getMessage() for record in caplog.records if record.name == "headwater.spark"]
+    assert "stream 'copy': the server does not show its lag, the stream goes on" in line
+    assert told(orders) == []
+
+
+def test_a_name_that_is_none_is_refused_before_the_stream_starts(reader: Make, orders: LocalLog) -> None:
+    for name in ("", "a\x00b", "x" * 257):
+        with pytest.raises(InvalidOption, match="streamName"):
+            reader(log="orders", streamName=name).initialOffset()
+
+
+class Telling:
+    """A client that can be away; it is told in this process."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, int]] = []
+        self.error: Exception | None = None
+        self.calls = 0
+
+    def report_position(self, log: str, stream: str, position: int) -> None:
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+        self.told.append((log, stream, position))
+
+
+def test_a_position_that_stays_is_told_again_after_a_while_only() -> None:
+    now = [0.0]
+    client, reports = Telling(), PositionReports("copy", lambda: now[0])
+    for _ in range(5):
+        reports.tell(client, {"orders": 7})  # type: ignore[arg-type]
+    assert client.told == [("orders", "copy", 7)]
+    reports.tell(client, {"orders": 8})  # type: ignore[arg-type]
+    now[0] += AGAIN_S
+    reports.tell(client, {"orders": 8})  # type: ignore[arg-type]
+    assert [position for *_, position in client.told] == [7, 8, 8]
+
+
+def test_a_server_that_cannot_be_told_is_left_alone_for_a_while() -> None:
+    now = [0.0]
+    client, reports = Telling(), PositionReports("copy", lambda: now[0])
+    client.error = ServerUnreachable("grpc://h:1", "away")
+    for position in range(5):
+        reports.tell(client, {"a": position, "b": position})  # type: ignore[arg-type]
+    assert client.calls == 1
+    client.error = None
+    now[0] += AGAIN_S
+    reports.tell(client, {"a": 9, "b": 9})  # type: ignore[arg-type]
+    reports.tell(client, {"a": 10, "b": 10})  # type: ignore[arg-type]
+    assert client.told == [("a", "copy", 9), ("b", "copy", 9), ("a", "copy", 10), ("b", "copy", 10)]

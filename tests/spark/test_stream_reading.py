@@ -156,3 +156,9 @@ def test_secrets_are_in_no_progress_and_no_checkpoint(running: Running, orders: 
     kept = [path.read_bytes() for path in running.checkpoint.rglob("*") if path.is_file()]
     assert kept
     assert not any(b"hunter2" in content for content in kept)
+
+
+def test_a_stream_with_a_name_has_told_when_it_ends_how_far_it_is(running: Running, orders: LocalLog) -> None:
+    query = running.run(log="orders", streamName="copy", maxEventsPerTrigger=40)
+    assert sizes(query) == [40, 40, 20]
+    assert [(each.owner, each.name, each.position) for each in orders.streams.all()] == [("spark", "copy", 100)]

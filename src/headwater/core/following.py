@@ -1,4 +1,4 @@
-"""Who reads a log from a position on, and how far behind that is: groups, links, registered consumers alike.
+"""Who reads a log from a position on, and how far behind that is: groups, links, registered consumers, streams.
 
 How old what waits is, is the time at which the first event after the position was recorded: one look-up, no scan.
 """
@@ -24,6 +24,8 @@ class FollowerKind(StrEnum):
     """A link whose position goes with it."""
     DURABLE = "durable"
     """A link whose position outlives it, attached or not."""
+    STREAM = "stream"
+    """A stream that keeps its position itself, and tells it."""
 
 
 class Follower(NamedTuple):
@@ -32,9 +34,9 @@ class Follower(NamedTuple):
     log: LocalLog
     kind: FollowerKind
     owner: str
-    """Whose it is: a consumer's owner, a group's name, a container."""
+    """Whose it is: a consumer's owner, a group's name, a container, a stream's user."""
     component: str
-    """Which of its owner's: a consumer's component, a partition, a link's name."""
+    """Which of its owner's: a consumer's component, a partition, a link's name, a stream's."""
     after: int
     """Everything up to this number is done with."""
     partition: int | None = None

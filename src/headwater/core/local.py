@@ -27,6 +27,7 @@ from .query import ALL, Query
 from .reading import LocalSubscription, PagedLog, PagedReading
 from .settings import LogSettings
 from .state import StateStore
+from .streams import StreamPositions
 from .subscription import Subscription
 
 APPEND_NEW_ATTEMPTS = 8
@@ -48,6 +49,7 @@ class LocalLog(PagedLog):
         self.settings = settings
         self.bus = bus
         self.registry = ConsumerRegistry(state, incarnation, self.head, clock, name, bus)
+        self.streams = StreamPositions(self.head, clock)
         self._statistics = LogStatistics()
         self._watchers: dict[object, Callable[[], None]] = {}
         self._changing = threading.RLock()

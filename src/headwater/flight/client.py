@@ -34,6 +34,7 @@ from .wire import SPLIT_BYTES, ActionShape, Answer, Appended, Body, OnDuplicate,
 T = TypeVar("T")
 
 SEQUENCE_NUMBER = "sequence_number"
+REPORT_S = 5.0
 APPENDS_AHEAD = 4
 """Batches that are on their way while the first of them is not yet known to be durable."""
 
@@ -233,6 +234,15 @@ class BulkClient:
     def unregister_consumer(self, log: str, owner: str, component: str) -> None:
         """See EventLog."""
         self._act(wire.UNREGISTER_CONSUMER, wire.ConsumerBody(log, owner, component))
+
+    def report_position(self, log: str, stream: str, position: int) -> None:
+        """A stream of that name is done with everything up to that number: for lag and metrics, and nothing else.
+
+        The server forgets it after seven days without a word, and when it starts anew. This is tried once, for at most
+        REPORT_S: who reads on is not to wait for it. Raises InvalidInput where an older server has no such action.
+        """
+        options = flight.FlightCallOptions(timeout=min(self.address.timeout_s, REPORT_S))
+        self._act(wire.REPORT_POSITION, wire.ReportBody(log, stream, position), options)
 
     def _act(
         self, shape: ActionShape[Body, Answer], body: Body, options: flight.FlightCallOptions | None = None

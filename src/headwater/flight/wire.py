@@ -21,6 +21,7 @@ from ..core.log import LogInfo
 from ..core.mark import Committed, WriterState
 from ..core.query import ALL, Query, QueryItem
 from ..core.settings import LogSettings
+from ..core.streams import STREAM_CHARS_MAX
 from ..formats import jsontext
 from ..formats.logsettings import SettingsJson, named_settings
 from ..formats.querytext import parse_query
@@ -225,6 +226,14 @@ class AcknowledgeBody(ConsumerBody, frozen=True):
     epoch: Counter | None = None
 
 
+class ReportBody(Asked, frozen=True):
+    """A stream of that name is done with everything up to `position`."""
+
+    log: str
+    stream: Annotated[str, Meta(min_length=1, max_length=STREAM_CHARS_MAX)]
+    position: Number
+
+
 class WriterBody(Asked, frozen=True):
     """One writer of a log."""
 
@@ -316,6 +325,8 @@ CONSUMER = ActionShape("consumer", ConsumerBody, OneConsumer, Right.READ)
 REGISTER_CONSUMER = ActionShape("register_consumer", RegisterBody, Consumer, Right.MANAGE)
 ACKNOWLEDGE = ActionShape("acknowledge", AcknowledgeBody, Consumer, Right.MANAGE)
 UNREGISTER_CONSUMER = ActionShape("unregister_consumer", ConsumerBody, Nothing, Right.MANAGE, is_idempotent=False)
+REPORT_POSITION = ActionShape("report_position", ReportBody, Nothing, Right.READ, is_idempotent=False)
+"""Not sent again where it fails: the next one says more."""
 WRITER = ActionShape("writer", WriterBody, OneWriter, Right.APPEND)
 COMMIT = ActionShape("commit", CommitBody, Committed, Right.APPEND)
 DISCARD = ActionShape("discard", DiscardBody, Nothing, Right.APPEND)
@@ -324,7 +335,7 @@ ACTIONS: dict[str, ActionShape[Any, Any]] = {
     shape.name: shape
     for shape in (
         LOGS, INFO, HEAD, SEQUENCE_NUMBER_AT, COUNT, CREATE_LOG, TRIM, CONSUMERS, CONSUMER, REGISTER_CONSUMER,
-        ACKNOWLEDGE, UNREGISTER_CONSUMER, WRITER, COMMIT, DISCARD,
+        ACKNOWLEDGE, UNREGISTER_CONSUMER, REPORT_POSITION, WRITER, COMMIT, DISCARD,
     )
 }  # fmt: skip
 """By name."""

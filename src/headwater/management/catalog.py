@@ -167,7 +167,7 @@ _LAG = (
     _text(
         "kind",
         "`registered`; `group`: the owner is a consumer group, the component its partition; `durable` or `receiver`: "
-        "they are the container and the name of a link",
+        "they are the container and the name of a link; `stream`: they are the user and the name of a stream",
     ),
     _perhaps(_number("partition", "the only partition that it reads")),
     _number("head", "the number of the last event of the log"),
@@ -376,7 +376,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             NotificationType.CONSUMER_LAGGING,
             Scope.LOG,
             "Somebody who reads a log from a position on has fallen behind further than `management.lag_events` or "
-            "`management.lag_ms`: a registered consumer, a consumer group in a partition, a link.",
+            "`management.lag_ms`: a registered consumer, a consumer group in a partition, a link, a stream.",
             *_CONSUMER,
             *_LAG,
         ),

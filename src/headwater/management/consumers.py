@@ -57,14 +57,15 @@ class ConsumerWatch:
         self._lookups = 0
         """What is left of LOOKUPS_MAX."""
         self.followers: Sequence[Follower] = ()
-        """Those who were looked at last, but for registered consumers."""
+        """Those who were looked at last, but for registered consumers; streams that have told a position included."""
         self._looked_at = clock()
         for follower in self._registered():
             self._seen[_key(follower)] = _Seen(follower.after)
 
     def look(self, followers: Sequence[Follower] = ()) -> None:
-        """Notify of what has changed since the last look; `followers` are all who are not registered with a log."""
+        """Notify of what has changed since the last look; `followers` are all of whom their logs do not know."""
         now = self._clock()
+        followers = [*followers, *self._streams()]
         interval_ms = max(1, round((now - self._looked_at) * 1000))
         self._looked_at, self.followers = now, followers
         before, self._seen = self._seen, {}
@@ -167,6 +168,12 @@ class ConsumerWatch:
                 for each in log.consumers():
                     kind = FollowerKind.REGISTERED
                     yield Follower(log, kind, each.owner, each.component, each.acknowledged)
+
+    def _streams(self) -> Iterator[Follower]:
+        for log in self._opened():
+            if not is_own(log.name):
+                for each in log.streams.all():
+                    yield Follower(log, FollowerKind.STREAM, each.owner, each.name, each.position)
 
 
 def _key(follower: Follower) -> _Key:

@@ -345,6 +345,22 @@ CONSUMER_GROUP = EntityType(
         _number("members", "how many owners there are"),
     ),
 )
+STREAM = EntityType(
+    "io.headwater.stream",
+    "a stream that tells how far it has come in a log, as those of Spark that have a `streamName` do. Its name is "
+    "`LOG/OWNER/STREAM`, written like a consumer's",
+    f"{_SEES_LOG}; DELETE: to manage the log",
+    _CLOSED,
+    (
+        _text("log", "the log"),
+        _text("owner", "the user who runs it; `spark` where no user is configured"),
+        _text("stream", "what it calls itself"),
+        _number("position", "everything up to this number is done with, as it said last"),
+        _number("lag", "the log's head minus that"),
+        _number("lagMs", "how old the first event after it is; 0 if there is none"),
+        _time("seenAt", "when it said so; seven days after its last word it is forgotten, as by DELETE and a restart"),
+    ),
+)
 USER = EntityType(
     "io.headwater.user",
     "a user. Its name is the user's",
@@ -391,7 +407,7 @@ TYPES: Mapping[str, EntityType] = {
     each.name: each
     for each in (
         MANAGEMENT_NODE, SERVER, LOG, PARTITION, CONNECTION, SESSION, LINK, DURABLE_LINK, CLIENT, CONSUMER,
-        CONSUMER_GROUP, USER, SUBSCRIPTION,
+        CONSUMER_GROUP, STREAM, USER, SUBSCRIPTION,
     )
 }  # fmt: skip
 """All types by name, in the order in which a QUERY without type answers their entities."""

@@ -1,4 +1,4 @@
-"""Logs, their partitions and their registered consumers, as entities. What may block runs in a thread."""
+"""Logs, their partitions, registered consumers and streams, as entities. What may block runs in a thread."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from ..core.errors import (
     StorageUnavailable,
 )
 from ..core.following import lag_of
+from ..core.limits import show
 from ..core.local import LocalLog
 from ..core.log import LogInfo
 from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
 from ..core.store import LogStore
+from ..core.streams import StreamPosition
 from ..formats.logsettings import attribute_name
 from .names import joined, parted
 from .ports import Attributes, ReadOnly
@@ -244,6 +246,43 @@ class Consumers(ReadOnly):
         await asyncio.to_thread(lambda: self._rights.opened(log).unregister_consumer(owner, component))
 
 
+class Streams(ReadOnly):
+    """Streams that have told how far they are, as entities; their names are `LOG/OWNER/STREAM`."""
+
+    def __init__(self, rights: LogRights) -> None:
+        self._rights = rights
+
+    async def names(self, user: User) -> Sequence[str]:
+        """See Entities. A log that is not open yet has none."""
+
+        def listed() -> list[str]:
+            seen = [log for log in self._rights.store.opened() if may_see(user, log.name)]
+            return [joined(log.name, each.owner, each.name) for log in seen for each in log.streams.all()]
+
+        return await asyncio.to_thread(listed)
+
+    async def read(self, user: User, name: str) -> Attributes:
+        """See Entities."""
+        log, owner, stream = _stream_key(name)
+        self._rights.check_seen(user, log)
+
+        def found() -> Attributes:
+            opened = self._rights.opened(log)
+            if (told := opened.streams.get(owner, stream)) is None:
+                raise _no_stream(log, name)
+            return _shown_stream(opened, told)
+
+        return await asyncio.to_thread(found)
+
+    async def delete(self, user: User, name: str) -> None:
+        """See Entities: it is forgotten, until it tells its position again."""
+        log, owner, stream = _stream_key(name)
+        self._rights.check_managed(user, log)
+        opened = await asyncio.to_thread(self._rights.opened, log)
+        if not opened.streams.forget(owner, stream):
+            raise _no_stream(log, name)
+
+
 @contextlib.contextmanager
 def _positions() -> Iterator[None]:
     """Errors of positions, under the attribute's name."""
@@ -259,6 +298,18 @@ def _consumer_key(name: str) -> tuple[str, str, str]:
         raise Refusal(Status.NOT_FOUND, f"a consumer's name is LOG/OWNER/COMPONENT, {name[:80]!r} given")
     log, owner, component = parts
     return log, owner, component
+
+
+def _stream_key(name: str) -> tuple[str, str, str]:
+    parts = parted(name, 3)
+    if parts is None:
+        raise Refusal(Status.NOT_FOUND, f"a stream's name is LOG/OWNER/STREAM, {show(name)} given")
+    log, owner, stream = parts
+    return log, owner, stream
+
+
+def _no_stream(log: str, name: str) -> Refusal:
+    return Refusal(Status.NOT_FOUND, f"log {log!r} has no stream {show(name)}")
 
 
 def _registered(log: LocalLog, owner: str, component: str) -> Consumer:
@@ -289,6 +340,19 @@ def _shown_consumer(log: LocalLog, consumer: Consumer) -> dict[str, Any]:
         "epoch": consumer.epoch,
         "registeredAt": consumer.registered_at,
         "seenAt": consumer.seen_at,
+    }
+
+
+def _shown_stream(log: LocalLog, told: StreamPosition) -> dict[str, Any]:
+    lag = lag_of(log, told.position, time.time_ns() // 1_000_000)
+    return {
+        "log": log.name,
+        "owner": told.owner,
+        "stream": told.name,
+        "position": told.position,
+        "lag": lag.events,
+        "lagMs": lag.age_ms,
+        "seenAt": told.told_at,
     }
 
 

@@ -37,6 +37,8 @@ AMQP_COUNTERS = {
 """The fields of AmqpStatistics."""
 GROUP_SERIES_MAX = 1000
 """Partitions of groups that have metrics of their own: those furthest behind."""
+STREAM_SERIES_MAX = 1000
+"""Streams that do."""
 STANDINGS = ("delivering", "retrying", "suspended")
 
 
@@ -127,27 +129,35 @@ def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:
 
 
 def follower_metrics(watch: ConsumerWatch | None) -> Iterator[Metric]:
-    """How far groups and links are behind, as they stood at the last look.
+    """How far groups, streams and links are behind, as they stood at the last look.
 
-    Bounded: of groups, the partitions that are furthest behind, one by one; of links, whose names their peers make up,
-    how many there are for each log, and how far the last of them is behind.
+    Bounded: of groups and streams, those that are furthest behind, one by one; of links, whose names their peers make
+    up, how many there are for each log, and how far the last of them is behind. Streams of one name, of several users,
+    have the lag of the last of them: metrics name no users.
     """
     if watch is None:
         return
     by_log: dict[tuple[str, str], list[Follower]] = {}
     groups: list[Follower] = []
+    streams: list[Follower] = []
     for follower in watch.followers:
         if follower.kind is FollowerKind.GROUP:
             groups.append(follower)
+        elif follower.kind is FollowerKind.STREAM:
+            streams.append(follower)
         else:
             by_log.setdefault((follower.log.name, follower.kind.value), []).append(follower)
     of_groups = [
         ((each.log.name, each.owner, each.component), watch.lag(each))
         for each in watch.furthest_behind(groups, GROUP_SERIES_MAX)
     ]
+    furthest = watch.furthest_behind(streams, STREAM_SERIES_MAX)
+    by_name = {(each.log.name, each.component): each for each in reversed(furthest)}
+    of_streams = [(key, watch.lag(each)) for key, each in by_name.items()]
     of_links = [(key, watch.lag(watch.furthest_behind(each, 1)[0])) for key, each in by_log.items()]
     for name, found, labels, who in (
         ("group", of_groups, ("log", "group", "partition"), "the group in its partition"),
+        ("stream", of_streams, ("log", "stream"), "the stream"),
         ("link", of_links, ("log", "kind"), "the link that is furthest behind"),
     ):
         events = [(key, lag.events) for key, lag in found]

@@ -22,6 +22,7 @@ from typing import Any
 import click
 
 from ..core.errors import EventLogError, InvalidInput
+from ..core.streams import check_stream_name
 from .failures import failed, is_sparks
 from .options import DEFAULT_URL
 from .pipelines import NoSuchPipeline, Pipeline, Setting, load, names
@@ -141,6 +142,8 @@ def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
                          help="End after the events that are there now, or go on until stopped."),
             click.Option(["--every-s"], type=click.FloatRange(0), default=1.0, show_default=True,
                          help="How often a batch begins, when it follows."),
+            click.Option(["--stream-name"], metavar="NAME", help="What the server calls it where it shows lag, in "
+                         "metrics and management.  [default, with --follow: the pipeline and what it writes]"),
         ]  # fmt: skip
     return options
 
@@ -164,9 +167,12 @@ def _invoke(
     checkpoint: str | None = None,
     is_once: bool = True,
     every_s: float = 1.0,
+    stream_name: str | None = None,
 ) -> int:
     if (user is None) != (password is None):
         raise click.UsageError("--user and --password are given together, or not at all")
+    if stream_name is not None:
+        check_stream_name(stream_name, "--stream-name")
     server = Server(url, user, password, token, ca_file, not no_verify)
     options = pipeline.options(**own)
     settings = _conf(conf)
@@ -178,6 +184,7 @@ def _invoke(
         is_once=is_once,
         every_s=every_s,
         checkpoint=checkpoint,
+        stream_name=stream_name,
         progress=Progress.NONE if dry_run else Progress(progress),
     )
     if dry_run:

@@ -16,6 +16,7 @@ from ..core.errors import InvalidInput
 from ..core.limits import PARTITIONS_MAX, SEQUENCE_NUMBER_MAX, show
 from ..core.query import ALL, Query
 from ..core.settings import check_log_name
+from ..core.streams import STREAM_CHARS_MAX, check_stream_name
 from ..flight.address import BulkAddress
 from ..formats.querytext import parse_query
 from .clients import CONNECTION, address_of
@@ -78,6 +79,8 @@ class ReadOptions:
     trigger_events_min: int | None = None
     trigger_bytes_max: int | None = None
     trigger_delay_ms: int = TRIGGER_DELAY_MS
+    stream_name: str | None = None
+    """Under which the server shows how far a stream is; None: it does not."""
     fails_on_loss: bool = True
     archive: str | None = None
     pushes_filters: bool = False
@@ -144,6 +147,13 @@ def _time(given: str) -> Bound:
     return Bound("earliest", time_ms=timestamp_ms(given))
 
 
+def _stream_name(given: str) -> str:
+    try:
+        return check_stream_name(given)
+    except InvalidInput:
+        raise ValueError from None
+
+
 _PLACES = f'earliest, latest, a number from 1 to {SEQUENCE_NUMBER_MAX}, or an object such as {{"orders": 17}}'
 _TIME = "ISO 8601 such as 2026-11-21T12:00:00Z, or ms since 1970,"
 _COUNT = number(1)
@@ -177,6 +187,7 @@ STREAM_ONLY = (
     Option("minEventsPerTrigger", "a whole number from 1", _COUNT),
     Option("maxBytesPerTrigger", "a size such as 64m", size),
     Option("maxTriggerDelay", "a duration such as 500ms, 30s or 15m", duration_ms),
+    Option("streamName", f"1 to {STREAM_CHARS_MAX} characters without control characters", _stream_name),
 )
 READING = (*SHARED, *BATCH_ONLY, *STREAM_ONLY)
 """Every option of reads and streams."""
@@ -195,6 +206,7 @@ _FIELDS = {
     "minEventsPerTrigger": "trigger_events_min",
     "maxBytesPerTrigger": "trigger_bytes_max",
     "maxTriggerDelay": "trigger_delay_ms",
+    "streamName": "stream_name",
 }
 
 

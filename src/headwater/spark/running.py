@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core.errors import EventLogError, InvalidInput
+from ..core.streams import STREAM_CHARS_MAX
 from .failures import cause_of, failed, is_sparks, is_transient, tells_of_end
 from .options import default_url, text_of
 from .progress import OFFSETS, Display, Progress, Tally, behind, display
@@ -112,6 +113,10 @@ class Target(NamedTuple):
     url: str
     log: str
 
+    def __str__(self) -> str:
+        """Short, for people: `orders@backup:8815`."""
+        return f"{self.log}@{self.url.partition('://')[2]}"
+
 
 class _Ended(NamedTuple):
     """The last word of a query: why it failed, or None."""
@@ -130,6 +135,7 @@ class Run:
         is_once: bool = True,
         every_s: float = 1.0,
         checkpoint: str | None = None,
+        stream_name: str | None = None,
         progress: Progress | Display = Progress.NONE,
     ) -> None:
         self.pipeline = pipeline
@@ -139,6 +145,8 @@ class Run:
         self.every_s = every_s
         """How often a batch begins, where there is something to do; 0 = at once."""
         self.checkpoint = checkpoint
+        self.stream_name = stream_name
+        """What the server calls it where it shows how far each stream is; None: see `named`."""
         self.stop = StopRequest()
         self._tally = Tally(pipeline)
         self._display = display(progress) if isinstance(progress, Progress) else progress
@@ -159,6 +167,15 @@ class Run:
         if self.is_once:
             return "end after the events that are there now"
         return f"go on, a batch every {self.every_s:g} s"
+
+    def named(self, target: str) -> str | None:
+        """What the server calls it where it shows how far each stream is: as was asked for, else by what it writes.
+
+        None for a run that ends by itself: what comes after that is no lag.
+        """
+        if self.stream_name is not None or self.is_once:
+            return self.stream_name
+        return f"{self.pipeline}:{target}"[:STREAM_CHARS_MAX]
 
     def say(self, text: str) -> None:
         """Show a line."""

@@ -2,6 +2,7 @@
 
 The reader lives in one process of the driver; only `read` runs elsewhere. `commit` is not used: Spark calls it one
 batch late, and never for the last one, so it says too little to let a log be trimmed; archivers acknowledge themselves.
+A stream with a name tells the server how far it is, for operators, when the next batch is planned.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .admission import Backlog, admit_events, default_limit, limits_of
 from .archive.snapshot import Archive
 from .clients import client_of
 from .planning import Plan, Range, planned, route, shares, slices
+from .position_reports import PositionReports
 from .positions import (
     Consumed,
     LogRecreated,
@@ -54,6 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._given, self._schema = given, schema
         self._frozen: dict[str, Extent] | None = None
         self._triggered_s: float | None = None
+        self._reports: PositionReports | None = None
 
     @cached_property
     def options(self) -> ReadOptions:
@@ -112,6 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         consumed = decode_offset(start)
         there = self._there()
         self._check_gone(consumed, there)
+        self._report(consumed, there)
         if (frozen := self._frozen) is not None:
             there = {
                 log: replace(extent, head=min(extent.head, frozen[log].head))
@@ -135,6 +139,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._triggered_s = time.monotonic()
         reached = {log: Consumed(there[log].incarnation, backlog.upto) for log, backlog in admitted.items()}
         return encode_offset({**consumed, **reached})
+
+    def _report(self, consumed: dict[str, Consumed], there: dict[str, Extent]) -> None:
+        """Tell the server what Spark is done with, if the stream has a name. What is another log now is left out."""
+        if self.options.stream_name is None:
+            return
+        if self._reports is None:
+            self._reports = PositionReports(self.options.stream_name)
+        positions = {
+            log: at.position
+            for log, at in consumed.items()
+            if log in there and at.incarnation == there[log].incarnation and at.position <= there[log].head
+        }
+        self._reports.tell(self._client, positions)
 
     def _check_gone(self, consumed: dict[str, Consumed], there: dict[str, Extent]) -> None:
         """A log that is gone keeps its place in the offset, so that one of the same name is seen to be another."""

@@ -13,8 +13,9 @@ from ...management.entities import (
     PARTITION,
     SERVER,
     SESSION,
+    STREAM,
 )
-from ...management.logs import Consumers, LogRights, Logs, Partitions
+from ...management.logs import Consumers, LogRights, Logs, Partitions, Streams
 from ...management.operations import Management
 from ..container import Container
 from ..link_end import LinkEnd
@@ -54,6 +55,7 @@ class ManagementNode:
             (DURABLE_LINK, DurableLinks(container, rights)),
             (CONSUMER, Consumers(rights)),
             (CONSUMER_GROUP, ConsumerGroups(container, rights)),
+            (STREAM, Streams(rights)),
         ):
             self.management.serve(type, entities)
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
+from ...core.acting import acting
 from ...core.log import LogInfo
 from ...core.mark import Committed
 from ...core.store import LogStore
+from ...core.streams import NOBODY
 from ...flight import wire
 from ...flight.wire import ActionShape, Answer, Body
 from ...storage.committing import commit_staged, discard_staged
@@ -57,6 +59,11 @@ def _unregister_consumer(log: StoredLog, body: wire.ConsumerBody) -> wire.Nothin
     return wire.Nothing()
 
 
+def _report_position(log: StoredLog, body: wire.ReportBody) -> wire.Nothing:
+    log.streams.tell(acting() or NOBODY, body.stream, body.position)
+    return wire.Nothing()
+
+
 def _commit(log: StoredLog, body: wire.CommitBody) -> Committed:
     return commit_staged(
         log,
@@ -94,6 +101,7 @@ HANDLERS: dict[str, Handling] = dict(
             lambda log, body: log.acknowledge(body.owner, body.component, body.sequence_number, epoch=body.epoch),
         ),
         _on_log(wire.UNREGISTER_CONSUMER, _unregister_consumer),
+        _on_log(wire.REPORT_POSITION, _report_position, None),
         _on_log(wire.WRITER, lambda log, body: wire.OneWriter(log.writer(body.writer)), None),
         _on_log(wire.COMMIT, _commit, Work.COMMIT, takes_turns=True),
         _on_log(wire.DISCARD, _discard, takes_turns=True),

@@ -111,12 +111,12 @@ def run(spark: SparkSession, options: Aggregate, run: Run) -> Summary:
     if run.is_once:
         run.expect(to_do(run, source), options.events_per_batch)
     events = spark.readStream.format("headwater").options(**source).load()
-    url = options.target_url or run.server.url
-    target = run.server.options(url=url, log=options.target, onDuplicate=options.on_duplicate)
+    target = _target(options, run)
+    sink = run.server.options(url=target.url, log=target.log, onDuplicate=options.on_duplicate)
     # No shuffle between reading and writing: the order of rows is that of the log.
     return run.follow(
-        with_origin(events, options).writeStream.format("headwater").options(**target),
-        target=Target(url, options.target),
+        with_origin(events, options).writeStream.format("headwater").options(**sink),
+        target=target,
     )
 
 
@@ -140,8 +140,13 @@ def with_origin(events: DataFrame, options: Aggregate) -> DataFrame:
     return events.withColumns({"id": id, "attributes": f.map_concat(kept, added)})
 
 
+def _target(options: Aggregate, run: Run) -> Target:
+    return Target(options.target_url or run.server.url, options.target)
+
+
 def _source(options: Aggregate, run: Run) -> dict[str, str]:
     return run.server.options(
+        streamName=run.named(options.target if options.target_url is None else str(_target(options, run))),
         log=",".join(options.sources),
         partitions=options.partitions,
         query=options.query,

@@ -171,6 +171,7 @@ def _follow(spark: SparkSession, options: Archive, run: Run, archiver: Archiver)
     run.checkpoint = checkpoint.as_uri()
     source = run.server.options(
         log=options.log,
+        streamName=run.stream_name,  # its consumer shows how far it is, unless somebody asks for this too
         startingPosition=archiver.after + 1,
         maxEventsPerTrigger=options.events_per_batch,
         maxBytesPerTrigger=options.bytes_per_batch,

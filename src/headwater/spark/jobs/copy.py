@@ -74,8 +74,10 @@ def run(spark: SparkSession, options: Copy, run: Run) -> Summary:
     """See headwater.spark.jobs."""
     from ..checkpoints import to_do
 
+    target = Target(options.target_url or run.server.url, options.target)
     source = run.server.options(
         log=options.source,
+        streamName=run.named(options.target if options.target_url is None else str(target)),
         query=options.query,
         startingPosition=options.start,
         maxEventsPerTrigger=options.events_per_batch,
@@ -83,6 +85,5 @@ def run(spark: SparkSession, options: Copy, run: Run) -> Summary:
     if run.is_once:
         run.expect(to_do(run, source), options.events_per_batch)
     events = spark.readStream.format("headwater").options(**source).load()
-    url = options.target_url or run.server.url
-    target = run.server.options(url=url, log=options.target, onDuplicate=options.on_duplicate)
-    return run.follow(events.writeStream.format("headwater").options(**target), target=Target(url, options.target))
+    sink = run.server.options(url=target.url, log=target.log, onDuplicate=options.on_duplicate)
+    return run.follow(events.writeStream.format("headwater").options(**sink), target=target)

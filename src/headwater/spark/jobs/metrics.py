@@ -116,6 +116,7 @@ def run(spark: SparkSession, options: Metrics, run: Run) -> Summary:
         check(Path(options.table).absolute(), options.definition())
     source = run.server.options(
         log=options.log,
+        streamName=run.named(f"{options.measure}:{options.window}"),
         query=options.query,
         columns=",".join(COLUMNS),
         startingPosition=options.start,

@@ -113,6 +113,7 @@ def plan(options: Project, run: Run) -> list[str]:
 
 def run(spark: SparkSession, options: Project, run: Run) -> Summary:
     """See headwater.spark.jobs."""
+    from ..position_reports import PositionReports
     from ..projection.fold import fold_of
     from ..projection.table import StateTable
 
@@ -121,6 +122,8 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
         raise InvalidInput("a projection has none: its table says how far it is", "checkpoint")
     fold = fold_of(options.fold)
     _columns(options)
+    name = run.named(options.tag)
+    reports = None if name is None else PositionReports(name)
     with run.server.client() as client:
         definition = _definition(options, client.info(options.log))
         table = StateTable.create(Path(options.table).absolute(), definition)
@@ -134,6 +137,8 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
             extent = client.head(options.log)
             if extent.incarnation != definition.incarnation:
                 raise PositionOfOtherIncarnation(table.position, extent.incarnation, extent.first_retained)
+            if reports is not None:
+                reports.tell(client, {options.log: table.position})
             head = min(extent.head, upto_last) if run.is_once else extent.head
             upto = min(head, table.position + options.events_per_batch)
             if upto > table.position:

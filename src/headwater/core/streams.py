@@ -1,0 +1,97 @@
+"""Streams that tell how far they have come in a log, so that their lag can be seen: kept in memory only.
+
+Their position is in their own checkpoint; what is kept here is what they said of it last, for operators. Unlike a
+registered consumer a stream holds back no trimming.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .errors import InvalidInput, InvalidPosition
+from .limits import _UNFIT, show
+
+STREAM_CHARS_MAX = 256
+STREAMS_MAX, STREAMS_OF_OWNER_MAX = 1000, 100
+"""Of one log; beyond, the one that was not heard of for longest is forgotten: of its owner, then of all."""
+SILENT_MS_MAX = 7 * 24 * 3_600_000
+"""How long a stream is remembered that says nothing: one that died on a Friday is still there on Monday."""
+NOBODY = "spark"
+"""The owner of streams where there are no users."""
+
+
+class StreamPosition(NamedTuple):
+    """How far a stream has come, as it said last."""
+
+    owner: str
+    """The user who runs it, or NOBODY: streams of others may have the same name."""
+    name: str
+    position: int
+    """Everything up to this number is done with."""
+    told_at: int
+    """When it said so, in ms since 1970 UTC."""
+
+
+def check_stream_name(name: object, where: str = "stream") -> str:
+    """The name. Raises InvalidInput unless it is a text of 1 to 256 characters without control characters."""
+    if not isinstance(name, str) or not 1 <= len(name) <= STREAM_CHARS_MAX or _UNFIT.search(name):
+        raise InvalidInput(f"1 to {STREAM_CHARS_MAX} characters expected, {show(name)} given", where)
+    return name
+
+
+class StreamPositions:
+    """What the streams of one log have told. Safe to call from any thread; nothing blocks."""
+
+    def __init__(self, head: Callable[[], int], clock: Callable[[], int]) -> None:
+        self._head, self._clock = head, clock
+        self._known: OrderedDict[tuple[str, str], StreamPosition] = OrderedDict()
+        """Who was heard of last is last."""
+        self._lock = threading.Lock()
+
+    def tell(self, owner: str, name: str, position: int) -> None:
+        """A stream has come so far; it may also have gone back. Raises InvalidInput, InvalidPosition."""
+        check_stream_name(name)
+        head = self._head()
+        if not 0 <= position <= head:
+            raise InvalidPosition(f"{position!r} given, 0 to the head {head} is allowed", "position")
+        key, now = (owner, name), self._clock()
+        with self._lock:
+            self._forget_silent(now)
+            if key not in self._known:
+                self._make_room(owner)
+            self._known[key] = StreamPosition(owner, name, position, now)
+            self._known.move_to_end(key)
+
+    def get(self, owner: str, name: str) -> StreamPosition | None:
+        """What that stream told last; None: nothing, or it was forgotten."""
+        with self._lock:
+            self._forget_silent(self._clock())
+            return self._known.get((owner, name))
+
+    def all(self) -> list[StreamPosition]:
+        """By owner and name."""
+        with self._lock:
+            self._forget_silent(self._clock())
+            return [self._known[key] for key in sorted(self._known)]
+
+    def forget(self, owner: str, name: str) -> bool:
+        """Forget a stream until it tells something again; answers whether it was known."""
+        with self._lock:
+            return self._known.pop((owner, name), None) is not None
+
+    def _forget_silent(self, now: int) -> None:
+        while self._known:
+            key, oldest = next(iter(self._known.items()))
+            if now - oldest.told_at < SILENT_MS_MAX:
+                return
+            del self._known[key]
+
+    def _make_room(self, owner: str) -> None:
+        of_owner = [key for key in self._known if key[0] == owner]
+        if len(of_owner) >= STREAMS_OF_OWNER_MAX:
+            del self._known[of_owner[0]]
+        elif len(self._known) >= STREAMS_MAX:
+            self._known.popitem(last=False)
