@@ -6,7 +6,7 @@ A reply is put together from encoded pieces, so that a page of a thousand events
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw, Struct
 from ..core.limits import show
 from ..formats.budget import holds_more, packed_holds_more
 from .errors import FutoInError, invalid
-from .message import ENVELOPE_BYTES_MAX, PLAIN_BYTES, SIGNED_VALUES_MAX, Coder, Encoded, Message
+from .message import ENVELOPE_BYTES_MAX, NO_TRACE, PLAIN_BYTES, SIGNED_VALUES_MAX, Coder, Encoded, Message
 from .plain import checked_json, json_text, portable
 
 CBOR_BYTES_MAX = 64 * 1024
@@ -164,9 +164,10 @@ class JsonCoder:
         """See Coder."""
         return self._encoder.encode(value)
 
-    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_TRACE) -> bytes:
         """See Coder."""
-        return b'{"id":"%d","type":"%b","data":%b,"ts":"%b"}' % (id, type, data, ts)
+        one = b'{"id":"%d","type":"%b","data":%b,"ts":"%b"}' % (id, type, data, ts)
+        return one if not trace else b"%b,%b" % (one[:-1], self._encoder.encode(trace)[1:])
 
     def array(self, elements: Sequence[bytes]) -> bytes:
         """See Coder."""
@@ -230,9 +231,9 @@ class MessagePackCoder:
         except OverflowError:
             return self._encoder.encode(portable(value))
 
-    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_TRACE) -> bytes:
         """See Coder."""
-        return self.value(_event(id, type, data, ts))
+        return self.value({**_event(id, type, data, ts), **trace})
 
     def array(self, elements: Sequence[bytes]) -> bytes:
         """See Coder."""
@@ -291,9 +292,9 @@ class CborCoder:
             value = portable(value)
         return cbor2.dumps(value)
 
-    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_TRACE) -> bytes:
         """See Coder."""
-        return self.value(_event(id, type, data, ts))
+        return self.value({**_event(id, type, data, ts), **trace})
 
     def array(self, elements: Sequence[bytes]) -> bytes:
         """See Coder."""

@@ -21,7 +21,7 @@ from .errors import invalid
 from .generating import begin_add_event
 from .host import Host
 from .http import Request
-from .message import Message
+from .message import NO_TRACE, Message
 
 _logger = logging.getLogger("headwater.futoin")
 
@@ -36,6 +36,9 @@ CLOSE_NORMAL, CLOSE_FAULT, CLOSE_RESTART = 1000, 1011, 1012
 
 class Connection:
     """A connection of one peer to one log's endpoint."""
+
+    trace = NO_TRACE
+    """The head of its request is of no call more than of another: see calls.Channel."""
 
     def __init__(
         self,
