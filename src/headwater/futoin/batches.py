@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from ..core.errors import InvalidInput, TooLarge
+from ..core.event import NO_ATTRIBUTES
 from ..formats import packed_cutting
 from ..formats.budget import packed_holds_more
 from ..formats.cutting import CUT_BYTES, cut
@@ -17,7 +18,7 @@ from ..formats.tracing import TRACEPARENT, TRACESTATE
 from .calls import Call
 from .coders import JSON
 from .errors import invalid
-from .message import NO_TRACE, PACKED_VALUES_MAX, PLAIN_BYTES, Encoded
+from .message import PACKED_VALUES_MAX, PLAIN_BYTES, Encoded
 from .plain import Walk, checked_json, encoded_json, json_text
 
 PACKED_FACTOR = 3
@@ -54,7 +55,7 @@ class _Element(Struct, forbid_unknown_fields=True):
 def _given(traceparent: str | None, tracestate: str | None) -> Mapping[str, str]:
     """Those that are given, by their names."""
     if traceparent is tracestate is None:
-        return NO_TRACE
+        return NO_ATTRIBUTES
     given = {TRACEPARENT: traceparent, TRACESTATE: tracestate}
     return {name: value for name, value in given.items() if value is not None}
 

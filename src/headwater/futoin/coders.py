@@ -14,10 +14,11 @@ import cbor2
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
+from ..core.event import NO_ATTRIBUTES
 from ..core.limits import show
 from ..formats.budget import holds_more, packed_holds_more
 from .errors import FutoInError, invalid
-from .message import ENVELOPE_BYTES_MAX, NO_TRACE, PLAIN_BYTES, SIGNED_VALUES_MAX, Coder, Encoded, Message
+from .message import ENVELOPE_BYTES_MAX, PLAIN_BYTES, SIGNED_VALUES_MAX, Coder, Encoded, Message
 from .plain import checked_json, json_text, portable
 
 CBOR_BYTES_MAX = 64 * 1024
@@ -164,7 +165,7 @@ class JsonCoder:
         """See Coder."""
         return self._encoder.encode(value)
 
-    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_TRACE) -> bytes:
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_ATTRIBUTES) -> bytes:
         """See Coder."""
         one = b'{"id":"%d","type":"%b","data":%b,"ts":"%b"}' % (id, type, data, ts)
         return one if not trace else b"%b,%b" % (one[:-1], self._encoder.encode(trace)[1:])
@@ -231,7 +232,7 @@ class MessagePackCoder:
         except OverflowError:
             return self._encoder.encode(portable(value))
 
-    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_TRACE) -> bytes:
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_ATTRIBUTES) -> bytes:
         """See Coder."""
         return self.value({**_event(id, type, data, ts), **trace})
 
@@ -292,7 +293,7 @@ class CborCoder:
             value = portable(value)
         return cbor2.dumps(value)
 
-    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_TRACE) -> bytes:
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_ATTRIBUTES) -> bytes:
         """See Coder."""
         return self.value({**_event(id, type, data, ts), **trace})
 

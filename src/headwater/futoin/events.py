@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..core.event import Encoding, SequencedEvent
+from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ..core.local import LocalLog
 from ..core.log import Page
 from ..core.slices import Slices
 from ..formats.tracing import headers_of
-from .message import NO_TRACE, Coder
+from .message import Coder
 from .naming import OTHER, Naming, Selected
 from .plain import is_json
 from .settings import PAGE_EVENTS
@@ -97,7 +97,7 @@ def encode_event(
     event: SequencedEvent, coder: Coder, naming: Naming, bytes_max: int, *, is_traced: bool = False
 ) -> bytes:
     """One event; one that is larger than that is a stub, so that it stalls nobody."""
-    trace = headers_of(event.attributes) if is_traced else NO_TRACE
+    trace = headers_of(event.attributes) if is_traced else NO_ATTRIBUTES
     ts = timestamp(event.recorded_at // 1000)
     name = naming.name(event.type)
     data = data_of(event)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from ..core.event import NO_ATTRIBUTES
 from ..core.log import AppendResult
 from ..http import Receive, Send
 from .calls import Handler, Pushes, Reply, answer, decoded, failed, refusal
@@ -21,7 +22,7 @@ from .errors import invalid
 from .generating import begin_add_event
 from .host import Host
 from .http import Request
-from .message import NO_TRACE, Message
+from .message import Message
 
 _logger = logging.getLogger("headwater.futoin")
 
@@ -37,7 +38,7 @@ CLOSE_NORMAL, CLOSE_FAULT, CLOSE_RESTART = 1000, 1011, 1012
 class Connection:
     """A connection of one peer to one log's endpoint."""
 
-    trace = NO_TRACE
+    trace = NO_ATTRIBUTES
     """The head of its request is of no call more than of another: see calls.Channel."""
 
     def __init__(
