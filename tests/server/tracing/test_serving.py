@@ -196,4 +196,5 @@ def test_a_collector_that_is_not_there_keeps_nobody_from_being_answered(tmp_path
         url = gone.url
     with RunningServer("--tracing-endpoint", url, "--log", LOG, cwd=tmp_path) as server:
         assert [server.ask(APPEND, EVENTS)[0] for _ in range(3)] == [200] * 3
+        server.wait_for("logger=opentelemetry")
         server.terminate()

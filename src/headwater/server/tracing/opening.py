@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...formats.installing import how_to_install
 from ..errors import InvalidConfiguration
+from .seldom import tell_seldom
 from .settings import Tracing
 
 if TYPE_CHECKING:
@@ -24,4 +25,5 @@ def open_spans(settings: Tracing) -> ExportedSpans | None:
     except ModuleNotFoundError as error:
         problem = f"spans take the extra [otel], of which {error.name} is not installed: {how_to_install('otel')}"
         raise InvalidConfiguration(problem, "tracing.endpoint") from None
+    tell_seldom()
     return ExportedSpans(settings, otlp_exporter(settings.endpoint))
