@@ -47,3 +47,10 @@ def test_cloudevents_have_the_extension_or_get_that_of_the_request(client):
 def test_a_trace_that_is_not_well_formed_is_ignored(client, event):
     assert client.post("/logs/courses/append", {"events": [event()]}, headers={"traceparent": "00-x"}).status == 200
     assert attributes(client) == [{}]
+
+
+@pytest.mark.parametrize("filling", [0, 300_000], ids=["short", "long"])
+def test_events_of_the_suites_append_are_in_the_trace_of_its_request(client, filling):
+    body = {"events": [{"type": "A", "data": "x" * filling, "tags": []}]}
+    assert client.post("/dcb/courses/append", body, headers=TRACED).status == 200
+    assert attributes(client) == [TRACED]

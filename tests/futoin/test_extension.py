@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headwater.core import Event
-from headwater.futoin.coders import MPCK
+from headwater.futoin.coders import CBOR, JSON, MPCK
 
 ADD, BATCH = "headwater.evt.gen:1.0:addEvent", "headwater.evt.gen:1.0:addEvents"
 POLL = "headwater.evt.poll:1.0:pollEvents"
@@ -103,8 +103,76 @@ def test_how_long_a_poll_waits_has_its_bounds(peer: Any, wait_ms: Any) -> None:
     assert peer.call(POLL, {"component": "LIVE", "wait_ms": wait_ms})["e"] == "InvalidRequest"
 
 
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+OWN = "00-11111111111111111111111111111111-2222222222222222-00"
+TRACE = {"traceparent": PARENT, "tracestate": "vendor=1"}
+TRACED_ADD, TRACED_BATCH = "headwater.evt.gen:1.1:addEvent", "headwater.evt.gen:1.1:addEvents"
+TRACED_POLL = "headwater.evt.poll:1.1:pollEvents"
+CODERS = {"json": JSON, "messagepack": MPCK, "cbor": CBOR}
+
+
+def said(peer: Any, coder: Any, f: str, p: Any, headers: Any = None) -> Any:
+    """The answer to a call in that coder's form."""
+    body = coder.message([("f", coder.value(f)), ("p", coder.value(p))])
+    return coder.tree(peer.http("POST", "/futoin/orders", body, headers=headers or {}).body)
+
+
+@pytest.mark.parametrize("coder", CODERS.values(), ids=CODERS)
+def test_a_trace_comes_in_by_our_own_interface_and_goes_out_by_it(peer: Any, coder: Any) -> None:
+    one = {"type": "A", "data": {"n": 1}}
+    assert said(peer, coder, TRACED_ADD, one | TRACE) == {"r": "1"}
+    batch = [one, one | {"traceparent": OWN}, one | {"key": "k", **TRACE}, one | {"tracestate": "lost=1"}]
+    assert said(peer, coder, TRACED_BATCH, {"events": batch}) == {"r": ["2", "3", "4", "5"]}
+    expected = [TRACE, {}, {"traceparent": OWN}, TRACE, {}]
+    assert [dict(event.attributes) for event in peer.log.read()] == expected
+    for f, shown in ((TRACED_POLL, expected), (POLL, [{}] * 5)):
+        events = said(peer, coder, f, {"component": "LIVE"})["r"]
+        assert [
+            {name: event[name] for name in event.keys() - {"id", "type", "data", "ts"}} for event in events
+        ] == shown
+
+
+def test_a_long_batch_is_in_its_traces_too(peer: Any) -> None:
+    events = [{"type": "A", "data": "x" * 10_000, **TRACE}] * 10
+    assert len(said(peer, JSON, TRACED_BATCH, {"events": events})["r"]) == 10
+    assert [dict(event.attributes) for event in peer.log.read()] == [TRACE] * 10
+
+
+@pytest.mark.parametrize("f", ["futoin.evt.gen:1.1:addEvent", ADD, TRACED_ADD])
+def test_an_addition_over_http_is_in_the_trace_of_its_request(peer: Any, f: str) -> None:
+    said(peer, JSON, f, {"type": "A", "data": 1}, TRACE)
+    assert [dict(event.attributes) for event in peer.log.read()] == [TRACE]
+
+
+def test_a_batch_over_http_is_in_the_trace_of_its_request_but_for_events_that_name_their_own(peer: Any) -> None:
+    said(
+        peer,
+        JSON,
+        TRACED_BATCH,
+        {"events": [{"type": "A", "data": 1}, {"type": "A", "data": 1, "traceparent": OWN}]},
+        TRACE,
+    )
+    assert [dict(event.attributes) for event in peer.log.read()] == [TRACE, {"traceparent": OWN}]
+
+
+@pytest.mark.parametrize(
+    "trace", [{"traceparent": "00-x"}, {"traceparent": 7}, {"tracestate": "\u00e9"}, {"tracestate": "x" * 513}]
+)
+def test_a_malformed_trace_is_an_invalid_request(peer: Any, trace: Any) -> None:
+    one = {"type": "A", "data": 1, **trace}
+    assert peer.call(TRACED_ADD, one)["e"] == peer.call(TRACED_BATCH, {"events": [one]})["e"] == "InvalidRequest"
+
+
+def test_a_malformed_trace_of_an_event_is_not_shown(peer: Any) -> None:
+    peer.log.append([Event("A", b"1", attributes={"traceparent": "00-x"})])
+    assert peer.call(TRACED_POLL, {"component": "LIVE"})["r"][0].keys() == {"id", "type", "data", "ts"}
+
+
 def test_the_interfaces_of_the_standard_have_none_of_it(peer: Any) -> None:
     for f, p in (
+        ("futoin.evt.gen:1.1:addEvent", {"type": "A", "data": 1, **TRACE}),
+        (ADD, {"type": "A", "data": 1, **TRACE}),
+        (BATCH, {"events": [{"type": "A", "data": 1, **TRACE}]}),
         ("futoin.evt.gen:1.1:addEvent", {"type": "A", "data": 1, "key": "k"}),
         ("futoin.evt.gen:1.1:addEvents", {"events": [{"type": "A", "data": 1}]}),
         ("futoin.evt.poll:1.1:pollEvents", {"component": "LIVE", "wait_ms": 1}),

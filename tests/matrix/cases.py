@@ -15,6 +15,10 @@ from tests.odd_tags import ODD_TAGS
 MIB = 2**20
 JSON = {"datacontenttype": "application/json"}
 TIME = "2026-01-31T12:00:00.125Z"
+TRACE = {
+    "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    "tracestate": "vendor=1,other=a b",
+}
 NOTIFICATION_TYPE = "event.sync.sync-status.synchronization-state-change"
 
 
@@ -38,6 +42,11 @@ class Case:
     def id(self, writer: str) -> str:
         """The event's id from that writer; empty where the log is to give one."""
         return self.id_form.format(writer=writer, case=self.name) if self.has_id else ""
+
+    @property
+    def trace(self) -> dict[str, str]:
+        """The trace that it is in (W3C Trace Context), as attributes or header fields."""
+        return {name: value for name, value in self.attributes.items() if name in TRACE}
 
     @property
     def source(self) -> str:
@@ -85,12 +94,22 @@ CASES = (
     Case("odd_tags", tags=tuple(sorted(ODD_TAGS))),
     Case("of_a_group", group_key="customer 7"),
     Case("anonymous", tags=(), attributes={}, has_id=False),
+    Case("traced", attributes={**JSON, **TRACE}),
+    Case("traced_without_state", attributes={**JSON, "traceparent": TRACE["traceparent"]}),
+    Case("traced_in_a_group_and_untagged", tags=(), attributes={**JSON, **TRACE}, group_key="customer 7"),
     Case("time_with_offset", attributes={**JSON, "time": "2026-01-31T14:30:00.123456+02:30"}),
     Case(
         "notification",
         type=NOTIFICATION_TYPE,
         data=_notification("LOCKED"),
         attributes={**JSON, "time": TIME},
+        is_notification=True,
+    ),
+    Case(
+        "notification_traced",
+        type=NOTIFICATION_TYPE,
+        data=_notification("HOLDOVER"),
+        attributes={**JSON, **TRACE, "time": TIME},
         is_notification=True,
     ),
     Case(
@@ -151,6 +170,12 @@ AMQP_CASES = (
             message_id="m-1", subject="ORDER_PLACED", content_type=Symbol("text/plain"), creation_time=_CREATED)),
         data=b"12",
         attributes={"datacontenttype": "text/plain", "time": TIME},
+    ),
+    _plain(
+        "amqp_traced",
+        Message([b"12"], DATA, properties=_NAMED, application_properties=dict(TRACE)),
+        data=b"12",
+        attributes=TRACE,
     ),
     _plain(
         "amqp_header_and_annotations",

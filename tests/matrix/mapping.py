@@ -121,7 +121,7 @@ def _always(_: Any) -> bool:
 
 def _of_futoin(event: Event, case: Case, writer: str) -> Event:
     source = f"/futoin/{FUTOIN_USER}" if case.has_id else ""
-    return Event(event.type, event.data, id=event.id, source=source)
+    return Event(event.type, event.data, id=event.id, source=source, attributes=case.trace)
 
 
 def _of_publisher(event: Event, case: Case, writer: str) -> Event:
@@ -133,7 +133,7 @@ def _of_publisher(event: Event, case: Case, writer: str) -> Event:
         source=RESOURCE,
         tags=_place_tags(case, writer),
         attributes=_times(case)
-        | {"datacontenttype": "application/json", "cnepublisher": "PUBLISHER", "cneaddress": address},
+        | {**case.trace, "datacontenttype": "application/json", "cnepublisher": "PUBLISHER", "cneaddress": address},
     )
 
 
@@ -262,7 +262,8 @@ def _payload_of_document(seen: Seen, told: Told) -> Seen:
 
 
 _SUITE, _CE, _AMQP = ("dcb_suite",), ("cloudevents",), ("amqp",)
-_FUTOIN = ("futoin_poll_1.1", "futoin_poll_1.0", "futoin_push")
+_STANDARD = ("futoin_poll_1.1", "futoin_poll_1.0", "futoin_push")
+_FUTOIN = (*_STANDARD, "futoin_poll_traced")
 _STATES = ("webhook", "cne_states")
 
 READER_ROWS = (
@@ -288,7 +289,10 @@ READER_ROWS = (
               lambda seen, told: seen._replace(type="a\nb" if told.case.name == "amqp_subject_is_no_type" else None)),
     ReaderRow("what a FutoIn event has", _FUTOIN, _always,
               lambda seen, told: Seen(
-                  seen.number, seen.type, seen.data, recorded_at=told.event.recorded_at // 1000 * 1000)),
+                  seen.number, seen.type, seen.data, recorded_at=told.event.recorded_at // 1000 * 1000,
+                  trace=seen.trace)),
+    ReaderRow("trace of an event, for FutoIn", _STANDARD, _always,
+              lambda seen, told: seen._replace(trace=NOT_SHOWN)),
     ReaderRow("data that is not JSON, for FutoIn", _FUTOIN,
               lambda told: told.event.encoding is Encoding.AMQP or not is_json_for_futoin(told.event.data),
               _base64),

@@ -149,6 +149,7 @@ class Amqp:
             properties.subject,
             data,
             time=None if created is None else rfc3339(created),
+            trace=_trace_of(dict(given)),
             **own,
         )  # fmt: skip
 
@@ -170,12 +171,27 @@ class FutoInPoll:
             page = self._ask(world, "pollEvents", component=component, last_id=last_id)
             if page == b"[]":
                 return found
-            found += map(_of_futoin, msgspec.json.decode(page, type=list[FutoInEvent]))
+            found += map(self._seen, msgspec.json.decode(page, type=list[FutoInEvent]))
+
+    def _seen(self, event: FutoInEvent) -> Seen:
+        assert event.traceparent is event.tracestate is None
+        return _of_futoin(event)
 
     def _ask(self, world: World, function: str, **parameters: Any) -> bytes:
         call = {"f": f"{self._interface}:{function}", "p": parameters, "sec": f"{FUTOIN_USER}:secret"}
         answer = world.call("POST", f"/futoin/{LOG}", json.dumps(call).encode())
         return bytes(msgspec.json.decode(answer.body, type=FutoInReply).r)
+
+
+class FutoInTracedPoll(FutoInPoll):
+    """pollEvents of our own interface, whose events say which trace they are in."""
+
+    def __init__(self) -> None:
+        self.name = "futoin_poll_traced"
+        self._interface = "headwater.evt.poll:1.1"
+
+    def _seen(self, event: FutoInEvent) -> Seen:
+        return _of_futoin(event)._replace(trace=(event.traceparent, event.tracestate))
 
 
 class FutoInPush:
@@ -199,13 +215,15 @@ class FutoInPush:
         return found
 
 
-class FutoInEvent(msgspec.Struct):
-    """EventList's element (FTN18, 3.1), its data as it was written."""
+class FutoInEvent(msgspec.Struct, forbid_unknown_fields=True):
+    """EventList's element (FTN18, 3.1), its data as it was written, and what TracedEvents has besides."""
 
     id: str
     type: str
     data: msgspec.Raw
     ts: str
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class FutoInReply(msgspec.Struct):
@@ -235,7 +253,9 @@ class Webhook:
     def read(self, world: World) -> Sequence[Seen]:
         """See Reader."""
         expected = [
-            number for (_, case), number in world.written.items() if case in ("notification", "notification_unicode")
+            number
+            for (_, case), number in world.written.items()
+            if case in ("notification", "notification_traced", "notification_unicode")
         ]
         world.webhook.until(max(expected))
         return [_of_notification(json.loads(body)) for body in world.webhook.bodies]
@@ -271,6 +291,7 @@ READERS: Sequence[Reader] = (
     Amqp(),
     FutoInPoll("1.1"),
     FutoInPoll("1.0"),
+    FutoInTracedPoll(),
     FutoInPush(),
     Webhook(),
     CneStates(),
@@ -299,6 +320,7 @@ def of_event(event: SequencedEvent) -> Seen:
         event.recorded_at,
         event.partition,
         event.group_key,
+        _trace_of(event.attributes),
     )
 
 
@@ -323,6 +345,7 @@ def _of_envelope(envelope: Mapping[str, Any]) -> Seen:
         envelope["recorded_at"],
         envelope["partition"],
         event.get("group_key", ""),
+        _trace_of(attributes),
     )
 
 
@@ -342,7 +365,12 @@ def _of_attributes(number: int, attributes: Mapping[str, str], data: bytes) -> S
         attributes.get("subject"),
         attributes.get("datacontenttype"),
         group_key=attributes.get("partitionkey", ""),
+        trace=_trace_of(attributes),
     )
+
+
+def _trace_of(attributes: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    return attributes.get("traceparent"), attributes.get("tracestate")
 
 
 def _of_futoin(event: FutoInEvent) -> Seen:
@@ -360,4 +388,5 @@ def _of_notification(members: Mapping[str, Any]) -> Seen:
         source=members["source"],
         time=members["time"],
         subject=members.get("subject"),
+        trace=_trace_of(members),
     )

@@ -33,6 +33,8 @@ class Seen(NamedTuple):
     """ms."""
     partition: int | NotShown = NOT_SHOWN
     group_key: str | NotShown = NOT_SHOWN
+    trace: tuple[str | None, str | None] | NotShown = NOT_SHOWN
+    """`traceparent` and `tracestate`, as the producer has them."""
 
 
 def canonical(document: Any) -> bytes:

@@ -51,6 +51,8 @@ class Webhook:
     def __init__(self) -> None:
         self.is_up = True
         self.bodies: list[bytes] = []
+        self.heads: list[Mapping[str, str]] = []
+        """Header fields of the requests that had these, by name in lower case."""
         self.changed = threading.Condition()
         webhook = self
 
@@ -67,6 +69,7 @@ class Webhook:
                 with webhook.changed:
                     if body:
                         webhook.bodies.append(body)
+                        webhook.heads.append({name.lower(): value for name, value in self.headers.items()})
                     webhook.changed.notify_all()
 
             def log_message(self, *_: Any) -> None:

@@ -111,18 +111,19 @@ class Amqp:
 
 
 class FutoIn:
-    """addEvent over HTTP, with a key where the event has an id; addEvents where it is large."""
+    """addEvent over HTTP, with a key where the event has an id, and its trace; addEvents where it is large."""
 
     name = "futoin"
 
     def write(self, world: World, case: Case) -> None:
         """See Writer."""
         key = b',"key":' + json.dumps(case.id(self.name)).encode() if case.has_id else b""
-        event = b'{"type":%b,"data":%b%b}' % (json.dumps(case.type).encode(), case.payload(self.name), key)
+        trace = b",%b" % json.dumps(case.trace).encode()[1:-1] if case.trace else b""
+        event = b'{"type":%b,"data":%b%b%b}' % (json.dumps(case.type).encode(), case.payload(self.name), key, trace)
         if len(event) > FUTOIN_CALL_BYTES_MAX:
-            function, parameters = b"headwater.evt.gen:1.0:addEvents", b'{"events":[%b]}' % event
+            function, parameters = b"headwater.evt.gen:1.1:addEvents", b'{"events":[%b]}' % event
         else:
-            function, parameters = b"headwater.evt.gen:1.0:addEvent" if key else b"futoin.evt.gen:1.1:addEvent", event
+            function, parameters = b"headwater.evt.gen:1.1:addEvent" if key else b"futoin.evt.gen:1.1:addEvent", event
         call = b'{"f":"%b","p":%b,"sec":"%b:secret"}' % (function, parameters, FUTOIN_USER.encode())
         answer = self.answer(world, call)
         if b'"e":' in answer:
@@ -148,7 +149,7 @@ class FutoInSocket(FutoIn):
 
 
 class CneNode:
-    """A bare event of a registered publisher: the node's sidecar."""
+    """A bare event of a registered publisher: the node's sidecar. Its trace is in the head of the request."""
 
     name = "cne"
 
@@ -156,7 +157,8 @@ class CneNode:
         """See Writer."""
         asked = {"ResourceAddress": resource(self.name, case.name)}
         publisher = world.post(f"{CNE}/publishers", asked).json["SubscriptionId"]
-        _expect(world.post(f"{CNE}/create/event", self.document(case, publisher)), 202)
+        headers = {"content-type": "application/json", **case.trace}
+        _expect(world.call("POST", f"{CNE}/create/event", self.document(case, publisher), headers), 202)
 
     def document(self, case: Case, publisher: str) -> bytes:
         """What is sent."""

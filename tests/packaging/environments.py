@@ -20,6 +20,10 @@ WAYS_IN = Path(__file__).parent / "every_way_in.py"
 """A program for the Python of an environment."""
 PIPELINES = Path(__file__).parent / "every_pipeline.py"
 """Another one, where Spark is there."""
+TOKENS = ("--oidc-issuer", "https://id.example.org", "--oidc-audience", "x")
+"""Has a server that takes tokens, if it has what that takes."""
+HEALTH = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1] + '/health/live').read())"
+"""A program that takes a URL: what anybody may ask a server with users."""
 INSTALL_S_MAX = 500
 COMMAND_S_MAX = 60
 NO_INDEX = ("No matching distribution found for", "Failed to establish a new connection", "Temporary failure in name")

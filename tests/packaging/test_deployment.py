@@ -19,7 +19,7 @@ from headwater.server.health import LIVE, READY
 from headwater.server.sources import load
 
 from ..server.running import RunningServer
-from .environments import environment, pip_wheel, run, serving
+from .environments import TOKENS, environment, pip_wheel, run, serving
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -217,7 +217,8 @@ def test_the_pod_serves_its_configuration_where_its_volumes_are(tmp_path: Path) 
         assert POD["terminationGracePeriodSeconds"] * 1000 > 2 * config.limits.stop_ms
         ports = {each["name"]: each["containerPort"] for each in CONTAINER["ports"]}
         assert ports == {"http": config.http.port, "amqp": config.amqp.port, "flight": config.flight.port}
-        assert (config.oidc.issuer is not None, len(config.users)) == (number == 1, number)
+        assert (config.oidc.issuer is not None, config.tracing.endpoint is not None) == (number == 1, number == 1)
+        assert len(config.users) == number
     assert {each["name"] for each in POD["volumes"]} | {"data"} == set(mounted)
     assert MANIFESTS["Secret"]["metadata"]["name"] == POD["volumes"][0]["secret"]["secretName"]
 
@@ -283,11 +284,11 @@ def test_the_steps_of_the_image_make_a_server_that_is_healthy(tmp_path: Path) ->
         copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
         copy(ROOT / source, context / source)
     [wheel] = (pip_wheel(context, tmp_path / "wheels")).glob("headwater-*.whl")
-    assert "/wheels/headwater-*.whl)[oidc]" in CONTAINERFILE
-    programs = environment(tmp_path / "environment", f"{wheel}[oidc]", context / "constraints.txt")
+    assert "/wheels/headwater-*.whl)[oidc,otel]" in CONTAINERFILE
+    programs = environment(tmp_path / "environment", f"{wheel}[oidc,otel]", context / "constraints.txt")
     check = json.loads(re.search(r"CMD (\[\"python.*\])$", CONTAINERFILE, re.MULTILINE)[1])  # type: ignore[index]
     command = json.loads(instructions("ENTRYPOINT")[0]) + json.loads(instructions("CMD")[-1])
     assert command == ["headwater", "serve"]
-    with serving(programs, tmp_path, "--oidc-issuer", "https://id.example.org", "--oidc-audience", "x") as urls:
+    with serving(programs, tmp_path, *TOKENS, "--tracing-endpoint", "http://127.0.0.1:9") as urls:
         code = check[-1].replace("http://127.0.0.1:8080", urls["http"])
         run(programs / check[0], *check[1:-1], code)

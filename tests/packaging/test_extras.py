@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from .environments import PIPELINES, ROOT, WAYS_IN, built_wheel, environment, run, serving
+from tests.server.tracing.collector import Collector
 
-EXTRAS = "[postgres,spark]"
-"""Those of users; `demo`, `dev` and `bench` are for the repository."""
+from .environments import HEALTH, PIPELINES, ROOT, TOKENS, WAYS_IN, built_wheel, environment, run, serving
+
+EXTRAS = "[mysql,oidc,otel,postgres,spark]"
+"""Those of users."""
+OF_REPOSITORY = {"demo", "dev", "bench"}
 
 PIPELINES_S_MAX = 600
 LIBRARIES = """
-import deltalake, google.protobuf, pandas, psycopg, pyspark
+import cryptography, deltalake, google.protobuf, jwt, opentelemetry.sdk.trace, pandas, psycopg, pymysql, pyspark
 from headwater.spark import java_home
 from headwater.spark.archive import snapshot
 print(java_home())
@@ -27,15 +30,23 @@ print(java_home())
 def test_every_way_in_and_every_pipeline_works_in_an_environment_with_all_extras(tmp_path: Path) -> None:
     programs = environment(tmp_path / "environment", f"{built_wheel(tmp_path / 'dist')}{EXTRAS}")
     python, headwater = programs / "python", programs / "headwater"
-    with serving(programs, tmp_path) as urls:
+    with Collector() as collector, serving(programs, tmp_path, "--tracing-endpoint", collector.url) as urls:
         said = run(python, WAYS_IN, *urls.values(), cwd=tmp_path)
         assert said.split() == ["PostedOverHttp", "SentOverAmqp", *["PutOverFlight"] * 2, "ADDED"]
+        collector.named("append orders")
         done = [line.split() for line in run(python, PIPELINES, urls["http"], urls["grpc"], cwd=tmp_path,
                                              seconds_max=PIPELINES_S_MAX).splitlines()]  # fmt: skip
     told = run(headwater, "pipeline", "--help", cwd=tmp_path)
     assert [name for name, _, _ in done if f"  {name} " not in told] == []
     assert [(name, ending) for name, ending, events in done if ending != "done" or events == "0"] == []
     assert Path(run(python, "-c", LIBRARIES, cwd=tmp_path).strip()).is_dir()
+    with serving(programs, tmp_path, *TOKENS) as urls:
+        assert "live" in run(python, "-c", HEALTH, urls["http"], cwd=tmp_path)
+
+
+def test_all_extras_of_users_are_installed_together() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert sorted(EXTRAS.strip("[]").split(",")) == sorted(set(project["optional-dependencies"]) - OF_REPOSITORY)
 
 
 def test_protobuf_is_bounded_by_what_spark_was_generated_with() -> None:

@@ -8,18 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from .environments import ROOT, WAYS_IN, built_wheel, environment, run, serving
+from tests.server.tracing.collector import Collector
+
+from .environments import HEALTH, ROOT, TOKENS, WAYS_IN, built_wheel, environment, run, serving
 
 REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[\w,]+\])?>=([\w.]+)")
 """Each begins so: its name, and the lowest version."""
-EXTRA = "postgres"
-"""The one extra that is cheap to install; Spark's would take minutes."""
+EXTRAS = ("mysql", "oidc", "otel", "postgres")
+"""Those that are cheap to install; Spark's would take minutes."""
 
 
 def lowest() -> list[str]:
     """The lowest version of each library, as constraints."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    required = [*project["dependencies"], *project["optional-dependencies"][EXTRA]]
+    extras = [each for extra in EXTRAS for each in project["optional-dependencies"][extra]]
+    required = [*project["dependencies"], *extras]
     found = [REQUIREMENT.match(requirement) for requirement in required]
     assert all(found), f"a requirement without a lower bound: {required}"
     return [f"{match[1]}=={match[2]}" for match in found if match]
@@ -29,12 +32,15 @@ def lowest() -> list[str]:
 def test_the_lowest_versions_that_are_allowed_serve_every_way_in(tmp_path: Path) -> None:
     constraints = tmp_path / "lowest.txt"
     constraints.write_text("\n".join(lowest()), encoding="utf-8")
-    wheel = f"{built_wheel(tmp_path / 'dist')}[{EXTRA}]"
+    wheel = f"{built_wheel(tmp_path / 'dist')}[{','.join(EXTRAS)}]"
     programs = environment(tmp_path / "environment", wheel, constraints)
-    with serving(programs, tmp_path) as urls:
+    with Collector() as collector, serving(programs, tmp_path, "--tracing-endpoint", collector.url) as urls:
         said = run(programs / "python", WAYS_IN, *urls.values(), cwd=tmp_path)
         assert said.split() == ["PostedOverHttp", "SentOverAmqp", *["PutOverFlight"] * 2, "ADDED"]
         assert "SentOverAmqp" in run(programs / "headwater", "read", "orders", "--url", urls["http"], cwd=tmp_path)
+        collector.named("append orders")
+    with serving(programs, tmp_path, *TOKENS) as urls:
+        assert "live" in run(programs / "python", "-c", HEALTH, urls["http"], cwd=tmp_path)
     with serving(programs, tmp_path, "--storage", "memory", ways=2) as urls:  # Arrow Flight takes a disk
         said = run(programs / "python", WAYS_IN, *urls.values(), cwd=tmp_path)
         assert said.split() == ["PostedOverHttp", "SentOverAmqp", "ADDED"]

@@ -9,6 +9,7 @@ from typing import Any
 from ..core.access import Guard, Right
 from ..core.bus import Bus
 from ..core.limits import show
+from ..core.spans import Spans
 from ..core.store import LogStore
 from ..core.turns import Turns
 from .addresses import parse_address, shown_address
@@ -33,10 +34,14 @@ class Container:
         name: str = "headwater",
         bus: Bus | None = None,
         turns: Turns | None = None,
+        spans: Spans | None = None,
     ) -> None:
-        """`bus` gets the notifications of connections, links and partitions; `turns` deals the time of the loop."""
+        """`bus` gets the notifications of connections, links and partitions; `turns` deals the time of the loop.
+
+        `spans` gets what producers had appended, where somebody collects that.
+        """
         self.store = store
-        self.shared = Shared(guard, settings, bus or Bus(), name, turns or Turns())
+        self.shared = Shared(guard, settings, bus or Bus(), name, turns or Turns(), spans)
         self.statistics = self.shared.statistics
         self.connections: set[Transport] = set()
         self.numbered: dict[int, Transport] = {}

@@ -9,6 +9,7 @@ from typing import TypeVar
 from .. import __version__
 from ..core.access import Guard
 from ..core.bus import Bus
+from ..core.spans import Spans
 from ..core.turns import Turns
 from .login import Login
 from .protocol import conditions
@@ -45,9 +46,11 @@ Expel = Callable[[Link, Symbol, str], None]
 class Shared:
     """What all connections of one container share, on its event loop."""
 
-    def __init__(self, guard: Guard, settings: AmqpSettings, bus: Bus, name: str, turns: Turns) -> None:
+    def __init__(
+        self, guard: Guard, settings: AmqpSettings, bus: Bus, name: str, turns: Turns, spans: Spans | None = None
+    ) -> None:
         """`name` is the container's own; `turns` deals the time of the loop."""
-        self.turns = turns
+        self.turns, self.spans = turns, spans
         self.guard, self.settings, self.bus, self.name = guard, settings, bus, name
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ..core.spans import Spans
 from ..formats.tracing import headers_of
 from . import rendering
 from .envelope import enveloped
@@ -43,8 +44,9 @@ class Undeliverable(Exception):
 class Delivery:
     """Sends events to webhooks, in the form that each subscription has asked for."""
 
-    def __init__(self, webhooks: Webhooks, settings: Settings) -> None:
-        self._webhooks, self._settings = webhooks, settings
+    def __init__(self, webhooks: Webhooks, settings: Settings, spans: Spans | None = None) -> None:
+        """`spans` gets each call, where somebody collects those."""
+        self._webhooks, self._settings, self._spans = webhooks, settings, spans
 
     async def send(self, subscription: Subscription, stored: Stored) -> Outcome:
         """Send one event to one subscription, once. Raises Undeliverable."""
@@ -54,7 +56,21 @@ class Delivery:
         if subscription.mode == STARLINGX:
             body = enveloped(body, subscription.resource)
         trace = headers_of(stored.notification.extensions)
+        if self._spans is not None:
+            return await self._post_as_span(self._spans, subscription.endpoint, body, headers, trace)
         return await self._webhooks.post(subscription.endpoint, body, {**headers, **trace} if trace else headers)
+
+    async def _post_as_span(
+        self, spans: Spans, uri: str, body: bytes, headers: Mapping[str, str], trace: Mapping[str, str]
+    ) -> Outcome:
+        """The same as a step of the event's trace, so that what the subscriber does is below it."""
+        call = spans.calls(uri, shown(uri), trace)
+        outcome = Outcome(0, "cancelled")
+        try:
+            outcome = await self._webhooks.post(uri, body, {**headers, **call.headers})
+        finally:
+            call.end(outcome.status, outcome.problem)
+        return outcome
 
     async def handshake(self, uri: str) -> None:
         """CloudEvents' OPTIONS handshake, where the settings ask for it. Raises HandshakeFailed."""

@@ -8,6 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from ..core.access import Guard
 from ..core.bus import Bus
+from ..core.spans import Spans
 from ..core.store import LogStore
 from ..core.turns import Turns
 from ..http import FrontEnd, Scope
@@ -57,10 +58,14 @@ class Application(FrontEnd[Host, Exchange]):
         *,
         bus: Bus | None = None,
         turns: Turns | None = None,
+        spans: Spans | None = None,
     ) -> None:
-        """`guard` says who may do what. `bus` is told of webhooks that fail and recover; `turns` deals the time."""
+        """`guard` says who may do what. `bus` is told of webhooks that fail and recover; `turns` deals the time.
+
+        `spans` gets the calls of webhooks, where somebody collects those.
+        """
         settings = settings or Settings()
-        self.service = Service(store, settings, bus or Bus(), turns)
+        self.service = Service(store, settings, bus or Bus(), turns, spans)
         self._body_bytes_max = max(BODY_BYTES_MIN, 2 * settings.event_bytes_max)
         super().__init__(Host(self.service, guard), self._handler, _logger, Exchange)
 

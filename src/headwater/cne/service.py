@@ -9,6 +9,7 @@ from ..core.bus import Bus
 from ..core.errors import DuplicateEventId
 from ..core.event import Event
 from ..core.slices import Slices
+from ..core.spans import Spans
 from ..core.store import LogStore
 from ..core.turns import Turns
 from .addresses import Pattern, canonical, parse
@@ -27,13 +28,22 @@ from .webhook import Webhooks, endpoint_uri
 class Service:
     """One front end's logic, on one event loop: `start` it, and `close` it before the log store."""
 
-    def __init__(self, store: LogStore, settings: Settings, bus: Bus, turns: Turns | None = None) -> None:
-        """`bus` gets the notifications of endpoints that fail and recover; `turns` deals the time of the loop."""
+    def __init__(
+        self,
+        store: LogStore,
+        settings: Settings,
+        bus: Bus,
+        turns: Turns | None = None,
+        spans: Spans | None = None,
+    ) -> None:
+        """`bus` gets the notifications of endpoints that fail and recover; `turns` deals the time of the loop; `spans`
+        gets the calls of webhooks.
+        """
         self.settings = settings
         self.subscriptions = Registry(store.state, "subscription", Subscription, settings)
         self.publishers = Registry(store.state, "publisher", Publisher, settings)
         self.webhooks = Webhooks(settings)
-        self._delivery = Delivery(self.webhooks, settings)
+        self._delivery = Delivery(self.webhooks, settings, spans)
         self._supervisor = Supervisor(store, self.subscriptions, self._delivery, settings, bus, turns)
         self._is_started = False
 

@@ -59,7 +59,7 @@ async def append(host: Host, exchange: Exchange) -> None:
 
 async def _append_large(exchange: Exchange, opened: Opened, body: bytes, *, is_packed: bool) -> None:
     """The same of a long body: in slices."""
-    gathering = _gathering(exchange, opened)
+    gathering = gathering_of(exchange, opened)
     try:
         given = await (read_packed(body, gathering) if is_packed else read_json(body, _FORM, gathering))
         is_strict = _is_strict(exchange, given)
@@ -79,7 +79,8 @@ async def _check_strictly(columns: EventColumns) -> None:
         await slices.pause()
 
 
-def _gathering(exchange: Exchange, opened: Opened) -> Gathering:
+def gathering_of(exchange: Exchange, opened: Opened) -> Gathering:
+    """Where the events of a long body gather, in the trace of their request where they are in none of their own."""
     trace = trace_of_headers(exchange.scope["headers"])
     completed = partial(traced, trace=trace) if trace else None
     return Gathering(opened.log.settings.event_bytes_max, completed)
@@ -101,7 +102,7 @@ async def append_cloudevents(host: Host, exchange: Exchange) -> None:
         elif media_type == cloudevents.BATCH:
             body = await exchange.body()
             if len(body) > LARGE_BYTES:
-                gathering = _gathering(exchange, opened)
+                gathering = gathering_of(exchange, opened)
                 try:
                     await read_batch(body, gathering)
                     await _answer_result(exchange, await _append_gathered(opened, gathering))
@@ -140,8 +141,13 @@ async def _answer(
     condition: AppendCondition | None = None,
     partition: int | None = None,
 ) -> None:
-    events = traced(events, trace_of_headers(exchange.scope["headers"]))
+    events = in_trace(exchange, events)
     await _answer_result(exchange, await opened.asynchronous.append(events, condition, partition=partition))
+
+
+def in_trace(exchange: Exchange, events: Sequence[Event]) -> Sequence[Event]:
+    """The events, in the trace of their request where they are in none of their own."""
+    return traced(events, trace_of_headers(exchange.scope["headers"]))
 
 
 async def _answer_result(exchange: Exchange, result: AppendResult) -> None:

@@ -12,10 +12,10 @@ import msgspec
 from ..core.access import Right
 from ..core.errors import AppendConditionFailed, InvalidInput
 from ..core.event import Event
-from ..core.gathering import Gathering
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import misplaced
+from .appending import gathering_of, in_trace
 from .events import suite_array
 from .host import Host
 from .large import LARGE_BYTES, Form, read_json
@@ -49,15 +49,16 @@ async def append(host: Host, exchange: Exchange) -> None:
     started = time.perf_counter_ns()
     opened = await host.log(exchange, Right.APPEND)
     body = await exchange.json_body()
-    gathering = Gathering(opened.log.settings.event_bytes_max)
+    gathering = gathering_of(exchange, opened)
     is_large = len(body) > LARGE_BYTES
     given = await read_json(body, _FORM, gathering) if is_large else jsontext.decode(_append_decoder, body)
     condition = condition_of(given.condition, none_is_all=True)
     append, append_columns = opened.asynchronous.append, opened.asynchronous.append_columns
     try:
-        result = await (
-            append_columns(gathering.columns(), condition) if is_large else append(_events_of(given.events), condition)
-        )
+        if is_large:
+            result = await append_columns(gathering.columns(), condition)
+        else:
+            result = await append(in_trace(exchange, _events_of(given.events)), condition)
         outcome = SuiteAppendOut(_microseconds_since(started), False, result.last)
     except AppendConditionFailed:
         outcome = SuiteAppendOut(_microseconds_since(started), True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
 from ..core.errors import InvalidInput, TooLarge
+from ..core.event import NO_ATTRIBUTES
 from ..formats import packed_cutting
 from ..formats.budget import packed_holds_more
 from ..formats.cutting import CUT_BYTES, cut
+from ..formats.tracing import TRACEPARENT, TRACESTATE
 from .calls import Call
 from .coders import JSON
 from .errors import invalid
@@ -34,12 +36,28 @@ class NewEvent(NamedTuple):
     data: bytes
     """JSON."""
     key: str | None
+    trace: Mapping[str, str]
+    """Its members `traceparent` and `tracestate`, where they are given."""
 
 
 class _Element(Struct, forbid_unknown_fields=True):
     type: str
     data: Raw
     key: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+    def new_event(self, data: bytes) -> NewEvent:
+        """The event, its data as JSON."""
+        return NewEvent(self.type, data, self.key, _given(self.traceparent, self.tracestate))
+
+
+def _given(traceparent: str | None, tracestate: str | None) -> Mapping[str, str]:
+    """Those that are given, by their names."""
+    if traceparent is tracestate is None:
+        return NO_ATTRIBUTES
+    given = {TRACEPARENT: traceparent, TRACESTATE: tracestate}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 _json = msgspec.json.Decoder(list[_Element])
@@ -63,8 +81,9 @@ def new_events(call: Call, event_bytes_max: int) -> Iterator[NewEvent | None]:
                 continue
             if number == allowed.at_most:
                 raise invalid(f"more than {allowed.at_most} events given")
-            if not allowed.check({"type": event.type, "data": None, "key": event.key}):
-                raise function.mismatch(f"events[{number}]", {"type": event.type, "key": event.key})
+            if not allowed.check({"type": event.type, "data": None, "key": event.key, **event.trace}):
+                shown = {"type": event.type, "key": event.key, **event.trace}
+                raise function.mismatch(f"events[{number}]", shown)
             number += 1
             yield event
     except TooLarge:
@@ -79,8 +98,13 @@ def _decoded(call: Call, given: object, at_most: int, event_bytes_max: int) -> I
     if not isinstance(given, Encoded):  # of a coder that takes only short messages, and has checked them
         assert isinstance(given, list)
         size = call.message.size
-        return (NewEvent(each["type"], json_text(each["data"], size), each.get("key")) for each in given)
+        return (_of_tree(each, size) for each in given)
     return _of_json(given, event_bytes_max) if call.coder is JSON else _of_packed(given, at_most, event_bytes_max)
+
+
+def _of_tree(element: Mapping[str, Any], size: int) -> NewEvent:
+    trace = _given(element.get(TRACEPARENT), element.get(TRACESTATE))
+    return NewEvent(element["type"], json_text(element["data"], size), element.get("key"), trace)
 
 
 def _of_json(text: bytes, event_bytes_max: int) -> Iterator[NewEvent | None]:
@@ -104,7 +128,7 @@ def _of_json(text: bytes, event_bytes_max: int) -> Iterator[NewEvent | None]:
 def _of_json_element(element: _Element, number: int, event_bytes_max: int) -> NewEvent:
     data = bytes(element.data)
     _check_size(data, number, event_bytes_max)
-    return NewEvent(element.type, checked_json(data), element.key)
+    return element.new_event(checked_json(data))
 
 
 def _of_packed(array: bytes, at_most: int, event_bytes_max: int) -> Iterator[NewEvent | None]:
@@ -120,7 +144,7 @@ def _of_packed(array: bytes, at_most: int, event_bytes_max: int) -> Iterator[New
             walk = Walk(value, len(data))
             while not walk.go_on(STEP_VALUES):
                 yield None
-            yield NewEvent(element.type, encoded_json(value), element.key)
+            yield element.new_event(encoded_json(value))
             number += 1
 
 

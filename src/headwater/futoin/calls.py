@@ -79,6 +79,10 @@ class Channel(Protocol):
         """The Authorization header of the HTTP request, if there is one."""
 
     @property
+    def trace(self) -> Mapping[str, str]:
+        """The trace that the head of the HTTP request names (W3C Trace Context); of a connection none."""
+
+    @property
     def connection(self) -> Connection | None:
         """The connection, if it is one."""
 

@@ -6,7 +6,7 @@ A reply is put together from encoded pieces, so that a page of a thousand events
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ import cbor2
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
+from ..core.event import NO_ATTRIBUTES
 from ..core.limits import show
 from ..formats.budget import holds_more, packed_holds_more
 from .errors import FutoInError, invalid
@@ -164,9 +165,10 @@ class JsonCoder:
         """See Coder."""
         return self._encoder.encode(value)
 
-    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_ATTRIBUTES) -> bytes:
         """See Coder."""
-        return b'{"id":"%d","type":"%b","data":%b,"ts":"%b"}' % (id, type, data, ts)
+        one = b'{"id":"%d","type":"%b","data":%b,"ts":"%b"}' % (id, type, data, ts)
+        return one if not trace else b"%b,%b" % (one[:-1], self._encoder.encode(trace)[1:])
 
     def array(self, elements: Sequence[bytes]) -> bytes:
         """See Coder."""
@@ -230,9 +232,9 @@ class MessagePackCoder:
         except OverflowError:
             return self._encoder.encode(portable(value))
 
-    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_ATTRIBUTES) -> bytes:
         """See Coder."""
-        return self.value(_event(id, type, data, ts))
+        return self.value({**_event(id, type, data, ts), **trace})
 
     def array(self, elements: Sequence[bytes]) -> bytes:
         """See Coder."""
@@ -291,9 +293,9 @@ class CborCoder:
             value = portable(value)
         return cbor2.dumps(value)
 
-    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_ATTRIBUTES) -> bytes:
         """See Coder."""
-        return self.value(_event(id, type, data, ts))
+        return self.value({**_event(id, type, data, ts), **trace})
 
     def array(self, elements: Sequence[bytes]) -> bytes:
         """See Coder."""

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..core.event import Encoding, SequencedEvent
+from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ..core.local import LocalLog
 from ..core.log import Page
 from ..core.slices import Slices
+from ..formats.tracing import headers_of
 from .message import Coder
 from .naming import OTHER, Naming, Selected
 from .plain import is_json
@@ -61,12 +62,15 @@ async def group_after(
     bytes_max: int,
     page_bytes: int = 0,
     events_max: int = PAGE_EVENTS,
+    *,
+    is_traced: bool = False,
 ) -> tuple[Group, bool]:
     """The next wanted events, as many as fit into so many bytes, one at least (if need be as a stub), and at most
     `events_max`; and whether there were no more in the log. None may be found in the steps that it takes: then `upto`
     says how far it came.
 
-    Several have no more than `page_bytes` together, if that is less. Others have their turn between a few and the next.
+    Several have no more than `page_bytes` together, if that is less; with `is_traced` each says which trace it is in.
+    Others have their turn between a few and the next.
     """
     slices = Slices()
     encoded: list[bytes] = []
@@ -75,7 +79,7 @@ async def group_after(
         room = min(STEP_BYTES, max(1, together - size))
         page = await turn(partial(read, after, room, events_max - len(encoded)))
         for event in page.events:
-            one = encode_event(event, coder, naming, bytes_max)
+            one = encode_event(event, coder, naming, bytes_max, is_traced=is_traced)
             size += len(one) + _BETWEEN_BYTES
             if size > together and encoded:
                 return Group(encoded, last, last), False
@@ -89,18 +93,21 @@ async def group_after(
         await slices.pause()
 
 
-def encode_event(event: SequencedEvent, coder: Coder, naming: Naming, bytes_max: int) -> bytes:
+def encode_event(
+    event: SequencedEvent, coder: Coder, naming: Naming, bytes_max: int, *, is_traced: bool = False
+) -> bytes:
     """One event; one that is larger than that is a stub, so that it stalls nobody."""
+    trace = headers_of(event.attributes) if is_traced else NO_ATTRIBUTES
     ts = timestamp(event.recorded_at // 1000)
     name = naming.name(event.type)
     data = data_of(event)
     if name == OTHER and event.type != OTHER:
         data = b'{"type":%b,"data":%b}' % (msgspec.json.encode(event.type), data)
-    one = coder.event(event.sequence_number, name.encode(), data, ts)
+    one = coder.event(event.sequence_number, name.encode(), data, ts, trace)
     if len(one) <= bytes_max:
         return one
     stub = msgspec.json.encode({"too_large": {"bytes": len(event.data), "allowed": bytes_max, "type": event.type}})
-    return coder.event(event.sequence_number, name.encode(), stub, ts)
+    return coder.event(event.sequence_number, name.encode(), stub, ts, trace)
 
 
 def data_of(event: SequencedEvent) -> bytes:

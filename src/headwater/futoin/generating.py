@@ -1,8 +1,9 @@
-"""Adding events: futoin.evt.gen (FTN18, 3.2), and headwater.evt.gen with idempotency keys and batches."""
+"""Adding events: futoin.evt.gen (FTN18, 3.2), and headwater.evt.gen with idempotency keys, batches and traces."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from ..core.access import Right
 from ..core.errors import EventLogError
@@ -10,6 +11,7 @@ from ..core.event import Event
 from ..core.gathering import PART_EVENTS, Gathering
 from ..core.log import AppendResult
 from ..core.slices import Slices
+from ..formats.tracing import TRACEPARENT, TRACESTATE, trace_of
 from .batches import new_events
 from .calls import Call, Channel, check_size, checked
 from .errors import FutoInError
@@ -26,8 +28,7 @@ async def ping(call: Call) -> bytes:
 async def add_event(call: Call) -> bytes:
     """addEvent: durable when it is answered, with its number as EventID."""
     opened = await call.log(Right.APPEND)
-    given = call.parameters
-    result = await opened.asynchronous.append([_event(call, given["type"], given["data"], given.get("key"))])
+    result = await opened.asynchronous.append([_given_event(call)])
     return call.coder.value(str(result.first))
 
 
@@ -47,8 +48,7 @@ def begin_add_event(
         opened = host.opened(log_name, caller, Right.APPEND)
         if opened is None:
             return None
-        given = call.parameters
-        append = opened.asynchronous.submit([_event(call, given["type"], given["data"], given.get("key"))])
+        append = opened.asynchronous.submit([_given_event(call)])
     except (FutoInError, EventLogError):
         return None  # found, and told, again
     host.statistics.calls[".".join(call.function.key)] += 1
@@ -63,7 +63,7 @@ async def add_events(call: Call) -> bytes:
     some: list[Event] = []
     for new in new_events(call, event_bytes_max):
         if new is not None:
-            some.append(_event(call, new.type, new.data, new.key))
+            some.append(_event(call, new.type, new.data, new.key, new.trace))
         if len(some) == PART_EVENTS or slices.is_over:
             gathering.add(some)
             some = []
@@ -73,8 +73,18 @@ async def add_events(call: Call) -> bytes:
     return call.coder.value([str(number) for number in range(result.first, result.last + 1)])
 
 
-def _event(call: Call, type: str, data: bytes, key: str | None) -> Event:
-    """A key is the event's id, among the ids of its user: so a repeated call is recognised."""
+def _given_event(call: Call) -> Event:
+    """The event of addEvent."""
+    given = call.parameters
+    return _event(call, given["type"], given["data"], given.get("key"), given)
+
+
+def _event(call: Call, type: str, data: bytes, key: str | None, given: Mapping[str, str]) -> Event:
+    """A key is the event's id, among the ids of its user: so a repeated call is recognised.
+
+    Its trace is the one that is given with it, else that of the request.
+    """
+    trace = trace_of(given.get(TRACEPARENT), given.get(TRACESTATE)) or call.channel.trace
     if key is None:
-        return Event(type, data)
-    return Event(type, data, id=key, source=f"/futoin/{call.caller.owner}")
+        return Event(type, data, attributes=trace)
+    return Event(type, data, id=key, source=f"/futoin/{call.caller.owner}", attributes=trace)

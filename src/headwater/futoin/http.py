@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from ..formats.tracing import trace_of_headers
 from ..http import Exchange, Header, Scope
 from ..http.asgi import raw_path
 from ..http.errors import CLOSE, HttpError
@@ -34,6 +35,7 @@ class Request:
         self.is_secure = exchange.scope.get("scheme") in ("https", "wss") or _is_loopback(self.peer)
         """TLS ends here, or at a proxy that is trusted to say so, or nobody is between."""
         self.authorization = exchange.header(b"authorization")
+        self.trace = trace_of_headers(exchange.scope["headers"])
 
 
 async def post(host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, exchange: Exchange) -> None:

@@ -30,7 +30,9 @@ SERVED = (
     "futoin.evt.push:1.0",
     "futoin.evt.push:1.1",
     "headwater.evt.gen:1.0",
+    "headwater.evt.gen:1.1",
     "headwater.evt.poll:1.0",
+    "headwater.evt.poll:1.1",
 )
 """What a peer may call. The other definitions are there to be imported, or are the peer's own (the receiver)."""
 
@@ -65,6 +67,9 @@ class Function(NamedTuple):
 
     encoded_parameters: frozenset[str]
     """Those that may be too long to be decoded at once; whoever decodes them checks them."""
+
+    is_traced: bool
+    """Whether the events of its result say which trace they are in."""
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters, defaults filled in; what is Encoded is not looked at. Raises FutoInError (InvalidRequest)."""
@@ -177,6 +182,7 @@ def _compiled(name: str) -> list[Function]:
                 for key, given in definition.get("params", {}).items()
                 if _size(definition.get("maxreqsize")) > MESSAGE_BYTES_MAX and _parameter(table, given).elements
             ),
+            definition.get("result") == "TracedEvents",
         )
         for function, definition in functions.items()
     ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from ..core.event import NO_ATTRIBUTES
 from .errors import invalid
 
 RID_CHARS_MAX = 64
@@ -89,8 +90,8 @@ class Coder(Protocol):
     def value(self, value: object) -> bytes:
         """A plain value, encoded."""
 
-    def event(self, id: int, type: bytes, data: bytes, ts: bytes) -> bytes:
-        """An event (FTN18, 3.1), encoded; its data is JSON."""
+    def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_ATTRIBUTES) -> bytes:
+        """An event (FTN18, 3.1), encoded; its data is JSON. `trace` are members of headwater.evt.poll besides."""
 
     def array(self, elements: Sequence[bytes]) -> bytes:
         """An array of encoded values."""

@@ -1,4 +1,4 @@
-"""Registering consumers and polling (FTN18, 3.3.1), and headwater.evt.poll, which waits for events.
+"""Registering consumers and polling (FTN18, 3.3.1), and headwater.evt.poll, which waits for events and tells traces.
 
 A consumer is known by its user and its component, and is a reliable consumer of the log: its `last_id` acknowledges.
 What is stored never moves back; a page starts after the `last_id` of its call.
@@ -93,6 +93,7 @@ async def _next_group(call: Call, opened: Opened, selected: Selected, after: int
             call.result_bytes_max,
             call.page_bytes_max,
             call.host.settings.max_chunk_events,
+            is_traced=call.function.is_traced,
         )
         if group.events:
             return group

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from ..core.event import NO_ATTRIBUTES
 from ..core.log import AppendResult
 from ..http import Receive, Send
 from .calls import Handler, Pushes, Reply, answer, decoded, failed, refusal
@@ -36,6 +37,9 @@ CLOSE_NORMAL, CLOSE_FAULT, CLOSE_RESTART = 1000, 1011, 1012
 
 class Connection:
     """A connection of one peer to one log's endpoint."""
+
+    trace = NO_ATTRIBUTES
+    """The head of its request is of no call more than of another: see calls.Channel."""
 
     def __init__(
         self,

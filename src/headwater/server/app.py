@@ -68,6 +68,7 @@ from .room_metrics import (
 )
 from .root_page import RootPage
 from .security import AccountGuard
+from .tracing.opening import open_spans
 from .watchman import Watchman
 from .web_guard import ANY_ORIGIN, WebGuard
 
@@ -187,6 +188,9 @@ class Server:
         if bulk is not None:
             lines.append(f"headwater: listening on {bulk.url}")
         async with AsyncExitStack() as ending:
+            self._gate.spans = spans = open_spans(config.tracing)
+            if spans is not None:
+                ending.push_async_callback(spans.stop)
             turns = Turns(doing=self._doing)
             admission = Admission(config.http.connections_max, self._gate, self._bus)
             http = HttpServer(self._gate, sockets, config.http, tls, admission, died=stop.set)
@@ -199,11 +203,11 @@ class Server:
             create_logs(store, config.logs)
             guard = self._guard(store, has_tls=tls is not None)
             self._gate.web.has_users = lambda: guard.has_users
-            container = Container(store, guard, config.amqp, bus=self._bus, turns=turns)
+            container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
             management = ManagementNode(container)
             self._notifications.following.append(Following(container).followers)
             messages = AmqpServer(container, management, amqp_sockets, tls, self._threads)
-            clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns)
+            clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
             ending.push_async_callback(clouds.close)
             await clouds.start()
             serve_management(management, guard, store.state, clouds, http, bulk)

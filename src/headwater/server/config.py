@@ -37,6 +37,7 @@ from ..formats.values import (
 from ..futoin.settings import Settings as FutoinSettings
 from .accounts import Account
 from .oidc.settings import Oidc
+from .tracing.settings import Tracing
 
 DEFAULT_LOG = "default"
 """The log that is there where none is configured."""
@@ -176,6 +177,7 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     cne: CneSettings = field(default_factory=CneSettings)
     management: Management = field(default_factory=Management)
+    tracing: Tracing = field(default_factory=Tracing)
     logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})
     """Logs to create at start: fields of LogSettings, only those that were given."""
     users: Mapping[str, Account] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Container
 from enum import StrEnum
 
 from ..core.doing import Doing
+from ..core.spans import Spans
 from ..formats.problem import Problem
 from ..http import Application, Exchange, Header, Message, Receive, Scope, Send, refuse_websocket
 from ..http.asgi import SERVICE_RESTART, answer_websocket
@@ -58,6 +59,8 @@ class Gate:
         self._doing = doing or Doing()
         self._health, self._health_paths, self.meter = health, health_paths, meter
         self.web = web or WebGuard()
+        self.spans: Spans | None = None
+        """Who collects spans of the requests that pass; None while nobody does."""
         self._bodies_bytes_max = bodies_bytes_max
         self._receiving: set[_Passage] = set()
         """Requests of which a part of the body has come."""
@@ -211,7 +214,7 @@ class _Passage:
                     self._gate.streams += 1
                     self._is_stream = True
         elif message["type"] == "websocket.accept":
-            self._status = 101
+            self._status, self.has_started = 101, True
         await self._send(message)
 
     def end(self, scope: Scope) -> None:
@@ -225,6 +228,9 @@ class _Passage:
         else:
             self._gate.requests -= 1
             self._gate.meter.measure(method, template, self._status, time.perf_counter() - self._started)
+        if self._gate.spans is not None:
+            known, status = "" if template == UNMATCHED else template, self._status if self.has_started else 0
+            self._gate.spans.request(scope, known, status, time.perf_counter() - self._started)
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, detail: str) -> None:

@@ -36,13 +36,15 @@ DELIVERY_BYTES = 512
 class _Append:
     """Deliveries whose events are appended together: the context of their request."""
 
-    __slots__ = ("_producer", "bytes", "deliveries", "events", "node", "partition")
+    __slots__ = ("_producer", "began_ns", "bytes", "deliveries", "events", "node", "partition")
 
     def __init__(self, producer: Producer, node: EventLogNode, partition: int | None) -> None:
         self._producer, self.node, self.partition = producer, node, partition
         self.deliveries: list[Delivery] = []
         self.events: list[Event] = []
         self.bytes = 0
+        self.began_ns = 0
+        """When it was submitted, where somebody collects spans."""
 
     def add(self, delivery: Delivery, event: Event) -> None:
         self.deliveries.append(delivery)
@@ -69,7 +71,7 @@ class Producer(LinkEnd):
         self._container, self._transport, self._link = container, transport, link
         self._node, self._partition = node, partition
         self.log = None if node is None else node.log
-        self._statistics = transport.shared.statistics
+        self._statistics, self._spans = transport.shared.statistics, transport.shared.spans
         self._window = transport.shared.settings.credit
         self._outstanding = 0
         """Deliveries that have come and have no outcome yet."""
@@ -128,6 +130,9 @@ class Producer(LinkEnd):
             for delivery in append.deliveries:
                 self._reject(delivery, fault)
         self._done(len(append.deliveries), append.bytes)
+        if self._spans is not None:
+            problem = "" if error is None else f"{type(error).__name__}: {error}"
+            self._spans.appended(append.node.log.name, append.events, append.began_ns, problem)
 
     # How messages become events
 
@@ -158,6 +163,8 @@ class Producer(LinkEnd):
             self._submit(append)
 
     def _submit(self, append: _Append) -> None:
+        if self._spans is not None:
+            append.began_ns = self._spans.now_ns()
         try:
             append.node.append(append.events, append.partition, append)
         except EventLogError as error:
