@@ -44,12 +44,8 @@ MANY = 64
 """From how many that wait of one place on the newest of them is first."""
 NO_ROOM_PAUSE_S = 0.5
 """How long nobody is accepted after the operating system had no room for one more: those who knock wait meanwhile."""
-_OF_ONE = frozenset(
-    getattr(errno, name)
-    for name in ("ECONNABORTED", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ENONET", "ENOPROTOOPT")
-    + ("EOPNOTSUPP", "EPERM", "EPROTO")
-    if hasattr(errno, name)
-)
+_OF_ONE_NAMES = "ECONNABORTED EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH ENONET ENOPROTOOPT EOPNOTSUPP EPERM EPROTO"
+_OF_ONE = frozenset(getattr(errno, name) for name in _OF_ONE_NAMES.split() if hasattr(errno, name))
 """What went wrong with one connection only, which accept(2) tells, too: the next ones are no worse for it."""
 
 Protocols = Callable[[], asyncio.BaseProtocol]
@@ -67,7 +63,7 @@ class EventLoop(uvloop.Loop):
 
 
 class Listener(asyncio.AbstractServer):
-    """Accepts the connections of one bound socket, until `close`: a server as asyncio knows it, which is always serving."""
+    """Accepts the connections of one bound socket, until `close`: a server as asyncio knows it."""
 
     def __init__(
         self,
