@@ -73,6 +73,20 @@ def test_connections_are_opened_and_closing_leaves_them(bound: socket.socket) ->
     run(scenario)
 
 
+def test_it_serves_until_it_is_cancelled_where_that_is_asked_for(bound: socket.socket) -> None:
+    async def scenario() -> None:
+        listener = await listening(bound)
+        await listener.start_serving()
+        serving = asyncio.create_task(listener.serve_forever())
+        assert await answer(knock(bound)) == b"127.0.0.1"
+        serving.cancel()
+        await asyncio.wait((serving,))
+        assert serving.cancelled()
+        assert not listener.is_serving()
+
+    run(scenario)
+
+
 def test_without_a_socket_it_is_the_usual_server() -> None:
     async def scenario() -> None:
         server = await asyncio.get_running_loop().create_server(Greeting, "127.0.0.1", 0)

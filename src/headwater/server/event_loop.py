@@ -94,6 +94,16 @@ class Listener(asyncio.AbstractServer):
         """Whether connections are accepted: until `close`."""
         return self._socket.fileno() >= 0
 
+    async def start_serving(self) -> None:
+        """Does nothing: it accepts from the beginning."""
+
+    async def serve_forever(self) -> None:
+        """Serve until this is cancelled; then close."""
+        try:
+            await self._loop.create_future()
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Accept no more connections, and drop those that are not opened yet; the others stay. May be called again."""
         if self._socket.fileno() < 0:
