@@ -16,6 +16,16 @@ def asks(pattern: str, *candidates: str, own: Place = NOWHERE) -> bool:
     return any(compiled.matches(address) for address in addresses_of(candidates))
 
 
+def test_what_is_too_long_to_come_again_is_not_remembered():
+    short, long = f"/east/site1/worker-0{STATE}", f"/{'a/' * 5000}{STATE}"
+    assert parse(short) is parse(short)
+    assert addresses_of((short,)) is addresses_of((short,))
+    assert parse(long) is not parse(long)
+    assert addresses_of((long,)) is not addresses_of((long,))
+    assert tags_of(parse(long), HERE) is not tags_of(parse(long), HERE)
+    assert asks(long, long)
+
+
 @pytest.mark.parametrize(
     ("pattern", "address"),
     [

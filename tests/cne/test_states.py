@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from headwater.cne.addresses import NO_DATA
+from headwater.cne.addresses import NO_DATA, Pattern, Place
+from headwater.cne.states import States
 from headwater.core import Event
 from headwater.storage import Engine
 from headwater.storage.memory import MemoryStore
@@ -220,3 +221,10 @@ def test_there_are_no_more_states_than_fit(run, store: MemoryStore, monkeypatch,
         assert "too many resources" in caplog.text
 
     run(scenario())
+
+
+def test_a_pattern_that_is_too_long_to_come_again_is_not_remembered():
+    states = States()
+    for pattern in ("/east/*/sync", f"/{'a/' * 2000}*"):
+        assert states.find(Pattern(pattern, Place())) == []
+    assert list(states._asked) == ["/east/*/sync"]

@@ -109,6 +109,11 @@ class TestBelowTheEndpoint:
         assert self.get(peer, "a/b/c/d/e")["e"] == "InvalidRequest"
         assert self.get(peer, "a.b/1.0/c")["e"] == "UnknownInterface"
 
+    @pytest.mark.parametrize("path", ["%ff/1.0/ping", "futoin.evt.gen/1.0/ping/%ed%a0%80", "futoin.evt.gen/%ff/ping"])
+    def test_a_path_that_is_no_text_is_an_invalid_request(self, peer: Any, path: str) -> None:
+        answer = self.get(peer, path)
+        assert answer == {"e": "InvalidRequest", "edesc": "the path is not UTF-8"}
+
     def test_a_raw_upload_is_not_taken(self, peer: Any) -> None:
         assert peer.http("POST", "/futoin/orders/futoin.evt.gen/1.1/addEvent", b"x").status == 400
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,8 +64,25 @@ def test_connections_are_opened_and_closing_leaves_them(bound: socket.socket) ->
         address = bound.getsockname()
         listener.close()
         listener.close()
+        assert isinstance(listener, asyncio.AbstractServer)
+        assert not listener.is_serving()
+        await listener.wait_closed()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address)
+
+    run(scenario)
+
+
+def test_it_serves_until_it_is_cancelled_where_that_is_asked_for(bound: socket.socket) -> None:
+    async def scenario() -> None:
+        listener = await listening(bound)
+        await listener.start_serving()
+        serving = asyncio.create_task(listener.serve_forever())
+        assert await answer(knock(bound)) == b"127.0.0.1"
+        serving.cancel()
+        await asyncio.wait((serving,))
+        assert serving.cancelled()
+        assert not listener.is_serving()
 
     run(scenario)
 
@@ -168,6 +188,104 @@ def test_no_room_for_one_more_is_told_and_tried_again(
     assert caplog.text.count("Too many open files") == 2
 
 
+def test_what_is_wrong_with_one_connection_keeps_nobody_waiting(
+    bound: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Unlucky:
+        """A socket whose first peer cannot be reached any more."""
+
+        def __init__(self, inner: socket.socket) -> None:
+            self.inner, self.errors = inner, [errno.EHOSTUNREACH, errno.ECONNABORTED, errno.EPERM]
+
+        def accept(self) -> Any:
+            if self.errors:
+                raise OSError(self.errors.pop(), "wrong with this one")
+            return self.inner.accept()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    async def scenario() -> None:
+        listener = Listener(asyncio.get_running_loop(), Greeting, sock=Unlucky(bound))  # type: ignore[arg-type]
+        assert await answer(knock(bound)) == b"127.0.0.1"
+        listener.close()
+
+    run(scenario)
+    assert not caplog.records
+
+
+def test_peers_that_reset_before_they_are_opened_leave_nothing_behind(bound: socket.socket) -> None:
+    async def scenario() -> None:
+        for _ in range(20):
+            peer = knock(bound)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+        descriptors = len(os.listdir("/proc/self/fd"))
+        listener = await asyncio.get_running_loop().create_server(asyncio.Protocol, sock=bound, backlog=1000)
+        peer = knock(bound)
+        while len(os.listdir("/proc/self/fd")) > descriptors + 2:  # this one, on both sides
+            await asyncio.sleep(0.001)
+        listener.close()
+        peer.close()
+
+    run(scenario)
+
+
+class Handshakes:
+    """A listener that speaks TLS, and peers that do not begin with it."""
+
+    def __init__(self, bound: socket.socket, path: Path) -> None:
+        own = Authority(path, "authority").issue("server", "IP:127.0.0.1")
+        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._tls.load_cert_chain(own.file, own.key)
+        self.bound = bound
+
+    async def listening(self) -> Any:
+        return await asyncio.get_running_loop().create_server(Greeting, sock=self.bound, ssl=self._tls, backlog=1000)
+
+    async def ends(self, *peers: socket.socket) -> None:
+        """All of them are dropped."""
+        for peer in peers:
+            assert await asyncio.to_thread(_all_of, peer) == b""
+            peer.close()
+
+
+def test_closing_drops_handshakes(bound: socket.socket, tmp_path: Path) -> None:
+    handshakes = Handshakes(bound, tmp_path)
+
+    async def scenario() -> None:
+        peers = [knock(bound) for _ in range(20)]
+        listener = await handshakes.listening()
+        await asyncio.sleep(0.01)
+        listener.close()
+        await listener.wait_closed()
+        await handshakes.ends(*peers)
+
+    run(scenario)
+
+
+def test_of_too_many_handshakes_the_oldest_of_the_place_that_has_most_is_dropped(
+    bound: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_loop, "OPENING_MAX", 10)
+    handshakes = Handshakes(bound, tmp_path)
+
+    async def scenario() -> None:
+        quiet = knock(bound, "127.0.0.3")
+        listener = await handshakes.listening()
+        noisy = [knock(bound, "127.0.0.2") for _ in range(40)]
+        await handshakes.ends(*noisy[:31])
+        for peer in (quiet, *noisy[31:]):
+            peer.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                peer.recv(1)
+            peer.setblocking(True)
+        listener.close()
+        await handshakes.ends(quiet, *noisy[31:])
+
+    run(scenario)
+
+
 def test_tls_is_spoken_and_who_does_not_ends_nothing(bound: socket.socket, tmp_path: Path) -> None:
     authority = Authority(tmp_path, "authority")
     own = authority.issue("server", "IP:127.0.0.1")
@@ -200,14 +318,14 @@ def _all_of(peer: socket.socket) -> bytes:
 
 def test_places_take_turns_and_of_many_that_wait_the_newest_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_loop, "MANY", 4)
-    knocking = Knocking()
+    knocking: Knocking[socket.socket] = Knocking()
     pairs = [socket.socketpair() for _ in range(7)]
     ends = [one for one, _ in pairs]
     for place, end in zip("aaaaabb", ends, strict=True):
         knocking.add(place, end)
     assert len(knocking) == 7
     assert knocking.take_surplus() is ends[0]
-    assert [ends.index(knocking.take()) for _ in range(6)] == [4, 5, 1, 6, 2, 3]
+    assert [ends.index(knocking.take()[1]) for _ in range(6)] == [4, 5, 1, 6, 2, 3]
     assert len(knocking) == 0
     for pair in pairs:
         for end in pair:

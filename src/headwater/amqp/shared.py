@@ -10,9 +10,10 @@ from .. import __version__
 from ..core.access import Guard
 from ..core.bus import Bus
 from ..core.spans import Spans
-from ..core.turns import Turns
+from ..core.turns import Flow, Turns
 from .login import Login
 from .protocol import conditions
+from .protocol.codec import encode
 from .protocol.connection import Connection
 from .protocol.link import Link
 from .protocol.settings import ConnectionSettings
@@ -36,6 +37,8 @@ CAPABILITIES = tuple(
 PROPERTIES = {Symbol("product"): "Headwater", Symbol("version"): __version__}
 TICK_S = 0.5
 """How often `tick` is called for connections and nodes."""
+LARGE_FILTER_BYTES = 4096
+"""Filters from which on they are read in a thread: the largest take some tens of ms."""
 LinkKey = tuple[str, str, str, bool]
 """What identifies a link beyond its connection: user, container, name and direction (2.6.1)."""
 T = TypeVar("T")
@@ -54,7 +57,7 @@ class Shared:
         self.guard, self.settings, self.bus, self.name = guard, settings, bus, name
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()
-        self._aside = asyncio.Lock()
+        self._aside = Aside()
         self._links: dict[LinkKey, tuple[Link, Expel]] = {}
         """Attached links, each with what detaches it."""
 
@@ -72,13 +75,15 @@ class Shared:
         )
         return Connection(limits, self.name, is_server=True, now=now)
 
-    async def aside(self, work: Callable[[], T]) -> T:
-        """The answer of work for a peer that takes long, on a thread; raises what it raises.
+    async def read_filter(self, flow: Flow, link: Link, given: object, read: Callable[[], T]) -> T | None:
+        """What `read` makes of a filter that was given, on a thread where it is large; raises what it raises.
 
-        One at a time, whoever asks: each such thread takes as much of the interpreter's time as the loop has.
+        None where the peer does not wait for it any more: it has detached meanwhile, made a mistake, or gone.
         """
-        async with self._aside:
-            return await asyncio.to_thread(work)
+        if not given or len(encode(given)) <= LARGE_FILTER_BYTES:
+            return read()
+        found = await self._aside.do(flow.user, read, lambda: link.is_waiting)
+        return found if link.is_waiting else None
 
     def steal(self, key: LinkKey, link: Link, expel: Expel) -> None:
         """One link of a key: an older one, on another connection, is detached (2.6.1).

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
+
+from ..core.remembered import remembered
 
 ROOTS = frozenset({"sync", "redfish", "o-ran-sync"})
 """First segments of the resource hierarchies in the field: before them stands the place."""
@@ -49,7 +50,7 @@ class Address(NamedTuple):
         return "".join(f"/{segment}" for segment in (*self.place, *self.resource))
 
 
-@lru_cache(4096)
+@remembered(4096)
 def parse(text: str) -> Address:
     """The address that a text is; empty segments do not count.
 
@@ -76,7 +77,7 @@ def has_no_data(text: str) -> bool:
     return text.rstrip("/").endswith(NO_DATA)
 
 
-@lru_cache(4096)
+@remembered(4096)
 def addresses_of(candidates: tuple[str, ...]) -> tuple[Address, ...]:
     """The addresses of one event, the most exact first, each once; those without a place get that of the others."""
     parsed = [_with_data(text) for text in candidates if text]
@@ -90,7 +91,7 @@ def _with_data(text: str) -> Address:
     return address._replace(resource=address.resource[:-1]) if has_no_data(text) else address
 
 
-@lru_cache(4096)
+@remembered(4096)
 def tags_of(address: Address, own: Place) -> tuple[tuple[str, str], ...]:
     """Keys and values by which an event at that address is found: cluster, site, node and resource, as far as known.
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from ..core.event import SequencedEvent
 from .addresses import Address, Pattern
 from .notification import Notification
+from .records import RESOURCE_CHARS_MAX
 from .stored import Stored
 
 RESOURCES_MAX = 20_000
@@ -50,14 +51,18 @@ class States:
         """
         if (exact := pattern.exact) is not None and (found := self._newest.get(exact)) is not None:
             return [found[1]]
-        if pattern.text not in self._asked:
-            if len(self._asked) >= PATTERNS_MAX:
-                self._asked.clear()
-            self._asked[pattern.text] = tuple(
-                text for text, (address, _) in self._newest.items() if pattern.matches(address)
-            )
-        newest = {self._newest[text][1].sequence_number: self._newest[text][1] for text in self._asked[pattern.text]}
+        asked = self._asked.get(pattern.text)
+        if asked is None:
+            asked = tuple(text for text, (address, _) in self._newest.items() if pattern.matches(address))
+            if len(pattern.text) <= RESOURCE_CHARS_MAX:
+                self._remember(pattern.text, asked)
+        newest = {self._newest[text][1].sequence_number: self._newest[text][1] for text in asked}
         return [newest[number] for number in sorted(newest)]
+
+    def _remember(self, pattern: str, asked: tuple[str, ...]) -> None:
+        if len(self._asked) >= PATTERNS_MAX:
+            self._asked.clear()
+        self._asked[pattern] = asked
 
     def get(self, address: str) -> SequencedEvent | None:
         """The event behind the newest notification at that very address."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from ..core.errors import InvalidInput
 from ..core.event import Encoding, Event, SequencedEvent
 from ..core.identifier import uuid7s
+from ..core.remembered import remembered
 from ..formats import cloudevents
 from ..formats.foreign import fit_tag
 from . import envelope, reading, rendering, timestamps
@@ -171,7 +172,7 @@ def _time(event: SequencedEvent) -> str:
         return cloudevents.format_time(event.recorded_at)
 
 
-@lru_cache(1024)
+@remembered(1024)
 def _tags(addresses: tuple[Address, ...], own: Place) -> tuple[str, ...]:
     return tuple(fit_tag(key, value) for address in addresses for key, value in tags_of(address, own))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from functools import lru_cache
+
+from .remembered import remembered
 
 PREFIX_BITS = 64
 """Of an IPv6 address: whoever has one has all that begin so (RFC 6177, 2; RFC 7421)."""
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def place_of(peer: str) -> str:
     """What counts as one place of a peer's address: an IPv4 address, the /64 of an IPv6 address.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Iterator
 from functools import partial
 
@@ -14,6 +13,7 @@ from ..core.errors import InvalidInput
 from ..core.log import Page, Selection
 from ..core.query import Query
 from ..core.reading import read_pages
+from ..core.remembered import remembered
 from ..formats import cloudevents, jsontext, packed
 from ..http import Exchange
 from ..http.negotiation import preferred
@@ -102,7 +102,7 @@ def _next_rendered(pages: Iterator[Page], rendering: Rendering) -> bytes | None:
     return None if page is None else rendering.page(page.events) if page.events else b""
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def accepted_form(accept: bytes | None) -> str:
     """The media type that an Accept header prefers of those offered; NDJSON where it prefers none."""
     return preferred(accept, _OFFERED, _NDJSON)

@@ -81,6 +81,8 @@ def _message_of(path: list[str], query: bytes) -> bytes:
     if not 3 <= len(path) <= 4:
         raise invalid("{interface}/{version}/{function}[/{sec}] is expected below the endpoint")
     name = ":".join(path[:3])
+    if any("\ud800" <= each <= "\udfff" for each in "".join(path)):  # what was no UTF-8: see `segments_of`
+        raise invalid("the path is not UTF-8")
     try:
         texts = parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query), max_num_fields=64)
         if any("\ufffd" in text for pair in texts for text in pair):

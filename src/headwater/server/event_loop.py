@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 import ssl
 import time
-from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import uvloop
 
@@ -36,12 +37,19 @@ OPENED_MAX = 4
 WAITING_MAX = 1024
 """Connections that are accepted and not opened. Of more, the oldest of the place that has most is dropped: it has
 waited in vain for a second or more behind those of its own place."""
+OPENING_MAX = 512
+"""Connections on which TLS is not agreed on yet: each costs a descriptor and some 0.1 MB, and nobody knows more of it
+than its place. Of more, the oldest of the place that has most is dropped."""
 MANY = 64
 """From how many that wait of one place on the newest of them is first."""
 NO_ROOM_PAUSE_S = 0.5
 """How long nobody is accepted after the operating system had no room for one more: those who knock wait meanwhile."""
+_OF_ONE_NAMES = "ECONNABORTED EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH ENONET ENOPROTOOPT EOPNOTSUPP EPERM EPROTO"
+_OF_ONE = frozenset(getattr(errno, name) for name in _OF_ONE_NAMES.split() if hasattr(errno, name))
+"""What went wrong with one connection only, which accept(2) tells, too: the next ones are no worse for it."""
 
 Protocols = Callable[[], asyncio.BaseProtocol]
+T = TypeVar("T", bound=Hashable)
 
 
 class EventLoop(uvloop.Loop):
@@ -54,8 +62,8 @@ class EventLoop(uvloop.Loop):
         return Listener(self, protocol_factory, **options)
 
 
-class Listener:
-    """Accepts the connections of one bound socket, until `close`."""
+class Listener(asyncio.AbstractServer):
+    """Accepts the connections of one bound socket, until `close`: a server as asyncio knows it."""
 
     def __init__(
         self,
@@ -70,16 +78,34 @@ class Listener:
         """`protocols` makes the protocol of each connection."""
         self._loop, self._protocols, self._socket = loop, protocols, sock
         self._tls: dict[str, Any] = {"ssl": ssl, "ssl_handshake_timeout": ssl_handshake_timeout} if ssl else {}
-        self._waiting = Knocking()
-        self._opening: set[asyncio.Task[Any]] = set()
+        self._waiting: Knocking[socket.socket] = Knocking()
+        self._opening: Knocking[asyncio.Task[None]] = Knocking()
         self._is_reading = self._is_due = False
         self._pause: asyncio.TimerHandle | None = None
         sock.setblocking(False)
         sock.listen(backlog)
         self._read()
 
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Its event loop."""
+        return self._loop
+
+    def is_serving(self) -> bool:
+        """Whether connections are accepted: until `close`."""
+        return self._socket.fileno() >= 0
+
+    async def start_serving(self) -> None:
+        """Does nothing: it accepts from the beginning."""
+
+    async def serve_forever(self) -> None:
+        """Serve until this is cancelled; then close."""
+        try:
+            await self._loop.create_future()
+        finally:
+            self.close()
+
     def close(self) -> None:
-        """Accept no more connections; those that were opened stay. May be called again."""
+        """Accept no more connections, and drop those that are not opened yet; the others stay. May be called again."""
         if self._socket.fileno() < 0:
             return
         if self._pause is not None:
@@ -87,7 +113,14 @@ class Listener:
         self._rest()
         self._socket.close()
         while self._waiting:
-            self._waiting.take().close()
+            self._waiting.take()[1].close()
+        for opening in self._opening:
+            opening.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until what `close` has dropped is gone."""
+        while self._opening:
+            await asyncio.wait(tuple(self._opening))
 
     def _read(self) -> None:
         if not self._is_reading:
@@ -107,10 +140,10 @@ class Listener:
                 connection, address = self._socket.accept()
             except (BlockingIOError, InterruptedError):
                 break
-            except ConnectionAbortedError:
-                continue
-            except OSError as error:  # no descriptor, no memory: what is there stays, and may go meanwhile
-                self._wait(error)
+            except OSError as error:
+                if error.errno in _OF_ONE:
+                    continue
+                self._wait(error)  # no descriptor, no memory: what is there stays, and may go meanwhile
                 break
             self._waiting.add(place_of(address[0]), connection)
             if len(self._waiting) > WAITING_MAX:
@@ -128,52 +161,69 @@ class Listener:
     def _open_some(self) -> None:
         self._is_due = False
         for _ in range(min(OPENED_MAX, len(self._waiting))):
-            opening = self._loop.create_task(self._open(self._waiting.take()))
-            self._opening.add(opening)
-            opening.add_done_callback(self._opening.discard)
+            place, connection = self._waiting.take()
+            opening = self._loop.create_task(self._open(connection))
+            self._opening.add(place, opening)
+            opening.add_done_callback(partial(self._opened, place, connection))
+            if len(self._opening) > OPENING_MAX:
+                self._opening.take_surplus().cancel()
         if self._waiting:
             self._is_due = True
             self._loop.call_soon(self._open_some)
 
+    def _opened(self, place: str, connection: socket.socket, opening: asyncio.Task[None]) -> None:
+        self._opening.discard(place, opening)
+        if opening.cancelled():
+            connection.close()  # if it was not begun with; else its transport does so
+
     async def _open(self, connection: socket.socket) -> None:
         connection.setblocking(False)
-        with contextlib.suppress(OSError, ssl.SSLError, asyncio.TimeoutError):  # who came has gone, or speaks no TLS
+        with contextlib.suppress(OSError):  # who came has gone, and the loop finds out
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError, ssl.SSLError, asyncio.TimeoutError):  # gone, or speaks no TLS
             await self._loop.connect_accepted_socket(self._protocols, connection, **self._tls)
 
 
-class Knocking:
-    """Connections that are accepted and not opened yet, by the place that they come from."""
+class Knocking(Generic[T]):
+    """What is under way to a connection (a socket, say), by the place that it comes from."""
 
     def __init__(self) -> None:
-        self._places: dict[str, deque[socket.socket]] = {}
-        """In the order in which it is their turn."""
+        self._places: dict[str, dict[T, None]] = {}
+        """In the order in which it is their turn; of each, in the order in which they came."""
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, place: str, connection: socket.socket) -> None:
+    def __iter__(self) -> Iterator[T]:
+        return iter([each for waiting in self._places.values() for each in waiting])
+
+    def add(self, place: str, one: T) -> None:
         """One more."""
         self._count += 1
-        self._places.setdefault(place, deque()).append(connection)
+        self._places.setdefault(place, {})[one] = None
 
-    def take(self) -> socket.socket:
-        """The next one of the place whose turn it is."""
+    def take(self) -> tuple[str, T]:
+        """The place whose turn it is, and its next one."""
         place = next(iter(self._places))
         waiting = self._places.pop(place)
-        connection = waiting.pop() if len(waiting) >= MANY else waiting.popleft()
-        if waiting:
-            self._places[place] = waiting
-        self._count -= 1
-        return connection
+        one = next(reversed(waiting)) if len(waiting) >= MANY else next(iter(waiting))
+        self._places[place] = waiting
+        self.discard(place, one)
+        return place, one
 
-    def take_surplus(self) -> socket.socket:
+    def take_surplus(self) -> T:
         """The oldest of the place that has most."""
         place = max(self._places, key=lambda each: len(self._places[each]))
-        waiting = self._places[place]
-        connection = waiting.popleft()
-        if not waiting:
-            del self._places[place]
-        self._count -= 1
-        return connection
+        one = next(iter(self._places[place]))
+        self.discard(place, one)
+        return one
+
+    def discard(self, place: str, one: T) -> None:
+        """It is over; does nothing if it was taken."""
+        waiting = self._places.get(place, {})
+        if one in waiting:
+            del waiting[one]
+            self._count -= 1
+            if not waiting:
+                del self._places[place]

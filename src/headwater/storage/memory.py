@@ -62,6 +62,8 @@ class MemoryLog(LocalLog):
         """Numbers up to this one were issued by earlier logs of this name."""
         self._events: list[SequencedEvent] = []
         """All that ever was in the log; those below `_first_retained` only count for conditions."""
+        self._by_id: dict[tuple[str, str], SequencedEvent] = {}
+        """The newest event of each source and id."""
         self._first_retained = floor + 1
         self._known_from = floor + 1
         """Conditions know the events from this one on: all, unless the log drops its history."""
@@ -119,7 +121,7 @@ class MemoryLog(LocalLog):
         self._statistics.clock_steps += now < self._recorded_at
         self._recorded_at = max(now, self._recorded_at)
         partitions = self._partitioner.assign(columns, request.partition)
-        self._events += map(
+        added = map(
             SequencedEvent,
             range(first, last + 1),
             [self._recorded_at] * columns.count,
@@ -134,6 +136,9 @@ class MemoryLog(LocalLog):
             columns.envelopes,
             columns.encodings,
         )
+        for event in added:
+            self._events.append(event)
+            self._by_id[event.source, event.id] = event
         self._head = last
         if mark is not None:
             self._writers.apply(mark, first, columns.count, self._recorded_at)
@@ -142,14 +147,13 @@ class MemoryLog(LocalLog):
 
     def _stored_block(self, columns: EventColumns) -> AppendResult | None:
         """Where these very events are stored already. Raises DuplicateEventId if only some ids are there."""
-        stored = self._known_ids()
         keys = list(zip(columns.sources, columns.ids, strict=True))
         seen: set[tuple[str, str]] = set()
         for index, key in enumerate(keys):
             if key in seen:
                 raise DuplicateEventId(key[1], key[0], None, index)
             seen.add(key)
-        found = [stored.get(key) for key in keys]
+        found = self._known(keys)
         if not any(found):
             return None
         first = found[0].sequence_number if found[0] else 0
@@ -160,10 +164,12 @@ class MemoryLog(LocalLog):
                 raise DuplicateEventId(known.id, known.source, known.sequence_number, index)
         return AppendResult(first, first + columns.count - 1, was_stored=True)
 
-    def _known_ids(self) -> dict[tuple[str, str], SequencedEvent]:
+    def _known(self, keys: Iterable[tuple[str, str]]) -> list[SequencedEvent | None]:
+        """The event of each source and id, where it is one that the log remembers."""
         horizon = self.settings.id_horizon
         lowest = max(self._first_retained, self._head - horizon + 1 if horizon else 0)
-        return {(event.source, event.id): event for event in self._events if event.sequence_number >= lowest}
+        found = map(self._by_id.get, keys)
+        return [event if event is not None and event.sequence_number >= lowest else None for event in found]
 
     def _check_condition(self, condition: AppendCondition) -> None:
         query, after, known_from = condition.fail_if_events_match, condition.after, self._known_from
@@ -272,8 +278,7 @@ class MemoryLog(LocalLog):
     def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
         """See LocalLog."""
         with self._changing:
-            known = self._known_ids()
-        found = map(known.get, zip(sources, ids, strict=True))
+            found = self._known(zip(sources, ids, strict=True))
         return [None if event is None else event.sequence_number for event in found]
 
     @property

@@ -48,12 +48,13 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
     assert link.remote is not None
     user = node.user(transport)
     try:
-        wanted = await transport.shared.aside(partial(read_event_filter, source.filter))
+        read = partial(read_event_filter, source.filter)
+        wanted = await transport.shared.read_filter(transport.flow, link, source.filter, read)
+        if wanted is None:
+            return
         transformation, properties = _transformation(wanted, link.remote.properties)
     except InvalidFilter as error:
         raise LinkFault(conditions.INVALID_FIELD, refusal_of(error).description) from None
-    if not link.is_waiting:
-        return  # the peer has changed its mind meanwhile, made a mistake, or gone
     count = sum(isinstance(end, Listener) for _, _, end in transport.links)
     if count >= LISTENERS_MAX:
         problem = f"this connection has {count} links from $events, and no more are allowed"

@@ -18,7 +18,6 @@ from ...core.settings import EARLIEST
 from ..filters import InvalidFilter, SourceFilter, source_filter
 from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
-from ..protocol.codec import encode
 from ..protocol.conditions import LinkFault
 from ..protocol.link import Sender
 from ..protocol.performatives import Attach, Source
@@ -31,8 +30,6 @@ from .position import Position
 from .positions import Expiry, Remembered
 from .termini import NOTHING_UNSETTLED, UNSETTLED_STATE, Unsettled, encoded_source, unsettled_of
 
-LARGE_FILTER_BYTES = 4096
-"""Filters from which on they are read in a thread: the largest take some tens of ms."""
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 
 
@@ -123,12 +120,10 @@ async def attach_consumer(
     Raises LinkFault and EventLogError where it is refused.
     """
     head = node.log.head()
-    if source.filter and len(encode(source.filter)) > LARGE_FILTER_BYTES:
-        wanted = await transport.shared.aside(partial(_filter, source, node, head))
-        if not link.is_waiting:
-            return  # the peer has changed its mind meanwhile, made a mistake, or gone
-    else:
-        wanted = _filter(source, node, head)
+    read = partial(_filter, source, node, head)
+    wanted = await transport.shared.read_filter(transport.flow, link, source.filter, read)
+    if wanted is None:
+        return
     attaching = Attaching(transport, link, source, node, wanted, head, default_start)
     binding = binding_of(attaching.remote.properties)
     partition = bound_partition(binding, node.partitions)

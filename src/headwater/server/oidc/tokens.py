@@ -136,6 +136,8 @@ class TokenLogins:
                 leeway=self._settings.leeway_ms / 1000,
                 options={"require": ["exp", "iss", "aud"]},
             )
+            if not float(claims["exp"]) < EXPIRES_AT_MAX:
+                raise WrongToken("its exp is in seconds since 1970, and not so far away")
             return claims
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise WrongToken(str(error)) from None
@@ -146,8 +148,6 @@ class TokenLogins:
             problem = f"claim {self._settings.user_claim} is {cut(repr(name))}, a name such as {USER_NAME.pattern}"
             raise WrongToken(f"{problem} is allowed; oidc.user_claim can name another claim")
         expires_at = float(claims["exp"]) + self._settings.leeway_ms / 1000
-        if expires_at > EXPIRES_AT_MAX:
-            raise WrongToken("its exp is in seconds since 1970, and not so far away")
         return User(name, self._grants(claims), expires_at)
 
     def _grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
