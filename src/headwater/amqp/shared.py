@@ -11,6 +11,7 @@ from ..core.access import Guard
 from ..core.bus import Bus
 from ..core.spans import Spans
 from ..core.turns import Flow, Turns
+from .aside import Aside
 from .login import Login
 from .protocol import conditions
 from .protocol.codec import encode
