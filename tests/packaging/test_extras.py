@@ -11,12 +11,13 @@ import pytest
 
 from .environments import PIPELINES, ROOT, WAYS_IN, built_wheel, environment, run, serving
 
-EXTRAS = "[postgres,spark]"
-"""Those of users; `demo`, `dev` and `bench` are for the repository."""
+EXTRAS = "[mysql,oidc,postgres,spark]"
+"""Those of users."""
+OF_REPOSITORY = {"demo", "dev", "bench"}
 
 PIPELINES_S_MAX = 600
 LIBRARIES = """
-import deltalake, google.protobuf, pandas, psycopg, pyspark
+import cryptography, deltalake, google.protobuf, jwt, pandas, psycopg, pymysql, pyspark
 from headwater.spark import java_home
 from headwater.spark.archive import snapshot
 print(java_home())
@@ -36,6 +37,11 @@ def test_every_way_in_and_every_pipeline_works_in_an_environment_with_all_extras
     assert [name for name, _, _ in done if f"  {name} " not in told] == []
     assert [(name, ending) for name, ending, events in done if ending != "done" or events == "0"] == []
     assert Path(run(python, "-c", LIBRARIES, cwd=tmp_path).strip()).is_dir()
+
+
+def test_all_extras_of_users_are_installed_together() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert sorted(EXTRAS.strip("[]").split(",")) == sorted(set(project["optional-dependencies"]) - OF_REPOSITORY)
 
 
 def test_protobuf_is_bounded_by_what_spark_was_generated_with() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from ...core.access import Credentials, Grant, User
 from ...core.errors import InvalidInput
 from ...core.shown import cut
+from ...formats.installing import how_to_install
 from ..accounts import USER_NAME, read_grant
 from ..errors import InvalidConfiguration
 from ..log_lines import fields
@@ -201,10 +202,7 @@ def check_settings(settings: Oidc) -> None:
         import cryptography
         import jwt
     except ImportError:
-        problem = (
-            "logins by tokens take the extra [oidc], which is not installed: from a checkout "
-            "`pip install '.[oidc]'`, from a wheel `pip install 'headwater-VERSION-py3-none-any.whl[oidc]'`"
-        )
+        problem = f"logins by tokens need the extra [oidc], which is not installed: {how_to_install('oidc')}"
         raise InvalidConfiguration(problem, "oidc.issuer") from None
     del jwt, cryptography
 
