@@ -209,10 +209,10 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.THREAD_FAILED,
             Scope.SERVER,
-            "What goes on in the background failed, and is begun again.",
+            "A background task failed, and is restarted.",
             _text("name", "what it is: `maintenance`, say"),
             _text("reason", "the error"),
-            _number("restarts", "how often it was begun again so far"),
+            _number("restarts", "how often it was restarted so far"),
         ),
         _entry(
             NotificationType.CLOCK_JUMPED,
@@ -240,7 +240,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _text("room", "the room that did: `amqp`, `dcb`, `futoin`, `cne` and others; or `unknown`"),
             _text("kind", "the kind of request or of work: a method and a route, say, or `receiver of orders`"),
             _perhaps(_text("where", "the line of the code that was run, if it was seen")),
-            _number("untold", "how many others there were since the last that was told"),
+            _number("untold", "how many others there were since the last one that was reported"),
         ),
         _entry(
             NotificationType.LOG_CREATED,
@@ -383,7 +383,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.CONSUMER_CAUGHT_UP,
             Scope.LOG,
-            "A consumer that was told as lagging is within both bounds again.",
+            "A consumer that was reported as lagging is within both bounds again.",
             *_CONSUMER,
             *_LAG,
         ),
@@ -448,7 +448,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.WEBHOOK_RECOVERED,
             Scope.SERVER,
-            "An endpoint that was told as failing has taken a webhook again.",
+            "An endpoint that was reported as failing has taken a webhook again.",
             *_WEBHOOK,
         ),
         _entry(

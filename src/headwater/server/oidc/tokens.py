@@ -34,7 +34,7 @@ REMEMBERED_MAX = 10_000
 EXPIRES_AT_MAX = 2.0**36
 """In the year 4147: who writes milliseconds is refused, rather than let in for ever."""
 VALUES_MAX = 200
-"""Roles or grants of one token; those beyond count for nothing."""
+"""Roles or grants of one token; those beyond are ignored."""
 
 
 class KeyUnknown(Exception):
@@ -89,9 +89,9 @@ class TokenLogins:
         try:
             user = self._user(self._claims(credentials.secret))
             if user.name in names:
-                raise WrongToken(f"user {user.name} is one with an account, and logs in by that only")
+                raise WrongToken(f"user {user.name} has an account here, and can only log in with that")
             if credentials.name not in ("", user.name):
-                raise WrongToken(f"it is of user {user.name}, and was shown for another")
+                raise WrongToken(f"it is of user {user.name}, and was given as the password of another")
         except WrongToken as refused:
             logger.warning("a token was refused", extra=fields(problem=cut(str(refused), 200)))
             return None
@@ -148,7 +148,7 @@ class TokenLogins:
             raise WrongToken(f"{problem} is allowed; oidc.user_claim can name another claim")
         expires_at = float(claims["exp"]) + self._settings.leeway_ms / 1000
         if expires_at > EXPIRES_AT_MAX:
-            raise WrongToken("its exp is in seconds since 1970, and not so far away")
+            raise WrongToken("exp is too far in the future; it is in seconds since 1970")
         return User(name, self._grants(claims), expires_at)
 
     def _grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
@@ -162,7 +162,7 @@ class TokenLogins:
                 try:
                     found.append(read_grant(each))
                 except InvalidInput as error:
-                    logger.warning("a grant of a token counts for nothing", extra=fields(problem=error))
+                    logger.warning("a grant of a token is ignored", extra=fields(problem=error))
         return tuple(dict.fromkeys(found))
 
     def _remember(self, digest: bytes, user: User) -> None:
