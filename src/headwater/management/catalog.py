@@ -95,7 +95,7 @@ LOST = "lost"
 
 _BY = Attribute.text(
     "user",
-    "who asked for it; not there where nobody did whom the server knows, or for others' eyes",
+    "the user who asked for it; not there if the server knows none, or the listener may not see it",
     is_required=False,
     is_personal=True,
 )
@@ -116,7 +116,7 @@ _LAST = (
     _perhaps(_number(LOST, "how many notifications this listener has lost just before: it did not take them in time")),
 )
 _LOG = _text("log", "the log")
-_COUNT = _number("count", "how many in that second, all of them")
+_COUNT = _number("count", "how many there were in that second, in all")
 _INTERVAL = _number("intervalMs", "over how many ms they were counted: about 1,000")
 _PEER = _text("peer", "the peer's address")
 _CONTAINER = _text("container", "the peer's container id")

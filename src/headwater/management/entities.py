@@ -121,7 +121,7 @@ SERVER = EntityType(
         _number("messagesReceived", "messages of producers"),
         _number("messagesRejected", "those of them that were rejected"),
         _number("messagesSent", "messages to consumers"),
-        _number("messagesSentAgain", "those of them that their receiver had given back before"),
+        _number("messagesSentAgain", "those of them that were sent again after their receiver released them"),
     ),
 )
 LOG = EntityType(
@@ -264,7 +264,7 @@ LINK = EntityType(
         _number("position", "of a receiver: everything up to this number is done with"),
         _number("lag", "of a receiver: the log's head minus that"),
         _number("lagMs", "of a receiver: how old the first event after it is; 0 if there is none"),
-        _number("sentAgain", "of a receiver: messages that it has given back, and was sent once more"),
+        _number("sentAgain", "of a receiver: messages that it released, and that were sent again"),
     ),
 )
 DURABLE_LINK = EntityType(

@@ -31,7 +31,7 @@ AMQP_COUNTERS = {
     "messages_received": "Messages received.",
     "messages_rejected": "Messages rejected, each with a reason.",
     "messages_sent": "Messages sent.",
-    "messages_sent_again": "Messages sent again because their receiver gave them back.",
+    "messages_sent_again": "Messages sent again because their receiver released them.",
     "notifications_skipped": "Notifications that could not be given to a listener, by a fault of the server.",
 }
 """The fields of AmqpStatistics."""
