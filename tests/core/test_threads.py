@@ -30,7 +30,7 @@ def test_a_thread_that_raises_is_told_and_begun_again(caplog: pytest.LogCaptureF
     assert [(each["name"], each["restarts"]) for each in failures] == [("maintenance", n) for n in (1, 2, 3)]
     assert "Too many open files" in failures[0]["reason"]
     assert "maintenance failed" in caplog.text
-    assert threads.troubles() == ["maintenance failed, and was begun again (3 times so far)"]
+    assert threads.troubles() == ["maintenance failed, and was restarted (3 times so far)"]
     now[0] = TROUBLE_S
     assert threads.troubles() == []
 

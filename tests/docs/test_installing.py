@@ -40,7 +40,7 @@ def test_nobody_is_told_to_install_by_the_bare_name(file):
     assert BARE.findall(file.read_text(encoding="utf-8")) == [], "link to docs/start.md#install, or use how_to_install"
 
 
-@pytest.mark.parametrize("extra", ["spark", "postgres"])
+@pytest.mark.parametrize("extra", ["spark", "postgres", "mysql", "oidc"])
 def test_the_page_and_the_errors_give_the_same_commands(extra):
     commands = re.findall(r"`(pip install [^`]+)`", how_to_install(extra))
     assert len(commands) == 2

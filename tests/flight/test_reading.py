@@ -292,7 +292,7 @@ def test_a_fault_of_the_server_is_logged_and_not_told(store, log, caplog):
         kind, told = refusal(lambda: raw.get(log="orders"))
         raw.close()
     assert kind is flight.FlightInternalError
-    assert told == {"error": "internal", "message": "the server has a fault; its log says more"}
+    assert told == {"error": "internal", "message": "internal error; see the server's log"}
     assert "a read of 'orders' failed" in caplog.text
     assert "ZeroDivisionError" in caplog.text
 

@@ -45,6 +45,15 @@ def test_other_methods_on_the_bare_endpoint_are_400_and_empty(peer: Any, method:
     assert (answer.status, answer.body) == (400, b"")
 
 
+def test_head_calls_no_function(peer: Any) -> None:
+    path, given = "/futoin/orders/futoin.evt.gen/1.1/addEvent", b"type=ORDER&data=1"
+    refused = peer.http("HEAD", path, query_string=given)
+    assert (refused.status, refused.body, refused.headers["allow"]) == (400, b"", "GET")
+    assert peer.http("GET", path, query_string=given).json == {"r": "1"}, "nothing was added before"
+    definition = peer.http("HEAD", "/futoin/orders/futoin.evt.gen-1.1-iface.json")
+    assert (definition.status, definition.body) == (200, b"")
+
+
 @pytest.mark.parametrize("body", [b"", b"nothing", b"[]", b"\x00\xff", b'"x"', b"MPC", b"\xef\xbb\xbf{}"])
 def test_what_is_no_message_is_told_so(peer: Any, body: bytes) -> None:
     assert peer.http("POST", "/futoin/orders", body).json == {"e": "InvalidRequest", "edesc": "Missing req.f"}

@@ -299,6 +299,13 @@ them the server. A refused call changes nothing. A test makes every call of this
 ones, and as users of each right alone, on a running server.
 
 The log `$system` is the server's own: who has `manage:*` may read and manage it, and nobody may append to it.
+
+A [token of an issuer](../guides/operations.md#tokens-of-an-issuer) is a login like others, and takes the same rights:
+those that its claim (`oidc.rights_claim`) gives, as grants or by `oidc.roles`. Without the claim it has none, so that
+it gets only what takes no right but credentials. They are the token's until it expires; then its connections end, and a
+call that shows it is one with wrong credentials. Where a user is looked up by name alone (`$management`, sessions of
+Arrow Flight), and several valid tokens of that name were shown with different rights, the rights that all of them give
+count.
 """
 
 

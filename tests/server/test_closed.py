@@ -69,7 +69,7 @@ def test_a_server_that_lost_its_users_does_not_start_until_it_is_told_to(tmp_pat
     with RunningServer("--data", "d", cwd=tmp_path) as server:
         assert server.ask("/logs/default/head", headers=token)[0] == 200
         removed = headwater("user", "remove", "alice", "--data", "d", cwd=tmp_path)
-        assert "it was the last one: nobody is let in" in removed.stderr
+        assert "it was the last one: every request is refused" in removed.stderr
         eventually(lambda: server.ask("/logs/default/head", headers=token)[0] == 401, lambda: server.errors)
         assert server.ask("/logs/default/head")[0] == 401
         server.terminate()
@@ -78,7 +78,8 @@ def test_a_server_that_lost_its_users_does_not_start_until_it_is_told_to(tmp_pat
         assert refused.returncode == 2
         assert "d has had users, and there are none now" in refused.stderr
         assert "headwater user allow-everybody --data" in refused.stderr
-    assert "no users any more: nobody is let in" in headwater("user", "list", "--data", "d", cwd=tmp_path).stderr
+    listed = headwater("user", "list", "--data", "d", cwd=tmp_path).stderr
+    assert "no users any more: every request is refused" in listed
     assert headwater("user", "allow-everybody", "--data", "d", cwd=tmp_path).returncode == 0
     with RunningServer("--data", "d", cwd=tmp_path) as server:
         assert server.ask("/logs/default/head")[0] == 200

@@ -185,7 +185,7 @@ def test_a_look_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch, capl
         watchman.stop()
 
     asyncio.run(scenario())
-    assert any("watchman failed; it is begun again" in message for message in caplog.messages)
+    assert any("watchman failed; it is restarted" in message for message in caplog.messages)
 
 
 def test_the_lag_is_a_metric() -> None:

@@ -164,11 +164,11 @@ def test_a_restore_of_a_restore_goes_further_up(data: Path, tmp_path: Path) -> N
 def test_what_is_no_whole_backup_is_not_restored(data: Path, tmp_path: Path) -> None:
     with engine(data) as one:
         one.create("orders")
-    with pytest.raises(StorageUnavailable, match="no whole backup"):
+    with pytest.raises(StorageUnavailable, match="not a complete backup"):
         restore(data, tmp_path / "restored")
     backup(data, tmp_path / "backup")
     (tmp_path / "backup" / MANIFEST).write_text("{")
-    with pytest.raises(StorageUnavailable, match="no whole backup"):
+    with pytest.raises(StorageUnavailable, match="not a complete backup"):
         restore(tmp_path / "backup", tmp_path / "restored")
 
 
@@ -199,7 +199,7 @@ def test_an_interrupted_backup_is_no_data_directory(
         backup(data, tmp_path / "backup")
     with pytest.raises(StorageUnavailable, match="a backup that was interrupted"):
         engine(tmp_path / "backup")
-    with pytest.raises(StorageUnavailable, match="no whole backup"):
+    with pytest.raises(StorageUnavailable, match="not a complete backup"):
         restore(tmp_path / "backup", tmp_path / "restored")
 
 

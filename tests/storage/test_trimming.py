@@ -372,7 +372,7 @@ def test_a_flip_in_the_manifest_of_a_backup_is_told(trimmed: Path, tmp_path: Pat
         path.write_bytes(was[:at] + bytes([was[at] ^ 1 << bit]) + was[at + 1 :])
         if at % 16 == bit:
             assert check_directory(made).problems, at
-        with pytest.raises(Exception, match="no whole backup"):
+        with pytest.raises(Exception, match="not a complete backup"):
             restore(made, tmp_path / "restored")
     assert not (tmp_path / "restored").exists()
 

@@ -93,7 +93,7 @@ _TABLE: dict[type, _Row] = {
     core.Closed: _Row(conditions.LINK_DETACH_FORCED),
     core.StorageUnavailable: _Row(conditions.INTERNAL_ERROR, (), lambda e: e.reason),
     core.StorageCorrupted: _Row(
-        conditions.INTERNAL_ERROR, (), lambda e: "the stored log is hurt; the server's operator must look at it"
+        conditions.INTERNAL_ERROR, (), lambda e: "the stored log is damaged; the operator can run headwater check"
     ),
-    core.EventLogError: _Row(conditions.INTERNAL_ERROR, (), lambda e: "the server has a fault; its log says more"),
+    core.EventLogError: _Row(conditions.INTERNAL_ERROR, (), lambda e: "internal error; see the server's log"),
 }

@@ -501,7 +501,7 @@ class Transport(asyncio.Protocol):
             self._refuse(link, link_fault(error))
         except Exception:
             _logger.exception("an attach failed", extra={"fields": {"peer": self.peer}})
-            self._refuse(link, AmqpError(conditions.INTERNAL_ERROR, "the server's log says more"))
+            self._refuse(link, AmqpError(conditions.INTERNAL_ERROR, "internal error; see the server's log"))
         finally:
             self.release(ATTACH_BYTES)
             if link not in self._ends:

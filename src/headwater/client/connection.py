@@ -128,7 +128,7 @@ class Connection:
         try:
             received = self._socket.recv(RECEIVE_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError):
-            raise TimeoutError("nothing came in time") from None
+            raise TimeoutError("timed out waiting for the server's answer") from None
         if not received:
             raise ConnectionLost("the server closed the connection before its answer was complete")
         self.has_received = True

@@ -104,7 +104,7 @@ class RemoteSubscription(Subscription):
                 piece = stream.read(_left_s(deadline))
             except TimeoutError:
                 if deadline is None:  # no heartbeat either: the connection is dead
-                    raise ConnectionLost("the subscription fell silent") from None
+                    raise ConnectionLost("the subscription timed out: no event and no heartbeat came") from None
                 raise
             if not piece:
                 break

@@ -256,9 +256,9 @@ class Feed:
             try:
                 await self.save()
             except EventLogError as error:
-                _logger.warning("cannot write down where the webhooks stand, will try again: %s", error)
+                _logger.warning("the positions of the webhooks cannot be stored; it is tried again: %s", error)
             except Exception:  # a full disk, in whatever words the state store has for it
-                _logger.exception("cannot write down where the webhooks stand, will try again")
+                _logger.exception("the positions of the webhooks cannot be stored; it is tried again")
 
     def _encoded_kept(self, uri: str) -> bytes | None:
         endpoint = self.endpoints.get(uri)

@@ -82,7 +82,7 @@ class Application(FrontEnd[Host, Exchange]):
         refused = errors.refusal_of(error)
         if refused is None or refused.status == 500:
             _logger.exception("%s %s failed", exchange.scope["method"], exchange.scope["path"])
-        refused = refused or Refused(500, "the server has a fault; its log says more")
+        refused = refused or Refused(500, "internal error; see the server's log")
         exchange.check_unanswered(refused.detail)
         headers = (*refused.headers, refused.to_header())
         if exchange.dialect is Dialect.V1 or exchange.says_why:

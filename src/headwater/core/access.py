@@ -198,7 +198,7 @@ class OpenGuard:
 
     async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
         """See Guard. Nobody has a key here."""
-        raise Unauthenticated("signed, but no user is configured, whose key it could be")
+        raise Unauthenticated("the message is signed, but no user is configured whose key could verify it")
 
     def key(self, name: str) -> bytes | None:
         """See Guard."""

@@ -52,7 +52,7 @@ class Threads:
         now = self._clock()
         with self._counting:
             failed = sorted(name for name, at in self._failed_at.items() if now - at < TROUBLE_S)
-            return [f"{name} failed, and was begun again ({self._restarts[name]} times so far)" for name in failed]
+            return [f"{name} failed, and was restarted ({self._restarts[name]} times so far)" for name in failed]
 
     def start(self, name: str, run: Callable[[], None], is_stopping: threading.Event) -> threading.Thread:
         """Start a thread that runs until `run` returns, or fails while it `is_stopping`. Raises RuntimeError."""
@@ -101,5 +101,5 @@ class Threads:
         with self._counting:
             self._restarts[name] = restarts = self._restarts.get(name, 0) + 1
             self._failed_at[name] = self._clock()
-        _logger.error("%s failed; it is begun again in %.1f s", name, pause_s, exc_info=error)
+        _logger.error("%s failed; it is restarted in %.1f s", name, pause_s, exc_info=error)
         self._bus.emit(NotificationType.THREAD_FAILED, name=name, reason=repr(error), restarts=restarts)

@@ -38,7 +38,7 @@ class ServerFault(core.EventLogError):
     """The server has a fault, or is another server, or of another version: its answer is not understood."""
 
 
-INTERNAL = ServerFault("the server has a fault; its log says more")
+INTERNAL = ServerFault("internal error; see the server's log")
 
 
 def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
@@ -147,7 +147,7 @@ TABLE: dict[type[core.EventLogError], _Row] = {
         _FAILED,
         lambda e: {},
         lambda f: core.StorageCorrupted("", f["message"], ""),
-        "the stored log is hurt; the server's operator must look at it",
+        "the stored log is damaged; the operator can run headwater check",
     ),
     core.StorageUnavailable: _wordy(
         "storage_unavailable", _UNAVAILABLE, core.StorageUnavailable, "the log cannot be opened at present"

@@ -6,7 +6,7 @@ from .. import __version__
 
 
 def how_to_install(extra: str) -> str:
-    """The commands that install Headwater with an extra (`spark`, `postgres`, `bench`), as the end of a sentence.
+    """The commands that install Headwater with an extra (`spark`, `postgres`, `oidc`), as the end of a sentence.
 
     Never by its bare name: an index may have a package of somebody else's under it.
     """

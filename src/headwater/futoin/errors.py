@@ -56,7 +56,7 @@ def security(description: str) -> FutoInError:
     return FutoInError(SECURITY_ERROR, description)
 
 
-INTERNAL = FutoInError(INTERNAL_ERROR, "the server has a fault; its log says more")
+INTERNAL = FutoInError(INTERNAL_ERROR, "internal error; see the server's log")
 _STOPPING = "the server is stopping; try again"
 
 
@@ -90,7 +90,7 @@ def _say(text: str) -> Callable[[Any], str]:
 
 
 _TABLE: dict[type, _Row] = {
-    http.CodedBody: _Row(INVALID_REQUEST, _say("a message is sent as it is, not compressed")),
+    http.CodedBody: _Row(INVALID_REQUEST, _say("a compressed message is not supported; send it as it is")),
     http.BodyTooLarge: _Row(
         INVALID_REQUEST, lambda e: f"Request message too long: at most {e.allowed} bytes are taken"
     ),
@@ -113,8 +113,10 @@ _TABLE: dict[type, _Row] = {
     core.Closed: _Row(INTERNAL_ERROR, _say(_STOPPING)),
     core.StateConflict: _Row(INTERNAL_ERROR),
     core.StorageUnavailable: _Row(INTERNAL_ERROR, lambda e: e.reason),
-    core.StorageCorrupted: _Row(INTERNAL_ERROR, _say("the stored log is hurt; the server's operator must look at it")),
+    core.StorageCorrupted: _Row(
+        INTERNAL_ERROR, _say("the stored log is damaged; the operator can run headwater check")
+    ),
     core.DiskFull: _Row(INTERNAL_ERROR, _say("the disk is full; reads go on")),
     core.SequenceExhausted: _Row(INTERNAL_ERROR),
-    core.EventLogError: _Row(INTERNAL_ERROR, _say("the server has a fault; its log says more")),
+    core.EventLogError: _Row(INTERNAL_ERROR, _say("internal error; see the server's log")),
 }

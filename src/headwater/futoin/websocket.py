@@ -119,7 +119,7 @@ class Connection:
         """See calls.Connection."""
         if not self._closing.done():
             _logger.exception("a push failed")
-            self._closing.set_result((CLOSE_FAULT, "the server has a fault"))
+            self._closing.set_result((CLOSE_FAULT, "internal error"))
 
     async def _read(self) -> None:
         while True:

@@ -24,7 +24,7 @@ def problem_of(error: Exception) -> Problem | None:
     return None
 
 
-INTERNAL = Problem(500, "internal", "Internal error", "the server has a fault; its log says more")
+INTERNAL = Problem(500, "internal", "Internal error", "internal error; see the server's log")
 
 
 class _Row(NamedTuple):
@@ -121,8 +121,8 @@ _TABLE: dict[type, _Row] = {
     core.StorageCorrupted: _Row(
         500,
         "storage_corrupted",
-        "The stored log is hurt",
-        detail=lambda e: "the stored log is hurt; the server's operator must look at it",
+        "The stored log is damaged",
+        detail=lambda e: "the stored log is damaged; the operator can run headwater check",
     ),
     core.EventLogError: _Row(500, "internal", "Internal error"),
 }

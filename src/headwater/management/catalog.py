@@ -95,7 +95,7 @@ LOST = "lost"
 
 _BY = Attribute.text(
     "user",
-    "who asked for it; not there where nobody did whom the server knows, or for others' eyes",
+    "the user who asked for it; not there if the server knows none, or the listener may not see it",
     is_required=False,
     is_personal=True,
 )
@@ -116,7 +116,7 @@ _LAST = (
     _perhaps(_number(LOST, "how many notifications this listener has lost just before: it did not take them in time")),
 )
 _LOG = _text("log", "the log")
-_COUNT = _number("count", "how many in that second, all of them")
+_COUNT = _number("count", "how many there were in that second, in all")
 _INTERVAL = _number("intervalMs", "over how many ms they were counted: about 1,000")
 _PEER = _text("peer", "the peer's address")
 _CONTAINER = _text("container", "the peer's container id")
@@ -209,10 +209,10 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.THREAD_FAILED,
             Scope.SERVER,
-            "What goes on in the background failed, and is begun again.",
+            "A background task failed, and is restarted.",
             _text("name", "what it is: `maintenance`, say"),
             _text("reason", "the error"),
-            _number("restarts", "how often it was begun again so far"),
+            _number("restarts", "how often it was restarted so far"),
         ),
         _entry(
             NotificationType.CLOCK_JUMPED,
@@ -240,7 +240,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _text("room", "the room that did: `amqp`, `dcb`, `futoin`, `cne` and others; or `unknown`"),
             _text("kind", "the kind of request or of work: a method and a route, say, or `receiver of orders`"),
             _perhaps(_text("where", "the line of the code that was run, if it was seen")),
-            _number("untold", "how many others there were since the last that was told"),
+            _number("untold", "how many others there were since the last one that was reported"),
         ),
         _entry(
             NotificationType.LOG_CREATED,
@@ -383,7 +383,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.CONSUMER_CAUGHT_UP,
             Scope.LOG,
-            "A consumer that was told as lagging is within both bounds again.",
+            "A consumer that was reported as lagging is within both bounds again.",
             *_CONSUMER,
             *_LAG,
         ),
@@ -448,7 +448,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.WEBHOOK_RECOVERED,
             Scope.SERVER,
-            "An endpoint that was told as failing has taken a webhook again.",
+            "An endpoint that was reported as failing has taken a webhook again.",
             *_WEBHOOK,
         ),
         _entry(

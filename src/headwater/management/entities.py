@@ -113,7 +113,7 @@ SERVER = EntityType(
         _time("startedAt", "when AMQP was started"),
         _number("logs", "how many logs there are"),
         _number("connections", "AMQP connections at present"),
-        _number("connectionsTaken", "AMQP connections taken"),
+        _number("connectionsTaken", "AMQP connections accepted"),
         _number("connectionsRefused", "refused: too many, or the server was stopping"),
         _number("faults", "connections that ended because the peer broke the protocol"),
         _number("linksAttached", "attaches that were answered with a link"),
@@ -121,7 +121,7 @@ SERVER = EntityType(
         _number("messagesReceived", "messages of producers"),
         _number("messagesRejected", "those of them that were rejected"),
         _number("messagesSent", "messages to consumers"),
-        _number("messagesSentAgain", "those of them that their receiver had given back before"),
+        _number("messagesSentAgain", "those of them that were sent again after their receiver released them"),
     ),
 )
 LOG = EntityType(
@@ -211,7 +211,7 @@ CONNECTION = EntityType(
         _text("user", "the authenticated user; empty where no user is configured"),
         _text("mechanism", "the SASL mechanism; empty if there was no SASL"),
         _text("tls", "the version of TLS; null where there is none"),
-        _time("openedAt", "when it was taken"),
+        _time("openedAt", "when it was accepted"),
         _text(
             "stage",
             "what is expected of the peer: `a protocol header`, `SASL frames`, `an open`, `frames` or `nothing`",
@@ -264,7 +264,7 @@ LINK = EntityType(
         _number("position", "of a receiver: everything up to this number is done with"),
         _number("lag", "of a receiver: the log's head minus that"),
         _number("lagMs", "of a receiver: how old the first event after it is; 0 if there is none"),
-        _number("sentAgain", "of a receiver: messages that it has given back, and was sent once more"),
+        _number("sentAgain", "of a receiver: messages that it released, and that were sent again"),
     ),
 )
 DURABLE_LINK = EntityType(
@@ -283,7 +283,7 @@ DURABLE_LINK = EntityType(
         _text(
             "expiryPolicy", "when it is forgotten: `never`, or after `connection-close`, `session-end`, `link-detach`"
         ),
-        _time("expiresAt", "when it is forgotten; null: not as things are"),
+        _time("expiresAt", "when it is forgotten; null: at no set time"),
         _flag("isDurable", "whether it outlives the server too"),
         _flag("isAttached", "whether it has a link at present; then it cannot be deleted"),
     ),
@@ -299,7 +299,7 @@ CLIENT = EntityType(
         _text("peer", "the peer's address"),
         _number("port", "the peer's port; null for Flight, whose connections are not told apart"),
         _text("user", "the user of the last request; empty if it has none, or none is configured"),
-        _time("openedAt", "when it was taken; for Flight, when it was first heard of"),
+        _time("openedAt", "when it was accepted; for Flight, when it was first heard of"),
         _time("seenAt", "for Flight, when it was last heard of: it is forgotten an hour later; null for others"),
         _text("tls", "the version of TLS; null where there is none, and for Flight"),
         _text("request", "method and path of the last request; null if there was none, and for Flight"),

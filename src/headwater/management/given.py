@@ -51,10 +51,10 @@ def _map(body: object) -> Mapping[str, object]:
     if body is None:
         return {}
     if not isinstance(body, Mapping):
-        raise _bad(f"the body is to be a map of attributes, {show(body)} given")
+        raise _bad(f"the body must be a map of attributes, {show(body)} given")
     for key in body:
         if not isinstance(key, str):
-            raise _bad(f"the body is to be a map with strings as keys, {show(key)} given")
+            raise _bad(f"the body must be a map with strings as keys, {show(key)} given")
     return body
 
 

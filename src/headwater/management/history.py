@@ -82,16 +82,16 @@ class History:
             except Closed:
                 return False
             except InvalidInput as error:  # somebody made the log take smaller events only
-                _logger.error("a notification cannot be kept: %s", error)
+                _logger.error("a notification cannot be stored: %s", error)
                 return len(events) == 1 or all([self._is_kept([event]) for event in events])
             except EventLogError as error:
                 if not is_reported:
                     is_reported = True
-                    _logger.error("what happens cannot be kept at present: %s", error)
+                    _logger.error("notifications cannot be stored at present: %s", error)
                 if self._is_stopping.wait(self._retry_s):
                     return False
             except Exception:  # whatever it is, the next ones must have their turn
-                _logger.exception("%d notifications cannot be kept", len(events))
+                _logger.exception("%d notifications cannot be stored", len(events))
                 return True
 
 

@@ -107,7 +107,7 @@ class Management:
         """Do what is asked for. Raises Refusal, EventLogError."""
         operation = _text(request, "operation")
         if operation is None:
-            raise Refusal(Status.BAD_REQUEST, "operation: which one is to be performed is not said")
+            raise Refusal(Status.BAD_REQUEST, "operation: missing; name the one to perform")
         async with self._turns:
             if operation in OF_ENTITIES:
                 return await self._of_entity(operation, request)
@@ -126,7 +126,7 @@ class Management:
             return Answer(answered.status, {}, answered.description)
         except Exception:
             _logger.exception("a management operation failed")
-            return Answer(Status.INTERNAL_ERROR, {}, "the server has a fault; its log says more")
+            return Answer(Status.INTERNAL_ERROR, {}, "internal error; see the server's log")
 
     # On entities (3.3)
 
@@ -361,7 +361,7 @@ def _attribute_names(body: object) -> list[str]:
     if body is None:
         return []
     if not isinstance(body, Mapping):
-        raise Refusal(Status.BAD_REQUEST, f"the body is to be a map with `attributeNames`, {show(body)} given")
+        raise Refusal(Status.BAD_REQUEST, f"the body must be a map with `attributeNames`, {show(body)} given")
     names = body.get("attributeNames")
     if names is None:
         return []

@@ -72,9 +72,9 @@ _TABLE: dict[type, Status] = {
     core.EventLogError: Status.INTERNAL_ERROR,
 }
 _HIDDEN: dict[type, str] = {
-    core.StorageUnavailable: "the log cannot be opened at present; the server's log says why",
-    core.StorageCorrupted: "the stored log is hurt; the server's operator must look at it",
-    core.EventLogError: "the server has a fault; its log says more",
+    core.StorageUnavailable: "the log cannot be opened at present; see the server's log",
+    core.StorageCorrupted: "the stored log is damaged; the operator can run headwater check",
+    core.EventLogError: "internal error; see the server's log",
     core.DiskFull: "too little space is free on the disk; reads go on",
 }
 """What is not for everybody's eyes: paths of the server's machine."""

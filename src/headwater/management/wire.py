@@ -82,7 +82,7 @@ def problem_of(refusal: Refusal) -> Problem:
 _PROBLEMS: Mapping[Status, tuple[int, str, str]] = {
     Status.BAD_REQUEST: (400, "invalid_request", "Invalid request"),
     Status.NOT_FOUND: (404, "entity_not_found", "No such entity"),
-    Status.CONFLICT: (409, "conflict", "Not as things are"),
+    Status.CONFLICT: (409, "conflict", "Conflict with the present state"),
     Status.NOT_IMPLEMENTED: (404, "operation_not_found", "No such operation"),
 }
 """Of what management itself refuses; errors of the core have the problems that they have everywhere.

@@ -234,7 +234,7 @@ class AccountDirectory:
             stored = list(self._state.items(KIND))
             had_users = self._state.had_users()
             if self._had_users and not had_users:
-                logger.warning("that there were users is forgotten: everybody may do everything, on loopback")
+                logger.warning("requests without credentials are allowed again, on loopback only")
             self._had_users = had_users
             if stored != self._stored:
                 before, self._stored = self._stored, stored

@@ -306,7 +306,8 @@ class Server:
             raise InvalidConfiguration(
                 f"{config.data} has had users, and there are none now: everything would be allowed to everybody. Add a "
                 f"user (headwater user add NAME --grant all:* --data {config.data}), name the configuration that has "
-                f"them (--config FILE), or let everybody in (headwater user allow-everybody --data {config.data})",
+                f"them (--config FILE), or allow everything to everybody (headwater user allow-everybody --data "
+                f"{config.data})",
                 "users",
             )
         if not has_users and (allowed := store.state.get(*EVERYBODY)) is not None:

@@ -93,7 +93,7 @@ class Users(ReadOnly):
         async with self._changing:
             self._check_stored(name)
             if len(self._directory.current().by_name) == 1:
-                raise Refusal(Status.CONFLICT, "it is the last user; without users nobody is let in")
+                raise Refusal(Status.CONFLICT, "it is the last user; without users every request would be refused")
             self._check_manageable(None, without=name)
             await asyncio.to_thread(self._remove, name)
             self._directory.current()

@@ -23,7 +23,7 @@ from .metric_families import counter, gauge, histogram
 from .watchman import Watchman
 
 AMQP_COUNTERS = {
-    "connections": "Connections that were taken.",
+    "connections": "Connections accepted.",
     "connections_refused": "Connections refused: too many.",
     "faults": "Connections that ended because the peer broke the protocol.",
     "links": "Links that were attached.",
@@ -31,7 +31,7 @@ AMQP_COUNTERS = {
     "messages_received": "Messages received.",
     "messages_rejected": "Messages rejected, each with a reason.",
     "messages_sent": "Messages sent.",
-    "messages_sent_again": "Messages sent again because their receiver gave them back.",
+    "messages_sent_again": "Messages sent again because their receiver released them.",
     "notifications_skipped": "Notifications that could not be given to a listener, by a fault of the server.",
 }
 """The fields of AmqpStatistics."""
@@ -64,7 +64,7 @@ def storage_metrics(store: LogStore) -> Iterator[Metric]:
 def thread_metrics(threads: Threads) -> Iterator[Metric]:
     """How often what goes on for as long as the server had to begin again."""
     counts = [([name], count) for name, count in threads.restarts.items()]
-    yield counter("thread_restarts", "Threads and tasks that failed and were begun again.", counts, ["thread"])
+    yield counter("thread_restarts", "Restarts of background threads and tasks that failed.", counts, ["thread"])
 
 
 def amqp_metrics(container: Container) -> Iterator[Metric]:
@@ -77,7 +77,7 @@ def amqp_metrics(container: Container) -> Iterator[Metric]:
 def futoin_metrics(statistics: Statistics) -> Iterator[Metric]:
     """Calls and errors of the FutoIn endpoints, and what became of pushes. Every label is one of a few names."""
     for name, summary, label, counts in (
-        ("calls", "Calls that were found to be in order, by function.", "function", statistics.calls),
+        ("calls", "Valid calls, by function.", "function", statistics.calls),
         ("errors", "Errors that were answered, by name.", "error", statistics.errors),
         ("pushes", "Groups of events that were pushed, by kind of consumer.", "kind", statistics.pushes),
     ):
@@ -92,7 +92,7 @@ def http_metrics(http: HttpServer) -> Iterator[Metric]:
     """Connections of HTTP; requests are counted by the gate."""
     admission = http.admission
     yield gauge("http_connections_open", "HTTP connections, WebSockets included.", http.connections)
-    yield counter("http_connections", "HTTP connections that were taken.", admission.served)
+    yield counter("http_connections", "HTTP connections accepted.", admission.served)
     yield counter("http_connections_refused", "HTTP connections refused: too many.", admission.refused)
 
 

@@ -340,7 +340,7 @@ class Run:
                 return self._ending(query, stopped)
 
     def _say_ended(self) -> None:
-        self.say("Spark's Java was told to end as well, so the batch was not finished; the next run does it")
+        self.say("Spark's Java process got the signal as well, so the batch was not finished; the next run does it")
 
     def _tell_stop(self) -> bool:
         """Say that the request to stop was heard; once. Answers whether it was said now."""

@@ -101,7 +101,7 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
 def restore(source: Path, target: Path, progress: Progress | None = None) -> BackupReport:
     """Make a data directory from a backup; `target` must not exist or be empty.
 
-    Raises StorageUnavailable: no whole backup, or the target is not empty.
+    Raises StorageUnavailable: not a complete backup, or the target is not empty.
     """
     manifest = read_manifest(source)
     _make_empty(target)
@@ -132,7 +132,7 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         return _MANIFEST.read(directory)
     except (OSError, StorageCorrupted) as error:
-        raise StorageUnavailable(f"{directory}: no whole backup ({error})") from None
+        raise StorageUnavailable(f"{directory}: not a complete backup ({error})") from None
 
 
 def _copy_witnesses(source: Path, target: Path) -> None:

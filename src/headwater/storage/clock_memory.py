@@ -81,7 +81,7 @@ def poisoned(log: StoredLog, now: int) -> str | None:
     if log.recorded_at <= now + POISONED_MS or now < MADE_AT_MS:
         return None
     return (
-        f"log {log.name}: its newest event is recorded at {show_ms(log.recorded_at)}, which is yet to come: until then "
-        f"nothing grows old, and no look-up by time finds what is new. Stop the server, and have it mended: "
+        f"log {log.name}: its newest event is recorded at {show_ms(log.recorded_at)}, in the future: until then "
+        f"retention by age drops nothing, and look-ups by time miss new events. Stop the server, and repair it: "
         f"headwater check --repair-clock {log.name}"
     )

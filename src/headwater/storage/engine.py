@@ -111,9 +111,8 @@ class Engine(Closing):
         self._lock_file = lock_directory(self.directory)
         try:
             if mode := tighten(self.directory):
-                logger.warning(
-                    "%s: others could use it (mode %04o), which holds secrets; they cannot now", directory, mode
-                )
+                problem = "%s: others had access to it (mode %04o), and it holds secrets; they have none now"
+                logger.warning(problem, directory, mode)
             for each in (LOGS, BACKUP_LOCK):
                 tighten(self.directory / each)
             self.state = open_state(self.directory, is_locked=True)

@@ -285,7 +285,7 @@ def load(path: Path) -> Generation:
         raise ValueError(f"{path}: too short")
     magic, crc, _, first, last, count, slots = _HEADER.unpack_from(content)
     if magic != MAGIC or len(content) != _HEADER.size + 16 * count or crc != google_crc32c.value(content[16:]):
-        raise ValueError(f"{path}: not a whole table of ids")
+        raise ValueError(f"{path}: an incomplete table of ids")
     hashes = np.frombuffer(content, np.uint64, count, _HEADER.size)
     taken = np.frombuffer(content, np.uint32, count, _HEADER.size + 8 * count)
     offsets = np.frombuffer(content, np.uint32, count, _HEADER.size + 12 * count)

@@ -298,7 +298,8 @@ class StoredLog(LocalLog):
                     EventLogError,
                     OSError,
                 ) as error:  # a full disk, say: the next opening takes longer, that is all
-                    logger.warning("log %s: how it ended could not be written down: %s", self.name, error)
+                    problem = "log %s: its end could not be stored, so the next start reads its newest segment: %s"
+                    logger.warning(problem, self.name, error)
                 self.frames.close()
         self._wake_all()
 
@@ -329,7 +330,7 @@ class StoredLog(LocalLog):
         The state first of all: with it, what consumers acknowledged is durable before an event is forgotten.
         """
         meta = self.meta.changed(first_retained=first_retained, known_from=known_from)
-        with refusing(self.directory, "where the log begins cannot be written down"):
+        with refusing(self.directory, "the first number of the log cannot be stored"):
             bear_witness(self._state, self.meta.incarnation, Trimmed(first_retained, known_from))
             meta.write(self.directory)
         self.meta = meta

@@ -132,7 +132,7 @@ def beyond(number: int) -> int:
 def _forgotten(name: str, paths: list[Path]) -> StorageCorrupted:
     problem = f"the state knows no log {name}, but its directory is there; a new one would begin at 1 beside it"
     remedy = (
-        f"have it back with settings that forget nothing (headwater check --adopt {name}), restore a backup (headwater "
+        f"adopt it, with settings that drop nothing (headwater check --adopt {name}), restore a backup (headwater "
         f"restore), or move the directory away if the log was deleted"
     )
     return StorageCorrupted(", ".join(map(str, paths)), problem, remedy)

@@ -142,7 +142,7 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
             for segment in gone:
                 (log.directory / INDEX / places_name(segment.first)).unlink(missing_ok=True)
             _drop_postings_below(log, gone[-1].last + 1)
-            logger.info("log %s: gave back %d segments", log.name, len(gone))
+            logger.info("log %s: removed %d segments", log.name, len(gone))
         log.index.ids.drop(log.first_retained)
         if log.known_from > 1:
             log.index.drop(log.known_from)
@@ -169,7 +169,7 @@ def _keep(file: FilePostings, target: Path) -> None:
     try:
         file.verify()
     except ValueError as error:
-        remedy = "nothing is given back before the log was opened anew, which makes it again"
+        remedy = "no segment is removed until the log is reopened, which rebuilds the file"
         raise StorageCorrupted(str(file.path), str(error), remedy) from None
     if not target.exists():
         os.link(file.path, target)

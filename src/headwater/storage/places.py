@@ -40,7 +40,7 @@ class Places:
         magic, crc, _, self.first, self.end, frames, events = _HEADER.unpack_from(buffer)
         widths = (8 * frames, 8 * frames, 8 * events)
         if magic != MAGIC or len(buffer) != _HEADER.size + sum(widths) or crc != google_crc32c.value(content[16:]):
-            raise ValueError(f"{path}: not a whole file of places")
+            raise ValueError(f"{path}: an incomplete file of places")
         ends = (_HEADER.size, _HEADER.size + widths[0], _HEADER.size + widths[0] + widths[1])
         self.firsts: Sequence[int] = buffer[ends[0] : ends[1]].cast("Q")
         self.offsets: Sequence[int] = buffer[ends[1] : ends[2]].cast("Q")

@@ -357,7 +357,7 @@ class FilePostings:
         magic, self._crc, _, self.first, self._last, terms, numbers, _ = _HEADER.unpack_from(buffer)
         widths = (8 * terms, 4 * (terms + 1), 4 * (terms + 1), 4 * numbers)
         if magic != MAGIC or len(buffer) < _HEADER.size + sum(widths):
-            raise ValueError(f"{path}: not a whole file of postings")
+            raise ValueError(f"{path}: an incomplete file of postings")
         parts, at = [], _HEADER.size
         for width in widths:
             parts.append(buffer[at : at + width])

@@ -47,7 +47,6 @@ def tighten(path: Path) -> int:
         pass  # it will be made as it should be
     except OSError as error:
         wanted = mode & ~_OTHERS
-        logger.warning(
-            "%s: others may use it (mode %04o): %s; it holds secrets, make it %04o", path, mode, error.strerror, wanted
-        )
+        problem = "%s: others have access to it (mode %04o): %s; it holds secrets, make it %04o"
+        logger.warning(problem, path, mode, error.strerror, wanted)
     return 0

@@ -274,7 +274,7 @@ def _ends_cleanly(segment: Segment, clean: CleanStop | None, gaps: Ranges) -> bo
             frame = Frame(segment.buffer, segment.end, segment.crc_seed)
             segment.add(frame, frame.offset)
     except BadFrame as bad:
-        logger.debug("%s: not as it was left: %s", segment.path, bad)
+        logger.debug("%s: changed since it was closed: %s", segment.path, bad)
     if segment.end == clean.end and segment.last == clean.head and segment.last_crc == clean.crc:
         segment.unverify()
         return True

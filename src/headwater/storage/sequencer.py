@@ -332,7 +332,7 @@ class Sequencer:
             except (EventLogError, HeadMoved) as refusal:
                 return refusal
             except OSError as error:
-                logger.critical("log %s: writing failed, nothing more can be promised: %s", self._name, error)
+                logger.critical("log %s: writing failed, what is on the disk is unknown: %s", self._name, error)
                 self._fatal(f"log {self._name}: writing failed: {error}")
                 raise
             self._count_commit(time.perf_counter() - begin)

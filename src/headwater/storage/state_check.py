@@ -61,7 +61,7 @@ def _notes(directory: Path, state: StateStore) -> Iterator[str]:
         yield f"{path}: the state does not know this directory; remove it if nobody needs it"
     witness = witness_path(directory / STATE_NAME)
     if not witness.exists():
-        yield f"{STATE_NAME} is of 0.1.0, which guards nothing in it; the next start brings it up to date"
+        yield f"{STATE_NAME} is of 0.1.0, which has no checksums in it; the next start adds them"
     elif None in read_slots(witness):
         yield f"{witness.name}: one of its two slots cannot be read; the next change writes it anew"
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -169,3 +174,28 @@ def test_longest_filter_is_evaluated_on_a_large_message():
     text = "x LIKE '" + "%_a" * 1350 + "'"
     assert is_answered({NAME: described(SQL, text)}, Message({"x": "a" * TEXT_CHARS_MAX}))
     assert is_answered({NAME: described(SQL, "+".join(["x"] * 490) + " = 'a'")}, Message({"x": "a" * TEXT_CHARS_MAX}))
+
+
+def lines_of(work: Callable[[], object]) -> int:
+    """How many lines of Python the work runs, loops and calls included."""
+    lines = 0
+
+    def count(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+@pytest.mark.parametrize("text", ["x LIKE '%_b%a_b%'", "x LIKE '%" + "a_" * 20 + "b%'"])
+def test_evaluating_takes_steps_linear_in_the_message(text):
+    matches = source_filter({NAME: described(SQL, text)}, latest=HEAD).matches
+    shorter, longer = (Message({"x": "a" * chars}) for chars in (TEXT_CHARS_MAX // 8, TEXT_CHARS_MAX // 2))
+    assert lines_of(lambda: matches(longer)) <= 4 * lines_of(lambda: matches(shorter)) + 100

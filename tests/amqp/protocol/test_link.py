@@ -246,9 +246,18 @@ def test_a_drain_uses_up_the_credit(pair: Pair) -> None:
     assert pair.last(pair.server_events, CreditChanged).link.is_draining
     sender.drained()
     pair.pump()
-    assert pair.last(pair.client_events, FlowReceived).is_drained
+    ended = pair.last(pair.client_events, FlowReceived)
+    assert ended.is_drained and ended.available == 0
     assert receiver.credit == sender.credit == 0
     assert receiver.delivery_count == sender.delivery_count
+
+
+def test_a_sender_says_nothing_of_what_is_available_but_at_the_end_of_a_drain(pair: Pair) -> None:
+    _, sender = pair.receiver(credit=10)
+    sender.session.send_flow(sender)
+    pair.pump()
+    flow = pair.last(pair.client_events, FlowReceived)
+    assert (flow.is_drained, flow.available) == (False, None)
 
 
 def test_an_echo_is_answered(pair: Pair) -> None:

@@ -220,7 +220,7 @@ def test_a_field_of_a_wrong_type_is_named(type: type[Composite], index: int, wro
 def test_a_mandatory_field_that_is_missing_is_named(type: type[Composite], index: int) -> None:
     name = f"{type.NAME}.{type.FIELDS[index].name}"
     fields = fine(type)
-    with pytest.raises(DecodeError, match=rf"^{name}: a value is due"):
+    with pytest.raises(DecodeError, match=rf"^{name}: a value is required"):
         decoded(raw(type, *fields[:index]))
 
 
@@ -230,7 +230,7 @@ def test_a_mandatory_field_that_is_not_given_is_named(type: type[Composite], ind
     name = f"{type.NAME}.{type.FIELDS[index].name}"
     values = decoded(raw(type, *fine(type)))
     setattr(values, type.FIELDS[index].name, None)
-    with pytest.raises(EncodeError, match=rf"^{name}: a value is due"):
+    with pytest.raises(EncodeError, match=rf"^{name}: a value is required"):
         octets(values)
 
 

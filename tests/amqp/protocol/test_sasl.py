@@ -52,7 +52,7 @@ def test_what_is_no_sasl_frame_is_an_error_that_says_why() -> None:
         (b"", "cut short"),
         (bytes(encode_performative(Open("me"))), "SASL frame expected"),
         (encode("x"), "SASL frame expected, constructor 0xa1 found"),
-        (encode(Described(ULong(0x41), [])), "sasl-init.mechanism: a value is due"),
+        (encode(Described(ULong(0x41), [])), "sasl-init.mechanism: a value is required"),
         (encode(Described(ULong(0x41), ["PLAIN"])), "sasl-init.mechanism: symbol expected"),
         (encode(Described(ULong(0x44), [1])), "sasl-outcome.code: ubyte expected"),
         (bytes(encode_sasl(SaslOutcome(OK))) + b"x", "sasl-outcome does not end where its frame ends"),

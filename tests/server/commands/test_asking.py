@@ -152,10 +152,11 @@ def test_http_where_tls_is_spoken_and_the_other_way_round_are_told_at_once(
     monkeypatch.setattr(retrying.Attempts, "failed", lambda *_: pytest.fail("it was tried again"))
     with secured(certificate) as port:
         done = headwater("logs", "--url", f"http://127.0.0.1:{port}")
-    assert (done.code, done.err.endswith("it speaks TLS there; the URL begins with https://\n")) == (UNREACHABLE, True)
+    assert done.code == UNREACHABLE
+    assert done.err.endswith("the server expects TLS on that port; use a URL of https://\n")
     done = headwater("logs", "--url", served.url.replace("http://", "https://"))
     assert done.code == UNREACHABLE
-    assert "it speaks no TLS there; a URL of http:// does without" in done.err
+    assert "the server does not use TLS on that port; use a URL of http://" in done.err
 
 
 def test_users_are_kept_in_no_directory_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,7 +173,7 @@ class Listener(LinkEnd):
             return
         except Exception:  # others wait for their turn behind this one
             _logger.exception("a listener failed", extra={"fields": {"link": cut(self._link.name)}})
-            self._transport.expel(self._link, conditions.INTERNAL_ERROR, "the server's log says more")
+            self._transport.expel(self._link, conditions.INTERNAL_ERROR, "internal error; see the server's log")
             return
         if not queue.is_empty:
             self._take_turn_soon()

@@ -76,7 +76,8 @@ class ManagementNode:
         """Answer the attach of a receiver of answers. Raises LinkFault."""
         if source.dynamic:
             if source.address is not None:
-                raise LinkFault(conditions.NOT_IMPLEMENTED, "a node that is made on demand is given its address")
+                problem = "the server chooses the address of a dynamic node; leave address out"
+                raise LinkFault(conditions.NOT_IMPLEMENTED, problem)
             address = self.replies.new_address()
         assert address is not None
         transport.steal(link)
@@ -88,7 +89,7 @@ class ManagementNode:
         It never gets credit: only this node sends there. Raises LinkFault.
         """
         if target.address is not None or not TEMPORARY & {str(each) for each in target.capabilities or ()}:
-            problem = "no nodes are made on demand to send to, but temporary queues for answers of $management"
+            problem = "the only dynamic targets are temporary queues for answers of $management"
             raise LinkFault(conditions.NOT_IMPLEMENTED, problem)
         assert link.remote is not None
         made = Target(

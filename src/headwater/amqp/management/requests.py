@@ -120,7 +120,7 @@ class Requests(LinkEnd):
         except Exception:
             _logger.exception("a request was not answered", extra={"fields": {"peer": self._transport.peer}})
             if not self._is_over:
-                self._transport.expel(self._link, conditions.INTERNAL_ERROR, "the server's log says more")
+                self._transport.expel(self._link, conditions.INTERNAL_ERROR, "internal error; see the server's log")
         finally:
             self._is_busy = False
             self._leave()
@@ -147,7 +147,7 @@ class Requests(LinkEnd):
                 message = answer_message(answer, request)
         except EncodeError:  # one answer that cannot be written ends neither the link nor what waits behind it
             _logger.exception("an answer was not written", extra={"fields": {"peer": self._transport.peer}})
-            problem = "the server has a fault; its log says more"
+            problem = "internal error; see the server's log"
             return answer_message(Answer(Status.INTERNAL_ERROR, {}, problem), request)
         if replies.bytes_max is not None and len(message) > replies.bytes_max:
             problem = f"the answer has {len(message)} bytes, your link takes {replies.bytes_max}; ask for less of it"

@@ -138,7 +138,7 @@ def read_fields(layout: Layout, buffer: bytes, at: int) -> tuple[Any, int]:
         raise DecodeError(f"{layout.name}: the list's size is not that of its fields", start)
     for index in layout.mandatory:
         if values[index] is None:
-            raise DecodeError(f"{layout.name}.{layout.names[index]}: a value is due, null or nothing found", at)
+            raise DecodeError(f"{layout.name}.{layout.names[index]}: a value is required, null or nothing found", at)
     return layout.make(*values), at
 
 
@@ -156,7 +156,7 @@ def write_composite(out: bytearray, value: Composite, count: int = -1) -> None:
             if field is not None:
                 write(content, field)
             elif index in layout.mandatory:
-                raise EncodeError("a value is due, None given")
+                raise EncodeError("a value is required, None given")
             else:
                 content.append(0x40)
     except EncodeError as wrong:
@@ -174,4 +174,4 @@ def _write_member(out: bytearray, value: object) -> None:
     elif isinstance(value, Described):
         encode_into(out, value)
     else:
-        raise EncodeError(f"a composite or described value is due, not {shown(value)}")
+        raise EncodeError(f"a composite or described value is expected, {shown(value)} given")

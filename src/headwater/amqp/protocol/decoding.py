@@ -301,7 +301,7 @@ def _list32(buffer: bytes, at: int, depth: int) -> Read:
 
 def _items(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
-        raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+        raise DecodeError(f"more than {DEPTH_MAX} levels of values are nested", at)
     start = at
     items: list[object] = []
     for _ in range(count):
@@ -323,7 +323,7 @@ def _map32(buffer: bytes, at: int, depth: int) -> Read:
 
 def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
-        raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+        raise DecodeError(f"more than {DEPTH_MAX} levels of values are nested", at)
     if count & 1:
         raise DecodeError(f"a map has a key without a value: {count} elements", at)
     start = at
@@ -360,7 +360,7 @@ def _array32(buffer: bytes, at: int, depth: int) -> Read:
 
 def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
-        raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+        raise DecodeError(f"more than {DEPTH_MAX} levels of values are nested", at)
     if stop > len(buffer):
         raise DecodeError("the value is cut short", at)
     if count == 0 and at == stop:
@@ -369,7 +369,7 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
     descriptors: list[object] = []
     while buffer[at] == 0x00:
         if len(descriptors) == ARRAY_DESCRIPTORS_MAX:
-            raise DecodeError(f"more than {ARRAY_DESCRIPTORS_MAX} descriptors of an array lie in one another", at)
+            raise DecodeError(f"more than {ARRAY_DESCRIPTORS_MAX} descriptors of an array are nested", at)
         descriptor, at = READERS[buffer[at + 1]](buffer, at + 2, depth + 1)
         descriptors.append(descriptor)
     code = buffer[at]
@@ -410,7 +410,7 @@ def _check_count(code: int, count: int, at: int, start: int, stop: int) -> None:
 
 def _described(buffer: bytes, at: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
-        raise DecodeError(f"more than {DEPTH_MAX} values lie in one another", at)
+        raise DecodeError(f"more than {DEPTH_MAX} levels of values are nested", at)
     descriptor, at = READERS[buffer[at]](buffer, at + 1, depth + 1)
     value, at = READERS[buffer[at]](buffer, at + 1, depth + 1)
     return Described(descriptor, value), at

@@ -81,7 +81,7 @@ def writer_of(value: object) -> Writer:
 
 def check_depth(depth: int) -> None:
     if depth >= DEPTH_MAX:
-        raise EncodeError(f"more than {DEPTH_MAX} values lie in one another")
+        raise EncodeError(f"more than {DEPTH_MAX} levels of values are nested")
 
 
 def _null(out: bytearray, value: object, depth: int) -> None:

@@ -170,7 +170,7 @@ def _read_symbols(buffer: bytes, at: int) -> tuple[tuple[Symbol, ...], int]:
 
 def _write_symbols(out: bytearray, value: tuple[str, ...]) -> None:
     if not isinstance(value, (tuple, list)) or not all(isinstance(symbol, str) for symbol in value):
-        raise EncodeError(f"a tuple of symbols is due, not {shown(value)}")
+        raise EncodeError(f"a tuple of symbols is expected, {shown(value)} given")
     if value:
         encode_into(out, Array(map(Symbol, value)))
     else:

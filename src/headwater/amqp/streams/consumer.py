@@ -178,7 +178,7 @@ class Consumer(LinkEnd):
             _logger.exception(
                 "a consumer failed", extra={"fields": {"log": self._node.log.name, "link": cut(self._link.name)}}
             )
-            self.expel(conditions.INTERNAL_ERROR, "the server's log says more")
+            self.expel(conditions.INTERNAL_ERROR, "internal error; see the server's log")
             return
         if has_more:
             self._take_turn_soon()

@@ -287,7 +287,7 @@ def bound_partition(binding: Binding, partitions: int) -> int | None:
         return None
     partition = partition_number(binding.partition, partitions)
     if partition is None:
-        problem = f"partition {binding.partition!r} given, 0 to {partitions - 1} are there"
+        problem = f"partition {binding.partition!r} given, 0 to {partitions - 1} is allowed"
         raise LinkFault(conditions.NOT_FOUND, problem)
     return partition
 

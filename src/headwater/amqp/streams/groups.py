@@ -290,7 +290,7 @@ class Group:
         """Close a link that was asked to leave: in order, but with a condition that tells its consumer what to do."""
         member = self._members.pop(link)
         self.owners[member.partition] = None
-        problem = f"the partitions of the group {self.name!r} are shared anew; attach again"
+        problem = f"the partitions of the group {self.name!r} are rebalanced; attach again"
         yield Close(link, LINK_DETACH_FORCED, problem)
 
     def _hand_out(self) -> list[Action]:

@@ -200,7 +200,7 @@ class EventLogNode:
         except Exception:  # it is somebody else's detach perhaps that has led here
             _logger.exception("a member of a consumer group failed", extra={"fields": {"log": self.log.name}})
             if not isinstance(action, RecordEpoch):
-                _member(action.link).refused(INTERNAL_ERROR, "the server's log says more")
+                _member(action.link).refused(INTERNAL_ERROR, "internal error; see the server's log")
 
     async def _record_epochs(self) -> None:
         recorded: list[RecordEpoch] = []
@@ -225,7 +225,7 @@ class EventLogNode:
         action = self._actions[0] if self._actions else None
         if isinstance(action, Assign) and (action.partition, action.epoch) in recorded:
             self._actions.popleft()
-            _member(action.link).refused(INTERNAL_ERROR, "the epoch cannot be stored; the server's log says why")
+            _member(action.link).refused(INTERNAL_ERROR, "the epoch cannot be stored; see the server's log")
 
     async def _save(self) -> bool:
         """Whether what was to be stored is stored now."""

@@ -193,7 +193,7 @@ class Producer(LinkEnd):
             return event, bound
         partition = partition_number(target, node.partitions)
         if partition is None:
-            problem = f"target partition {show(target)} given, 0 to {node.partitions - 1} are there"
+            problem = f"target partition {show(target)} given, 0 to {node.partitions - 1} is allowed"
             raise AmqpError(conditions.NOT_FOUND, problem)
         if bound is not None and partition != bound:
             raise AmqpError(conditions.NOT_ALLOWED, f"the link is bound to partition {bound}, {target} is the target")
@@ -273,5 +273,6 @@ def destination(message: bytes) -> str:
     except DecodeError as error:
         raise MessageFault(conditions.DECODE_ERROR, str(error)) from None
     if properties is None or not isinstance(properties.to, str):
-        raise AmqpError(conditions.INVALID_FIELD, "the link has no target address, and the message no `to`")
+        problem = "the link has no target address, and the message no `to`; give one of them"
+        raise AmqpError(conditions.INVALID_FIELD, problem)
     return properties.to

@@ -126,7 +126,7 @@ class Answering:
             while True:
                 length, number, _ = _HEAD.unpack(await reader.readexactly(_HEAD.size))
                 if length > REQUEST_BYTES_MAX:
-                    logger.error("a request of %d bytes came from the bulk process; it is let go", length)
+                    logger.error("a request of the bulk process has %d bytes, too many; it is disconnected", length)
                     return
                 body = await reader.readexactly(length)
                 task = asyncio.create_task(self._answer(number, body))
@@ -151,7 +151,7 @@ class Answering:
             self._send(number, ERROR, _encode_error(error))
         except Exception as error:  # told to the caller, who must not wait for ever; the log has the rest
             logger.exception("a request of the bulk process failed")
-            problem = StorageUnavailable(f"the server failed at it: {type(error).__name__}; its log says more")
+            problem = StorageUnavailable(f"internal error ({type(error).__name__}); see the server's log")
             self._send(number, ERROR, _encode_error(problem))
         else:
             self._send(number, ANSWER, answer)

@@ -28,7 +28,7 @@ def check_own(owner: str | None, user: User, log: str, authorize: Authorize) -> 
     try:
         authorize(user, Right.MANAGE, log)
     except Forbidden:
-        why = "which it takes to write under a name that another user wrote under first"
+        why = "which is needed for the name of a writer that another user began to use"
         raise Forbidden(user.name, Right.MANAGE, log, why) from None
 
 

@@ -95,7 +95,7 @@ class Supervisor:
         if not self._is_ready.is_set():
             await self.stop()
             raise CannotListen(
-                "the bulk process did not start; what it said is above, --flight-enabled false does without it"
+                "the bulk process did not start; its error is above; --flight-enabled false turns Arrow Flight off"
             )
 
     async def stop(self) -> None:

@@ -119,7 +119,7 @@ def _reading(file: Path) -> Iterator[_Opened]:
         try:
             yield _Opened(raw, buffered, file.stat().st_size)
         except (gzip.BadGzipFile, EOFError) as error:
-            raise InvalidInput(f"it is no whole gzip file: {error}", str(file)) from None
+            raise InvalidInput(f"the gzip file is truncated or damaged: {error}", str(file)) from None
         except UnicodeDecodeError as error:
             raise InvalidInput(f"it is not UTF-8: {error.reason} at byte {error.start}", str(file)) from None
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _OURS = frozenset({"lost+found", "logs", "LOCK", "BACKUP.lock"})
 """What may be in a directory that has no state: a new volume's own, and what is looked at when the state is opened."""
-_CLOSED = "nobody is let in; add a user, or let everybody in (headwater user allow-everybody)"
+_CLOSED = "every request is refused; add a user, or allow requests without credentials (headwater user allow-everybody)"
 
 
 class UserExists(EventLogError):

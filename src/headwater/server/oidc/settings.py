@@ -98,7 +98,7 @@ class Oidc:
     them. `realm_access.roles` is the claim `roles` in the claim `realm_access`, where no claim has that whole name."""
     roles: tuple[str, ...] = setting((), roles, "what the values of oidc.rights_claim stand for: ROLE=GRANT")
     """What the values of the claim stand for: `writers=read,append:orders-*`, one role as often as it has grants. With
-    any role, values are names of roles, and others count for nothing; without, they are grants."""
+    any role, values are names of roles, and others are ignored; without, they are grants."""
     algorithms: tuple[str, ...] = setting(
         ("RS256", "PS256", "ES256", "EdDSA"), algorithms, f"signatures that count, of {', '.join(ALGORITHMS)}"
     )

@@ -17,6 +17,7 @@ from typing import Any
 from ...core.access import Credentials, Grant, User
 from ...core.errors import InvalidInput
 from ...core.shown import cut
+from ...formats.installing import how_to_install
 from ..accounts import USER_NAME, read_grant
 from ..errors import InvalidConfiguration
 from ..log_lines import fields
@@ -33,7 +34,7 @@ REMEMBERED_MAX = 10_000
 EXPIRES_AT_MAX = 2.0**36
 """In the year 4147: who writes milliseconds is refused, rather than let in for ever."""
 VALUES_MAX = 200
-"""Roles or grants of one token; those beyond count for nothing."""
+"""Roles or grants of one token; those beyond are ignored."""
 
 
 class KeyUnknown(Exception):
@@ -88,9 +89,9 @@ class TokenLogins:
         try:
             user = self._user(self._claims(credentials.secret))
             if user.name in names:
-                raise WrongToken(f"user {user.name} is one with an account, and logs in by that only")
+                raise WrongToken(f"user {user.name} has an account here, and can only log in with that")
             if credentials.name not in ("", user.name):
-                raise WrongToken(f"it is of user {user.name}, and was shown for another")
+                raise WrongToken(f"it is of user {user.name}, and was given as the password of another")
         except WrongToken as refused:
             logger.warning("a token was refused", extra=fields(problem=cut(str(refused), 200)))
             return None
@@ -137,7 +138,7 @@ class TokenLogins:
                 options={"require": ["exp", "iss", "aud"]},
             )
             if not float(claims["exp"]) < EXPIRES_AT_MAX:
-                raise WrongToken("its exp is in seconds since 1970, and not so far away")
+                raise WrongToken("exp is too far in the future; it is in seconds since 1970")
             return claims
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise WrongToken(str(error)) from None
@@ -161,7 +162,7 @@ class TokenLogins:
                 try:
                     found.append(read_grant(each))
                 except InvalidInput as error:
-                    logger.warning("a grant of a token counts for nothing", extra=fields(problem=error))
+                    logger.warning("a grant of a token is ignored", extra=fields(problem=error))
         return tuple(dict.fromkeys(found))
 
     def _remember(self, digest: bytes, user: User) -> None:
@@ -201,10 +202,7 @@ def check_settings(settings: Oidc) -> None:
         import cryptography
         import jwt
     except ImportError:
-        problem = (
-            "logins by tokens take the extra [oidc], which is not installed: from a checkout "
-            "`pip install '.[oidc]'`, from a wheel `pip install 'headwater-VERSION-py3-none-any.whl[oidc]'`"
-        )
+        problem = f"logins by tokens need the extra [oidc], which is not installed: {how_to_install('oidc')}"
         raise InvalidConfiguration(problem, "oidc.issuer") from None
     del jwt, cryptography
 

@@ -106,7 +106,7 @@ def look_at(path: Path, format: str | None, mapping: TableMapping) -> InputFile:
     except (InvalidInput, UnicodeDecodeError, pa.ArrowException) as error:
         raise InvalidInput(str(error), str(path)) from None
     except (gzip.BadGzipFile, EOFError) as error:
-        raise InvalidInput(f"it is no whole gzip file: {error}", str(path)) from None
+        raise InvalidInput(f"the gzip file is truncated or damaged: {error}", str(path)) from None
 
 
 def _look_at(path: Path, format: str | None, mapping: TableMapping) -> InputFile:
@@ -163,7 +163,7 @@ def unpacked(file: InputFile, directory: Path, number: int) -> InputFile:
         with gzip.open(file.path) as packed, target.open("wb") as out:
             shutil.copyfileobj(packed, out, _SAMPLE_BYTES)
     except (gzip.BadGzipFile, EOFError) as error:
-        raise InvalidInput(f"it is no whole gzip file: {error}", file.name) from None
+        raise InvalidInput(f"the gzip file is truncated or damaged: {error}", file.name) from None
     return replace(file, path=str(target))
 
 
