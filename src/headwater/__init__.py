@@ -1,3 +1,3 @@
 """Headwater: one durable event log that five protocols speak and Spark reads."""
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
