@@ -21,6 +21,7 @@ SEEN_TO = {
     "server/bounded_requests.py": "of one connection, and ends with it",
     "server/oidc/keys.py": "a fetch is awaited by whoever logs in with its key",
     "server/tracing/exported.py": "waited for, a few seconds; ends with the process",
+    "management/server.py": "one query of a client, whose request waits for it",
     "server/event_loop.py": "opens one connection; what its peer does wrong ends it",
     "server/http_server.py": "its end stops the server; waited for",
     "server/commands/bench.py": "its results are asked for",

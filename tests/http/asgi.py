@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -36,17 +37,24 @@ def scope(
 async def ask(
     application: Application, path: str, method: str = "GET", pieces: Sequence[bytes] = (b"",), **more: Any
 ) -> Answer:
-    """Send a request, its body piece by piece; after the last one the client is gone."""
+    """Send a request, its body piece by piece, and wait for the answer; without any piece the client leaves at once."""
     sent: list[Message] = []
     waiting = list(pieces)
 
+    answered = asyncio.Event()
+    if not waiting:
+        answered.set()  # this one leaves at once
+
     async def receive() -> Message:
         if not waiting:
+            await answered.wait()
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
 
     async def send(message: Message) -> None:
         sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            answered.set()
 
     await application(scope(path, method, **more), receive, send)
     if not sent:

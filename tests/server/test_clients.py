@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import socket
 from base64 import b64encode
 from contextlib import closing, suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from headwater.server.clients import Clients
 
 from ..amqp.management.listening import listener, properties, selector
 from ..management.asking import StrictGuard
+from ..waiting import eventually
 from .running import RunningServer, headwater
 from .test_amqp import amqp_url
 from .test_managed import PASSWORD, as_user, configured, user
@@ -46,6 +48,24 @@ def place(connection: Any) -> str:
     return f"{host}:{port}"
 
 
+def test_a_connection_that_has_asked_for_nothing_is_a_client_too(tmp_path: Path) -> None:
+    with RunningServer(cwd=tmp_path) as server:
+        host, port = server.url.partition("//")[2].split(":")
+        with socket.create_connection((host, int(port))) as silent:
+            local, local_port = silent.getsockname()
+            name = f"http/{local}:{local_port}"
+
+            def found() -> dict[str, Any]:
+                status, text = server.ask(f"/management/{CLIENT}")
+                assert status == 200
+                body = json.loads(text)
+                return {row[0]: dict(zip(body["attributeNames"], row, strict=True)) for row in body["results"]}
+
+            eventually(lambda: name in found(), lambda: server.errors)
+            assert found()[name]["request"] is None
+            assert found()[name]["user"] == ""
+
+
 def test_connections_of_http_and_websockets_are_seen_with_their_users_and_closed(tmp_path: Path) -> None:
     configured(tmp_path, "root")
     with RunningServer(cwd=tmp_path) as server, as_user(amqp_url(server), "root") as root:
@@ -54,14 +74,14 @@ def test_connections_of_http_and_websockets_are_seen_with_their_users_and_closed
         web.request("GET", "/logs", headers=authorization("root"))
         web.getresponse().read()
         said = {"f": "futoin.ping:1.0:ping", "p": {"echo": 1}, "rid": "C1", "sec": f"root:{PASSWORD}"}
-        with closing(web), connect(f"ws://{host}/futoin/default") as socket:
-            socket.send(json.dumps(said))
-            socket.recv()
+        with closing(web), connect(f"ws://{host}/futoin/default") as web_socket:
+            web_socket.send(json.dumps(said))
+            web_socket.recv()
             found = clients(root)
             of_web = found[f"http/{place(web.sock)}"]
             assert (of_web["user"], of_web["request"], of_web["isAnswering"]) == ("root", "GET /logs", False)
             assert type(of_web["openedAt"]) is Timestamp and list(of_web) == TYPES[CLIENT].attribute_names
-            of_socket = found[f"websocket/{place(socket.socket)}"]
+            of_socket = found[f"websocket/{place(web_socket.socket)}"]
             assert (of_socket["user"], of_socket["request"]) == ("root", "WEBSOCKET /futoin/default")
             assert root.manage("DELETE", type=CLIENT, name=of_web["name"]).status == 204
             with suppress(ConnectionResetError):

@@ -11,13 +11,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Any
 
 from ..core.access import Guard, User
 from ..core.slices import Slices
 from ..http import Exchange, FrontEnd, Host, Routes
-from ..http.errors import InvalidParameter, MethodNotAllowed
+from ..http.errors import Disconnected, InvalidParameter, MethodNotAllowed
 from ..http.front_end import Handler
 from .entities import CREATE, DELETE, READ, UPDATE, EntityType
 from .operations import OF_ENTITIES, Answer, Management, Request
@@ -65,7 +67,8 @@ async def query(host: ManagementHost, exchange: Exchange) -> None:
     """GET /management/{type}"""
     user = await host.user(exchange)
     properties, body = query_of(exchange, host.management.type(exchange.arguments[0]))
-    await _answer(exchange, await host.management.do(Request(user, {"operation": "QUERY", **properties}, body)))
+    asked = host.management.do(Request(user, {"operation": "QUERY", **properties}, body))
+    await _answer(exchange, await _while_there(exchange, asked))
 
 
 async def of_entity(host: ManagementHost, exchange: Exchange) -> None:
@@ -109,6 +112,22 @@ def _request(user: User, operation: str, type: EntityType, name: str, given: dic
 
 def _addressed(host: ManagementHost, exchange: Exchange) -> tuple[EntityType, str]:
     return host.management.type(exchange.arguments[0]), exchange.arguments[1]
+
+
+async def _while_there(exchange: Exchange, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """The answer of work that changes nothing, and takes long where many ask; it ends when the client has gone.
+
+    Raises Disconnected, and what the work raises.
+    """
+    asked, gone = asyncio.ensure_future(work), asyncio.ensure_future(exchange.disconnected())
+    try:
+        await asyncio.wait((asked, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            raise Disconnected
+        return asked.result()
+    finally:
+        asked.cancel()
+        gone.cancel()
 
 
 async def _answer(exchange: Exchange, answer: Answer) -> None:

@@ -62,7 +62,7 @@ class Clients(ReadOnly):
         self._check(user, "" if connection is None else _user_of(connection))
         if connection is None:
             raise _unknown(name)
-        scope: Mapping[str, Any] = getattr(connection, "scope", {})
+        scope = _scope_of(connection)
         peer, port = connection.client or ("", None)
         return {
             "protocol": connection.protocol_name,
@@ -108,7 +108,12 @@ def _name_of(connection: OpenConnection) -> str:
 
 
 def _user_of(connection: OpenConnection) -> str:
-    return str(getattr(connection, "scope", {}).get(USER_KEY, ""))
+    return str(_scope_of(connection).get(USER_KEY, ""))
+
+
+def _scope_of(connection: OpenConnection) -> Mapping[str, Any]:
+    """The scope of the last request; empty before the first one, when there may be none at all."""
+    return getattr(connection, "scope", None) or {}
 
 
 def _request(scope: Mapping[str, Any]) -> str | None:
