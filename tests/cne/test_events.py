@@ -7,6 +7,7 @@ import json
 import pytest
 
 from headwater.core import Query, SequencedEvent
+from headwater.storage.memory import MemoryLog
 
 from .builders import NODE_SYNC_STATE, SYNC_STATE, bare, redfish, text, v1_value, v2_value, wrapped
 from .world import V1, V2, Answer, World
@@ -105,6 +106,29 @@ def test_batch_is_taken_whole_or_not_at_all(play):
         assert (await world.ask("POST", path, [5] * 1001, headers=BATCH)).status == 413
 
     play(scenario)
+
+
+def test_what_a_batch_repeats_is_left_out_in_one_go(play, monkeypatch):
+    submitted = []
+
+    def submit(log, request):
+        submitted.append(request)
+        return submit_as_ever(log, request)
+
+    submit_as_ever = MemoryLog.submit
+    monkeypatch.setattr(MemoryLog, "submit", submit)
+
+    async def scenario(world: World) -> None:
+        path = f"{V2}/create/event"
+        batch = [wrapped(id=f"a{number}") for number in range(50)]
+        assert (await world.ask("POST", path, batch, headers=BATCH)).status == 202
+        assert (await world.ask("POST", path, batch, headers=BATCH)).status == 202
+        longer = [*batch, wrapped(id="new"), wrapped(id="new")]
+        assert (await world.ask("POST", path, longer, headers=BATCH)).status == 202
+        assert [event.id for event in stored(world)] == [*(f"a{number}" for number in range(50)), "new"]
+
+    play(scenario)
+    assert len(submitted) <= 5  # and not one for each event that is repeated
 
 
 def test_binary_mode_is_taken(play):

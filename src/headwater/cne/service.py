@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from ..core.bus import Bus
 from ..core.errors import DuplicateEventId
 from ..core.event import Event
+from ..core.limits import check_append
+from ..core.local import LocalLog
 from ..core.slices import Slices
 from ..core.spans import Spans
 from ..core.store import LogStore
@@ -67,15 +69,15 @@ class Service:
 
         `known` is what those of them say whose ids were made here.
         """
-        feed, left = await self._supervisor.feed(), list(events)
+        feed = await self._supervisor.feed()
         for notification in known:
             feed.announce(notification)
-        while left:
-            try:
-                await feed.asynchronous.append(left)
-                return
-            except DuplicateEventId as duplicate:
-                del left[duplicate.index]
+        if not events:
+            return
+        try:
+            await feed.asynchronous.append(events)
+        except DuplicateEventId:  # now and then; what is left out is found in one go, however much it is
+            await asyncio.to_thread(_append_new, feed.log, events)
 
     async def states(self, resource: str) -> list[Stored]:
         """The current states for a resource address, as pattern; those that say that there is none are left out."""
@@ -197,3 +199,7 @@ class Service:
         endpoint = self.endpoint(subscription)
         if endpoint is not None and endpoint.kept.is_suspended:
             endpoint.resume()
+
+
+def _append_new(log: LocalLog, events: Sequence[Event]) -> None:
+    log.append_new(check_append(events, log.settings.event_bytes_max))
