@@ -5,7 +5,6 @@ Every protocol that management is asked over comes here: nothing here knows AMQP
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 from ..core.access import User
 from ..core.errors import Closed, ConsumerNotFound, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.limits import show
+from ..core.rounds import Rounds
 from ..core.slices import Slices
 from .attributes import Kind
 from .catalog import CATALOG
@@ -48,7 +48,7 @@ _OF_NAMES = frozenset(attribute.name for attribute in COMMON)
 LOOKED_AT_MAX = 100_000
 """Entities that the filter of one QUERY looks at."""
 TURNS = 4
-"""Operations under way at the same time, of all peers: they take threads that others need too."""
+"""Operations under way at the same time, of all peers: they take threads that others need too. Users take turns."""
 OF_ENTITIES = (CREATE, READ, UPDATE, DELETE)
 
 
@@ -78,7 +78,7 @@ class Management:
     """One management node: the types that are served, and what is done with them."""
 
     def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(TURNS)
+        self._rounds = Rounds(TURNS)
         self._entities: dict[str, Entities] = {NODE_TYPE: _Node()}
         self._of_node: Mapping[str, Callable[[Request], Awaitable[Answer]]] = {
             "QUERY": self._query,
@@ -108,7 +108,7 @@ class Management:
         operation = _text(request, "operation")
         if operation is None:
             raise Refusal(Status.BAD_REQUEST, "operation: missing; name the one to perform")
-        async with self._turns:
+        async with self._rounds.place(request.user.name):
             if operation in OF_ENTITIES:
                 return await self._of_entity(operation, request)
             return await self._of_self(operation, request)
