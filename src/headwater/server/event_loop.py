@@ -32,7 +32,7 @@ ACCEPTED_MAX = 64
 """Connections that one turn of the loop accepts on one socket, at most; each costs some 15 us."""
 ACCEPTING_S = 0.001
 """How long it goes on accepting: each time other threads may take the interpreter, and keep it for half of that."""
-OPENED_MAX = 4
+OPENED_MAX = 1
 """Connections that one turn opens on one socket, at most: each costs 0.2 to 0.5 ms until its first request is read."""
 WAITING_MAX = 1024
 """Connections that are accepted and not opened. Of more, the oldest of the place that has most is dropped: it has
