@@ -9,9 +9,6 @@ import contextlib
 import select
 import socket
 import ssl
-import struct
-import sys
-import time
 
 import httptools
 
@@ -19,12 +16,6 @@ from .address import Address
 
 RECEIVE_BYTES = 64 * 1024
 """More would be mapped from the system anew each time it is asked for, which costs more than the answer in it."""
-
-
-_SYSTEM_KEEPS_TIME = sys.platform != "win32"
-FRESH_S = 1.0
-"""A connection that was used so lately is not looked at before it is used again: it is hardly ever stale, and whoever
-asks tries again if it is."""
 
 
 class ConnectionLost(OSError):
@@ -38,9 +29,6 @@ class Connection:
         self._address = address
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
-        self._waits_s: float | None = None
-        """How long the socket waits for its peer."""
-        self._used_at = 0.0
         self._answer: _Answer | None = None
         self.has_received = False
         """Whether the server ever said anything."""
@@ -51,8 +39,6 @@ class Connection:
         """Whether the server closed an idle connection, or sent what nobody asked for."""
         if self._socket is None:
             return True
-        if time.monotonic() - self._used_at < FRESH_S:
-            return False
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
@@ -76,35 +62,17 @@ class Connection:
                 except BaseException:
                     sock.close()
                     raise
-            self._socket, self._waits_s = sock, None
+            self._socket = sock
         return self._socket
-
-    def _wait_at_most(self, sock: socket.socket, seconds: float) -> None:
-        """For so long the next calls wait.
-
-        The operating system keeps the time. Python would ask it before each send and receive whether it may.
-        """
-        if seconds != self._waits_s:
-            self._waits_s = seconds
-            if isinstance(sock, ssl.SSLSocket) or not _SYSTEM_KEEPS_TIME or seconds <= 0:
-                sock.settimeout(seconds)
-            else:
-                interval = struct.pack("@ll", int(seconds), max(1, int(seconds % 1 * 1_000_000)))
-                sock.settimeout(None)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, interval)
 
     # Per request
 
     def send(self, head: bytes, body: bytes) -> _Answer:
         """Send a request and wait for the head of its answer. Raises OSError (such as ConnectionLost, TimeoutError)."""
         sock = self._connected()
-        self._wait_at_most(sock, self._timeout_s)
+        sock.settimeout(self._timeout_s)
         self._answer = answer = _Answer()
-        try:
-            sock.sendall(head + body)
-        except BlockingIOError:
-            raise TimeoutError("the server took nothing in time") from None
+        sock.sendall(head + body)
         while not answer.has_head:
             self._receive(answer)
         return answer
@@ -115,7 +83,7 @@ class Connection:
         assert answer is not None, "send a request first"
         if not answer.pieces and not answer.is_complete:
             if self._socket is not None:
-                self._wait_at_most(self._socket, self._timeout_s if timeout_s is None else timeout_s)
+                self._socket.settimeout(self._timeout_s if timeout_s is None else timeout_s)
             while not answer.pieces and not answer.is_complete:
                 self._receive(answer)
         body = b"".join(answer.pieces)
@@ -132,7 +100,6 @@ class Connection:
         if not received:
             raise ConnectionLost("the server closed the connection before its answer was complete")
         self.has_received = True
-        self._used_at = time.monotonic()
         try:
             answer.parser.feed_data(received)
         except httptools.HttpParserError as error:

@@ -21,7 +21,6 @@ from .problems import UnexpectedAnswer, error_of
 
 JSON = "application/json"
 IDLE_CONNECTIONS_MAX = 32
-HEADS_MAX = 256
 PASSING = (OSError, *retrying.PASSING)
 """What may be better in a moment: the server is away, stopping (503), or has too much to do (503)."""
 
@@ -43,8 +42,6 @@ class Transport:
         self._timeout_s = timeout_s
         self._idle: deque[Connection] = deque()
         self._is_closed = False
-        self._heads: dict[tuple[str, str, str, str], bytes] = {}
-        """Those made lately: most requests differ in their bodies only."""
         self._fixed_head = f" HTTP/1.1\r\nhost: {address.host_header}\r\nuser-agent: headwater-client\r\n" + (
             f"authorization: {address.authorization}\r\n" if address.authorization else ""
         )
@@ -134,20 +131,12 @@ class Transport:
             connection.close()
 
     def _head(self, method: str, path: str, body: bytes, accept: str, content_type: str) -> bytes:
-        asked = method, path, accept, content_type if body else ""
-        known = self._heads.get(asked)
-        if known is None:
-            if len(self._heads) >= HEADS_MAX:
-                self._heads.clear()
-            known = self._heads[asked] = self._new_head(*asked)
-        if body or method != "GET":
-            return b"%bcontent-length: %d\r\n\r\n" % (known, len(body))
-        return known + b"\r\n"
-
-    def _new_head(self, method: str, path: str, accept: str, content_type: str) -> bytes:
-        """A head but for its last lines, which depend on the body."""
         head = f"{method} {self.address.path}{path}{self._fixed_head}accept: {accept}\r\n"
-        return (f"{head}content-type: {content_type}\r\n" if content_type else head).encode("latin-1")
+        if body:
+            head += f"content-type: {content_type}\r\ncontent-length: {len(body)}\r\n"
+        elif method != "GET":
+            head += "content-length: 0\r\n"
+        return f"{head}\r\n".encode("latin-1")
 
 
 class Stream(Closing):

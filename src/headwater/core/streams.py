@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .errors import InvalidInput, InvalidPosition
-from .limits import _UNFIT, show
+from .limits import has_controls, show
 
 STREAM_CHARS_MAX = 256
 STREAMS_MAX, STREAMS_OF_OWNER_MAX = 1000, 100
@@ -37,7 +37,7 @@ class StreamPosition(NamedTuple):
 
 def check_stream_name(name: object, where: str = "stream") -> str:
     """The name. Raises InvalidInput unless it is a text of 1 to 256 characters without control characters."""
-    if not isinstance(name, str) or not 1 <= len(name) <= STREAM_CHARS_MAX or _UNFIT.search(name):
+    if not isinstance(name, str) or not 1 <= len(name) <= STREAM_CHARS_MAX or has_controls(name):
         raise InvalidInput(f"1 to {STREAM_CHARS_MAX} characters expected, {show(name)} given", where)
     return name
 

@@ -293,19 +293,20 @@ def _positions() -> Iterator[None]:
 
 
 def _consumer_key(name: str) -> tuple[str, str, str]:
-    parts = parted(name, 3)
-    if parts is None:
-        raise Refusal(Status.NOT_FOUND, f"a consumer's name is LOG/OWNER/COMPONENT, {name[:80]!r} given")
-    log, owner, component = parts
-    return log, owner, component
+    return _key(name, "a consumer's name is LOG/OWNER/COMPONENT")
 
 
 def _stream_key(name: str) -> tuple[str, str, str]:
+    return _key(name, "a stream's name is LOG/OWNER/STREAM")
+
+
+def _key(name: str, form: str) -> tuple[str, str, str]:
+    """The three parts of a name; a Refusal says what form it has."""
     parts = parted(name, 3)
     if parts is None:
-        raise Refusal(Status.NOT_FOUND, f"a stream's name is LOG/OWNER/STREAM, {show(name)} given")
-    log, owner, stream = parts
-    return log, owner, stream
+        raise Refusal(Status.NOT_FOUND, f"{form}, {show(name)} given")
+    first, second, third = parts
+    return first, second, third
 
 
 def _no_stream(log: str, name: str) -> Refusal:

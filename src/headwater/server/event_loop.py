@@ -23,11 +23,10 @@ from typing import Any, Generic, TypeVar
 import uvloop
 
 from ..core.place import place_of
+from .listening import BACKLOG
 
 logger = logging.getLogger("headwater.server")
 
-BACKLOG = 2048
-"""Connections that wait to be accepted, by default."""
 ACCEPTED_MAX = 64
 """Connections that one turn of the loop accepts on one socket, at most; each costs some 15 us."""
 ACCEPTING_S = 0.001

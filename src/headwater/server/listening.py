@@ -14,6 +14,7 @@ from .config import Tls
 from .errors import InvalidConfiguration
 
 BACKLOG = 2048
+"""Connections that wait to be accepted."""
 
 
 class CannotListen(EventLogError):
