@@ -11,7 +11,7 @@ import pytest
 
 from headwater.core import slices
 from headwater.http import Receive, Scope, Send
-from headwater.server.bounded_requests import PIECE_BYTES, BoundedHttpProtocol
+from headwater.server.http_connection import PIECE_BYTES, HttpConnection
 from headwater.server.config import Http
 from headwater.server.http_server import HttpServer
 
@@ -47,7 +47,7 @@ class Site:
         await send({"type": "http.response.body", "body": body})
 
 
-Scenario = Callable[[BoundedHttpProtocol, asyncio.StreamReader, Site], Awaitable[None]]
+Scenario = Callable[[HttpConnection, asyncio.StreamReader, Site], Awaitable[None]]
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def served(scenario: Scenario) -> None:
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         await until(lambda: server.connections == 1)
         (protocol,) = server._server.server_state.connections
-        assert isinstance(protocol, BoundedHttpProtocol)
+        assert isinstance(protocol, HttpConnection)
         try:
             async with asyncio.timeout(SILENCE_S_MAX):
                 await scenario(protocol, reader, site)
@@ -95,16 +95,16 @@ async def answer(reader: asyncio.StreamReader) -> bytes:
 
 def test_small_chunks_are_looked_at_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = 0
-    on_body = BoundedHttpProtocol.on_body
+    on_body = HttpConnection.on_body
 
-    def count(protocol: BoundedHttpProtocol, body: bytes) -> None:
+    def count(protocol: HttpConnection, body: bytes) -> None:
         nonlocal taken
         taken += 1
         on_body(protocol, body)
 
-    monkeypatch.setattr(BoundedHttpProtocol, "on_body", count)
+    monkeypatch.setattr(HttpConnection, "on_body", count)
 
-    async def scenario(protocol: BoundedHttpProtocol, reader: asyncio.StreamReader, site: Site) -> None:
+    async def scenario(protocol: HttpConnection, reader: asyncio.StreamReader, site: Site) -> None:
         protocol.data_received(CHUNKED + b"1\r\nx\r\n" * CHUNKS)
         assert taken <= LARGEST_CHUNKS
         assert not protocol.transport.is_reading()
@@ -120,7 +120,7 @@ def test_small_chunks_are_looked_at_some_at_a_time(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_comes_while_something_is_unread_comes_behind_it() -> None:
-    async def scenario(protocol: BoundedHttpProtocol, reader: asyncio.StreamReader, site: Site) -> None:
+    async def scenario(protocol: HttpConnection, reader: asyncio.StreamReader, site: Site) -> None:
         protocol.data_received(CHUNKED + b"1\r\nx\r\n" * CHUNKS)
         protocol.data_received(b"0\r\n\r\nGET /a HTTP/1.1\r\nhost: x\r\n\r\n")
         protocol.data_received(b"GET /b HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -130,7 +130,7 @@ def test_what_comes_while_something_is_unread_comes_behind_it() -> None:
 
 
 def test_requests_in_a_row_are_answered_in_order_and_few_of_them_wait_at_a_time() -> None:
-    async def scenario(protocol: BoundedHttpProtocol, reader: asyncio.StreamReader, site: Site) -> None:
+    async def scenario(protocol: HttpConnection, reader: asyncio.StreamReader, site: Site) -> None:
         requests = [b"GET /%05d HTTP/1.1\r\nhost: x\r\n\r\n" % number for number in range(REQUESTS)]
         protocol.data_received(b"".join(requests))
         for number in range(REQUESTS):
@@ -142,7 +142,7 @@ def test_requests_in_a_row_are_answered_in_order_and_few_of_them_wait_at_a_time(
 
 
 def test_nothing_more_is_looked_at_when_the_connection_is_lost() -> None:
-    async def scenario(protocol: BoundedHttpProtocol, reader: asyncio.StreamReader, site: Site) -> None:
+    async def scenario(protocol: HttpConnection, reader: asyncio.StreamReader, site: Site) -> None:
         protocol.data_received(b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n" * 2000)
         protocol.transport.abort()
         assert await reader.read() == b""
@@ -153,7 +153,7 @@ def test_nothing_more_is_looked_at_when_the_connection_is_lost() -> None:
 
 
 def test_nothing_more_is_looked_at_behind_what_is_no_request() -> None:
-    async def scenario(protocol: BoundedHttpProtocol, reader: asyncio.StreamReader, site: Site) -> None:
+    async def scenario(protocol: HttpConnection, reader: asyncio.StreamReader, site: Site) -> None:
         protocol.data_received(CHUNKED + b"1\r\nx\r\n" * CHUNKS + b"no length\r\n" + b"GET /a HTTP/1.1\r\n\r\n" * 2000)
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
         assert site.asked == ["/body"]
@@ -162,7 +162,7 @@ def test_nothing_more_is_looked_at_behind_what_is_no_request() -> None:
 
 
 def test_a_websocket_begins_with_what_comes_behind_its_answer() -> None:
-    async def scenario(protocol: BoundedHttpProtocol, reader: asyncio.StreamReader, site: Site) -> None:
+    async def scenario(protocol: HttpConnection, reader: asyncio.StreamReader, site: Site) -> None:
         protocol.data_received(CHUNKED + b"1\r\nx\r\n" * CHUNKS + b"0\r\n\r\n")
         assert await answer(reader) == b"%d" % CHUNKS
         protocol.data_received(UPGRADE + b"\x00" * 3 * PIECE_BYTES)

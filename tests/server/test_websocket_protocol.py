@@ -12,7 +12,7 @@ import pytest
 
 from headwater.core import Event, OpenGuard
 from headwater.futoin.server import Application
-from headwater.server import bounded_requests, http_server
+from headwater.server import http_connection, http_server
 from headwater.server.config import Http
 from headwater.server.http_server import HttpServer
 from headwater.storage.memory import MemoryStore
@@ -99,8 +99,8 @@ def test_a_peer_that_takes_nothing_is_cut_off_whatever_waits_for_it(monkeypatch:
 
 
 def test_the_patience_with_a_request_ends_where_it_becomes_a_websocket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_requests, "HEAD_S", 0.2)
-    monkeypatch.setattr(bounded_requests, "BODY_PAUSE_S", 0.2)
+    monkeypatch.setattr(http_connection, "HEAD_S", 0.2)
+    monkeypatch.setattr(http_connection, "BODY_PAUSE_S", 0.2)
 
     async def scenario(port: int, store: MemoryStore) -> None:
         reader, writer = await upgraded(port)

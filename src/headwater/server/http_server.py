@@ -15,9 +15,8 @@ import uvicorn
 
 from ..http import Application
 from .admission import Admission
-from .bounded_requests import BoundedHttpProtocol
 from .config import Http
-from .ignored_upgrades import UpgradeIgnoringHttpProtocol
+from .http_connection import HttpConnection
 from .websocket_protocol import MESSAGE_BYTES_MAX, PING_INTERVAL_S, PING_TIMEOUT_S, BoundedWebSocketProtocol
 
 logger = logging.getLogger("headwater.server")
@@ -28,7 +27,7 @@ LAST_ANSWERS_S = 2
 """What answers still get when everything behind them has ended."""
 
 
-OpenConnection = BoundedHttpProtocol | BoundedWebSocketProtocol
+OpenConnection = HttpConnection | BoundedWebSocketProtocol
 
 
 class HttpServer:
@@ -53,7 +52,7 @@ class HttpServer:
         self._server = _Server(
             uvicorn.Config(
                 application,
-                http=partial(UpgradeIgnoringHttpProtocol, admission=self.admission),  # type: ignore[arg-type]
+                http=partial(HttpConnection, admission=self.admission),  # type: ignore[arg-type]
                 ws=BoundedWebSocketProtocol,
                 ws_max_size=MESSAGE_BYTES_MAX,
                 ws_ping_interval=PING_INTERVAL_S,
@@ -107,7 +106,7 @@ class HttpServer:
     def cut_off(self) -> None:
         """Drop the connections on which an answer still runs; to the application it is as if their clients had left."""
         for connection in list(self._server.server_state.connections):
-            if isinstance(connection, BoundedHttpProtocol) and connection.is_answering:
+            if isinstance(connection, HttpConnection) and connection.is_answering:
                 connection.transport.abort()
 
     async def stop(self) -> None:

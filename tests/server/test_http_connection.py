@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.server import bounded_requests
+from headwater.server import http_connection
 from headwater.server.config import Http
 from headwater.server.http_server import HttpServer
 from headwater.server.listening import listen
@@ -61,8 +61,8 @@ def test_many_requests_in_pieces_on_one_connection_are_no_large_head(server: Run
     ids=["nothing", "half a head", "half a body"],
 )
 def test_a_request_that_does_not_go_on_is_given_up(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
-    monkeypatch.setattr(bounded_requests, "HEAD_S", 0.01)
-    monkeypatch.setattr(bounded_requests, "BODY_PAUSE_S", 0.01)
+    monkeypatch.setattr(http_connection, "HEAD_S", 0.01)
+    monkeypatch.setattr(http_connection, "BODY_PAUSE_S", 0.01)
     messages: list[str] = []
 
     async def application(scope: object, receive: object, send: object) -> None:
@@ -86,7 +86,7 @@ def test_a_request_that_does_not_go_on_is_given_up(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_body_that_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_requests, "BODY_PAUSE_S", 0.2)
+    monkeypatch.setattr(http_connection, "BODY_PAUSE_S", 0.2)
     messages: list[str] = []
 
     async def application(scope: object, receive: object, send: object) -> None:

@@ -1,0 +1,530 @@
+"""One HTTP connection: requests as they come in bytes become cycles of the application, one after the other.
+
+What one peer may make the server hold and wait for is bounded here: the size of a head, the time that a request takes
+to come, and how much of what it sent is looked at in one step. How many peers there are is bounded by `admission`,
+bodies where they are read.
+
+A request that came whole, with a head that is known, is begun at once and goes through no parser. Anything else goes
+through the connection's parser, in pieces, as if it had come so: many small chunks take several slices of the loop's
+time. Behind a request that is not answered nothing is looked at, and nothing more is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from functools import lru_cache
+from typing import Any
+
+import httptools
+import uvicorn
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+from uvicorn.server import ServerState
+
+from ..core.slices import Slices
+from ..http import Scope
+from .admission import Admission, Verdict
+from .at_once import run_at_once
+from .client_certificates import extension_of
+from .http_cycle import HttpCycle
+from .http_heads import WHOLE_BYTES_MAX, Field, Head, whole_head
+from .ignored_upgrades import UpgradeIgnoringParser, upgrade_of
+from .opened import opened_now
+
+PIECE_BYTES = 16 * 1024
+"""Of received data that the parser looks at in one step: thousands of chunks, or hundreds of requests, each of which
+takes some µs."""
+HEAD_BYTES_MAX = 256 * 1024
+"""Of what arrives after the first piece of a head, and so to within a piece (at most as much again)."""
+HEAD_S = 30.0
+"""How long a head may take, from its first byte; for the first one, from when the connection was made."""
+BODY_PAUSE_S = 60.0
+"""How long a piece of a body may take, and so how long a body may pause in its middle."""
+BODY_PIECE_BYTES = 16 * 1024
+"""So slow a body is, by the pause above, that it is given up: 273 bytes per second."""
+SURPLUS_S = 5.0
+"""How long a connection of which there are too many may take until its request was answered."""
+
+_END = b"\r\n\r\n"
+_REFUSAL = (
+    b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+)
+_TOO_LARGE = b"431 Request Header Fields Too Large"
+_TOO_LARGE_DETAIL = b"The request line and the header fields are over %d bytes." % HEAD_BYTES_MAX
+_NO_REQUEST = b"400 Bad Request"
+_NO_REQUEST_DETAIL = b"Invalid HTTP request received."
+
+
+class HttpConnection(asyncio.Protocol):
+    """One connection, closed when its peer oversteps. A protocol that uvicorn's server makes."""
+
+    protocol_name = "http"
+    """What management calls it."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        admission: Admission,
+    ) -> None:
+        """See uvicorn.Server. `admission` says whether there may be one connection more."""
+        self._config, self._state, self._app_state, self._admission = config, server_state, app_state, admission
+        self.loop = _loop or asyncio.get_running_loop()
+        self._application: Any = config.loaded_app
+        self._parser = UpgradeIgnoringParser(self)
+        self.transport: asyncio.Transport
+        self.opened_at = 0
+        """When it was made, in ms since 1970."""
+        self.tls: str | None = None
+        """The version of TLS, if it is used."""
+        self.client: tuple[str, int] | None = None
+        """Address and port of the peer, if they are known."""
+        self.scope_base: Scope = {}
+        """What the scopes of all its requests have."""
+        self.scope: Scope = {}
+        """That of the last request; empty before the first."""
+        self._is_surplus = False
+
+        self._cycle: HttpCycle | None = None
+        """Of the last request that was begun."""
+        self.pipeline: deque[HttpCycle] = deque()
+        """Requests that were read, and wait for the answer of the one before."""
+        self._incoming: HttpCycle | None = None
+        """Of the request whose body comes."""
+
+        self._unread = b""
+        """Received data for later."""
+        self._read_to = 0
+        """How much of that was looked at."""
+        self._rest: asyncio.Task[None] | None = None
+        self._is_looking = self._is_due = self._is_broken = False
+        """Whether data is looked at right now; whether it will be in the next turn; whether it is no HTTP any more."""
+        self._is_reading = True
+        self._holds_body = False
+        self._writable: asyncio.Event | None = None
+        """Where something waits until the peer has taken what was sent."""
+        self.is_full = False
+        """Whether the peer does not take what it is sent."""
+
+        self._in_head = self._in_body = self._began = False
+        """Whether the parser is in a head, or in a body; and whether a request began in the piece that it looks at."""
+        self._head_bytes = self._body_bytes = 0
+        """Of the head, after its first piece; of the piece of a body that is waited for."""
+        self._target = b""
+        self._fields: list[Field] = []
+
+        self._deadline = math.inf
+        """Until when the peer must have said more, in the loop's time."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See asyncio.Protocol."""
+        self.transport = transport
+        self._state.connections.add(self)  # type: ignore[arg-type]
+        self.opened_at, self.tls = opened_now(transport)
+        self.client = get_remote_addr(transport)
+        peer = self.client[0] if self.client else ""
+        verdict = self._admission.judge(len(self._state.connections), peer)
+        if verdict is Verdict.DROPPED:
+            self._state.connections.discard(self)  # type: ignore[arg-type]
+            transport.abort()
+            return
+        self.scope_base = {
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "server": get_local_addr(transport),
+            "client": self.client,
+            "scheme": "https" if is_ssl(transport) else "http",
+            "root_path": "",
+        }
+        if (extensions := extension_of(transport.get_extra_info("peercert"))) is not None:
+            self.scope_base["extensions"] = extensions
+        if verdict is Verdict.SURPLUS:
+            self._application = self._admission.turning_away(peer)
+            self._wait(SURPLUS_S)
+            self._is_surplus = True
+        else:
+            self._wait(HEAD_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._state.connections.discard(self)  # type: ignore[arg-type]
+        self._stop_timer()
+        if self._is_surplus:
+            self._admission.forget_surplus()
+        self._unread, self._read_to = b"", 0
+        self.pipeline.clear()
+        if self._cycle is not None:
+            self._cycle.disconnect()
+        self.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if not self._unread and self._is_between and self.is_answering and not data.strip(b"\r\n"):
+            return  # an empty line behind a request is nothing (RFC 9112, 2.2)
+        self._unread = self._unread[self._read_to :] + data if self._unread else data
+        self._read_to = 0
+        if self._rest is None and not self._is_due:
+            self._look_on()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self.is_full = False
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+
+    def shutdown(self) -> None:
+        """See uvicorn.Server: end as soon as what was asked is answered."""
+        if self._cycle is not None and not self._cycle.is_complete:
+            self._cycle.keeps_alive = False
+        else:
+            self.transport.close()
+
+    # for the cycles
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request was taken that is not fully answered."""
+        return self._cycle is not None and not self._cycle.is_complete
+
+    def fields_of_all(self) -> bytes:
+        """The header fields that every answer has."""
+        return _lines(tuple(self._state.default_headers))
+
+    def write(self, data: bytes) -> None:
+        """Send it, unless the connection is closing."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def close(self) -> None:
+        """Close it after what was sent."""
+        self.transport.close()
+
+    async def drained(self) -> None:
+        """Wait until the peer takes what it is sent, or is gone."""
+        while self.is_full:
+            if self._writable is None:
+                self._writable = asyncio.Event()
+            await self._writable.wait()
+
+    def hold_body(self, holds: bool) -> None:
+        """Whether the application has enough of a body for now."""
+        if holds != self._holds_body:
+            self._holds_body = holds
+            self._heed()
+
+    def answered(self, cycle: HttpCycle) -> None:
+        """The answer of the running request was given: the next one is due, or the connection is idle, or ends."""
+        self._state.total_requests += 1
+        self._holds_body = False
+        if not cycle.keeps_alive:
+            self.transport.close()
+        if self.transport.is_closing():
+            self._unread, self._read_to = b"", 0
+            return
+        if self._is_broken and not self.pipeline:
+            self.write(_refusal(_NO_REQUEST, _NO_REQUEST_DETAIL))
+            self.transport.close()
+            return
+        self._wait(BODY_PAUSE_S if self._in_body else self._config.timeout_keep_alive)
+        if not self._is_looking and (self.pipeline or self._unread or not self._is_reading):
+            self._look_soon()
+
+    # what came
+
+    @property
+    def _is_between(self) -> bool:
+        """Whether the parser is between two requests."""
+        return not self._in_head and not self._in_body
+
+    @property
+    def _may_look(self) -> bool:
+        """Whether there is something unread, and no request waits whose turn is before it."""
+        if not self._unread or self.pipeline or self._is_broken or self.transport.is_closing():
+            return False
+        return not (self._is_between and self.is_answering)
+
+    def _look_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self.loop.call_soon(self._look_when_due)
+
+    def _look_when_due(self) -> None:
+        self._is_due = False
+        if self._rest is None:
+            self._look_on()
+
+    def _look_on(self) -> None:
+        """Look at what is unread for a slice of the loop's time, and see to the rest."""
+        slices = Slices()
+        self._is_looking = True
+        try:
+            self._begin_next()
+            while self._may_look:
+                self._look_at_some()
+                if slices.is_over:
+                    break
+        finally:
+            self._is_looking = False
+        self._look_on_later()
+
+    def _look_on_later(self) -> None:
+        """Hold what is unread as long as it takes, or read on."""
+        if self.transport.is_closing():
+            self._unread, self._read_to = b"", 0  # it was the last answer, or a refusal
+            return
+        self._heed()
+        if self.pipeline and not self.is_answering:
+            self._look_soon()
+        elif self._rest is None and self._may_look:
+            self._rest = self.loop.create_task(self._look_at_rest())
+
+    async def _look_at_rest(self) -> None:
+        await asyncio.sleep(0)  # the slice of what was received is used up
+        slices = Slices()
+        try:
+            while self._may_look:
+                self._look_at_some()
+                await slices.pause()
+        except BaseException:
+            self.transport.abort()  # as the loop does where data_received fails
+            raise
+        finally:
+            self._rest = None
+        self._look_on_later()
+
+    def _look_at_some(self) -> None:
+        """At one request that came whole, or at one piece of anything else."""
+        if self._is_between and self._take_whole():
+            return
+        piece = memoryview(self._unread)[self._read_to : self._read_to + PIECE_BYTES]
+        self._advance(len(piece))
+        self._feed(piece)
+
+    def _take_whole(self) -> bool:
+        """Begin the request that is next, if it came whole and its head is known."""
+        data, start = self._unread, self._read_to
+        body = data.find(_END, start, start + WHOLE_BYTES_MAX) + len(_END)
+        if body < len(_END):
+            return False
+        head = whole_head(data[start:body])
+        if head is None or len(data) - body < head.length:
+            return False
+        end = body + head.length
+        self._advance(end - start)
+        self._begin(HttpCycle(self, head, data[body:end], keeps_alive=not self._is_surplus))
+        return True
+
+    def _advance(self, size: int) -> None:
+        self._read_to += size
+        if self._read_to >= len(self._unread):
+            self._unread, self._read_to = b"", 0
+
+    def _feed(self, piece: memoryview) -> None:
+        self._began = False
+        try:
+            self._parser.feed_data(piece)
+        except httptools.HttpParserUpgrade:
+            self._become_websocket()
+            return
+        except httptools.HttpParserError:
+            self._break()
+            return
+        self._begin_next()
+        self._watch_over(len(piece))
+
+    def _break(self) -> None:
+        """What came is no HTTP: whatever was asked before it is answered, then it is refused."""
+        self._is_broken = True
+        self._unread, self._read_to = b"", 0
+        is_running = self._incoming is self._cycle
+        if self._incoming is not None and not is_running:
+            self.pipeline.pop()
+        self._begin_next()
+        if not self.is_answering or (is_running and self._cycle is not None and not self._cycle.is_started):
+            self.write(_refusal(_NO_REQUEST, _NO_REQUEST_DETAIL))
+            self.transport.close()
+        elif is_running:
+            self.transport.close()
+
+    def _watch_over(self, size: int) -> None:
+        """Bound how long the rest takes of what came in part."""
+        if self._in_head:
+            self._head_bytes = 0 if self._began else self._head_bytes + size
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self._refuse_head()
+            elif self._began:
+                self._wait(HEAD_S)
+        elif self._in_body:
+            self._body_bytes += size
+            if self._deadline == math.inf or self._body_bytes >= BODY_PIECE_BYTES:
+                self._body_bytes = 0
+                self._wait(BODY_PAUSE_S)
+        elif self.is_answering:
+            self._wait(None)
+
+    def _begin_next(self) -> None:
+        if self.pipeline and not self.is_answering and not self.transport.is_closing():
+            self._begin(self.pipeline.popleft())
+
+    def _begin(self, cycle: HttpCycle) -> None:
+        self._cycle, self.scope = cycle, cycle.scope
+        if not self._in_body:
+            self._wait(None)
+        task = run_at_once(self.loop, cycle.run(self._application))
+        if not task.done():
+            self._state.tasks.add(task)
+            task.add_done_callback(self._state.tasks.discard)
+
+    # httptools, for what did not come whole
+
+    def on_message_begin(self) -> None:
+        """See httptools."""
+        self._in_head = self._began = True
+        self._target, self._fields = b"", []
+
+    def on_url(self, url: bytes) -> None:
+        """See httptools."""
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See httptools. Fields behind a body (trailers) are nobody's."""
+        if self._in_head:
+            self._fields.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """See httptools."""
+        if self.is_upgrade_ignored:
+            return
+        parser = self._parser
+        self._in_head, self._in_body = False, True
+        self._body_bytes = 0
+        self._wait(None)
+        if parser.should_upgrade() and self._becomes_websocket:
+            return
+        head = Head(
+            parser.get_method(),
+            self._target,
+            parser.get_http_version(),
+            self._fields,
+            keeps_alive=parser.should_keep_alive(),
+        )
+        self._incoming = HttpCycle(self, head, None, keeps_alive=head.keeps_alive and not self._is_surplus)
+        self.pipeline.append(self._incoming)
+
+    def on_body(self, body: bytes) -> None:
+        """See httptools."""
+        if self._incoming is not None and not self._incoming.is_complete:
+            self._incoming.add(body)
+
+    def on_message_complete(self) -> None:
+        """See httptools."""
+        if self.is_upgrade_ignored:
+            return
+        self._in_body = False
+        if self._incoming is not None:
+            self._incoming.end_body()
+            self._incoming = None
+
+    @property
+    def is_upgrade_ignored(self) -> bool:
+        """Whether the head that was just read comes again, without its upgrade: nothing is to be done about it yet."""
+        parser = self._parser
+        return parser.should_upgrade() and parser.get_method() != b"CONNECT" and not self._becomes_websocket
+
+    @property
+    def _becomes_websocket(self) -> bool:
+        is_free = not self._is_surplus and not self.pipeline and not self.is_answering
+        return is_free and upgrade_of(self._fields) == b"websocket"
+
+    @property
+    def head(self) -> tuple[bytes, list[Field]]:
+        """The target and the fields of the head that was just read."""
+        return self._target, self._fields
+
+    def _become_websocket(self) -> None:
+        """Hand the connection over. What came behind the request was sent too early (RFC 6455, 4.1): not for us."""
+        self._unread, self._read_to = b"", 0
+        self._stop_timer()
+        self._state.connections.discard(self)  # type: ignore[arg-type]
+        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._target)]
+        lines += [b"%b: %b" % field for field in self._fields]
+        websocket: Any = self._config.ws_protocol_class(  # type: ignore[misc, call-arg]
+            config=self._config, server_state=self._state, app_state=self._app_state
+        )
+        websocket.connection_made(self.transport)
+        websocket.data_received(b"\r\n".join([*lines, b"", b""]))
+        self.transport.set_protocol(websocket)
+
+    # what is held, and waited for
+
+    def _heed(self) -> None:
+        """Read on, or do not, as what is held says."""
+        reads = not self._unread and not self._holds_body
+        if reads != self._is_reading and not self.transport.is_closing():
+            self._is_reading = reads
+            if reads:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def _wait(self, seconds: float | None) -> None:
+        """So long from now the peer has for what is due; None: nothing is due from it."""
+        if self._is_surplus:
+            return  # it has SURPLUS_S for all that it has to say
+        if seconds is None:
+            self._deadline = math.inf
+            return
+        self._deadline = self.loop.time() + seconds
+        if self._deadline < self._timer_at:
+            self._stop_timer()
+            self._start_timer(seconds)
+
+    def _start_timer(self, seconds: float) -> None:
+        self._timer = self.loop.call_later(seconds, self._look_at_clock)
+        self._timer_at = self.loop.time() + seconds
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = None, math.inf
+
+    def _look_at_clock(self) -> None:
+        """A timer that is always set anew would cost more than many a request; so it looks when it is due."""
+        self._timer, self._timer_at = None, math.inf
+        left = self._deadline - self.loop.time()
+        if left == math.inf:
+            return
+        if left > 0.001:
+            self._start_timer(left)
+        elif self._is_surplus:
+            self.transport.abort()
+        elif self._unread or not self._is_reading:
+            self._wait(BODY_PAUSE_S)  # it is us who do not take it
+        else:
+            self.transport.close()
+
+    def _refuse_head(self) -> None:
+        if not self.is_answering:
+            self.write(_refusal(_TOO_LARGE, _TOO_LARGE_DETAIL))
+        self.transport.close()
+
+
+def _refusal(status: bytes, detail: bytes) -> bytes:
+    return _REFUSAL % (status, len(detail), detail)
+
+
+@lru_cache(1)
+def _lines(fields: tuple[Field, ...]) -> bytes:
+    return b"".join(b"%b: %b\r\n" % field for field in fields)

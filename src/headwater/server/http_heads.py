@@ -1,0 +1,137 @@
+"""What the head of an HTTP request says; and the heads that came whole, which are read once and then known.
+
+A client sends the same head again and again, byte for byte. Reading it takes longer than many a request. So one that is
+in the plainest form is read strictly, by a parser of its own, and remembered. Any other goes through the parser of its
+connection: one that came in pieces, that is long, or that has a field on which it depends where the request ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+import httptools
+
+Field = tuple[bytes, bytes]
+
+WHOLE_BYTES_MAX = 1024
+"""Of a head that is remembered."""
+HEADS_KEPT = 1024
+_LENGTH_DIGITS = 9
+_END = b"\r\n\r\n"
+_FRAMING = frozenset({b"transfer-encoding", b"upgrade", b"expect", b"trailer", b"te", b"http2-settings"})
+"""Fields on which it depends where a request ends, or who reads on: such heads are not taken for known."""
+
+
+class Head:
+    """Of one request."""
+
+    __slots__ = ("expects_continue", "keeps_alive", "length", "scope")
+
+    def __init__(
+        self, method: bytes, target: bytes, version: str, fields: list[Field], *, keeps_alive: bool, length: int = 0
+    ) -> None:
+        """`target` is the request's, in origin form or absolute form. Names of `fields` are in lower case.
+
+        `length` is that of the body, where the head is known as a whole. Raises httptools.HttpParserError,
+        UnicodeDecodeError.
+        """
+        if not target.startswith(b"/"):
+            target, fields = _in_origin_form(target, fields, version)
+        url = httptools.parse_url(target)
+        path = url.path.decode("ascii")
+        self.scope: dict[str, Any] = {
+            "type": "http",
+            "http_version": version,
+            "method": method.decode("ascii"),
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "headers": fields,
+        }
+        """What ASGI has of the request alone; whoever gets it changes nothing in it."""
+        self.keeps_alive = keeps_alive and version != "1.0"
+        self.expects_continue = any(name == b"expect" and value.lower() == b"100-continue" for name, value in fields)
+        self.length = length
+
+
+@lru_cache(HEADS_KEPT)
+def whole_head(data: bytes) -> Head | None:
+    """The head that `data` is, up to its empty line; None if it is not in the plainest form.
+
+    That form is HTTP/1.1, lines that end as they should, at most one Content-Length, no other field on which it depends
+    where the request ends, and a connection that stays open. `data` has at most WHOLE_BYTES_MAX bytes.
+    """
+    if data.count(b"\n") != data.count(b"\r\n") or data.count(_END) != 1:
+        return None
+    reading = _Reading()
+    try:
+        head = reading.head_of(data)
+    except (httptools.HttpParserError, httptools.HttpParserUpgrade, UnicodeDecodeError):
+        return None
+    return head
+
+
+class _Reading:
+    """What a parser tells of one head."""
+
+    def __init__(self) -> None:
+        self._target = b""
+        self._fields: list[Field] = []
+        self._begun = self._heads = self._ended = 0
+        self._has_body = False
+
+    def head_of(self, data: bytes) -> Head | None:
+        parser = httptools.HttpRequestParser(self)
+        parser.feed_data(data)
+        length = self._length()
+        if length is None or self._has_body or (self._begun, self._heads, self._ended) != (1, 1, not length):
+            return None
+        if parser.get_http_version() != "1.1" or not parser.should_keep_alive() or parser.should_upgrade():
+            return None
+        return Head(parser.get_method(), self._target, "1.1", self._fields, keeps_alive=True, length=length)
+
+    def _length(self) -> int | None:
+        """What the fields say; None if they say anything that is not plain."""
+        lengths = [value for name, value in self._fields if name == b"content-length"]
+        if any(name in _FRAMING for name, _ in self._fields):
+            return None
+        if any(name == b"connection" and value.lower() != b"keep-alive" for name, value in self._fields):
+            return None
+        if not lengths:
+            return 0
+        (first, *more) = lengths
+        return int(first) if not more and first.isdigit() and len(first) <= _LENGTH_DIGITS else None
+
+    def on_message_begin(self) -> None:
+        self._begun += 1
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self._heads += 1
+
+    def on_body(self, body: bytes) -> None:
+        self._has_body = True
+
+    def on_message_complete(self) -> None:
+        self._ended += 1
+
+
+def _in_origin_form(target: bytes, fields: Sequence[Field], version: str) -> tuple[bytes, list[Field]]:
+    """A target with a host: that host counts, and what the Host field says does not (RFC 9112, 3.2.2)."""
+    url = httptools.parse_url(target)
+    if url.host is None:
+        return target, list(fields)
+    name = b"[%b]" % url.host if b":" in url.host else url.host
+    host = name if url.port is None else b"%b:%d" % (name, url.port)
+    changed = [(name, host if name == b"host" else value) for name, value in fields]
+    if version == "1.0" and not any(name == b"host" for name, _ in fields):
+        changed.append((b"host", host))
+    return (url.path or b"/") + (b"?" + url.query if url.query else b""), changed
