@@ -11,8 +11,8 @@ import pytest
 
 from headwater.core import slices
 from headwater.http import Receive, Scope, Send
-from headwater.server.http_connection import PIECE_BYTES, HttpConnection
 from headwater.server.config import Http
+from headwater.server.http_connection import PIECE_BYTES, HttpConnection
 from headwater.server.http_server import HttpServer
 
 from .running import SILENCE_S_MAX

@@ -1,11 +1,12 @@
-"""Which handler serves a path: a tree of path segments, walked once per request.
+"""Which handler serves a path: a tree of path segments, and the ways of paths that come again.
 
 Segments are split before they are percent-decoded, so that a consumer's name may contain a slash (`%2F`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -15,6 +16,9 @@ from .exchange import BODY_BYTES_MAX, Exchange
 
 Handler = TypeVar("Handler")
 T = TypeVar("T")
+
+KNOWN_MAX, KNOWN_CHARS_MAX = 1024, 256
+"""Paths whose way is remembered; and how long one may be for that."""
 
 
 def of_method(routes: Mapping[str, T], method: str) -> T:
@@ -44,6 +48,7 @@ class Routes(Generic[Handler]):
 
     def __init__(self) -> None:
         self._root = _Node[Handler]()
+        self._known = lru_cache(KNOWN_MAX)(self._walk)
         self.patterns: list[tuple[str, str]] = []
         """Every (method, path) that was added; what an OpenAPI document must cover."""
 
@@ -74,17 +79,9 @@ class Routes(Generic[Handler]):
         Raises RouteNotFound, MethodNotAllowed, InvalidParameter.
         """
         scope = exchange.scope
-        node = self._root
-        arguments: list[str] = []
-        for segment in raw_path(scope).split("/")[1:]:
-            if (following := node.named.get(segment)) is not None:
-                node = following
-            elif node.any is not None and segment:
-                arguments.append(_decoded(segment))
-                node = node.any
-            else:
-                raise RouteNotFound(scope["path"])
-        if not node.routes:
+        path = raw_path(scope)
+        node, arguments = (self._known if len(path) <= KNOWN_CHARS_MAX else self._walk)(path)
+        if node is None:
             raise RouteNotFound(scope["path"])
         scope["route"] = node.path
         route = of_method(node.routes, scope["method"])
@@ -92,6 +89,20 @@ class Routes(Generic[Handler]):
         if not route.has_parameters:
             exchange.parameters()  # allows none, so that `?limit=1` never passes in silence
         return route.handler
+
+    def _walk(self, path: str) -> tuple[_Node[Handler] | None, Sequence[str]]:
+        """The node that a path leads to, if any route has it, and what stands there for parameters."""
+        node = self._root
+        arguments: list[str] = []
+        for segment in path.split("/")[1:]:
+            if (following := node.named.get(segment)) is not None:
+                node = following
+            elif node.any is not None and segment:
+                arguments.append(_decoded(segment))
+                node = node.any
+            else:
+                return None, ()
+        return (node if node.routes else None), tuple(arguments)
 
 
 class _Node(Generic[Handler]):

@@ -13,7 +13,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -333,9 +333,9 @@ class Server:
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:
     """An ASGI application that sends a request to the room of the first segment of its path, or else to `otherwise`."""
 
-    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+    def dispatch(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         room = scope["path"][1:].partition("/")[0]
-        await rooms.get(room, otherwise)(scope, receive, send)
+        return rooms.get(room, otherwise)(scope, receive, send)
 
     return dispatch
 

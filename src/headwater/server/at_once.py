@@ -13,7 +13,6 @@ from contextvars import Context
 from typing import Any
 
 Work = Coroutine[Any, Any, None]
-_Step = Callable[[], object]
 
 
 def run_at_once(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[None]:
@@ -30,16 +29,18 @@ def run_at_once(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[Non
 
 def _run_first_step(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[None]:
     """A task asks its loop for one thing when it is made: to call its first step soon. This takes that call."""
-    asked: list[tuple[_Step, Context]] = []
-
-    def call_soon(step: _Step, *, context: Context) -> None:
-        asked.append((step, context))
-
-    loop.call_soon = call_soon  # type: ignore[method-assign, assignment]
+    first = _FirstStep()
+    loop.call_soon = first.take  # type: ignore[method-assign, assignment]
     try:
         task = asyncio.Task(work, loop=loop)
     finally:
-        del loop.call_soon  # type: ignore[method-assign]
-    step, context = asked[0]
-    context.run(step)
+        del loop.call_soon
+    first.context.run(first.step)
     return task
+
+
+class _FirstStep:
+    __slots__ = ("context", "step")
+
+    def take(self, step: Callable[[], object], *, context: Context) -> None:
+        self.step, self.context = step, context

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Container
 from enum import StrEnum
 
 from ..core.doing import Doing
@@ -204,7 +204,7 @@ class _Passage:
         self.is_given_up = True
         self.task.cancel()
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             self.has_started = True
             self._status = message["status"]
@@ -215,7 +215,7 @@ class _Passage:
                     self._is_stream = True
         elif message["type"] == "websocket.accept":
             self._status, self.has_started = 101, True
-        await self._send(message)
+        return self._send(message)
 
     def end(self, scope: Scope) -> None:
         self._gate.release(self)

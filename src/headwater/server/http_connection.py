@@ -28,7 +28,7 @@ from .admission import Admission, Verdict
 from .at_once import run_at_once
 from .client_certificates import extension_of
 from .http_cycle import HttpCycle
-from .http_heads import WHOLE_BYTES_MAX, Field, Head, whole_head
+from .http_heads import WHOLE_BYTES_MAX, Field, Head, in_origin_form, whole_head
 from .ignored_upgrades import UpgradeIgnoringParser, upgrade_of
 from .opened import opened_now
 
@@ -133,7 +133,7 @@ class HttpConnection(asyncio.Protocol):
         peer = self.client[0] if self.client else ""
         verdict = self._admission.judge(len(self._state.connections), peer)
         if verdict is Verdict.DROPPED:
-            self._state.connections.discard(self)  # type: ignore[arg-type]
+            self._state.connections.discard(self)
             transport.abort()
             return
         self.scope_base = {
@@ -154,7 +154,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
-        self._state.connections.discard(self)  # type: ignore[arg-type]
+        self._state.connections.discard(self)
         self._stop_timer()
         if self._is_surplus:
             self._admission.forget_surplus()
@@ -171,7 +171,9 @@ class HttpConnection(asyncio.Protocol):
         self._unread = self._unread[self._read_to :] + data if self._unread else data
         self._read_to = 0
         if self._rest is None and not self._is_due:
-            self._look_on()
+            is_free = not self.pipeline and not self.is_answering and self._is_between
+            if not (is_free and self._take_whole()) or self._unread:  # most often it is one request, and nothing else
+                self._look_on()
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
@@ -224,18 +226,17 @@ class HttpConnection(asyncio.Protocol):
             self._holds_body = holds
             self._heed()
 
-    def answered(self, cycle: HttpCycle) -> None:
+    def answered(self, keeps_alive: bool) -> None:
         """The answer of the running request was given: the next one is due, or the connection is idle, or ends."""
         self._state.total_requests += 1
         self._holds_body = False
-        if not cycle.keeps_alive:
+        if not keeps_alive:
             self.transport.close()
         if self.transport.is_closing():
             self._unread, self._read_to = b"", 0
             return
         if self._is_broken and not self.pipeline:
-            self.write(_refusal(_NO_REQUEST, _NO_REQUEST_DETAIL))
-            self.transport.close()
+            self._refuse(_NO_REQUEST, _NO_REQUEST_DETAIL)
             return
         self._wait(BODY_PAUSE_S if self._in_body else self._config.timeout_keep_alive)
         if not self._is_looking and (self.pipeline or self._unread or not self._is_reading):
@@ -348,22 +349,24 @@ class HttpConnection(asyncio.Protocol):
         """What came is no HTTP: whatever was asked before it is answered, then it is refused."""
         self._is_broken = True
         self._unread, self._read_to = b"", 0
-        is_running = self._incoming is self._cycle
-        if self._incoming is not None and not is_running:
+        broken = self._incoming
+        if broken is not None and broken is not self._cycle:
             self.pipeline.pop()
         self._begin_next()
-        if not self.is_answering or (is_running and self._cycle is not None and not self._cycle.is_started):
-            self.write(_refusal(_NO_REQUEST, _NO_REQUEST_DETAIL))
+        if broken is not None and broken is self._cycle and broken.is_started:
             self.transport.close()
-        elif is_running:
-            self.transport.close()
+        elif broken is self._cycle or not (self.is_answering or self.pipeline):
+            self._refuse(_NO_REQUEST, _NO_REQUEST_DETAIL)
 
     def _watch_over(self, size: int) -> None:
         """Bound how long the rest takes of what came in part."""
         if self._in_head:
             self._head_bytes = 0 if self._began else self._head_bytes + size
             if self._head_bytes > HEAD_BYTES_MAX:
-                self._refuse_head()
+                if self.is_answering:
+                    self.transport.close()
+                else:
+                    self._refuse(_TOO_LARGE, _TOO_LARGE_DETAIL)
             elif self._began:
                 self._wait(HEAD_S)
         elif self._in_body:
@@ -408,18 +411,15 @@ class HttpConnection(asyncio.Protocol):
         if self.is_upgrade_ignored:
             return
         parser = self._parser
+        version = parser.get_http_version()
+        self._target, self._fields = in_origin_form(self._target, self._fields, version)
         self._in_head, self._in_body = False, True
         self._body_bytes = 0
         self._wait(None)
         if parser.should_upgrade() and self._becomes_websocket:
             return
-        head = Head(
-            parser.get_method(),
-            self._target,
-            parser.get_http_version(),
-            self._fields,
-            keeps_alive=parser.should_keep_alive(),
-        )
+        keeps_alive = parser.should_keep_alive()
+        head = Head(parser.get_method(), self._target, version, self._fields, keeps_alive=keeps_alive)
         self._incoming = HttpCycle(self, head, None, keeps_alive=head.keeps_alive and not self._is_surplus)
         self.pipeline.append(self._incoming)
 
@@ -457,7 +457,7 @@ class HttpConnection(asyncio.Protocol):
         """Hand the connection over. What came behind the request was sent too early (RFC 6455, 4.1): not for us."""
         self._unread, self._read_to = b"", 0
         self._stop_timer()
-        self._state.connections.discard(self)  # type: ignore[arg-type]
+        self._state.connections.discard(self)
         lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._target)]
         lines += [b"%b: %b" % field for field in self._fields]
         websocket: Any = self._config.ws_protocol_class(  # type: ignore[misc, call-arg]
@@ -515,14 +515,10 @@ class HttpConnection(asyncio.Protocol):
         else:
             self.transport.close()
 
-    def _refuse_head(self) -> None:
-        if not self.is_answering:
-            self.write(_refusal(_TOO_LARGE, _TOO_LARGE_DETAIL))
+    def _refuse(self, status: bytes, detail: bytes) -> None:
+        """Say what is wrong, which no answer is due to before, and end."""
+        self.write(_REFUSAL % (status, len(detail), detail))
         self.transport.close()
-
-
-def _refusal(status: bytes, detail: bytes) -> bytes:
-    return _REFUSAL % (status, len(detail), detail)
 
 
 @lru_cache(1)

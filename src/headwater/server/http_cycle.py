@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Awaitable, Generator
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from ..http import Application, Header, Message, Scope
+from ..http import Application, Message, Scope
 from .http_heads import Head
-
-if TYPE_CHECKING:
-    from .http_connection import HttpConnection
 
 logger = logging.getLogger("headwater.server")
 
@@ -35,6 +33,49 @@ def _status_line(status: int) -> bytes:
 _STATUS_LINES = {status: _status_line(status) for status in range(100, 600)}
 
 
+class Connection(Protocol):
+    """What a cycle needs of its connection."""
+
+    scope_base: Scope
+    """What the scopes of all its requests have."""
+    is_full: bool
+    """Whether the peer does not take what it is sent."""
+
+    def write(self, data: bytes) -> None:
+        """Send it, unless the connection is closing."""
+
+    def close(self) -> None:
+        """Close it after what was sent."""
+
+    async def drained(self) -> None:
+        """Wait until the peer takes what it is sent, or is gone."""
+
+    def hold_body(self, holds: bool) -> None:
+        """Whether the application has enough of a body for now."""
+
+    def fields_of_all(self) -> bytes:
+        """The header fields that every answer has."""
+
+    def answered(self, keeps_alive: bool) -> None:
+        """The answer was given; whether the connection may stay open after it."""
+
+
+class _Done:
+    """What is awaited where nothing is to be waited for: a coroutine costs more than many a message."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return _NOTHING
+
+
+def _nothing() -> Generator[None, None, None]:
+    return
+    yield
+
+
+_NOTHING = _nothing()
+_DONE = _Done()
+
+
 class HttpCycle:
     """A request that is answered once. The answer of an application that breaks ASGI's rules breaks off."""
 
@@ -44,7 +85,7 @@ class HttpCycle:
     )  # fmt: skip
 
     def __init__(
-        self, connection: HttpConnection, head: Head, body: bytes | bytearray | None, *, keeps_alive: bool
+        self, connection: Connection, head: Head, body: bytes | bytearray | None, *, keeps_alive: bool
     ) -> None:
         """`body` is the whole one; None if it is still to come, by `add` and `end_body`."""
         self._connection = connection
@@ -121,14 +162,22 @@ class HttpCycle:
         body, self._body = self._body, bytearray()
         return {"type": "http.request", "body": bytes(body), "more_body": self._has_more}
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         """See ASGI. Waits while the client does not take what was sent before.
 
         Raises RuntimeError for what is no answer: out of order, with fields that HTTP cannot write, of another length
         than it said.
         """
         if self._connection.is_full:
-            await self._connection.drained()
+            return self._send_when_drained(message)
+        self._send(message)
+        return _DONE
+
+    async def _send_when_drained(self, message: Message) -> None:
+        await self._connection.drained()
+        self._send(message)
+
+    def _send(self, message: Message) -> None:
         if self.is_disconnected:
             return
         if self.is_complete:
@@ -202,7 +251,7 @@ class HttpCycle:
         if not has_more:
             self.is_complete = True
             self._tell()
-            self._connection.answered(self)
+            self._connection.answered(self.keeps_alive)
 
     def _write(self, body: bytes) -> None:
         if self._unsent:

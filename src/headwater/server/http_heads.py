@@ -7,7 +7,6 @@ connection: one that came in pieces, that is long, or that has a field on which 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -33,13 +32,11 @@ class Head:
     def __init__(
         self, method: bytes, target: bytes, version: str, fields: list[Field], *, keeps_alive: bool, length: int = 0
     ) -> None:
-        """`target` is the request's, in origin form or absolute form. Names of `fields` are in lower case.
+        """`target` is the request's, in origin form. Names of `fields` are in lower case.
 
         `length` is that of the body, where the head is known as a whole. Raises httptools.HttpParserError,
         UnicodeDecodeError.
         """
-        if not target.startswith(b"/"):
-            target, fields = _in_origin_form(target, fields, version)
         url = httptools.parse_url(target)
         path = url.path.decode("ascii")
         self.scope: dict[str, Any] = {
@@ -91,7 +88,8 @@ class _Reading:
             return None
         if parser.get_http_version() != "1.1" or not parser.should_keep_alive() or parser.should_upgrade():
             return None
-        return Head(parser.get_method(), self._target, "1.1", self._fields, keeps_alive=True, length=length)
+        target, fields = in_origin_form(self._target, self._fields, "1.1")
+        return Head(parser.get_method(), target, "1.1", fields, keeps_alive=True, length=length)
 
     def _length(self) -> int | None:
         """What the fields say; None if they say anything that is not plain."""
@@ -124,11 +122,16 @@ class _Reading:
         self._ended += 1
 
 
-def _in_origin_form(target: bytes, fields: Sequence[Field], version: str) -> tuple[bytes, list[Field]]:
-    """A target with a host: that host counts, and what the Host field says does not (RFC 9112, 3.2.2)."""
+def in_origin_form(target: bytes, fields: list[Field], version: str) -> tuple[bytes, list[Field]]:
+    """Target and fields. Where the target names a host, that counts, and the Host field does not (RFC 9112, 3.2.2).
+
+    Raises httptools.HttpParserInvalidURLError.
+    """
+    if target.startswith(b"/"):
+        return target, fields
     url = httptools.parse_url(target)
     if url.host is None:
-        return target, list(fields)
+        return target, fields
     name = b"[%b]" % url.host if b":" in url.host else url.host
     host = name if url.port is None else b"%b:%d" % (name, url.port)
     changed = [(name, host if name == b"host" else value) for name, value in fields]
