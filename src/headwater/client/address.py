@@ -26,6 +26,8 @@ class Address:
     tls: ssl.SSLContext | None
     authorization: str | None
     """The value of the Authorization header, or None."""
+    unix_path: str | None = None
+    """The socket in the file system that the server listens on, instead of a host and a port."""
 
 
 def address_of(
