@@ -12,14 +12,16 @@ import re
 import httptools
 
 PLAIN_HEAD_BYTES_MAX = 4096
-_PLAIN_HEAD = re.compile(
-    rb"HTTP/1\.1 ([2-5][0-9][0-9]) [ -~]*+\r\n((?:[A-Za-z0-9-]++: [!-~][ -~]*+(?<! )\r\n)++)\r\n",
+_HARMLESS = (
+    rb"(?:(?![CcTtUuPp](?i:ontent-length|ransfer-encoding|onnection|pgrade|railer|roxy-connection):)"
+    rb"[A-Za-z0-9-]++: [!-~][ -~]*+(?<! )\r\n)*+"
 )
-"""Nothing folded, empty, obscure or of another version."""
-_BODILESS = frozenset({b"204", b"304"})
-_UNPLAIN = frozenset({b"transfer-encoding", b"connection", b"upgrade", b"trailer", b"proxy-connection"})
-"""Fields that may say how long a body is, or how long the connection lasts."""
-_LENGTH_DIGITS_MAX = 15
+"""Fields that say neither how long the body is nor how long the connection lasts; nothing folded, empty or obscure."""
+_PLAIN_HEAD = re.compile(
+    rb"HTTP/1\.1 (?!204|304)([2-5][0-9][0-9]) [ -~]*+\r\n"
+    rb"(" + _HARMLESS + rb"(?i:content-length): ([0-9]{1,15})\r\n" + _HARMLESS + rb")\r\n"
+)
+"""The length of the body is said once."""
 
 
 class NotHttp(ValueError):
@@ -29,13 +31,11 @@ class NotHttp(ValueError):
 class Answer:
     """An answer, and how much of it has come."""
 
-    __slots__ = ("_missing", "_parser", "fields", "is_complete", "is_reusable", "pieces", "status")
+    __slots__ = ("_fields", "_lines", "_missing", "_parser", "is_complete", "is_reusable", "pieces", "status")
 
     def __init__(self) -> None:
         self.status = 0
         """Of a head that is complete; 0 before."""
-        self.fields: dict[bytes, bytes] = {}
-        """By name, in lower case; of several of one name the last."""
         self.pieces: list[bytes] = []
         """Of the body, those that nobody took yet."""
         self.is_complete = False
@@ -43,6 +43,19 @@ class Answer:
         """Whether the connection may carry another request after this answer."""
         self._missing = 0
         self._parser: _Parser | None = None
+        self._lines = b""
+        """Those of a plain head, as long as nobody asked for a field."""
+        self._fields: dict[bytes, bytes] = {}
+
+    @property
+    def fields(self) -> dict[bytes, bytes]:
+        """Header fields by name, in lower case; of several of one name the last."""
+        if self._lines:
+            for line in self._lines.splitlines():
+                name, _, value = line.partition(b": ")
+                self._fields[name.lower()] = value
+            self._lines = b""
+        return self._fields
 
     def receive_data(self, data: bytes) -> None:
         """What came next. Raises NotHttp."""
@@ -74,23 +87,8 @@ class Answer:
         found = _PLAIN_HEAD.match(data, 0, PLAIN_HEAD_BYTES_MAX)
         if found is None:
             return False
-        status, lines = found.groups()
-        fields: dict[bytes, bytes] = {}
-        count = 0
-        for line in lines.splitlines():
-            name, _, value = line.partition(b": ")
-            fields[name.lower()] = value
-            count += 1
-        length = fields.get(b"content-length", b"")
-        if (
-            len(fields) != count  # one of them is there twice
-            or not length.isdigit()
-            or len(length) > _LENGTH_DIGITS_MAX
-            or not _UNPLAIN.isdisjoint(fields)
-            or status in _BODILESS
-        ):
-            return False
-        self.status, self.fields, self._missing = int(status), fields, int(length)
+        status, self._lines, length = found.groups()
+        self.status, self._missing = int(status), int(length)
         self._take(data[found.end() :])
         return True
 

@@ -1,4 +1,4 @@
-"""A connection to a server that blocks its thread: a request goes out, its answer comes in, then the next. No retries."""
+"""A connection to a server that blocks its thread: a request goes out, its answer comes in. No retries."""
 
 from __future__ import annotations
 

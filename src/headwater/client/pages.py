@@ -13,7 +13,6 @@ from .answer import Answer
 from .problems import UnexpectedAnswer
 from .request import Request
 from .routes import LogRoutes
-from .terms import ConnectionLost
 
 
 class PagedRead:
@@ -50,10 +49,10 @@ class PagedRead:
             raise UnexpectedAnswer(self._status, error.problem) from None
         return self._taken(events) if events else events
 
-    def end(self) -> None:
-        """The answer is over. Raises ConnectionLost in the middle of a page."""
-        if not self._parser.is_between_pages:
-            raise ConnectionLost("the answer ends in the middle of a page")
+    @property
+    def is_between_pages(self) -> bool:
+        """Whether the last page was whole: where an answer ends otherwise, its connection broke."""
+        return self._parser.is_between_pages
 
     def _begin_at_head(self, head: int) -> None:
         """Whatever is asked for again lies below the head of the first answer, which may have grown since."""

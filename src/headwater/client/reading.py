@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from ..core.event import SequencedEvent
 from ..formats.retrying import Attempts
 from .pages import PagedRead
-from .terms import PASSING
+from .terms import PASSING, ConnectionLost
 from .transport import Stream, Transport
+
+_NO_PAGE: Iterator[SequencedEvent] = iter(())
 
 
 class RemoteReading:
@@ -21,9 +23,16 @@ class RemoteReading:
         assert read.head is not None, "the answer has begun"
         self.head = read.head
         """The number of the last durable event when the read began."""
-        self._page: Iterator[SequencedEvent] = iter(())
+        self._page: Iterator[SequencedEvent] = _NO_PAGE
+        self._is_last = False
+        """Whether nothing follows the page."""
 
     def __iter__(self) -> Iterator[SequencedEvent]:
+        if self._page is _NO_PAGE:
+            self._page = iter(self.next_page())
+        return self._page if self._is_last else self._events()
+
+    def _events(self) -> Iterator[SequencedEvent]:
         while True:
             yield from self._page
             if not (events := self.next_page()):
@@ -45,8 +54,10 @@ class RemoteReading:
                     if events := self._read.receive_data(piece):
                         if self._attempts is not None:
                             self._attempts.succeeded()
+                        self._is_last = self._stream.is_over and self._read.is_between_pages
                         return events
-                self._read.end()
+                if not self._read.is_between_pages:
+                    raise ConnectionLost("the answer ends in the middle of a page")
             except OSError as error:
                 self._stream.close()
                 self._wait_after(error)
@@ -55,6 +66,7 @@ class RemoteReading:
                 self._stream.close()
                 raise
             else:
+                self._is_last = True
                 return ()
 
     def close(self) -> None:

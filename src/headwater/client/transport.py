@@ -116,6 +116,11 @@ class Stream(Closing):
         self._connection: Connection | None = connection
         self.answer = answer
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all of it was read, or it was closed."""
+        return self._connection is None
+
     def read(self, timeout_s: float | None = None) -> bytes:
         """The next piece of the body; empty at its end, with which the stream is closed. Raises OSError."""
         if (connection := self._connection) is None:
