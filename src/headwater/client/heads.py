@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .address import Address
 from .request import Request, Route
 
@@ -19,7 +21,7 @@ class Heads:
         )
         self._made: dict[Route, bytes] = {}
 
-    def of(self, request: Request[object]) -> bytes:
+    def of(self, request: Request[Any]) -> bytes:
         """The head of a request, with the empty line at its end."""
         route = request.route
         start = self._made.get(route) or self._start(route)

@@ -58,15 +58,15 @@ class Management:
 
     def read(self, type: str, name: str) -> dict[str, Any]:
         """All attributes of one entity."""
-        return self._call("GET", _path(type, name))
+        return self._entity("GET", type, name)
 
     def create(self, type: str, name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Make one; answers all its attributes."""
-        return self._call("PUT", _path(type, name), attributes)
+        return self._entity("PUT", type, name, attributes)
 
     def update(self, type: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change one; None takes a value away. Answers all its attributes."""
-        return self._call("PATCH", _path(type, name), changes)
+        return self._entity("PATCH", type, name, changes)
 
     def delete(self, type: str, name: str) -> None:
         """Take one away; a connection, a session or a link is closed by that."""
@@ -76,6 +76,10 @@ class Management:
         """An operation of the management node itself: GET-TYPES, GET-EVENTS, or QUERY over all types."""
         path = f"{_path('management', 'self')}/{quote(operation, safe='')}"
         return self._call("POST", path, arguments or {})
+
+    def _entity(self, method: str, type: str, name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        attributes: dict[str, Any] = self._call(method, _path(type, name), given)
+        return attributes
 
     def _call(self, method: str, path: str, given: Mapping[str, Any] | None = None) -> Any:
         body = b"" if given is None else msgspec.json.encode(given)

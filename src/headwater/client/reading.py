@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..core.errors import EventLogError
 from ..core.event import SequencedEvent
 from ..formats.retrying import Attempts
 from .pages import PagedRead
@@ -82,7 +83,7 @@ class RemoteReading:
             except PASSING as error:
                 self._wait_after(error)
 
-    def _wait_after(self, error: Exception) -> None:
+    def _wait_after(self, error: OSError | EventLogError) -> None:
         if self._attempts is None:
             self._attempts = self._transport.terms.attempts()
         self._attempts.failed(self._transport.terms.known(error))

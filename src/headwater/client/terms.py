@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ..core.errors import EventLogError
 from ..formats import retrying
@@ -51,6 +52,6 @@ class Terms:
         return ServerUnreachable(self.address.url, "this client was closed")
 
 
-def refusal(request: Request[object], answer: Answer) -> EventLogError:
+def refusal(request: Request[Any], answer: Answer) -> EventLogError:
     """The exception that a whole answer of 400 or above stands for."""
     return error_of(answer.status, answer.body(), answer.retry_after_s, request.log)

@@ -56,7 +56,7 @@ def _make_way(path: Path, flag: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _cannot(path, error.strerror, flag) from None
+        raise _cannot(path, error.strerror or str(error), flag) from None
     if not stat.S_ISSOCK(found.st_mode):
         raise _cannot(path, "it is there, and is no socket", flag)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:

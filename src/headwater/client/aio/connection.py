@@ -12,7 +12,7 @@ from ..answer import Answer, NotHttp
 from ..terms import ConnectionLost
 
 HELD_BYTES_MAX = 256 * 1024
-"""Of an answer that is read piece by piece and not taken yet; then nothing more is received, so that the server waits."""
+"""Of an answer that is read piece by piece and not taken yet; then nothing more is received: the server waits."""
 
 
 class Connection(asyncio.Protocol):
@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
     # Per connection
 
     def is_stale(self) -> bool:
-        """Whether the server closed an idle connection, or sent what nobody asked for: also what the loop has not seen."""
+        """Whether the server closed it while idle, or sent what nobody asked for: also what the loop has not seen."""
         transport = self._transport
         return self._error is not None or transport is None or transport.is_closing() or bool(self._poll.poll(0))
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Self
 
+from ...core.errors import EventLogError
 from ...core.event import SequencedEvent
 from ...formats.retrying import Attempts
 from ..pages import PagedRead
@@ -14,7 +15,7 @@ from .transport import Stream, Transport
 
 
 class RemoteReading(AsyncIterator[SequencedEvent]):
-    """Iterate it for the events. If the connection breaks in the middle, it goes on where it was, up to the same head."""
+    """Iterate it for the events. If the connection breaks in the middle, it goes on there, up to the same head."""
 
     def __init__(self, transport: Transport, read: PagedRead) -> None:
         """Of no use before `begin`."""
@@ -83,7 +84,7 @@ class RemoteReading(AsyncIterator[SequencedEvent]):
             except PASSING as error:
                 await self._wait_after(error)
 
-    async def _wait_after(self, error: Exception) -> None:
+    async def _wait_after(self, error: OSError | EventLogError) -> None:
         if self._attempts is None:
             self._attempts = self._transport.terms.attempts()
         await asyncio.sleep(self._attempts.pause_s(self._transport.terms.known(error)))

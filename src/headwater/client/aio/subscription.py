@@ -1,4 +1,4 @@
-"""A subscription over HTTP by a task: see `following`. Nothing is received ahead of whoever takes the events but a piece."""
+"""A subscription over HTTP by a task: see `following`. What is received before it is asked for is bounded."""
 
 from __future__ import annotations
 
