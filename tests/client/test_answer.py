@@ -24,19 +24,26 @@ NAMES = [
 ]
 VALUES = ["", "a", "17", "a b", " led", "keep-alive", "close", "chunked", "0", "5", "1" * 16, "tab\tbed", "\xe4"]
 fields = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=4)
+plain_fields = st.lists(
+    st.tuples(st.sampled_from(["date", "Headwater-Head", "x-a", "connection-x"]), st.sampled_from(["a", "17", "a b"])),
+    max_size=4,
+)
 bodies = st.binary(max_size=60)
 
 
 @st.composite
 def raw_answers(draw: st.DrawFn) -> bytes:
-    body, chosen = draw(bodies), draw(fields)
-    if draw(st.integers(0, 3)):
-        chosen.insert(draw(st.integers(0, len(chosen))), ("content-length", str(len(body))))
-    status = draw(
-        st.sampled_from(["200 OK", "201 Created", "204 No Content", "304 X", "409 Conflict", "503 ", "100 Go"])
-    )
-    version = draw(st.sampled_from(["1.1", "1.1", "1.1", "1.0"]))
-    head = "".join(f"{name}:{draw(st.sampled_from([' ', ' ', '', '  ']))}{value}\r\n" for name, value in chosen)
+    """Every other one plain but for what its fields happen to be."""
+    is_odd = draw(st.booleans())
+    body, chosen = draw(bodies), draw(fields if is_odd else plain_fields)
+    if not is_odd or draw(st.integers(0, 3)):
+        name = draw(st.sampled_from(["content-length", "Content-Length"]))
+        chosen.insert(draw(st.integers(0, len(chosen))), (name, str(len(body))))
+    statuses = ["200 OK", "201 Created", "409 Conflict", "503 "]
+    status = draw(st.sampled_from([*statuses, "204 No Content", "304 X", "100 Go"] if is_odd else statuses))
+    version = draw(st.sampled_from(["1.1", "1.0"] if is_odd else ["1.1"]))
+    spaces = st.sampled_from([" ", "", "  "] if is_odd else [" "])
+    head = "".join(f"{name}:{draw(spaces)}{value}\r\n" for name, value in chosen)
     surplus = draw(st.sampled_from([b"", b"", b"", b"more", b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]))
     return f"HTTP/{version} {status}\r\n{head}\r\n".encode("latin-1") + body + surplus
 
