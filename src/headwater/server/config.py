@@ -53,8 +53,8 @@ class Http:
     )
     """Path of a Unix socket to listen on as well, for programs on this machine that run as the same user (its mode is
     0600). It is made at the start and removed at a stop; one that a killed server left is replaced. TLS is not spoken
-    there; logins, limits and the names by which it may be asked are those of `http.port`. Clients say
-    `http+unix:///path`, curl `--unix-socket`."""
+    there; logins, limits and the names by which it may be asked are those of `http.port`. Its URL is
+    `http+unix:///path`. [How to use it](../guides/operations.md#neighbours-on-one-machine)."""
     connections_max: int = setting(
         10_000, whole_number(1, 1_000_000), "connections at the same time, WebSockets included; more get 503"
     )
