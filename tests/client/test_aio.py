@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.amqp.certificates import Authority
 from tests.client.served_memory import CuttingProxy, ServedMemory
+from tests.server.running import RunningServer
 
 from headwater.client import ServerUnreachable
 from headwater.client.aio import connect
@@ -240,3 +242,24 @@ def test_a_reading_left_in_the_middle_costs_nothing_else(served: ServedMemory) -
                 assert await log.head() == 500
 
     run(scenario)
+
+
+def test_tls_is_checked_and_its_absence_told(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    own = authority.issue("localhost", "DNS:localhost")
+    tls = ["--tls-certificate", str(own.file), "--tls-key", str(own.key)]
+
+    async def scenario(url: str) -> None:
+        async with connect(url, ca_file=str(authority.own.file)) as server:
+            log = await server.create("orders")
+            assert (await log.append([Event("A", b"x" * 300_000)])).last == 1
+            assert [len(event.data) async for event in await log.read()] == [300_000]
+        async with connect(url) as server:
+            with pytest.raises(ServerUnreachable, match="its certificate is not trusted"):
+                await server.logs()
+        async with connect(url.replace("https", "http")) as server:
+            with pytest.raises(ServerUnreachable, match="the server expects TLS on that port"):
+                await server.logs()
+
+    with RunningServer("--storage", "memory", *tls, cwd=tmp_path) as running:
+        run(lambda: scenario(running.url.replace("127.0.0.1", "localhost")))
