@@ -16,19 +16,23 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import click
 import urllib3
 
 from headwater.client import RemoteLog
 from headwater.client.address import address_of
-from headwater.client.transport import JSON, Transport
+from headwater.client.answer import Answer
+from headwater.client.request import Request
+from headwater.client.terms import Terms
+from headwater.client.transport import Transport
 from headwater.core import Event
 
 from . import machine
 from .stores.headwater_server import LOG, HeadwaterServer
 
+T = TypeVar("T")
 OWN, URLLIB3 = "own", f"urllib3 {urllib3.__version__}"
 EVENT = Event("OrderPlaced", b"x" * 200, ("order:17", "customer:ann"))
 REQUESTS: dict[str, Callable[[RemoteLog], object]] = {
@@ -53,14 +57,19 @@ class PoolOfUrllib3:
         at = address_of(url, None, None, None, None, True)
         self._pool = urllib3.HTTPConnectionPool(at.host, at.port, maxsize=1)
 
-    def call(self, method: str, path: str, body: bytes = b"", *, log: str = "", content_type: str = JSON) -> bytes:
-        """A whole answer."""
-        headers = {"user-agent": "headwater-client", "accept": JSON}
+    def call(self, request: Request[T]) -> T:
+        """What a whole answer means."""
+        route, body = request.route, request.body
+        headers = {"user-agent": "headwater-client", "accept": route.accept}
         if body:
-            headers["content-type"] = content_type
-        answer = self._pool.urlopen(method, path, body or None, headers, retries=False, assert_same_host=False)
-        assert answer.status < 400, answer.data
-        return answer.data
+            headers["content-type"] = route.content_type
+        said = self._pool.urlopen(
+            route.method, route.path, body or None, headers, retries=False, assert_same_host=False
+        )
+        assert said.status < 400, said.data
+        answer = Answer()
+        answer.status, answer.pieces = said.status, [said.data]
+        return request.decode(answer)
 
     def close(self) -> None:
         """Close its connection."""
@@ -83,7 +92,7 @@ def main(rounds: int, requests: int) -> None:
     for name, value in machine.describe(Path(tempfile.gettempdir())).items():
         click.echo(f"{name}: {value}")
     with tempfile.TemporaryDirectory() as directory, closing(MemoryServer(Path(directory, "server"))) as server:
-        own = Transport(address_of(server.url, None, None, None, None, True), timeout_s=60.0, retry_s=0.0)
+        own = Transport(Terms(address_of(server.url, None, None, None, None, True), timeout_s=60.0, retry_s=0.0))
         other = PoolOfUrllib3(server.url)
         logs = {OWN: RemoteLog(own, LOG), URLLIB3: RemoteLog(cast(Transport, other), LOG)}
         for kind, ask in REQUESTS.items():

@@ -110,10 +110,39 @@ class ClientBench(MemoryBench):
         super().close()
 
 
+class AsyncClientBench(ClientBench):
+    """The HTTP client for asyncio."""
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        from headwater.client import aio
+
+        from .awaited import LoopThread
+
+        super().__init__(directory, clock)
+        self._loop = LoopThread()
+        self._awaited = self._loop.wait(_made(lambda: aio.connect(self._serving.url)))
+
+    def log(self, name: str) -> EventLog:
+        from .awaited import AwaitedLog
+
+        return AwaitedLog(self._awaited.log(name), self._loop.wait)  # type: ignore[return-value]
+
+    def close(self) -> None:
+        self._loop.wait(self._awaited.close())
+        self._loop.close()
+        super().close()
+
+
+async def _made(make: Callable[[], Any]) -> Any:
+    """On the event loop, where what is made belongs."""
+    return make()
+
+
 KINDS: dict[str, tuple[type[MemoryBench], str]] = {
     "memory": (MemoryBench, "headwater.storage.memory"),
     "segments": (SegmentsBench, "headwater.storage.engine"),
     "client": (ClientBench, "headwater.client.server"),
+    "client_aio": (AsyncClientBench, "headwater.client.aio"),
 }
 """By name: the bench, and the module without which there is no such kind."""
 

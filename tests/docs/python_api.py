@@ -39,6 +39,7 @@ PARTS = (
     Part("headwater.core.errors", "What goes wrong. Every error is an `EventLogError`."),
     Part("headwater.storage", "Logs in a directory of this process, or in memory."),
     Part("headwater.client", "Logs of a server, over HTTP."),
+    Part("headwater.client.aio", "The same for asyncio."),
     Part(
         "headwater.client.outbox",
         "Events of a database transaction.",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from ..core.errors import InvalidInput
 from ..core.limits import show
 from ..formats.server_address import authorization_of, parts_of
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+UNIX_SCHEME = "http+unix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class Address:
     tls: ssl.SSLContext | None
     authorization: str | None
     """The value of the Authorization header, or None."""
+    unix_path: str | None = None
+    """The socket in the file system that the server listens on, instead of a host and a port."""
 
 
 def address_of(
@@ -37,6 +41,8 @@ def address_of(
     is_verified: bool,
 ) -> Address:
     """The address that a URL and its options stand for. Raises InvalidInput with what is wrong about them."""
+    if url.partition("://")[0] == UNIX_SCHEME:
+        return _unix_address(url, authorization_of(user, password, token))
     parts = parts_of(url, DEFAULT_PORTS, may_have_path=True)
     assert parts.hostname is not None
     return Address(
@@ -47,6 +53,23 @@ def address_of(
         host_header=parts.netloc,
         tls=_tls_context(ca_file, is_verified) if parts.scheme == "https" else None,
         authorization=authorization_of(user, password, token),
+    )
+
+
+def _unix_address(url: str, authorization: str | None) -> Address:
+    """`http+unix:///run/headwater.sock`, or with the path as a host, as requests-unixsocket has it (`%2Frun%2F...`)."""
+    path = unquote(url.partition("://")[2])
+    if not path.startswith("/") or path.endswith("/") or "\0" in path or {"?", "#"} & set(url):
+        raise InvalidInput(f"{UNIX_SCHEME}:///PATH/OF/SOCKET is expected, {show(url)} given", "url")
+    return Address(
+        url=url,
+        host="localhost",
+        port=0,
+        path="",
+        host_header="localhost",
+        tls=None,
+        authorization=authorization,
+        unix_path=path,
     )
 
 

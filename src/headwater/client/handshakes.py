@@ -20,7 +20,7 @@ def why_hopeless(error: OSError, address: Address, *, has_received: bool) -> str
     if isinstance(error, ssl.SSLError):
         return why_tls_fails(error, "http")
     is_cut_off = not has_received and not isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror)
-    if address.tls is None and is_cut_off and _speaks_tls(address):
+    if address.tls is None and address.unix_path is None and is_cut_off and _speaks_tls(address):
         return "the server expects TLS on that port; use a URL of https://"
     return None
 

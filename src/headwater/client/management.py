@@ -8,9 +8,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from . import wire
+from .answer import Answer
+from .request import Request, Route
 from .transport import Transport
-
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Found(NamedTuple):
@@ -37,7 +38,7 @@ class Management:
 
     def types(self) -> dict[str, Any]:
         """The types that the server has, each with its operations and its attributes."""
-        types: dict[str, Any] = _decode(self._transport.call("GET", "/management"))["types"]
+        types: dict[str, Any] = self._call("GET", "/management")["types"]
         return types
 
     def query(
@@ -52,29 +53,41 @@ class Management:
         given = {"attributes": ",".join(attributes) or None, "offset": offset, "count": count, "filter": filter}
         parameters = urlencode({name: value for name, value in given.items() if value is not None})
         path = f"/management/{quote(type, safe='')}" + (f"?{parameters}" if parameters else "")
-        answer = _decode(self._transport.call("GET", path))
+        answer = self._call("GET", path)
         return Found(answer["attributeNames"], answer["results"])
 
     def read(self, type: str, name: str) -> dict[str, Any]:
         """All attributes of one entity."""
-        return _decode(self._transport.call("GET", _path(type, name)))
+        return self._entity("GET", type, name)
 
     def create(self, type: str, name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Make one; answers all its attributes."""
-        return _decode(self._transport.call("PUT", _path(type, name), msgspec.json.encode(attributes)))
+        return self._entity("PUT", type, name, attributes)
 
     def update(self, type: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change one; None takes a value away. Answers all its attributes."""
-        return _decode(self._transport.call("PATCH", _path(type, name), msgspec.json.encode(changes)))
+        return self._entity("PATCH", type, name, changes)
 
     def delete(self, type: str, name: str) -> None:
         """Take one away; a connection, a session or a link is closed by that."""
-        self._transport.call("DELETE", _path(type, name))
+        self._transport.call(Request(Route("DELETE", _path(type, name)), b"", "", wire.nothing))
 
     def perform(self, operation: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """An operation of the management node itself: GET-TYPES, GET-EVENTS, or QUERY over all types."""
         path = f"{_path('management', 'self')}/{quote(operation, safe='')}"
-        return msgspec.json.decode(self._transport.call("POST", path, msgspec.json.encode(arguments or {})))
+        return self._call("POST", path, arguments or {})
+
+    def _entity(self, method: str, type: str, name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        attributes: dict[str, Any] = self._call(method, _path(type, name), given)
+        return attributes
+
+    def _call(self, method: str, path: str, given: Mapping[str, Any] | None = None) -> Any:
+        body = b"" if given is None else msgspec.json.encode(given)
+        return self._transport.call(Request(Route(method, path), body, "", _decode))
+
+
+def _decode(answer: Answer) -> Any:
+    return msgspec.json.decode(answer.body())
 
 
 def _path(type: str, name: str) -> str:

@@ -8,7 +8,8 @@ EventLogError
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -26,8 +27,10 @@ from ..core.errors import (
     EventLogError,
     InvalidEvent,
     InvalidInput,
+    InvalidLogName,
     InvalidPosition,
     InvalidQuery,
+    InvalidSettings,
     LogExists,
     LogNotFound,
     Overloaded,
@@ -89,6 +92,17 @@ def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) ->
         return UnexpectedAnswer(status, detail)
     error.args = (detail,)
     return error
+
+
+@contextmanager
+def settings_named() -> Iterator[None]:
+    """Where settings are all that was given, what is wrong is one of them. Raises InvalidSettings for InvalidInput."""
+    try:
+        yield
+    except InvalidInput as error:
+        if isinstance(error, InvalidLogName):
+            raise
+        raise InvalidSettings(error.problem, error.where) from None
 
 
 def _uncoded(status: int, detail: str, log: str) -> EventLogError:

@@ -1,35 +1,39 @@
-"""A read over HTTP: pages of MessagePack, decoded as they come, so that a read of any length takes constant memory."""
+"""A read over HTTP by a thread: pages, decoded as they come, so that a read of any length takes constant memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..core.errors import InvalidInput
+from ..core.errors import EventLogError
 from ..core.event import SequencedEvent
-from ..core.limits import SEQUENCE_NUMBER_MAX
-from ..formats.packed import MEDIA_TYPE, PageParser
-from . import wire
-from .connection import ConnectionLost
-from .problems import UnexpectedAnswer
-from .transport import PASSING, Stream, Transport
+from ..formats.retrying import Attempts
+from .pages import PagedRead
+from .terms import PASSING, ConnectionLost
+from .transport import Stream, Transport
+
+_NO_PAGE: Iterator[SequencedEvent] = iter(())
 
 
 class RemoteReading:
     """A `core.Reading`. If the connection breaks in the middle, it goes on where it was, up to the same head."""
 
-    def __init__(self, transport: Transport, log: str, asked: wire.ReadBody) -> None:
-        """`asked` becomes what is left to read."""
-        self._transport, self._log, self._asked = transport, log, asked
-        self._attempts = transport.attempts()
+    def __init__(self, transport: Transport, read: PagedRead) -> None:
+        self._transport, self._read = transport, read
+        self._attempts: Attempts | None = None
         self._stream = self._opened()
-        self.head = self._stream.number(b"headwater-head")
+        assert read.head is not None, "the answer has begun"
+        self.head = read.head
         """The number of the last durable event when the read began."""
-        if asked.backwards:
-            self._begin_at_head()
-        self._parser = PageParser()
-        self._page: Iterator[SequencedEvent] = iter(())
+        self._page: Iterator[SequencedEvent] = _NO_PAGE
+        self._is_last = False
+        """Whether nothing follows the page."""
 
     def __iter__(self) -> Iterator[SequencedEvent]:
+        if self._page is _NO_PAGE:
+            self._page = iter(self.next_page())
+        return self._page if self._is_last else self._events()
+
+    def _events(self) -> Iterator[SequencedEvent]:
         while True:
             yield from self._page
             if not (events := self.next_page()):
@@ -47,59 +51,39 @@ class RemoteReading:
         """The events that came next, as many as came at once; empty at the end."""
         while True:
             try:
-                events = self._received()
+                while piece := self._stream.read():
+                    if events := self._read.receive_data(piece):
+                        if self._attempts is not None:
+                            self._attempts.succeeded()
+                        self._is_last = self._stream.is_over and self._read.is_between_pages
+                        return events
+                if not self._read.is_between_pages:
+                    raise ConnectionLost("the answer ends in the middle of a page")
             except OSError as error:
                 self._stream.close()
-                self._attempts.failed(self._transport.known(error))
-                self._parser = PageParser()
+                self._wait_after(error)
                 self._stream = self._opened()
-                continue
-            if not events:
+            except BaseException:
+                self._stream.close()
+                raise
+            else:
+                self._is_last = True
                 return ()
-            self._attempts.succeeded()
-            if events := self._taken(events):
-                return events
 
     def close(self) -> None:
         """Read no further. Not needed after the last event."""
         self._stream.close()
 
-    def _begin_at_head(self) -> None:
-        """Whatever is asked for again lies below the head of the first answer, which may have grown since."""
-        asked = self._asked
-        above = asked.after if asked.from_ is None else asked.from_ + 1
-        if self.head < SEQUENCE_NUMBER_MAX and (above is None or above > self.head + 1):
-            asked.from_, asked.after = None, self.head + 1
-
     def _opened(self) -> Stream:
-        body = wire.encode(self._asked)
         while True:
             try:
-                path = f"/logs/{self._log}/read"
-                return self._transport.open("POST", path, body, log=self._log, accept=MEDIA_TYPE)
+                stream = self._transport.open(self._read.request())
+                self._read.begin(stream.answer)
+                return stream
             except PASSING as error:
-                self._attempts.failed(self._transport.known(error))
+                self._wait_after(error)
 
-    def _received(self) -> list[SequencedEvent]:
-        """The events of whole pages; none at the end."""
-        while piece := self._stream.read():
-            try:
-                events = self._parser.receive_data(piece)
-            except InvalidInput as error:
-                self._stream.close()
-                raise UnexpectedAnswer(self._stream.status, error.problem) from None
-            if events:
-                return events
-        if not self._parser.is_between_pages:
-            raise ConnectionLost("the answer ends in the middle of a page")
-        return []
-
-    def _taken(self, events: list[SequencedEvent]) -> list[SequencedEvent]:
-        """Note where to go on; leave out what was appended since the read began (seen only after a reconnection)."""
-        if not self._asked.backwards and events[-1].sequence_number > self.head:
-            events = [event for event in events if event.sequence_number <= self.head]
-        if events:
-            asked = self._asked
-            asked.from_, asked.after = None, events[-1].sequence_number
-            asked.limit = None if asked.limit is None else asked.limit - len(events)
-        return events
+    def _wait_after(self, error: OSError | EventLogError) -> None:
+        if self._attempts is None:
+            self._attempts = self._transport.terms.attempts()
+        self._attempts.failed(self._transport.terms.known(error))

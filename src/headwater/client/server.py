@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..core.closing import Closing
-from ..core.errors import EventLogError, InvalidInput, InvalidLogName, InvalidSettings
+from ..core.errors import EventLogError
 from ..core.log import LogInfo
-from ..core.settings import LogSettings, check_log_name
-from . import wire
+from ..core.settings import LogSettings
+from . import routes
 from .address import address_of
 from .log import RemoteLog
 from .management import Management
+from .problems import settings_named
+from .terms import Terms
 from .transport import Transport
-
-CREATED = 201
 
 
 def connect(
@@ -37,7 +37,7 @@ def connect(
     second. A certificate that is not trusted, and TLS against plain HTTP, are told at once. Raises InvalidInput.
     """
     address = address_of(url, user, password, token, ca_file, is_verified)
-    return Server(Transport(address, timeout_s, retry_s, on_waiting))
+    return Server(Transport(Terms(address, timeout_s, retry_s, on_waiting)))
 
 
 class Server(Closing):
@@ -58,7 +58,7 @@ class Server(Closing):
 
     def logs(self) -> list[str]:
         """The names of the logs that the user may read, in order."""
-        return wire.decode_names(self._transport.call("GET", "/logs")).logs
+        return self._transport.call(routes.logs())
 
     def log(self, name: str) -> RemoteLog:
         """A log by name; whether there is one shows when it is used. Raises InvalidLogName."""
@@ -74,24 +74,18 @@ class Server(Closing):
 
     def ensure(self, name: str, settings: LogSettings | None = None) -> bool:
         """Create a log unless there is one of that name with these settings; whether it is new. Raises as `create`."""
-        return self._settle("PUT", name, b"" if settings is None else wire.encode(settings))[0] == CREATED
+        with settings_named():
+            return self._transport.call(routes.ensure(name, settings))
 
     def change(self, name: str, settings: LogSettings) -> LogInfo:
         """Give a log new settings. Raises LogNotFound, InvalidSettings."""
-        return wire.decode_info(self._settle("PATCH", name, wire.encode(settings))[1])
+        with settings_named():
+            return self._transport.call(routes.change(name, settings))
 
     def delete(self, name: str) -> None:
         """Delete a log and all its events. Raises LogNotFound."""
-        self._transport.call("DELETE", f"/logs/{check_log_name(name)}", log=name)
+        self._transport.call(routes.delete(name))
 
     def close(self) -> None:
         """Close the connections. Logs of this server answer nothing any more."""
         self._transport.close()
-
-    def _settle(self, method: str, name: str, settings: bytes) -> tuple[int, bytes]:
-        try:
-            return self._transport.ask(method, f"/logs/{check_log_name(name)}", settings, log=name)
-        except InvalidInput as error:
-            if isinstance(error, InvalidLogName):
-                raise
-            raise InvalidSettings(error.problem, error.where) from None

@@ -16,6 +16,8 @@ from ..core.limits import EventColumns
 from ..core.log import AppendResult, LogInfo
 from ..core.query import Query
 from ..formats import packed
+from .answer import Answer
+from .problems import UnexpectedAnswer
 
 
 class _Appended(Struct, gc=False):
@@ -59,13 +61,13 @@ class ReadBody(Struct, omit_defaults=True):
 
 
 encode = msgspec.json.encode
-decode_appended = msgspec.json.Decoder(_Appended).decode
-decode_head = msgspec.json.Decoder(_Head).decode
-decode_trimmed = msgspec.json.Decoder(_Trimmed).decode
-decode_names = msgspec.json.Decoder(_Names).decode
-decode_info = msgspec.json.Decoder(LogInfo).decode
-decode_consumer = msgspec.json.Decoder(Consumer).decode
-decode_consumers = msgspec.json.Decoder(_Consumers).decode
+_decode_appended = msgspec.json.Decoder(_Appended).decode
+_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_trimmed = msgspec.json.Decoder(_Trimmed).decode
+_decode_names = msgspec.json.Decoder(_Names).decode
+_decode_info = msgspec.json.Decoder(LogInfo).decode
+_decode_consumer = msgspec.json.Decoder(Consumer).decode
+_decode_consumers = msgspec.json.Decoder(_Consumers).decode
 
 
 def append_body(columns: EventColumns, condition: AppendCondition | None, partition: int | None) -> bytes:
@@ -75,18 +77,69 @@ def append_body(columns: EventColumns, condition: AppendCondition | None, partit
     return packed.encode(_AppendBody(events, _condition_json(condition) if condition else None, partition, strict))
 
 
-def append_result(body: bytes) -> AppendResult:
+def append_result(answer: Answer) -> AppendResult:
     """The answer to an append."""
-    appended = decode_appended(body)
+    appended = _decode_appended(answer.body())
     return AppendResult(appended.first_sequence_number, appended.sequence_number, appended.was_stored)
+
+
+def head(answer: Answer) -> int:
+    """The answer to the question for the head."""
+    return _decode_head(answer.body()).head
+
+
+def trimmed(answer: Answer) -> int:
+    """The answer to a trim: the first number that is retained."""
+    return _decode_trimmed(answer.body()).first_retained
+
+
+def names(answer: Answer) -> list[str]:
+    """The answer to the question for logs."""
+    return _decode_names(answer.body()).logs
+
+
+def info(answer: Answer) -> LogInfo:
+    """The answer to the question for a log."""
+    return _decode_info(answer.body())
+
+
+def consumer(answer: Answer) -> Consumer:
+    """The answer to what was done to a consumer."""
+    return _decode_consumer(answer.body())
+
+
+def consumers(answer: Answer) -> list[Consumer]:
+    """The answer to the question for consumers."""
+    return _decode_consumers(answer.body()).consumers
+
+
+def nothing(answer: Answer) -> None:
+    """Whatever the answer says, it is done."""
+
+
+def number_of(answer: Answer, name: bytes) -> int:
+    """A header field (its name in lower case) that is a number. Raises UnexpectedAnswer if it is missing."""
+    value = answer.fields.get(name, b"")
+    if not value.isdigit():
+        raise UnexpectedAnswer(answer.status, f"the header {name.decode()} is missing")
+    return int(value)
 
 
 def query_json(query: Query) -> dict[str, Any]:
     """A query as JSON has it; items without types or tags leave them out."""
     if query.items is None:
         return {"all": True}
-    items = [{"types": item.types, "tags": item.tags, "exact_tags": item.exact_tags} for item in query.items]
-    return {"items": [{name: terms for name, terms in item.items() if terms} for item in items]}
+    items = []
+    for item in query.items:
+        terms = {}
+        if item.types:
+            terms["types"] = item.types
+        if item.tags:
+            terms["tags"] = item.tags
+        if item.exact_tags:
+            terms["exact_tags"] = item.exact_tags
+        items.append(terms)
+    return {"items": items}
 
 
 def _condition_json(condition: AppendCondition) -> dict[str, Any]:

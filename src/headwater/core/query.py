@@ -11,7 +11,15 @@ from dataclasses import dataclass
 
 from .errors import InvalidQuery
 from .event import tag_key
-from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, QUERY_TERMS_TOTAL_MAX, check_tag, check_type, show
+from .limits import (
+    QUERY_ITEMS_MAX,
+    QUERY_TERMS_MAX,
+    QUERY_TERMS_TOTAL_MAX,
+    TYPE_CHARS_MAX,
+    check_tag,
+    check_type,
+    show,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ class Query:
             raise InvalidQuery(f"{len(items)} items given, at most {QUERY_ITEMS_MAX} are allowed", "items")
         total = 0
         for number, item in enumerate(items):
-            total += _check_item(item, f"items[{number}]")
+            total += item.count if _is_plain(item) else _check_item(item, f"items[{number}]")
             if total > QUERY_TERMS_TOTAL_MAX:
                 problem = f"more than {QUERY_TERMS_TOTAL_MAX} types and tags given in all items together"
                 raise InvalidQuery(problem, "items")
@@ -88,6 +96,20 @@ class Query:
 
 
 ALL = Query(None)
+
+
+def _is_plain(item: QueryItem) -> bool:
+    """Whether an item is fit at first sight; of any other, `_check_item` can tell. A short type is a fit tag, too."""
+    if item.__class__ is not QueryItem:
+        return False
+    types, tags, exact_tags = item.types, item.tags, item.exact_tags
+    if not (types.__class__ is tags.__class__ is exact_tags.__class__ is tuple):
+        return False
+    terms = types + tags + exact_tags
+    for term in terms:
+        if term.__class__ is not str or not 0 < len(term) <= TYPE_CHARS_MAX or not term.isprintable():
+            return False
+    return 0 < len(terms) <= QUERY_TERMS_MAX
 
 
 def _check_item(item: QueryItem, where: str) -> int:

@@ -25,6 +25,7 @@ MEDIA_TYPE = "application/vnd.msgpack"
 
 _LEAD = struct.Struct(">BI")
 _BIN_32 = 0xC6
+_PAGE_BEGINS = bytes([_BIN_32])
 _encoder = msgspec.msgpack.Encoder(enc_hook=dict)  # the one thing in an event that is no plain value: its attributes
 _decoder = msgspec.msgpack.Decoder(list[SequencedEvent])
 
@@ -51,6 +52,8 @@ class PageParser:
 
     def receive_data(self, data: bytes) -> list[SequencedEvent]:
         """The events of the pages that are whole now. Raises InvalidInput for what is no page."""
+        if not self._pieces and data[:1] == _PAGE_BEGINS and int.from_bytes(data[1:5], "big") == len(data) - _LEAD.size:
+            return decode(_decoder, memoryview(data)[_LEAD.size :])  # one page, and nothing else
         self._pieces.append(data)
         self._size += len(data)
         events: list[SequencedEvent] = []

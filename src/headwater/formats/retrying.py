@@ -48,6 +48,10 @@ class Attempts:
 
     def failed(self, error: EventLogError, *, is_busy: bool = False) -> None:
         """Pause before the next attempt; where there is none left, raises the error."""
+        self._sleep(self.pause_s(error, is_busy=is_busy))
+
+    def pause_s(self, error: EventLogError, *, is_busy: bool = False) -> float:
+        """The same for whoever pauses in its own way: so many seconds."""
         now = time.monotonic()
         if self._failed_at is None:
             self._failed_at = now
@@ -62,5 +66,5 @@ class Attempts:
             self._busy_s += pause_s
         else:
             self._left -= 1
-        self._sleep(pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+        return pause_s

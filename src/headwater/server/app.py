@@ -69,6 +69,7 @@ from .room_metrics import (
 from .root_page import RootPage
 from .security import AccountGuard
 from .tracing.opening import open_spans
+from .unix_sockets import UnixSocket
 from .watchman import Watchman
 from .web_guard import ANY_ORIGIN, WebGuard
 
@@ -175,19 +176,28 @@ class Server:
         tls = tls_context(config.tls)
         sockets = listen(config.host, config.http.port, "--http-port")
         amqp_sockets: list[socket.socket] = []
+        local: UnixSocket | None = None
         try:
+            local = UnixSocket(config.http.unix, "--http-unix") if config.http.unix is not None else None
             amqp_sockets = listen(config.host, config.amqp.port, "--amqp-port")
             bulk = BulkPlane.reserved(config)
         except CannotListen:
             close_all([*sockets, *amqp_sockets])
+            if local is not None:
+                local.close()
             raise
         lines = [
             f"headwater: listening on {url('https' if tls else 'http', bound)} (dcb, futoin, cne)" for bound in sockets
         ]
+        if local is not None:
+            lines.append(f"headwater: listening on {local.url} (dcb, futoin, cne)")
+            sockets.append(local.bound)
         lines += [f"headwater: listening on {url('amqps' if tls else 'amqp', bound)}" for bound in amqp_sockets]
         if bulk is not None:
             lines.append(f"headwater: listening on {bulk.url}")
         async with AsyncExitStack() as ending:
+            if local is not None:
+                ending.callback(local.close)
             self._gate.spans = spans = open_spans(config.tracing)
             if spans is not None:
                 ending.push_async_callback(spans.stop)
@@ -228,6 +238,8 @@ class Server:
                 self._announce(line)
             self._notify_started(len(store.names()))
             await stop.wait()
+            if local is not None:
+                local.remove_file()
             clouds.stop()
             endings = [self._drain(http, front_ends), messages.stop()]
             await asyncio.gather(*endings, *([bulk.stop()] if bulk is not None else []))

@@ -137,7 +137,7 @@ def next_step(error: EventLogError) -> str:
     return f"; `headwater serve` starts a server here, {option} names another"
 
 
-_URL_OPTIONS = {"http": "--url", "https": "--url", "amqp": "--amqp-url", "amqps": "--amqp-url"}
+_URL_OPTIONS = {"http": "--url", "http+unix": "--url", "https": "--url", "amqp": "--amqp-url", "amqps": "--amqp-url"}
 
 
 def exit_code(error: EventLogError) -> int:

@@ -102,7 +102,9 @@ class Clients(ReadOnly):
 
 
 def _name_of(connection: OpenConnection) -> str:
-    peer, port = connection.client or ("", 0)
+    if connection.client is None:  # it came over a Unix socket, where peers have no address
+        return f"{connection.protocol_name}/local:{id(connection):x}"
+    peer, port = connection.client
     place = f"[{peer}]" if ":" in peer else peer
     return f"{connection.protocol_name}/{place}:{port}"
 

@@ -48,6 +48,13 @@ class Http:
     """What all front ends over HTTP share."""
 
     port: int = setting(8080, whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")
+    unix: Path | None = setting(
+        None, path, "path of a socket to listen on as well, for programs of the same user on this machine"
+    )
+    """Path of a Unix socket to listen on as well, for programs on this machine that run as the same user (its mode is
+    0600). It is made at the start and removed at a stop; one that a killed server left is replaced. TLS is not spoken
+    there; logins, limits and the names by which it may be asked are those of `http.port`. Its URL is
+    `http+unix:///path`. [How to use it](../guides/operations.md#neighbours-on-one-machine)."""
     connections_max: int = setting(
         10_000, whole_number(1, 1_000_000), "connections at the same time, WebSockets included; more get 503"
     )

@@ -41,6 +41,8 @@ OPENING_MAX = 512
 than its place. Of more, the oldest of the place that has most is dropped."""
 MANY = 64
 """From how many that wait of one place on the newest of them is first."""
+LOCAL = "local"
+"""The place of all who come over a Unix socket."""
 NO_ROOM_PAUSE_S = 0.5
 """How long nobody is accepted after the operating system had no room for one more: those who knock wait meanwhile."""
 _OF_ONE_NAMES = "ECONNABORTED EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH ENONET ENOPROTOOPT EOPNOTSUPP EPERM EPROTO"
@@ -56,8 +58,10 @@ class EventLoop(uvloop.Loop):
 
     async def create_server(self, protocol_factory: Protocols, *args: Any, **options: Any) -> Any:
         """As `asyncio` has it. With `sock` a `Listener`, which knows `ssl`, `ssl_handshake_timeout` and `backlog`."""
-        if options.get("sock") is None:
+        if (sock := options.get("sock")) is None:
             return await super().create_server(protocol_factory, *args, **options)
+        if sock.family == socket.AF_UNIX:
+            options["ssl"] = None  # what is said there leaves the machine never
         return Listener(self, protocol_factory, **options)
 
 
@@ -144,7 +148,7 @@ class Listener(asyncio.AbstractServer):
                     continue
                 self._wait(error)  # no descriptor, no memory: what is there stays, and may go meanwhile
                 break
-            self._waiting.add(place_of(address[0]), connection)
+            self._waiting.add(place_of(address[0] if isinstance(address, tuple) else LOCAL), connection)
             if len(self._waiting) > WAITING_MAX:
                 self._waiting.take_surplus().close()
             if time.perf_counter() > until:

@@ -1,0 +1,96 @@
+"""A log on a server: the methods of `core.EventLog`, awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.condition import AppendCondition
+from ...core.consumer import Consumer
+from ...core.event import Event
+from ...core.log import AppendResult, LogInfo
+from ...core.query import ALL, Query
+from .. import wire
+from ..pages import PagedRead
+from ..routes import LogRoutes
+from .reading import RemoteReading
+from .subscription import RemoteSubscription
+from .transport import Transport
+
+
+class RemoteLog:
+    """One log of a server. Its methods raise what `core.EventLog` says, and besides ServerUnreachable,
+    UnexpectedAnswer, Unauthenticated, Forbidden and LogNotFound.
+    """
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self._routes = LogRoutes(name)
+        self.name = name
+        self._transport = transport
+
+    async def info(self) -> LogInfo:
+        """See EventLog."""
+        return await self._transport.call(self._routes.info())
+
+    async def append(
+        self,
+        events: Sequence[Event],
+        condition: AppendCondition | None = None,
+        *,
+        partition: int | None = None,
+    ) -> AppendResult:
+        """See EventLog. While the server is away or overloaded, the append is repeated, with the same ids.
+
+        Raises ServerUnreachable if no answer came at all: then the events are in the log, or not; appending them again
+        with the same ids settles it. That is so where it is cancelled, too.
+        """
+        return await self._transport.call(self._routes.append(events, condition, partition))
+
+    async def read(
+        self,
+        query: Query = ALL,
+        *,
+        from_: int | None = None,
+        after: int | None = None,
+        backwards: bool = False,
+        limit: int | None = None,
+        partition: int | None = None,
+    ) -> RemoteReading:
+        """See EventLog. The events stream, in constant memory, by `async for`; the head is there at once."""
+        asked = wire.ReadBody(wire.query_json(query), from_, after, backwards, limit, partition)
+        return await RemoteReading(self._transport, PagedRead(self._routes, asked)).begin()
+
+    async def head(self) -> int:
+        """See EventLog."""
+        return await self._transport.call(self._routes.head())
+
+    async def subscribe(
+        self, query: Query = ALL, *, after: int | None = None, partition: int | None = None
+    ) -> RemoteSubscription:
+        """See EventLog. It reconnects at its cursor; where a trim overtook it, it raises PositionTrimmed."""
+        return await RemoteSubscription(self._transport, self._routes, query, after, partition).begin()
+
+    async def register_consumer(self, owner: str, component: str, *, after: int | None = None) -> Consumer:
+        """See EventLog."""
+        return await self._transport.call(self._routes.register_consumer(owner, component, after))
+
+    async def acknowledge(
+        self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None
+    ) -> Consumer:
+        """See EventLog."""
+        return await self._transport.call(self._routes.acknowledge(owner, component, sequence_number, epoch))
+
+    async def reset_consumer(self, owner: str, component: str, after: int) -> Consumer:
+        """See EventLog."""
+        return await self._transport.call(self._routes.reset_consumer(owner, component, after))
+
+    async def unregister_consumer(self, owner: str, component: str) -> None:
+        """See EventLog."""
+        await self._transport.call(self._routes.unregister_consumer(owner, component))
+
+    async def consumers(self) -> list[Consumer]:
+        """See EventLog."""
+        return await self._transport.call(self._routes.consumers())
+
+    async def trim(self, below: int) -> int:
+        """See EventLog."""
+        return await self._transport.call(self._routes.trim(below))

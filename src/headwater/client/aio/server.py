@@ -1,0 +1,85 @@
+"""A server over HTTP, for asyncio: its logs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+from ...core.errors import EventLogError
+from ...core.log import LogInfo
+from ...core.settings import LogSettings
+from .. import routes
+from ..address import address_of
+from ..problems import settings_named
+from ..terms import Terms
+from .log import RemoteLog
+from .transport import Transport
+
+
+def connect(
+    url: str,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    token: str | None = None,
+    ca_file: str | None = None,
+    is_verified: bool = True,
+    timeout_s: float = 60.0,
+    retry_s: float = 30.0,
+    on_waiting: Callable[[EventLogError], object] | None = None,
+) -> Server:
+    """The server at that URL. Nothing is sent yet: the first request connects. See `headwater.client.connect`."""
+    address = address_of(url, user, password, token, ca_file, is_verified)
+    return Server(Transport(Terms(address, timeout_s, retry_s, on_waiting)))
+
+
+class Server:
+    """A server's logs. For the tasks of one event loop; an async context manager that closes its connections."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._transport.terms.address.url
+
+    async def logs(self) -> list[str]:
+        """The names of the logs that the user may read, in order."""
+        return await self._transport.call(routes.logs())
+
+    def log(self, name: str) -> RemoteLog:
+        """A log by name; whether there is one shows when it is used. Raises InvalidLogName."""
+        return RemoteLog(self._transport, name)
+
+    async def create(self, name: str, settings: LogSettings | None = None) -> RemoteLog:
+        """Create a log, or answer the one of that name if its settings are these (None: the defaults).
+
+        Raises InvalidLogName, InvalidSettings, LogExists.
+        """
+        await self.ensure(name, settings)
+        return self.log(name)
+
+    async def ensure(self, name: str, settings: LogSettings | None = None) -> bool:
+        """Create a log unless there is one of that name with these settings; whether it is new. Raises as `create`."""
+        with settings_named():
+            return await self._transport.call(routes.ensure(name, settings))
+
+    async def change(self, name: str, settings: LogSettings) -> LogInfo:
+        """Give a log new settings. Raises LogNotFound, InvalidSettings."""
+        with settings_named():
+            return await self._transport.call(routes.change(name, settings))
+
+    async def delete(self, name: str) -> None:
+        """Delete a log and all its events. Raises LogNotFound."""
+        await self._transport.call(routes.delete(name))
+
+    async def close(self) -> None:
+        """Close the connections. Logs of this server answer nothing any more."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()

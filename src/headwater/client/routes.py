@@ -1,0 +1,124 @@
+"""What can be asked of a log, and of a server: each request once, for all who send them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from ..core.condition import AppendCondition, check_condition
+from ..core.consumer import Consumer, check_consumer_key
+from ..core.event import Event
+from ..core.limits import APPEND_BYTES_MAX, check_append
+from ..core.log import AppendResult, LogInfo
+from ..core.query import Query
+from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
+from ..formats import packed
+from . import wire
+from .request import JSON, Request, Route
+
+CREATED = 201
+EVENT_STREAM = "text/event-stream"
+
+
+class LogRoutes:
+    """The requests to one log. What is wrong about one is raised before it is sent."""
+
+    def __init__(self, name: str) -> None:
+        """Raises InvalidLogName."""
+        self.name = name if name == SYSTEM_LOG else check_log_name(name)
+        self._path = path = f"/logs/{name}"
+        self._append = Route("POST", f"{path}/append", packed.MEDIA_TYPE)
+        self._read = Route("POST", f"{path}/read", accept=packed.MEDIA_TYPE)
+        self._head = Request(Route("GET", f"{path}/head"), b"", name, wire.head)
+
+    def info(self) -> Request[LogInfo]:
+        """See EventLog."""
+        return Request(Route("GET", self._path), b"", self.name, wire.info)
+
+    def append(
+        self, events: Sequence[Event], condition: AppendCondition | None, partition: int | None
+    ) -> Request[AppendResult]:
+        """See EventLog. The log's own limit for one event is checked by the server, which knows it."""
+        if condition is not None:
+            check_condition(condition)
+        body = wire.append_body(check_append(events, APPEND_BYTES_MAX), condition, partition)
+        return Request(self._append, body, self.name, wire.append_result)
+
+    def read(self, asked: wire.ReadBody) -> Request[None]:
+        """See EventLog; the answer is for `PagedRead`."""
+        return Request(self._read, wire.encode(asked), self.name, _as_it_comes)
+
+    def head(self) -> Request[int]:
+        """See EventLog."""
+        return self._head
+
+    def subscribe(self, query: Query, after: int, partition: int | None) -> Request[None]:
+        """Server-Sent Events after that number; the answer is for `Follower`."""
+        options = {"query": wire.encode(wire.query_json(query)).decode(), "after": str(after)}
+        if partition is not None:
+            options["partition"] = str(partition)
+        route = Route("GET", f"{self._path}/subscribe?{urlencode(options)}", accept=EVENT_STREAM)
+        return Request(route, b"", self.name, _as_it_comes)
+
+    def register_consumer(self, owner: str, component: str, after: int | None) -> Request[Consumer]:
+        """See EventLog."""
+        return self._consumer("PUT", owner, component, "", {} if after is None else {"after": after})
+
+    def acknowledge(self, owner: str, component: str, sequence_number: int, epoch: int | None) -> Request[Consumer]:
+        """See EventLog."""
+        asked = {"sequence_number": sequence_number, "epoch": epoch}
+        return self._consumer("POST", owner, component, "/acknowledge", asked)
+
+    def reset_consumer(self, owner: str, component: str, after: int) -> Request[Consumer]:
+        """See EventLog."""
+        return self._consumer("POST", owner, component, "/reset", {"after": after})
+
+    def unregister_consumer(self, owner: str, component: str) -> Request[None]:
+        """See EventLog."""
+        return Request(Route("DELETE", self._consumer_path(owner, component)), b"", self.name, wire.nothing)
+
+    def consumers(self) -> Request[list[Consumer]]:
+        """See EventLog."""
+        return Request(Route("GET", f"{self._path}/consumers"), b"", self.name, wire.consumers)
+
+    def trim(self, below: int) -> Request[int]:
+        """See EventLog."""
+        return Request(Route("POST", f"{self._path}/trim"), wire.encode({"below": below}), self.name, wire.trimmed)
+
+    def _consumer(self, method: str, owner: str, component: str, verb: str, asked: dict[str, Any]) -> Request[Consumer]:
+        path = self._consumer_path(owner, component) + verb
+        return Request(Route(method, path), wire.encode(asked), self.name, wire.consumer)
+
+    def _consumer_path(self, owner: str, component: str) -> str:
+        check_consumer_key(owner, component)
+        return f"{self._path}/consumers/{quote(owner, safe='')}/{quote(component, safe='')}"
+
+
+def logs() -> Request[list[str]]:
+    """The names of the logs that the user may read, in order."""
+    return Request(Route("GET", "/logs"), b"", "", wire.names)
+
+
+def ensure(name: str, settings: LogSettings | None) -> Request[bool]:
+    """Create a log unless it is there; whether it is new."""
+    body = b"" if settings is None else wire.encode(settings)
+    return Request(_of_log("PUT", name), body, name, lambda answer: answer.status == CREATED)
+
+
+def change(name: str, settings: LogSettings) -> Request[LogInfo]:
+    """Give a log new settings."""
+    return Request(_of_log("PATCH", name), wire.encode(settings), name, wire.info)
+
+
+def delete(name: str) -> Request[None]:
+    """Delete a log."""
+    return Request(_of_log("DELETE", name), b"", name, wire.nothing)
+
+
+def _of_log(method: str, name: str) -> Route:
+    return Route(method, f"/logs/{check_log_name(name)}", JSON)
+
+
+def _as_it_comes(answer: object) -> None:
+    """An answer that is read piece by piece means nothing as a whole."""
