@@ -19,9 +19,10 @@ PIECE_BYTES = 256 * 1024
 class Held:
     """The connections of a socket that listens, taken from it once, and then relayed. Safe to use from any thread."""
 
-    def __init__(self, listening: socket.socket) -> None:
+    def __init__(self, listening: socket.socket, *accepted: socket.socket) -> None:
+        """`accepted` were taken from it before."""
         self._listening = listening
-        self._clients: list[tuple[socket.socket, str]] = []
+        self._clients: list[socket.socket] = list(accepted)
         self._addresses: dict[tuple[str, str], str] = {}
         """Of our connections to Flight: from which address they come really."""
 
@@ -31,28 +32,26 @@ class Held:
         with self._listening, suppress(BlockingIOError):
             while True:
                 try:
-                    client, name = self._listening.accept()
+                    self._clients.append(self._listening.accept()[0])
                 except ConnectionError:  # it has gone already
                     continue
-                client.setblocking(True)
-                self._clients.append((client, str(name[0])))
 
     def relay_to(self, host: str, port: int) -> None:
         """Begin to relay what was taken to whoever listens there now."""
         clients, self._clients = self._clients, []
-        for client, address in clients:
-            threading.Thread(
-                target=self._relay, args=(client, address, (host, port)), name="flight-relay", daemon=True
-            ).start()
+        for client in clients:
+            threading.Thread(target=self._relay, args=(client, (host, port)), name="flight-relay", daemon=True).start()
 
     def address_of(self, peer: str) -> str:
         """The client's address, by gRPC's name of a peer; see `flight.authentication.address_of`."""
         address = address_of(peer)
         return self._addresses.get((address, peer.rpartition(":")[2]), address)
 
-    def _relay(self, client: socket.socket, address: str, to: tuple[str, int]) -> None:
+    def _relay(self, client: socket.socket, to: tuple[str, int]) -> None:
         with client, suppress(OSError), socket.create_connection(to) as flight:  # refused: the client is told by its end
+            address = str(client.getpeername()[0])
             for end in (client, flight):
+                end.setblocking(True)
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a client that is lost does not stay
             ours = flight.getsockname()

@@ -28,7 +28,9 @@ LET_GO_S = 10.0
 
 
 def main() -> None:
-    """Arguments: the descriptor of the link, the settings as JSON, the descriptor of the socket that holds the port."""
+    """Arguments: the descriptor of the link, the settings as JSON, the descriptor of the socket that holds the port, and
+    those of connections that were accepted on it.
+    """
     settings = msgspec.json.decode(sys.argv[2], type=BulkSettings)
     configure_logging(settings.log_level)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -39,7 +41,7 @@ def main() -> None:
     backend = BulkBackend(
         link, staged_bytes_max=settings.staged_bytes_max, disk_reserve_bytes=settings.disk_reserve_bytes
     )
-    held = Held(socket.socket(fileno=int(sys.argv[3])))
+    held = Held(*(socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[3:]))
     held.take()
     server = BulkServer(
         backend,

@@ -10,13 +10,13 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 
 import msgspec
 
 from ...core.threads import Threads
-from ..listening import CannotListen, addresses
+from ..listening import CannotListen, addresses, close_all
 from ..log_lines import fields
 from .link import Answering, Call
 
@@ -29,7 +29,7 @@ LIVES_S = 30.0
 HELD_MAX = 64
 """Connections that wait for the process; the system has more of them ask again after a second."""
 SILENT_S = 20
-"""Who connects and says nothing starts no process before that: a probe of a load balancer, say."""
+"""Who connects and says nothing for so long is disconnected, and starts no process: a probe of a load balancer, say."""
 
 
 class BulkSettings(msgspec.Struct, frozen=True):
@@ -158,12 +158,13 @@ class Supervisor:
         while not self._is_stopping:
             started = loop.time()
             try:
-                with self._port.listening() as listening:
+                with ExitStack() as held:
+                    sockets = [held.enter_context(self._port.listening())]
                     if self._waits:
-                        await _readable(listening)
+                        sockets.append(held.enter_context(await _first_client(sockets[0])))
                         logger.info("the bulk process is started for its first client")
                         started = loop.time()
-                    reason = f"exit code {await self._run_one(listening)}"
+                    reason = f"exit code {await self._run_one(sockets)}"
             except Exception as error:  # no process or descriptor is left, say; that passes, and then it must go on
                 reason = repr(error)
             self.is_serving = self.is_up = False
@@ -174,7 +175,7 @@ class Supervisor:
             logger.error("the bulk process died; another is started", extra=fields(reason=reason, pause_s=pause_s))
             await asyncio.sleep(pause_s)
 
-    async def _run_one(self, listening: socket.socket) -> int:
+    async def _run_one(self, held: Sequence[socket.socket]) -> int:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs, ExitStack() as on_failure:
@@ -185,14 +186,14 @@ class Supervisor:
                 "from headwater.server.bulk.process import main; main()",
                 str(theirs.fileno()),
                 msgspec.json.encode(self._settings).decode(),
-                str(listening.fileno()),
+                *(str(each.fileno()) for each in held),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), listening.fileno()),
+                pass_fds=(theirs.fileno(), *(each.fileno() for each in held)),
                 start_new_session=True,  # Ctrl-C is for the server, which then stops this one in order
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
             on_failure.pop_all()
-        listening.close()  # it is the process's now: where that dies, so do the connections that wait
+        close_all(held)  # they are the process's now: where that dies, the connections that wait end
         self._answering = Answering(self._calls)
         try:
             await self._answering.run(ours)
@@ -208,12 +209,29 @@ class Supervisor:
         self._is_ready.set()
 
 
-async def _readable(listening: socket.socket) -> None:
-    """Wait until a client has connected and said something."""
+async def _first_client(listening: socket.socket) -> socket.socket:
+    """The first connection on which something is said; those before it that were ended, or are silent, are closed."""
     loop = asyncio.get_running_loop()
     came = asyncio.Event()
     loop.add_reader(listening, came.set)
     try:
-        await came.wait()
+        while True:
+            await came.wait()
+            came.clear()
+            with suppress(BlockingIOError, ConnectionError):
+                client, _ = listening.accept()
+                client.setblocking(False)
+                if _has_spoken(client):
+                    return client
+                client.close()
     finally:
         loop.remove_reader(listening)
+
+
+def _has_spoken(client: socket.socket) -> bool:
+    try:
+        return bool(client.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:  # where the system does not wait for the first words, a client may be about to
+        return not hasattr(socket, "TCP_DEFER_ACCEPT")
+    except OSError:
+        return False
