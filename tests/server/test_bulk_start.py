@@ -1,4 +1,4 @@
-"""When the bulk process starts: for its first client, who waits for it; until then its port is held, and nothing runs."""
+"""When the bulk process starts: for its first client, who waits for it; until then its port is held."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Connections that came before Flight served: their port was held, and they are relayed to Flight for as long as they last.
+"""Connections that came before Flight served: their port was held, and they are relayed to Flight while they last.
 
-gRPC takes over no socket that listens, nor shares a port (Arrow forbids it), so that whoever came before it is connected
-to it from here. Who comes later is Flight's alone.
+gRPC takes over no socket that listens, nor shares a port (Arrow forbids it), so that whoever came before it is
+connected to it from here. Who comes later is Flight's alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ class Held:
         return self._addresses.get((address, peer.rpartition(":")[2]), address)
 
     def _relay(self, client: socket.socket, to: tuple[str, int]) -> None:
-        with client, suppress(OSError), socket.create_connection(to) as flight:  # refused: the client is told by its end
+        with (
+            client,
+            suppress(OSError),
+            socket.create_connection(to) as flight,
+        ):  # refused: the client is told by its end
             address = str(client.getpeername()[0])
             for end in (client, flight):
                 end.setblocking(True)

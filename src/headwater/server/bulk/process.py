@@ -28,8 +28,8 @@ LET_GO_S = 10.0
 
 
 def main() -> None:
-    """Arguments: the descriptor of the link, the settings as JSON, the descriptor of the socket that holds the port, and
-    those of connections that were accepted on it.
+    """Arguments: the descriptor of the link, the settings as JSON, and the descriptors of the socket that holds the
+    port and of connections that were accepted on it.
     """
     settings = msgspec.json.decode(sys.argv[2], type=BulkSettings)
     configure_logging(settings.log_level)

@@ -40,7 +40,7 @@ class BulkPlane:
 
     @property
     def is_up(self) -> bool:
-        """Whether Flight is served, or will be for its first client: not while a process that died is being replaced."""
+        """Whether Flight is served, or will be for its first client: not while one that died is replaced."""
         return self._supervisor is not None and self._supervisor.is_up
 
     @property
