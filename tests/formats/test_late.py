@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from tests.waiting import eventually
 
 from headwater.formats import late
-from tests.waiting import eventually
 
 
 def test_it_is_imported_when_something_of_it_is_asked_for() -> None:
