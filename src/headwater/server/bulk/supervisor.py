@@ -29,7 +29,8 @@ LIVES_S = 30.0
 HELD_MAX = 64
 """Connections that wait for the process; the system has more of them ask again after a second."""
 SILENT_S = 20
-"""Who connects and says nothing for so long is disconnected, and starts no process: a probe of a load balancer, say."""
+"""Who connects and says nothing for so long is disconnected, and starts no process: a probe of a load balancer, say.
+Linux counts in repetitions of its own, and makes 31 s of it."""
 
 
 class BulkSettings(msgspec.Struct, frozen=True):
