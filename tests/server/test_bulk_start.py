@@ -195,6 +195,21 @@ def test_held_connections_are_relayed_with_their_ends_and_their_address() -> Non
     eventually(lambda: held.address_of(f"ipv4:{address}:{source}") == "127.0.0.1")
 
 
+def test_addresses_of_ipv4_are_the_same_on_a_socket_for_both() -> None:
+    holder = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    port = holder.getsockname()[1]
+    client = socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.9", 0))
+    held = Held(holder)
+    held.take()
+    with client, socket.create_server(("127.0.0.1", port)) as server:
+        held.relay_to("127.0.0.1", port)
+        relayed, (address, source) = server.accept()
+        with relayed:
+            client.sendall(b"question")
+            assert relayed.recv(1) == b"q"
+            assert held.address_of(f"ipv4:{address}:{source}") == "127.0.0.9"
+
+
 def test_a_side_that_takes_nothing_holds_up_the_other() -> None:
     holder = socket.create_server(("127.0.0.1", 0))
     port = holder.getsockname()[1]

@@ -53,7 +53,9 @@ class Held:
             suppress(OSError),
             socket.create_connection(to) as flight,
         ):  # refused: the client is told by its end
-            address = str(client.getpeername()[0])
+            address = str(client.getpeername()[0]).removeprefix(
+                "::ffff:"
+            )  # IPv4 on a socket for both, as gRPC names it
             for end in (client, flight):
                 end.setblocking(True)
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
