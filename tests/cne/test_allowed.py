@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.cne.allowed import AllowedHosts, AllowedResolver, HostNotAllowed
+from headwater.cne.allowed import AllowedHosts, HostNotAllowed
+from headwater.cne.resolving import AllowedResolver
 from headwater.cne.webhook import endpoint_uri
 from headwater.core.errors import InvalidInput
 

@@ -15,6 +15,8 @@ SEEN_TO = {
     "server/password_checks.py": "a check is awaited by whoever logs in",
     "server/security.py": "answers are awaited by whoever asked",
     "server/websocket_protocol.py": "of one connection, and ends with it",
+    "formats/late.py": "a failure is printed; reads go on without Arrow",
+    "server/bulk/held.py": "of one connection, and ends with it",
     "server/bulk/link.py": "its end ends the bulk process; an answer tells its own error",
     "server/bulk/supervisor.py": "waited for",
     "server/bulk/calls.py": "its results are awaited",

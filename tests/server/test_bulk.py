@@ -26,7 +26,7 @@ from tests.waiting import eventually
 
 from .running import RunningServer, headwater
 
-WITH_FLIGHT = ("--flight-enabled", "true", "--flight-port", "0")
+WITH_FLIGHT = ("--flight-enabled", "true", "--flight-port", "0", "--flight-start", "at_once")
 
 
 @pytest.fixture

@@ -236,7 +236,7 @@ def test_a_process_that_cannot_be_started_is_started_later(monkeypatch: pytest.M
         return started[-1]
 
     async def scenario() -> None:
-        supervisor = Supervisor(settings, {})
+        supervisor = Supervisor(settings, reservation, {})
         await supervisor.start()
         started[0].kill()
         async with asyncio.timeout(60):

@@ -10,16 +10,21 @@ import email.utils
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
-import aiohttp
 from yarl import URL
 
 from ..core.errors import InvalidInput
 from ..core.limits import show
-from .allowed import AllowedHosts, AllowedResolver
-from .answers import Connector, Sockets
+from ..formats.late import LateModule
+from .allowed import AllowedHosts
 from .settings import Settings
+
+if TYPE_CHECKING:
+    import aiohttp
+else:
+    aiohttp = LateModule("aiohttp")
 
 ANSWER_BYTES_MAX = 64 * 1024
 """Of an answer that nobody reads, so that its connection can be used again."""
@@ -93,14 +98,30 @@ class Webhooks:
         self.calls: Counter[str] = Counter(success=0, failure=0)
         """POSTs, greetings among them, by what became of them."""
         self._urls: dict[str, URL] = {}
-        self._timeout = aiohttp.ClientTimeout(total=settings.timeout_ms / 1000)
+        self._timeout_s = settings.timeout_ms / 1000
+        self._opening = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
+        self._is_started = False
 
     def start(self) -> None:
-        """Be ready to call; nothing is connected yet."""
+        """Be ready to call: with the first call comes the HTTP client, which takes a tenth of a second to load."""
+        self._is_started = True
+
+    async def _opened(self) -> aiohttp.ClientSession:
+        assert self._is_started, "it was not started"
+        async with self._opening:
+            if self._session is None:
+                await asyncio.to_thread(import_module, f"{__package__}.answers")
+                self._session = self._open()
+        return self._session
+
+    def _open(self) -> aiohttp.ClientSession:
+        from .answers import Connector, Sockets
+        from .resolving import AllowedResolver
+
         self._sockets = Sockets(self._sockets_max)
         self._resolver = AllowedResolver(self.allowed, aiohttp.ThreadedResolver())
-        self._session = aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=Connector(
                 self._sockets,
                 limit=0,  # `sockets` has one, for which waiting does not count as the endpoint's time
@@ -149,19 +170,25 @@ class Webhooks:
     async def _call(
         self, method: str, uri: str, body: bytes, headers: Mapping[str, str], timeout_s: float | None
     ) -> Outcome:
+        session = self._session or await self._opened()
         async with self._sockets.calls:
-            return await self._answered(method, uri, body, headers, timeout_s)
+            return await self._answered(session, method, uri, body, headers, timeout_s)
 
     async def _answered(
-        self, method: str, uri: str, body: bytes, headers: Mapping[str, str], timeout_s: float | None
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        uri: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        timeout_s: float | None,
     ) -> Outcome:
-        assert self._session is not None, "it was not started"
-        timeout = self._timeout if timeout_s is None else aiohttp.ClientTimeout(total=timeout_s)
+        timeout = aiohttp.ClientTimeout(total=self._timeout_s if timeout_s is None else timeout_s)
         try:
             url = self._urls.get(uri) or self._url(uri)
             if url is None:
                 return Outcome(0, "it is not on a host that webhooks may be on")
-            async with self._session.request(
+            async with session.request(
                 method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as answer:
                 if answer.status != 204:

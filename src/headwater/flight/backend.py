@@ -6,9 +6,7 @@ All calls may block, come from many threads at once, and raise the errors of `co
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..core.access import Credentials, Right, User
 from ..core.extent import Extent, SplitSize
@@ -16,6 +14,9 @@ from ..core.mark import Staged
 from ..core.query import Query
 from ..core.settings import LogSettings
 from .wire import AppendCommand, Appended, StageCommand
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Login(NamedTuple):

@@ -40,9 +40,11 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         certificate: bytes | None = None,
         key: bytes | None = None,
         limits: StreamLimits | None = None,
+        address_of: Callable[[str], str] = address_of,
     ) -> None:
+        """`address_of` tells the address of a client from gRPC's name of its peer."""
         limits = limits or StreamLimits()
-        self._backend = backend
+        self._backend, self._address_of = backend, address_of
         self.sessions = Sessions(backend.user)
         self.gets = Places("reads", limits.gets)
         self.puts = Places("writes", limits.puts)
@@ -120,7 +122,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         def read(user: User) -> flight.FlightDataStream:
             given = decode(Ticket, ticket.ticket, "ticket")
             self._backend.authorize(user, Right.READ, given.log)
-            place = self.gets.take(user.name or address_of(context.peer()))
+            place = self.gets.take(user.name or self._address_of(context.peer()))
             try:
                 return reading.batches_of(self._backend, given, place, self._stopping)
             except BaseException:
@@ -144,7 +146,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             if target is None or (command.append is not None and command.stage is not None):
                 raise InvalidInput("give one of `append` and `stage`", "command")
             self._backend.authorize(user, Right.APPEND, target.log)
-            with self.puts.take(user.name or address_of(context.peer())):
+            with self.puts.take(user.name or self._address_of(context.peer())):
                 self._backend.place(target.log)
                 incoming = writing.Incoming(context, reader, self._stopping, target)
                 if command.append is not None:
@@ -171,7 +173,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             if self._stopping.is_set():
                 raise Closed("")
-            user = context.get_middleware(MIDDLEWARE).user(address_of(context.peer()))
+            user = context.get_middleware(MIDDLEWARE).user(self._address_of(context.peer()))
             try:
                 return call(user)
             except Unauthenticated:

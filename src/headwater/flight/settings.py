@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.limits import STAGED_BYTES_MAX
-from ..formats.values import MIB, boolean, byte_count, setting, whole_number
+from ..formats.values import MIB, boolean, byte_count, one_of, setting, whole_number
 
 DEFAULT_PORT = 8815
 
@@ -16,6 +16,11 @@ class FlightSettings:
 
     enabled: bool = setting(True, boolean, "serve Arrow Flight; with storage in memory it is not served")
     port: int = setting(DEFAULT_PORT, whole_number(0, 65535), "TCP port of Arrow Flight; 0 takes any free one")
+    start: str = setting(
+        "first_client", one_of("first_client", "at_once"), "when its process starts: with its first_client, or at_once"
+    )
+    """When its process starts: with its `first_client`, who waits for that (its port is held until then), or `at_once`,
+    with the server."""
     streams_max: int = setting(
         64, whole_number(1, 10_000), "reads and writes at the same time; more are refused, and the client retries"
     )

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..core.event import NO_ATTRIBUTES, Encoding
 from ..core.limits import EventColumns
-from .arrow import SCHEMA
 
-EVENT_SCHEMA = pa.schema(list(SCHEMA)[3:])
-"""The fields of `core.Event`, in their order, without the three that the log adds: how checked events lie in Arrow."""
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    EVENT_SCHEMA: pa.Schema
+    """The fields of `core.Event`, in their order, without the three that the log adds: how checked events lie."""
+else:
+    from .late import pa, pc
+
+    def __getattr__(name: str) -> Any:
+        if name == "EVENT_SCHEMA":  # made when it is asked for
+            return _event_schema()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 Ints = npt.NDArray[np.int64]
 
@@ -94,8 +104,15 @@ def batch_of(columns: EventColumns) -> pa.RecordBatch:
     attributes = [list(each.items()) for each in columns.attributes]
     values = (columns.types, columns.data, columns.tags, columns.ids, columns.sources, attributes, columns.group_keys,
               columns.envelopes, columns.encodings)  # fmt: skip
-    arrays = [pa.array(column, field.type) for column, field in zip(values, EVENT_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=EVENT_SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(values, _event_schema(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_event_schema())
+
+
+@cache
+def _event_schema() -> pa.Schema:
+    from .arrow import SCHEMA
+
+    return pa.schema(list(SCHEMA)[3:])
 
 
 def coded(column: pa.StringArray) -> Coded:

@@ -9,8 +9,6 @@ from decimal import Decimal
 from itertools import islice
 from typing import NamedTuple
 
-from Crypto.Hash import KMAC128, KMAC256
-
 from ..core.slices import Slices
 
 Mac = Callable[[bytes, bytes], bytes]
@@ -25,10 +23,14 @@ def _hmac(name: str) -> Mac:
 
 
 def _kmac128(key: bytes, text: bytes) -> bytes:
+    from Crypto.Hash import KMAC128  # here: it takes 50 ms to load, and few sign with it
+
     return KMAC128.new(key=key, mac_len=32, data=text).digest()
 
 
 def _kmac256(key: bytes, text: bytes) -> bytes:
+    from Crypto.Hash import KMAC256
+
     return KMAC256.new(key=key, mac_len=64, data=text).digest()
 
 

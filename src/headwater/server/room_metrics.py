@@ -124,7 +124,8 @@ def loop_metrics(watchman: Watchman) -> Iterator[Metric]:
 def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:
     """Whether the bulk process serves, and how often it had to be replaced; nothing where there is none."""
     if bulk is not None:
-        yield gauge("bulk_up", "Whether Arrow Flight is served.", bulk.is_serving)
+        yield gauge("bulk_up", "Whether Arrow Flight is served, or will be for its first client.", bulk.is_up)
+        yield gauge("bulk_running", "Whether there is a bulk process that serves.", bulk.is_serving)
         yield counter("bulk_deaths", "Bulk processes that ended by themselves.", bulk.deaths)
 
 

@@ -14,16 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
-
-import pyarrow as pa
 
 from ..core.condition import AppendCondition
 from ..core.errors import DuplicateEventId, InvalidInput, StorageCorrupted, StorageUnavailable, TooLarge
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, show
 from ..core.local import APPEND_NEW_ATTEMPTS, LocalLog
 from ..core.mark import BATCH_MAX, Committed, Mark, WriterState, check_writer
-from ..formats.arrow_events import appends_of
 from .staging import (
     MANIFEST_NAME,
     STAGED,
@@ -43,6 +41,9 @@ from .staging import (
     write_manifest,
     writer_directory,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger("headwater.storage")
 
@@ -185,6 +186,8 @@ def _commit_at_once(
         if condition is not None:
             raise _too_large(folder, manifest.stages)
         return None
+    from ..formats.arrow_events import appends_of
+
     appends = list(islice(appends_of(staged_batches(folder, manifest.stages), log.settings), 2))
     if len(appends) > 1:
         if condition is not None:
@@ -221,6 +224,8 @@ def _commit_all(
     """Append what of a frozen batch is not in the log yet; then forget its files."""
     if condition is not None:
         raise InvalidInput("the commit of that batch began without a condition", "condition")
+    from ..formats.arrow_events import appends_of
+
     folder = batch_directory(directory, manifest.writer, manifest.batch)
     state = log.writer(manifest.writer)
     rows = state.rows if state is not None and state.batch == manifest.batch else 0

@@ -13,19 +13,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise, repeat
 from mmap import mmap
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import google_crc32c
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import ArrowColumns, Coded, buffer_of, coded, offsets_of
+from ..formats.late import arrow_is_loaded
 from .writers import FrameMark
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    from ..formats.late import pa
 
 assert sys.byteorder == "little", "frames are written as the machine's own little-endian arrays"
 
@@ -87,7 +92,7 @@ PART_LISTS = 128
 _OFFSETS_ONE_BY_ONE = 64
 CRC_BYTES = 2 * 1024 * 1024
 """So much gets its checksum in one call, within about 2 ms."""
-Content: TypeAlias = bytes | pa.Buffer
+Content: TypeAlias = "bytes | pa.Buffer"
 _PADDING = [b"\0" * count for count in range(8)]
 _sequenced = partial(tuple.__new__, SequencedEvent)
 _DATA = Encoding.DATA
@@ -302,9 +307,9 @@ def extended_crc(crc: int, content: Content | memoryview) -> int:
     size = len(content)
     if size <= CRC_BYTES:
         return int(google_crc32c.extend(crc, bytes(content) if isinstance(content, memoryview) else content))
-    whole = pa.py_buffer(content)
+    whole = np.frombuffer(content, np.uint8)  # in place
     for start in range(0, size, CRC_BYTES):
-        crc = int(google_crc32c.extend(crc, whole.slice(start, min(CRC_BYTES, size - start))))
+        crc = int(google_crc32c.extend(crc, whole[start : start + CRC_BYTES]))
     return crc
 
 
@@ -533,20 +538,21 @@ class Frame:
     def _texts(self, slot: int, start: int, end: int) -> list[str]:
         if not self._directory[slot]:
             return [""] * (end - start)
-        return self._values(pa.utf8(), slot, start, end)
+        return self._values(slot, start, end, is_text=True)
 
     def _byte_strings(self, slot: int, start: int, end: int) -> list[bytes]:
-        return self._values(pa.binary(), slot, start, end)
+        return self._values(slot, start, end, is_text=False)
 
-    def _values(self, kind: pa.DataType, slot: int, start: int, end: int) -> list[Any]:
-        """Arrow reads its own layout some times faster than Python slices it, but starts slowly."""
-        if end - start < _ARROW_MIN:
+    def _values(self, slot: int, start: int, end: int, *, is_text: bool) -> list[Any]:
+        """Arrow reads its own layout some times faster than Python slices it, but starts slowly, if it is there."""
+        if end - start < _ARROW_MIN or not arrow_is_loaded():
             content_at = self._directory[slot + 1]
             offsets = self._ints(slot, start, end)
             low = offsets[0]
             content = bytes(self._buffer[content_at + low : content_at + offsets[-1]])
             pieces = [content[a - low : b - low] for a, b in pairwise(offsets)]
-            return pieces if pa.types.is_binary(kind) else [piece.decode() for piece in pieces]
+            return [piece.decode() for piece in pieces] if is_text else pieces
+        kind = pa.utf8() if is_text else pa.binary()
         values: list[Any] = self._array(kind, slot, start, end).to_pylist()
         return values
 

@@ -9,12 +9,11 @@ import struct
 from collections.abc import Sequence
 from itertools import repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
 from ..core.limits import EventColumns
@@ -22,6 +21,12 @@ from ..formats.arrow_columns import ArrowColumns, buffer_of
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
 from .ids import Hashes, IdHashes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    from ..formats.late import pa, pc
 
 MAGIC = b"HWPLACE1"
 _HEADER = struct.Struct("<8sIIQQQQ")

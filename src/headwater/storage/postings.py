@@ -21,7 +21,6 @@ from typing import Protocol
 
 import google_crc32c
 import numpy as np
-import pyarrow as pa
 import xxhash
 
 from ..core.event import tag_key
@@ -375,7 +374,7 @@ class FilePostings:
 
     def verify(self) -> None:
         """Raises ValueError if the checksum does not fit."""
-        if google_crc32c.value(pa.py_buffer(self._map).slice(16)) != self._crc:  # in place: files may be large
+        if google_crc32c.value(np.frombuffer(self._map, np.uint8)[16:]) != self._crc:  # in place: files may be large
             raise ValueError(f"{self.path}: the checksum does not fit")
 
     def numbers(self, kind: str, term: str) -> Numbers | None:

@@ -20,22 +20,25 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow as pa
 
 from ..core.errors import DiskFull, InvalidInput, Overloaded, StorageCorrupted, StorageUnavailable
 from ..core.limits import STAGED_BYTES_MAX, show
 from ..core.mark import BATCH_MAX, Staged, check_writer
 from ..core.settings import LogSettings
-from ..formats.arrow_columns import EVENT_SCHEMA, batch_of
-from ..formats.arrow_events import appends_of
-from ..formats.arrow_schema import check_schema
+from ..formats.arrow_columns import batch_of
 from .checked_file import CheckedFile, earlier_struct
 from .disk import Disk, sync_directory
 from .locks import NoBackup
 from .room import Room
 from .staged_part import PART_SUFFIX, STAGE_AGAIN, PartFile, check_part, opened_part
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    from ..formats.late import pa
 
 STAGED = "staged"
 MANIFEST_NAME = "MANIFEST.json"
@@ -107,6 +110,8 @@ class Staging:
         for name, value in (("batch", batch), ("part", part), ("attempt", attempt)):
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= BATCH_MAX:
                 raise InvalidInput(f"{show(value)} given, 0 to {BATCH_MAX} is allowed", name)
+        from ..formats.arrow_schema import check_schema
+
         check_schema(schema)
         if time.monotonic() - self._orphans_looked_at > ORPHANS_LOOK_S:
             self._orphans_looked_at = time.monotonic()
@@ -165,10 +170,14 @@ class StagedFile:
             directory.mkdir(parents=True, exist_ok=True)
             self._temporary = directory / f"{id}.{os.urandom(4).hex()}.tmp"
             self._file = PartFile(self._temporary)
+        from ..formats.arrow_columns import EVENT_SCHEMA
+
         self._sink = pa.ipc.new_file(self._file, EVENT_SCHEMA)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; raises as `stage`, and TooLarge (one event is): then abort it."""
+        from ..formats.arrow_events import appends_of
+
         for columns in appends_of([batch], self._staging.settings):
             if self._sink is not None:
                 self._staging._check_room(columns.bytes)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
-
-import pyarrow as pa
 
 from ...core.access import Credentials, Guard, Right, User
 from ...core.acting import act_as, as_now
@@ -29,13 +27,17 @@ from ...flight.wire import (
     decode,
     encode,
 )
-from ...formats.arrow_events import columns_of
 from ...storage.log import StoredLog
 from ...storage.writer_owners import release
 from .actions import HANDLERS, Work
 from .callers import BulkCallers
 from .link import Call
 from .own_writers import check_own, is_ended, owner_for
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    from ...formats.late import pa
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -151,6 +153,8 @@ class BulkCalls:
 
 
 def _append(log: StoredLog, path: str, command: AppendCommand) -> Appended:
+    from ...formats.arrow_events import columns_of
+
     columns = columns_of(_batch_at(path), log.settings)
     condition = condition_of(command.condition)
     if command.on_duplicate == "fail":

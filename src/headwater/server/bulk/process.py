@@ -17,6 +17,7 @@ from ...flight.limits import StreamLimits
 from ...flight.server import BulkServer
 from ..log_lines import configure_logging
 from .backend import BulkBackend
+from .held import Held
 from .link import Link
 from .supervisor import BulkSettings
 
@@ -27,7 +28,9 @@ LET_GO_S = 10.0
 
 
 def main() -> None:
-    """Arguments: the descriptor of the link, and the settings as JSON."""
+    """Arguments: the descriptor of the link, the settings as JSON, and the descriptors of the socket that holds the
+    port and of connections that were accepted on it.
+    """
     settings = msgspec.json.decode(sys.argv[2], type=BulkSettings)
     configure_logging(settings.log_level)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -38,13 +41,17 @@ def main() -> None:
     backend = BulkBackend(
         link, staged_bytes_max=settings.staged_bytes_max, disk_reserve_bytes=settings.disk_reserve_bytes
     )
+    held = Held(*(socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[3:]))
+    held.take()
     server = BulkServer(
         backend,
         f"{'grpc+tls' if settings.certificate else 'grpc'}://{settings.host}:{settings.port}",
         certificate=Path(settings.certificate).read_bytes() if settings.certificate else None,
         key=Path(settings.key).read_bytes() if settings.certificate else None,
         limits=StreamLimits(settings.streams_max, settings.streams_max),
+        address_of=held.address_of,
     )
+    held.relay_to(settings.host.strip("[]"), settings.port)
     link.call("ready", type=type(None))
     while not stop.wait(LET_GO_S):
         backend.let_go()

@@ -39,8 +39,13 @@ class BulkPlane:
         return cls(config, Reservation(config.host, config.flight.port, "--flight-port"))
 
     @property
+    def is_up(self) -> bool:
+        """Whether Flight is served, or will be for its first client: not while one that died is replaced."""
+        return self._supervisor is not None and self._supervisor.is_up
+
+    @property
     def is_serving(self) -> bool:
-        """Whether Flight is served at this moment: not while a bulk process that died is being replaced."""
+        """Whether there is a process that serves at this moment."""
         return self._supervisor is not None and self._supervisor.is_serving
 
     @property
@@ -54,7 +59,7 @@ class BulkPlane:
         return {} if self._calls is None else self._calls.callers.known
 
     async def start(self, store: LogStore, guard: Guard, threads: Threads | None = None) -> None:
-        """Serve. Raises CannotListen."""
+        """Serve, or wait for the first client to begin. Raises CannotListen."""
         config = self._config
         settings = BulkSettings(
             host=self._reservation.host,
@@ -68,7 +73,8 @@ class BulkPlane:
             log_level=config.log_level,
         )
         self._calls = BulkCalls(store, guard)
-        self._supervisor = Supervisor(settings, self._calls.table(), threads)
+        waits = config.flight.start == "first_client"
+        self._supervisor = Supervisor(settings, self._reservation, self._calls.table(), threads, waits=waits)
         await self._supervisor.start()
 
     async def stop(self) -> None:

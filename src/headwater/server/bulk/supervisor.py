@@ -1,4 +1,7 @@
-"""Starts the bulk process, answers it, and starts another where it dies: the server goes on without it meanwhile."""
+"""Starts the bulk process, answers it, and starts another where it dies: the server goes on without it meanwhile.
+
+Until it serves, its port is held by a socket that listens, on which clients wait; the process takes them over (`held`).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 
 import msgspec
 
 from ...core.threads import Threads
-from ..listening import CannotListen, addresses
+from ..listening import CannotListen, addresses, close_all
 from ..log_lines import fields
 from .link import Answering, Call
 
@@ -23,6 +26,11 @@ STARTS_WITHIN_S = 60.0
 PAUSE_S_MIN, PAUSE_S_MAX = 0.2, 10.0
 """Between the death of a bulk process and the start of the next; longer each time, until one lives for a while."""
 LIVES_S = 30.0
+HELD_MAX = 64
+"""Connections that wait for the process; the system has more of them ask again after a second."""
+SILENT_S = 20
+"""Who connects and says nothing for so long is disconnected, and starts no process: a probe of a load balancer, say.
+Linux counts in repetitions of its own, and makes 31 s of it."""
 
 
 class BulkSettings(msgspec.Struct, frozen=True):
@@ -40,21 +48,17 @@ class BulkSettings(msgspec.Struct, frozen=True):
 
 
 class Reservation:
-    """Holds a port for the bulk process: gRPC would share one with whoever has it already, and say nothing."""
+    """Holds a port for the bulk process, from the start of the server to its end."""
 
     def __init__(self, host: str, port: int, flag: str) -> None:
         """Raises CannotListen."""
         self.family, self.address = addresses(host)[0]
         self._held = socket.socket(self.family, socket.SOCK_STREAM)
         try:
-            with socket.socket(self.family, socket.SOCK_STREAM) as alone:  # fails where anybody listens
-                alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                alone.bind((self.address, port))
-                alone.listen(1)
-                self.port: int = alone.getsockname()[1]
             self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            self._held.bind((self.address, self.port))  # without listening: no connection comes here
+            self._held.bind((self.address, port))  # without listening: no connection comes here
+            self.port: int = self._held.getsockname()[1]
+            self._listening: socket.socket | None = self._listen()  # fails where anybody else listens
         except OSError as error:
             self._held.close()
             remedy = f"choose another with {flag} (0 takes any free one), or do without (--flight-enabled false)"
@@ -65,16 +69,47 @@ class Reservation:
         """The address, as a URL has it."""
         return f"[{self.address}]" if self.family == socket.AF_INET6 else self.address
 
+    def listening(self) -> socket.socket:
+        """A socket on which clients wait, until the caller closes it. Raises OSError: somebody else listens there."""
+        listening, self._listening = self._listening, None
+        return listening or self._listen()
+
     def close(self) -> None:
         """Let go of the port."""
+        if self._listening is not None:
+            self._listening.close()
         self._held.close()
+
+    def _listen(self) -> socket.socket:
+        listening = socket.socket(self.family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_DEFER_ACCEPT"):
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENT_S)
+            listening.bind((self.address, self.port))
+            listening.listen(HELD_MAX)
+            listening.setblocking(False)
+        except OSError:
+            listening.close()
+            raise
+        return listening
 
 
 class Supervisor:
     """One bulk process after the other, from `start` to `stop`."""
 
-    def __init__(self, settings: BulkSettings, calls: Mapping[str, Call], threads: Threads | None = None) -> None:
-        self._settings, self._threads = settings, threads or Threads()
+    def __init__(
+        self,
+        settings: BulkSettings,
+        port: Reservation,
+        calls: Mapping[str, Call],
+        threads: Threads | None = None,
+        *,
+        waits: bool = False,
+    ) -> None:
+        """`waits`: the first process is started when there is a client, who waits for it; those after it at once."""
+        self._settings, self._port, self._threads = settings, port, threads or Threads()
+        self._waits = waits
         self._calls = {**calls, "ready": self._ready}
         self._is_ready = asyncio.Event()
         self._is_stopping = False
@@ -83,12 +118,16 @@ class Supervisor:
         self._task: asyncio.Task[None] | None = None
         self.is_serving = False
         """Whether the process has said that it serves, and lives."""
+        self.is_up = waits
+        """Whether Flight is served, or will be for its first client, for all that is known."""
         self.deaths = 0
         """How many processes ended by themselves."""
 
     async def start(self) -> None:
-        """Start the first one, and wait until it serves. Raises CannotListen."""
+        """Start the first one, and wait until it serves, unless that is for its first client. Raises CannotListen."""
         self._task = self._threads.task("bulk process", self._run)
+        if self._waits:
+            return
         ready = asyncio.create_task(self._is_ready.wait())
         await asyncio.wait((self._task, ready), timeout=STARTS_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
@@ -120,18 +159,24 @@ class Supervisor:
         while not self._is_stopping:
             started = loop.time()
             try:
-                reason = f"exit code {await self._run_one()}"
+                with ExitStack() as held:
+                    sockets = [held.enter_context(self._port.listening())]
+                    if self._waits:
+                        sockets.append(held.enter_context(await _first_client(sockets[0])))
+                        logger.info("the bulk process is started for its first client")
+                        started = loop.time()
+                    reason = f"exit code {await self._run_one(sockets)}"
             except Exception as error:  # no process or descriptor is left, say; that passes, and then it must go on
                 reason = repr(error)
-            self.is_serving = False
-            if self._is_stopping or not self._is_ready.is_set():
+            self.is_serving = self.is_up = False
+            if self._is_stopping or not (self._waits or self._is_ready.is_set()):
                 return
             self.deaths += 1
             pause_s = PAUSE_S_MIN if loop.time() - started > LIVES_S else min(pause_s * 2, PAUSE_S_MAX)
             logger.error("the bulk process died; another is started", extra=fields(reason=reason, pause_s=pause_s))
             await asyncio.sleep(pause_s)
 
-    async def _run_one(self) -> int:
+    async def _run_one(self, held: Sequence[socket.socket]) -> int:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs, ExitStack() as on_failure:
@@ -142,12 +187,14 @@ class Supervisor:
                 "from headwater.server.bulk.process import main; main()",
                 str(theirs.fileno()),
                 msgspec.json.encode(self._settings).decode(),
+                *(str(each.fileno()) for each in held),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), *(each.fileno() for each in held)),
                 start_new_session=True,  # Ctrl-C is for the server, which then stops this one in order
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
             on_failure.pop_all()
+        close_all(held)  # they are the process's now: where that dies, the connections that wait end
         self._answering = Answering(self._calls)
         try:
             await self._answering.run(ours)
@@ -158,5 +205,34 @@ class Supervisor:
                 await self._process.wait()
 
     async def _ready(self) -> None:
-        self.is_serving = True
+        self.is_serving = self.is_up = True
+        self._waits = False
         self._is_ready.set()
+
+
+async def _first_client(listening: socket.socket) -> socket.socket:
+    """The first connection on which something is said; those before it that were ended, or are silent, are closed."""
+    loop = asyncio.get_running_loop()
+    came = asyncio.Event()
+    loop.add_reader(listening, came.set)
+    try:
+        while True:
+            await came.wait()
+            came.clear()
+            with suppress(BlockingIOError, ConnectionError):
+                client, _ = listening.accept()
+                client.setblocking(False)
+                if _has_spoken(client):
+                    return client
+                client.close()
+    finally:
+        loop.remove_reader(listening)
+
+
+def _has_spoken(client: socket.socket) -> bool:
+    try:
+        return bool(client.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:  # where the system does not wait for the first words, a client may be about to
+        return not hasattr(socket, "TCP_DEFER_ACCEPT")
+    except OSError:
+        return False
