@@ -17,15 +17,18 @@ from .arrow import SCHEMA
 EVENT_SCHEMA = pa.schema(list(SCHEMA)[3:])
 """The fields of `core.Event`, in their order, without the three that the log adds: how checked events lie in Arrow."""
 
+OBJECTS_PER_ARROW = 4
+"""So many events become Arrow at the cost of making objects of one that is Arrow."""
+
 Ints = npt.NDArray[np.int64]
 
 
 class Coded(NamedTuple):
     """The texts of a column without its repetitions."""
 
-    terms: Sequence[str]
+    terms: pa.StringArray
     """The distinct texts, in no order."""
-    codes: Ints
+    codes: npt.NDArray[np.int32]
     """Which of them each value is."""
     rows: Ints | None = None
     """Of a column of lists: the row that each value belongs to, ascending."""
@@ -34,15 +37,29 @@ class Coded(NamedTuple):
 class ArrowColumns(EventColumns):
     """Checked events whose columns are Arrow arrays; as Python objects they come when somebody asks for them."""
 
-    __slots__ = ("batch", "tag_terms", "type_terms")
+    __slots__ = ("_tag_terms", "_type_terms", "batch")
 
-    def __init__(self, batch: pa.RecordBatch, bytes: int, type_terms: Coded, tag_terms: Coded) -> None:
+    def __init__(self, batch: pa.RecordBatch, bytes: int) -> None:
         """A batch of EVENT_SCHEMA whose events are checked. The columns of EventColumns are not set: they are lazy."""
         self.batch = batch
         self.count = batch.num_rows
         self.bytes = bytes
-        self.type_terms = type_terms
-        self.tag_terms = tag_terms
+        self._type_terms: Coded | None = None
+        self._tag_terms: Coded | None = None
+
+    @property
+    def type_terms(self) -> Coded:
+        """The types without their repetitions: found when they are first asked for, of the whole group at once."""
+        if self._type_terms is None:
+            self._type_terms = coded(self.batch.column("type"))
+        return self._type_terms
+
+    @property
+    def tag_terms(self) -> Coded:
+        """The tags without their repetitions; as `type_terms`."""
+        if self._tag_terms is None:
+            self._tag_terms = coded_lists(self.batch.column("tags"))
+        return self._tag_terms
 
     def __getattr__(self, name: str) -> Any:
         if name not in _LAZY:
@@ -54,8 +71,16 @@ class ArrowColumns(EventColumns):
     def take(self, indexes: Sequence[int]) -> EventColumns:
         """See EventColumns."""
         batch = self.batch.take(pa.array(indexes, pa.int64()))
-        size = self.bytes * len(indexes) // max(self.count, 1)
-        return ArrowColumns(batch, size, coded(batch.column("type")), coded_lists(batch.column("tags")))
+        return ArrowColumns(batch, self.bytes * len(indexes) // max(self.count, 1))
+
+    @staticmethod
+    def join_all(groups: Sequence[EventColumns]) -> EventColumns:
+        """See EventColumns: as Arrow, unless nearly all of the events are objects."""
+        arrow = sum([group.count for group in groups if isinstance(group, ArrowColumns)])
+        if OBJECTS_PER_ARROW * arrow < sum([group.count for group in groups]) - arrow:
+            return EventColumns.of_objects(groups)
+        size = sum([group.bytes for group in groups])
+        return ArrowColumns(pa.concat_batches([batch_of(group) for group in groups]), size)
 
 
 def _lists(column: pa.ListArray) -> list[tuple[str, ...]]:
@@ -101,17 +126,19 @@ def batch_of(columns: EventColumns) -> pa.RecordBatch:
 def coded(column: pa.StringArray) -> Coded:
     """A column of texts without its repetitions."""
     encoded = column.dictionary_encode()
-    return Coded(encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int64))
+    return Coded(encoded.dictionary, np.asarray(encoded.indices))
 
 
 def coded_lists(column: pa.ListArray) -> Coded:
     """The texts of a column of lists without their repetitions."""
     terms, codes, _ = coded(column.flatten())
-    return Coded(terms, codes, np.repeat(np.arange(len(column)), lengths_of(column)))
+    return Coded(terms, codes, np.repeat(np.arange(len(column)), np.diff(offsets_of(column))))
 
 
 def lengths_of(column: pa.Array) -> Ints:
     """How many elements each list has; none where it is null."""
+    if not column.null_count and pa.types.is_list(column.type):
+        return np.diff(offsets_of(column)).astype(np.int64)
     return np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
 
 

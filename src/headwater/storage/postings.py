@@ -324,7 +324,7 @@ def _numbers_of_terms(coded: Coded, first: int) -> Iterator[tuple[str, list[int]
     order = np.argsort(codes, kind="stable")
     numbers = ((order if rows is None else rows[order]) + first).tolist()
     end = 0
-    for term, count in zip(terms, np.bincount(codes, minlength=len(terms)).tolist(), strict=True):
+    for term, count in zip(terms.to_pylist(), np.bincount(codes, minlength=len(terms)).tolist(), strict=True):
         start, end = end, end + count
         if count:
             yield term, numbers[start:end]
@@ -333,7 +333,7 @@ def _numbers_of_terms(coded: Coded, first: int) -> Iterator[tuple[str, list[int]
 def _numbers_of_key(key: str, tags: Coded, first: int) -> list[int]:
     terms, codes, rows = tags
     assert rows is not None
-    wanted = np.fromiter((tag_key(term) == key for term in terms), bool, len(terms))
+    wanted = np.fromiter((tag_key(term) == key for term in terms.to_pylist()), bool, len(terms))
     numbers: list[int] = (np.unique(rows[wanted[codes]]) + first).tolist()
     return numbers
 
