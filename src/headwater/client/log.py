@@ -10,9 +10,9 @@ from ..core.condition import AppendCondition, check_condition
 from ..core.consumer import Consumer, check_consumer_key
 from ..core.event import Event
 from ..core.limits import APPEND_BYTES_MAX, check_append
-from ..core.log import AppendResult, LogInfo
+from ..core.log import AppendResult, ArrowBatch, LogInfo
 from ..core.query import ALL, Query
-from ..core.settings import SYSTEM_LOG, check_log_name
+from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
 from ..formats import packed
 from . import wire
 from .reading import RemoteReading
@@ -51,6 +51,20 @@ class RemoteLog:
         # the log's own limit for one event is checked by the server, which knows it
         body = wire.append_body(check_append(events, APPEND_BYTES_MAX), condition, partition)
         return wire.append_result(self._call("POST", "/append", body, packed.MEDIA_TYPE))
+
+    def append_batch(
+        self, batch: ArrowBatch, condition: AppendCondition | None = None, *, partition: int | None = None
+    ) -> AppendResult:
+        """See EventLog. Repeated as `append`, with the same ids; only here pyarrow is needed."""
+        from ..formats.arrow_columns import batch_of
+        from ..formats.arrow_events import columns_of
+        from ..formats.arrow_stream import stream_of_batch
+
+        if condition is not None:
+            check_condition(condition)
+        checked = batch_of(columns_of(batch, LogSettings(event_bytes_max=APPEND_BYTES_MAX)))
+        target = f"/append{wire.append_parameters(condition, partition)}"
+        return wire.append_result(self._call("POST", target, stream_of_batch(checked), wire.ARROW))
 
     def read(
         self,

@@ -7,6 +7,7 @@ whole columns; only a batch that it does not find plainly fit is looked at event
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from ..core.errors import InvalidEvent, TooLarge
 from ..core.event import NO_ATTRIBUTES, Encoding, Event
+from ..core.gathering import PART_EVENTS, Gathering
 from ..core.identifier import uuid7s
 from ..core.limits import (
     APPEND_BYTES_MAX,
@@ -30,10 +32,11 @@ from ..core.limits import (
     TAGS_MAX,
     TYPE_CHARS_MAX,
     EventColumns,
-    check_append,
     check_attribute_name,
     has_controls,
+    show,
 )
+from ..core.log import ArrowBatch
 from ..core.settings import LogSettings
 from .arrow_columns import (
     EVENT_SCHEMA,
@@ -58,30 +61,53 @@ class Unclear(Exception):
     """The batch is not plainly fit; event by event it will be told."""
 
 
-def columns_of(batch: pa.RecordBatch, settings: LogSettings) -> EventColumns:
+def columns_of(
+    given: ArrowBatch,
+    settings: LogSettings,
+    completed: Callable[[Sequence[Event]], Sequence[Event]] | None = None,
+) -> EventColumns:
     """The events of a batch, checked as `check_append` checks them.
 
     Columns go by the names of `core.Event`; only `type` and `data` must be there. Texts may be of any Arrow string
     type, dictionaries too; data, envelope may be binary or text; tags a list of texts; attributes a map, or a list of
     structs of two texts. Null, as a whole value, is the default (not for `type`). The columns in IGNORED are ignored.
+    With `completed`, which adds to events what is known of the whole, they are made one by one.
 
     Raises InvalidEvent (columns that are not there or not known, or have a wrong type; malformed Arrow; what
     `check_append` finds) and TooLarge.
     """
+    batch = record_batch_of(given)
     check_schema(batch.schema)
     count = batch.num_rows
     if not count:
         raise InvalidEvent("an append needs at least one event", "events")
     if count > APPEND_EVENTS_MAX:
         raise TooLarge(count, APPEND_EVENTS_MAX, "events", "events")
+    check_valid(batch)
+    if completed is None:
+        with suppress(Unclear, pa.ArrowInvalid):
+            return _checked(batch, settings.event_bytes_max)
+    return _one_by_one(batch, Gathering(settings.event_bytes_max, completed))
+
+
+def record_batch_of(given: ArrowBatch) -> pa.RecordBatch:
+    """What was given as a `pyarrow.RecordBatch`. Raises InvalidEvent for something else."""
+    if isinstance(given, pa.RecordBatch):
+        return given
+    if not hasattr(given, "__arrow_c_array__"):
+        raise InvalidEvent(f"a pyarrow.RecordBatch is expected, {show(given)} given", "events")
     try:
-        batch.validate(full=True)  # what comes from elsewhere may lie about its own offsets, and about UTF-8
+        return pa.record_batch(given)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidEvent(f"no batch of Arrow: {error}", "events") from None
+
+
+def check_valid(batch: pa.RecordBatch) -> None:
+    """Raises InvalidEvent for a batch that lies about its own offsets, or about UTF-8, as one from elsewhere may."""
+    try:
+        batch.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InvalidEvent(f"malformed Arrow data: {error}", "events") from None
-    try:
-        return _checked(batch, settings.event_bytes_max)
-    except (Unclear, pa.ArrowInvalid):
-        return check_append(_events(batch), settings.event_bytes_max)
 
 
 # Whole columns.
@@ -326,6 +352,13 @@ def _chars(column: pa.StringArray) -> int:
 
 
 # Event by event: slowly, to say what is wrong.
+
+
+def _one_by_one(batch: pa.RecordBatch, gathering: Gathering) -> EventColumns:
+    """In parts, because other threads wait while the values of a column are made."""
+    for start in range(0, batch.num_rows, PART_EVENTS):
+        gathering.add(_events(batch.slice(start, PART_EVENTS)))
+    return gathering.columns()
 
 
 def _events(batch: pa.RecordBatch) -> list[Event]:

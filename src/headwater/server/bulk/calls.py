@@ -29,7 +29,6 @@ from ...flight.wire import (
     decode,
     encode,
 )
-from ...formats.arrow_events import columns_of
 from ...storage.log import StoredLog
 from ...storage.writer_owners import release
 from .actions import HANDLERS, Work
@@ -151,7 +150,7 @@ class BulkCalls:
 
 
 def _append(log: StoredLog, path: str, command: AppendCommand) -> Appended:
-    columns = columns_of(_batch_at(path), log.settings)
+    columns = log.columns_of(_batch_at(path))
     condition = condition_of(command.condition)
     if command.on_duplicate == "fail":
         return Appended(*log.append_columns(columns, condition, partition=command.partition))
