@@ -58,7 +58,11 @@ def test_batches_and_their_events_are_stored_and_refused_alike(
 def fields(stored: Any) -> tuple[Any, ...]:
     """What can be compared: an id that was not given is another each time."""
     given = stored.event._asdict()
-    return stored.sequence_number, *(given[name] for name in given if name != "id"), len(given["id"]) == 36 or given["id"]
+    return (
+        stored.sequence_number,
+        *(given[name] for name in given if name != "id"),
+        len(given["id"]) == 36 or given["id"],
+    )
 
 
 def outcome(append: Any) -> object:

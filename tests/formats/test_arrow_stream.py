@@ -83,7 +83,9 @@ def test_a_long_schema_and_too_many_batches_are_refused() -> None:
         batch_of_stream(stream(*[one] * (BATCHES_MAX + 1)))
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xff\xff\xff\0\0\0\0", b"[]", b"ARROW1\0\0", bytes(100), stream(BATCH)[:-40]])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xff\xff\xff\0\0\0\0", b"[]", b"ARROW1\0\0", bytes(100), stream(BATCH)[:-40]]
+)
 def test_what_is_no_stream_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidEvent):
         batch_of_stream(content)
