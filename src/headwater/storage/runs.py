@@ -61,6 +61,12 @@ class Run:
         self._slots_of_keys: dict[str, list[int]] | None = None
         self._asked_keys: dict[str, Numbers | None] = {}
 
+    @property
+    def nbytes(self) -> int:
+        """What its arrays take."""
+        few = sum([rows.nbytes for rows in self._few.values()])
+        return int(few + self._rows.nbytes + self._ends.nbytes + self._hashes.nbytes + self._tags.nbytes)
+
     @staticmethod
     def of(first: int, types: Coded, tags: Coded, partitions: Sequence[int] | None) -> Run:
         """The postings of an append whose first event has that number; `partitions` None: there is but one."""
