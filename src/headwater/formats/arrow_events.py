@@ -6,6 +6,7 @@ whole columns; only a batch that it does not find plainly fit is looked at event
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -52,6 +53,8 @@ from .arrow_columns import (
 from .arrow_schema import check_schema
 
 _PLAIN = bytes(range(0x20, 0x7F))
+PIECE_BYTES = 1024 * 1024
+_utf8_decoder = codecs.getincrementaldecoder("utf-8")
 _ZEROS = pa.py_buffer(bytes(4 * (APPEND_EVENTS_MAX + 1)))
 """What columns that are not there are made of: offsets of empty texts and lists."""
 _NOTHING = pa.py_buffer(b"")
@@ -194,25 +197,35 @@ def _check_texts(column: pa.StringArray, chars_max: int, *, least: int = 0) -> i
 
     Raises Unclear unless every one plainly has `least` to `chars_max` of them, none of which is a control character.
     """
-    content = content_of(column)
-    if not (content or least):
+    if not (buffer_of(column).size or least):
         return 0
     sizes = np.diff(offsets_of(column))
     if least and int(sizes.min()) < least:
         raise Unclear
     if int(sizes.max()) > chars_max and pc.max(pc.utf8_length(column)).as_py() > chars_max:
         raise Unclear
-    return _plain_chars(content)
+    return _plain_chars(column)
 
 
-def _plain_chars(content: bytes) -> int:
-    """How many characters that UTF-8 has. Raises Unclear for control characters."""
-    if not content.translate(None, _PLAIN):
-        return len(content)
-    text = content.decode()
-    if has_controls(text):
-        raise Unclear
-    return len(text)
+def _plain_chars(column: pa.StringArray) -> int:
+    """How many characters all texts have together. Raises Unclear for control characters."""
+    chars, decoder = 0, None
+    for content in _pieces(column):
+        if decoder is None and not content.translate(None, _PLAIN):
+            chars += len(content)
+            continue
+        decoder = decoder or _utf8_decoder()
+        text = decoder.decode(content)
+        if has_controls(text):
+            raise Unclear
+        chars += len(text)
+    return chars
+
+
+def _pieces(column: pa.Array) -> Iterator[bytes]:
+    """All values joined, some bytes after the others: no other thread runs while they are looked at."""
+    content = memoryview(buffer_of(column))
+    return (bytes(content[start : start + PIECE_BYTES]) for start in range(0, len(content), PIECE_BYTES))
 
 
 def _check_each(values: Sequence[str | None], check: Callable[[str], str | None]) -> None:
@@ -257,7 +270,7 @@ def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, int]:
     sizes = np.diff(offsets_of(values))
     if len(sizes) and not 1 <= int(sizes.min()) <= int(sizes.max()) <= TAG_BYTES_MAX:
         raise Unclear
-    chars = _plain_chars(content_of(values))
+    chars = _plain_chars(values)
     offsets = _list_offsets(lengths)
     if not _are_ascending(values, offsets):
         values, lengths = _in_order(values, np.repeat(np.arange(count), lengths), count)

@@ -18,13 +18,11 @@ import pyarrow as pa
 import xxhash
 
 from ..core.event import tag_key
-from ..formats.arrow_columns import Coded, buffer_of, offsets_of
+from ..formats.arrow_columns import Coded, buffer_of, offsets_of, parts_of, values_of
 from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Numbers
 
 MERGED_RUNS = 8
 """So many runs that were merged equally often are merged into one: each number moves a few times at most."""
-HASHED_AT_ONCE = 8192
-"""Terms that are hashed in one call, within about 2 ms."""
 
 Hashes = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.integer]
@@ -73,7 +71,7 @@ class Run:
         count = len(types.codes)
         every = np.arange(count, dtype=np.uint32)
         assert tags.rows is not None
-        few = _few(TYPE, types.terms.to_pylist(), types.codes, every)
+        few = _few(TYPE, values_of(types.terms), types.codes, every)
         if partitions is not None:
             assigned, codes = np.unique(np.asarray(partitions), return_inverse=True)
             few |= _few(PARTITION, map(str, assigned.tolist()), codes, every)
@@ -131,7 +129,7 @@ class Run:
         for term, rows in self._few.items():
             if len(rows):
                 yield term.encode(), (rows.astype(np.int64) + first).tolist()
-        for slot, tag in enumerate(self._tags.to_pylist()):
+        for slot, tag in enumerate(chain.from_iterable(parts_of(self._tags))):
             if ends[slot + 1] > ends[slot]:
                 yield (TAG + tag).encode(), numbers[ends[slot] : ends[slot + 1]].tolist()
         for key in self._slots():
@@ -157,7 +155,7 @@ class Run:
         """The tags of each key, by their places."""
         if self._slots_of_keys is None:
             found: dict[str, list[int]] = {}
-            for slot, tag in enumerate(self._tags.to_pylist()):
+            for slot, tag in enumerate(chain.from_iterable(parts_of(self._tags))):
                 found.setdefault(tag_key(tag), []).append(slot)
             self._slots_of_keys = found
         return self._slots_of_keys
@@ -225,6 +223,5 @@ def _hashed(tag: str) -> tuple[bytes, int]:
 
 
 def _hashes_of(tags: pa.StringArray) -> Hashes:
-    texts, digest = tags.cast(pa.binary()), xxhash.xxh3_64_intdigest
-    parts = (texts.slice(start, HASHED_AT_ONCE).to_pylist() for start in range(0, len(texts), HASHED_AT_ONCE))
-    return np.fromiter(map(digest, chain.from_iterable(parts)), np.uint64, len(texts))
+    texts = chain.from_iterable(parts_of(tags.cast(pa.binary())))
+    return np.fromiter(map(xxhash.xxh3_64_intdigest, texts), np.uint64, len(tags))
