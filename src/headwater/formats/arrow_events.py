@@ -54,6 +54,8 @@ from .arrow_schema import check_schema
 
 _PLAIN = bytes(range(0x20, 0x7F))
 PIECE_BYTES = 1024 * 1024
+ORDERED_AT_ONCE = 32 * 1024
+"""So many texts are sorted in one go, within some ms."""
 _utf8_decoder = codecs.getincrementaldecoder("utf-8")
 _ZEROS = pa.py_buffer(bytes(4 * (APPEND_EVENTS_MAX + 1)))
 """What columns that are not there are made of: offsets of empty texts and lists."""
@@ -273,7 +275,7 @@ def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, int]:
     chars = _plain_chars(values)
     offsets = _list_offsets(lengths)
     if not _are_ascending(values, offsets):
-        values, lengths = _in_order(values, np.repeat(np.arange(count), lengths), count)
+        values, lengths = _in_order(values, offsets)
         offsets = _list_offsets(lengths)
     return pa.ListArray.from_arrays(pa.array(offsets), values), chars
 
@@ -290,15 +292,30 @@ def _are_ascending(values: pa.StringArray, offsets: npt.NDArray[np.int32]) -> bo
     return bool(is_fine.all())
 
 
-def _in_order(values: pa.StringArray, rows: Ints, count: int) -> tuple[pa.StringArray, Ints]:
-    """The texts of each row sorted and distinct, and how many each row has."""
+def _in_order(values: pa.StringArray, offsets: npt.NDArray[np.int32]) -> tuple[pa.StringArray, Ints]:
+    """The texts of each row sorted and distinct, and how many each row has: some rows after the others."""
+    texts, lengths = [], []
+    start, count = 0, len(offsets) - 1
+    while start < count:
+        end = max(int(np.searchsorted(offsets, offsets[start] + ORDERED_AT_ONCE, "right")) - 1, start + 1)
+        part, its_lengths = _part_in_order(values[offsets[start] : offsets[end]], np.diff(offsets[start : end + 1]))
+        texts.append(part)
+        lengths.append(its_lengths)
+        start = end
+    return pa.concat_arrays(texts), np.concatenate(lengths)
+
+
+def _part_in_order(values: pa.StringArray, lengths: Ints) -> tuple[pa.StringArray, Ints]:
     encoded = values.dictionary_encode()
     terms = encoded.dictionary
     order = np.asarray(pc.array_sort_indices(terms)).astype(np.int64)
     rank = np.empty(len(terms), np.int64)
     rank[order] = np.arange(len(terms))
+    rows = np.repeat(np.arange(len(lengths)), lengths)
     places = np.unique(rows * len(terms) + rank[np.asarray(encoded.indices)])
-    return terms.take(pa.array(order[places % len(terms)])), np.bincount(places // len(terms), minlength=count)
+    if not len(terms):
+        return values, np.zeros(len(lengths), np.int64)
+    return terms.take(pa.array(order[places % len(terms)])), np.bincount(places // len(terms), minlength=len(lengths))
 
 
 def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
