@@ -133,10 +133,11 @@ class ActivePostings:
     def _enter(self, number: int, types: Sequence[str], tags: Sequence[tuple[str, ...]]) -> None:
         """Into one table: nearly always, so the loop is short."""
         type_postings, table, tags_of_keys = self._types, self._tags[0], self._tags_of_keys
+        get = table.get
         for type, tags_of_event in zip(types, tags, strict=True):
             type_postings[type].append(number)
             for tag in tags_of_event:
-                found = table.get(tag)
+                found = get(tag)
                 if found is None:
                     table[tag] = number
                     if tags_of_keys is not None:
