@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
+import pyarrow as pa
+
+from headwater.core.limits import APPEND_EVENTS_MAX
+from headwater.formats.arrow_stream import stream_of_batch
+
 Shape = Callable[[int], bytes]
 
 
@@ -139,3 +144,34 @@ PIPELINED: Mapping[str, Shape] = {
     "not allowed": filled("", "PUT /logs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n", ""),
 }
 """Requests one behind the other."""
+
+
+def arrow(column: Callable[[int], pa.Array], row_bytes: int, **more: Callable[[int], pa.Array]) -> Shape:
+    """A batch of Arrow: so many rows as take the bytes, of these columns."""
+
+    def shape(size: int) -> bytes:
+        rows = max(min(size // row_bytes, APPEND_EVENTS_MAX), 1)
+        columns = {"type": pa.array(["A"] * rows), "data": column(rows)}
+        columns |= {name: make(rows) for name, make in more.items()}
+        return stream_of_batch(pa.record_batch(columns))
+
+    return shape
+
+
+def _empty(rows: int) -> pa.Array:
+    return pa.array([b""] * rows)
+
+
+def _tags(rows: int, last: str = "a") -> pa.Array:
+    count = 100 * rows
+    texts = [f"t:{number}" for number in range(count - 1)] + [last]
+    return pa.ListArray.from_arrays(pa.array(range(0, count + 1, 100), pa.int32()), pa.array(texts))
+
+
+ARROW_BODIES: Mapping[str, tuple[Shape, int]] = {
+    "data": (arrow(lambda rows: pa.array([bytes(1000)] * rows), 1100), 200),
+    "tags, all of them distinct": (arrow(_empty, 3000, tags=_tags), 200),
+    "tags, the last of them unfit": (arrow(_empty, 3000, tags=lambda rows: _tags(rows, "no\ntag")), 400),
+    "texts, all of them unfit": (arrow(_empty, 600, id=lambda rows: pa.array(["\n" * 500] * rows)), 400),
+}
+"""Appends as Arrow, and how they are answered."""

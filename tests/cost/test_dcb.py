@@ -9,7 +9,18 @@ from headwater.dcb.server import Application
 from headwater.storage.memory import MemoryStore
 
 from .measuring import ObservedServer
-from .shapes import ANY_JSON, ANY_MESSAGE_PACK, EVENT, ITEM, Shape, cloudevents, filled, json_list, packed_tags
+from .shapes import (
+    ANY_JSON,
+    ANY_MESSAGE_PACK,
+    ARROW_BODIES,
+    EVENT,
+    ITEM,
+    Shape,
+    cloudevents,
+    filled,
+    json_list,
+    packed_tags,
+)
 
 ROUTES = [
     (method, path)
@@ -20,9 +31,11 @@ ANY_SIZES = (128 * 1024, 256 * 1024, 512 * 1024)
 SIZES = (2**20, 2**21, 2**22)
 MIB = 1024 * 1024
 LONGEST = (22 * MIB, 44 * MIB, 88 * MIB)
+LONGEST_ARROW = (12 * MIB, 24 * MIB, 48 * MIB)
 MILLIONS_OF_TAGS = (3 * MIB, 6 * MIB, 12 * MIB)
 JSON = "application/json"
 PACKED = "application/vnd.msgpack"
+ARROW = "application/vnd.apache.arrow.stream"
 BATCH = "application/cloudevents-batch+json"
 ASKED_FOR: dict[str, tuple[str, str, Shape]] = {
     "events": ("/logs/{log}/append", JSON, json_list('{"events":[', EVENT, "]}")),
@@ -106,3 +119,24 @@ def test_as_many_tags_in_message_pack_as_events_may_have(server: ObservedServer)
 
     server.check_growth("millions of tags", append, MILLIONS_OF_TAGS)
     assert statuses == {200}
+
+
+@pytest.mark.parametrize("name", ARROW_BODIES)
+def test_as_much_arrow_as_a_body_may_be(server: ObservedServer, name: str) -> None:
+    body, status = ARROW_BODIES[name]
+    statuses = set()
+
+    def append(size: int) -> None:
+        statuses.add(server.exchange("POST", "/logs/l/append", body(size), ARROW))
+
+    server.check_growth(f"Arrow, {name}", append, LONGEST_ARROW)
+    assert statuses == {status}
+
+
+def test_a_condition_in_the_path_is_as_bounded_as_one_in_the_body(server: ObservedServer) -> None:
+    def append(size: int) -> None:
+        tags = ",".join(["%22t%22"] * (size // 8))
+        path = f"/logs/l/append?condition=%7B%22failIfEventsMatch%22:%7B%22items%22:[%7B%22tags%22:[{tags}]%7D]%7D%7D"
+        assert server.exchange("POST", path, ARROW_BODIES["data"][0](1000), ARROW) == 400
+
+    server.check_growth("a condition in the path", append, (50_000, 100_000, 200_000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from headwater.core import AppendCondition, AppendResult, Encoding, Event, LogSettings, Mark, Query
 from headwater.core.errors import AppendConditionFailed, DuplicateEventId
 from headwater.core.limits import EventColumns, check_append
+from headwater.core.log import AppendRequest
 from headwater.formats.arrow_columns import ArrowColumns, batch_of
 from headwater.formats.arrow_events import columns_of
 from headwater.storage import Engine, StoredLog, check_directory
@@ -178,3 +180,65 @@ def test_ids_are_found_whether_they_come_as_a_list_or_an_array() -> None:
     assert not table.has_any(hashes_of(both(events(COUNT, 9))[1], SEED))
     assert table.find(hashes, 1, COUNT) == [(n, n + 1) for n in range(COUNT)]
     assert table.find(hashes[:3], 2, 9) == [(1, 2), (2, 3)]
+
+
+def test_arrow_appends_of_one_group_are_joined_as_arrow() -> None:
+    plain, arrow = zip(*(both(events(count, seed)) for seed, count in enumerate((COUNT, 3, ARROW_MIN))), strict=True)
+    joined = EventColumns.join(arrow)
+    assert isinstance(joined, ArrowColumns)
+    expected = EventColumns.join(plain)
+    partitions = [0] * expected.count
+    assert joined.bytes == expected.bytes
+    frames = [b"".join(encode(each, partitions, 1, 9, CHAIN).buffers) for each in (joined, expected)]
+    assert frames[0] == frames[1]
+    index = Index(0, has_partitions=False)
+    index.apply_columns(1, joined, partitions)
+    assert as_list(hashes_of(joined, SEED)) == as_list(hashes_of(expected, SEED))
+    for each in (joined, *arrow):
+        for name in EventColumns.__slots__:
+            assert name in ("bytes", "count") or not is_made(each, name), f"{name} came as Python objects"
+
+
+def is_made(columns: ArrowColumns, name: str) -> bool:
+    """Whether a lazy column is there already."""
+    try:
+        EventColumns.__dict__[name].__get__(columns, ArrowColumns)
+    except AttributeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("objects", "is_arrow"), [(1, True), (COUNT, True), (5 * COUNT, False)])
+def test_a_mixed_group_is_joined_in_the_form_that_is_cheaper(objects: int, is_arrow: bool) -> None:
+    first, second = both(events(COUNT)), both(events(objects, 1))
+    joined = EventColumns.join([second[0], first[1]])
+    assert isinstance(joined, ArrowColumns) == is_arrow
+    expected = EventColumns.join([second[0], first[0]])
+    partitions = [0] * expected.count
+    frames = [b"".join(encode(each, partitions, 1, 9, CHAIN).buffers) for each in (joined, expected)]
+    assert frames[0] == frames[1]
+
+
+def test_a_group_of_all_forms_is_decided_one_after_the_other(stored: StoredLog) -> None:
+    done: list[AppendRequest] = []
+    answered = threading.Event()
+
+    def deliver(requests: list[AppendRequest]) -> None:
+        done.extend(requests)
+        if len(done) == 5:
+            answered.set()
+
+    groups = [both(events(COUNT, 1))[1], both(events(2, 2))[0], both(events(COUNT, 3))[1], both(events(COUNT, 1))[1]]
+    condition = AppendCondition(Query.where(tags=["c:1"]), 0)
+    stored.append(events(1, 9))
+    requests = [stored.request_columns(each, None, None, deliver) for each in groups]
+    requests.append(stored.request_columns(both(events(COUNT, 4))[1], condition, None, deliver))
+    for request in requests:
+        stored.submit(request)
+    assert answered.wait(60)
+    results = [request.result for request in requests]
+    assert results[:3] == [
+        AppendResult(2, COUNT + 1), AppendResult(COUNT + 2, COUNT + 3), AppendResult(COUNT + 4, 2 * COUNT + 3)
+    ]  # fmt: skip
+    assert results[3:] == [AppendResult(2, COUNT + 1, True), None]
+    assert isinstance(requests[4].error, AppendConditionFailed)

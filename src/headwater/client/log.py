@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
 from ..core.event import Event
-from ..core.log import AppendResult, LogInfo
+from ..core.log import AppendResult, ArrowBatch, LogInfo
 from ..core.query import ALL, Query
 from . import wire
 from .pages import PagedRead
@@ -44,6 +44,12 @@ class RemoteLog:
         with the same ids settles it.
         """
         return self._transport.call(self._routes.append(events, condition, partition))
+
+    def append_batch(
+        self, batch: ArrowBatch, condition: AppendCondition | None = None, *, partition: int | None = None
+    ) -> AppendResult:
+        """See EventLog. Repeated as `append`, with the same ids; only here pyarrow is needed."""
+        return self._transport.call(self._routes.append_batch(batch, condition, partition))
 
     def read(
         self,

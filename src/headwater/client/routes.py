@@ -10,7 +10,7 @@ from ..core.condition import AppendCondition, check_condition
 from ..core.consumer import Consumer, check_consumer_key
 from ..core.event import Event
 from ..core.limits import APPEND_BYTES_MAX, check_append
-from ..core.log import AppendResult, LogInfo
+from ..core.log import AppendResult, ArrowBatch, LogInfo
 from ..core.query import Query
 from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
 from ..formats import packed
@@ -44,6 +44,20 @@ class LogRoutes:
             check_condition(condition)
         body = wire.append_body(check_append(events, APPEND_BYTES_MAX), condition, partition)
         return Request(self._append, body, self.name, wire.append_result)
+
+    def append_batch(
+        self, batch: ArrowBatch, condition: AppendCondition | None, partition: int | None
+    ) -> Request[AppendResult]:
+        """See EventLog. Only here pyarrow is needed."""
+        from ..formats.arrow_columns import batch_of
+        from ..formats.arrow_events import columns_of
+        from ..formats.arrow_stream import stream_of_batch
+
+        if condition is not None:
+            check_condition(condition)
+        checked = batch_of(columns_of(batch, LogSettings(event_bytes_max=APPEND_BYTES_MAX)))
+        route = Route("POST", f"{self._append.path}{wire.append_parameters(condition, partition)}", wire.ARROW)
+        return Request(route, stream_of_batch(checked), self.name, wire.append_result)
 
     def read(self, asked: wire.ReadBody) -> Request[None]:
         """See EventLog; the answer is for `PagedRead`."""

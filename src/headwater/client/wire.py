@@ -6,6 +6,7 @@ Events travel as MessagePack, all else is JSON.
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct, field
@@ -60,6 +61,8 @@ class ReadBody(Struct, omit_defaults=True):
     partition: int | None = None
 
 
+ARROW = "application/vnd.apache.arrow.stream"
+
 encode = msgspec.json.encode
 _decode_appended = msgspec.json.Decoder(_Appended).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
@@ -75,6 +78,16 @@ def append_body(columns: EventColumns, condition: AppendCondition | None, partit
     events = packed.event_rows(columns)
     strict = None if condition is None or not condition.requires_match else False
     return packed.encode(_AppendBody(events, _condition_json(condition) if condition else None, partition, strict))
+
+
+def append_parameters(condition: AppendCondition | None, partition: int | None) -> str:
+    """What an append as Arrow says of itself, as the end of its path: a stream holds nothing but events."""
+    given: dict[str, object] = {}
+    if condition is not None:
+        given["condition"] = encode(_condition_json(condition)).decode()
+    if partition is not None:
+        given["partition"] = partition
+    return f"?{urlencode(given)}" if given else ""
 
 
 def append_result(answer: Answer) -> AppendResult:

@@ -28,6 +28,7 @@ from .local import LocalLog
 from .log import (
     AppendRequest,
     AppendResult,
+    ArrowBatch,
     EventLog,
     LogInfo,
     LogStatistics,
@@ -55,6 +56,7 @@ __all__ = [
     "AppendCondition",
     "AppendRequest",
     "AppendResult",
+    "ArrowBatch",
     "AsyncLog",
     "Bus",
     "Committed",

@@ -108,9 +108,22 @@ class EventColumns:
 
     @staticmethod
     def join(groups: Sequence[EventColumns]) -> EventColumns:
-        """The events of several appends, one after the other."""
+        """The events of several appends, one after the other: in the form that most of them are in."""
         if len(groups) == 1:
             return groups[0]
+        for group in groups:
+            if group.__class__ is not EventColumns:
+                return group.join_all(groups)
+        return EventColumns.of_objects(groups)
+
+    @staticmethod
+    def join_all(groups: Sequence[EventColumns]) -> EventColumns:
+        """What `join` asks of the first group that is of another class, which knows its own form."""
+        return EventColumns.of_objects(groups)
+
+    @staticmethod
+    def of_objects(groups: Sequence[EventColumns]) -> EventColumns:
+        """As `join`, with a Python object for each value."""
         flat = chain.from_iterable
         return EventColumns(
             list(flat([group.types for group in groups])),

@@ -16,6 +16,7 @@ from .limits import SEQUENCE_NUMBER_MAX, EventColumns, check_append, show
 from .log import (
     AppendRequest,
     AppendResult,
+    ArrowBatch,
     LogInfo,
     LogStatistics,
     Reading,
@@ -223,6 +224,16 @@ class LocalLog(PagedLog):
         """See EventLog. Blocks until the events are durable; waits where `submit` would be overloaded."""
         done = threading.Lock()
         return self._await(self.request(events, condition, partition, _release_all, done), done)
+
+    @abstractmethod
+    def columns_of(self, batch: ArrowBatch) -> EventColumns:
+        """The events of a batch of Arrow, checked as this log's settings ask. Raises InvalidEvent, TooLarge."""
+
+    def append_batch(
+        self, batch: ArrowBatch, condition: AppendCondition | None = None, *, partition: int | None = None
+    ) -> AppendResult:
+        """See EventLog. Blocks and waits as `append`."""
+        return self.append_columns(self.columns_of(batch), condition, partition=partition)
 
     def append_columns(
         self,

@@ -21,12 +21,13 @@ from ..formats.tracing import trace_of_headers, traced
 from ..http import Exchange
 from ..http.errors import InvalidParameter, UnsupportedMediaType
 from . import seed
+from .arrow_append import append_arrow
 from .events import events_of
 from .host import Host, Opened
 from .large import LARGE_BYTES, Form, read_batch, read_json
 from .packed_append import read_packed
 from .queries import condition_is_in_seed_form, condition_of
-from .wire import AppendIn, AppendOut, EventIn, PackedAppendIn
+from .wire import ARROW, AppendIn, AppendOut, EventIn, PackedAppendIn
 
 _append_decoder = msgspec.json.Decoder(AppendIn)
 _FORM = Form(_append_decoder, msgspec.json.Decoder(list[EventIn]), events_of)
@@ -39,7 +40,10 @@ async def append(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/append"""
     opened = await host.log(exchange, Right.APPEND)
     is_packed = exchange.header(b"content-type") == _PACKED
-    body = await (exchange.body() if is_packed else exchange.json_body("application/json", packed.MEDIA_TYPE))
+    if not is_packed and exchange.media_type() == ARROW:
+        await _answer_result(exchange, await append_arrow(exchange, opened))
+        return
+    body = await (exchange.body() if is_packed else exchange.json_body("application/json", packed.MEDIA_TYPE, ARROW))
     if len(body) > LARGE_BYTES:
         await _append_large(exchange, opened, body, is_packed=is_packed)
         return

@@ -21,18 +21,17 @@ from .events import Rendering, arrow_stream, cloudevents_batch, json_array, ndjs
 from .host import Host, Opened
 from .large import check_query
 from .queries import is_in_seed_form, query_of
-from .wire import HeadOut, ReadIn
+from .wire import ARROW, HeadOut, ReadIn
 
 _read_decoder = msgspec.json.Decoder(ReadIn)
 
-_ARROW = "application/vnd.apache.arrow.stream"
 _NDJSON, _JSON, _CLOUDEVENTS = "application/x-ndjson", "application/json", cloudevents.BATCH
 _OFFERED = {
     "application/x-ndjson": _NDJSON,
     "application/ndjson": _NDJSON,
     "application/json": _JSON,
     packed.MEDIA_TYPE: packed.MEDIA_TYPE,
-    _ARROW: _ARROW,
+    ARROW: ARROW,
     cloudevents.BATCH: _CLOUDEVENTS,
     cloudevents.STRUCTURED: _CLOUDEVENTS,
 }
@@ -113,7 +112,7 @@ def _rendering(form: str, log: str, opened: Opened, in_seed_form: bool) -> Rende
         return cloudevents_batch(default_source(log))
     if form == packed.MEDIA_TYPE:
         return packed_pages()
-    if form == _ARROW:
+    if form == ARROW:
         return arrow_stream()
     make = json_array if form == _JSON else ndjson
     return make(has_partitions=opened.view.has_partitions, in_seed_form=in_seed_form)

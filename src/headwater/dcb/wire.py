@@ -10,6 +10,9 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from ..core.event import Event
 
+ARROW = "application/vnd.apache.arrow.stream"
+"""`formats.arrow.STREAM`, for those who need not load Arrow."""
+
 
 class TagPair(Struct, forbid_unknown_fields=True, gc=False):
     """A tag as an object, as the first PHP implementation of the seed writes it."""

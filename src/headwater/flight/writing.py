@@ -12,7 +12,7 @@ from ..core.access import User
 from ..core.errors import Closed, InvalidEvent, InvalidInput, InvalidPosition, TooLarge
 from ..core.limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX
 from ..core.mark import check_writer
-from ..formats.arrow_schema import check_schema
+from ..formats.arrow_schema import check_plain, check_schema
 from .backend import Backend
 from .wire import END, AppendCommand, StageCommand, condition_of, encode
 
@@ -40,7 +40,7 @@ class Incoming:
         if (size := self.schema.serialize().size) > SCHEMA_BYTES_MAX:
             raise TooLarge(size, SCHEMA_BYTES_MAX, "bytes", "schema")
         check_schema(self.schema)
-        _check_plain(self.schema)
+        check_plain(self.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Raises InvalidEvent, TooLarge; Closed where the server stops; FlightCancelledError where the client left."""
@@ -77,17 +77,6 @@ class Incoming:
             if self._context.is_cancelled():
                 raise flight.FlightCancelledError("the stream broke off") from None
             raise _unreadable(error, f"batches[{index}]") from None
-
-
-def _check_plain(schema: pa.Schema) -> None:
-    """Raises InvalidEvent for columns whose values may stand in many rows at once: small here, without bound later."""
-    for field in schema:
-        kind = getattr(field.type, "value_type", None) if pa.types.is_nested(field.type) else field.type
-        if kind is not None and (
-            pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
-        ):
-            problem = f"column {field.name!r} has type {field.type}; no dictionaries and no views are taken, cast them"
-            raise InvalidEvent(problem, "schema")
 
 
 def _unreadable(error: BaseException, where: str) -> InvalidEvent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,15 +27,22 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+OBJECTS_PER_ARROW = 4
+"""So many events become Arrow at the cost of making objects of one that is Arrow."""
+
+VALUES_AT_ONCE = 8192
+"""So many Python objects are made in one call, within about 1 ms: no other thread runs meanwhile."""
+LISTS_AT_ONCE = 64
+
 Ints = npt.NDArray[np.int64]
 
 
 class Coded(NamedTuple):
     """The texts of a column without its repetitions."""
 
-    terms: Sequence[str]
+    terms: pa.StringArray
     """The distinct texts, in no order."""
-    codes: Ints
+    codes: npt.NDArray[np.int32]
     """Which of them each value is."""
     rows: Ints | None = None
     """Of a column of lists: the row that each value belongs to, ascending."""
@@ -44,15 +51,29 @@ class Coded(NamedTuple):
 class ArrowColumns(EventColumns):
     """Checked events whose columns are Arrow arrays; as Python objects they come when somebody asks for them."""
 
-    __slots__ = ("batch", "tag_terms", "type_terms")
+    __slots__ = ("_tag_terms", "_type_terms", "batch")
 
-    def __init__(self, batch: pa.RecordBatch, bytes: int, type_terms: Coded, tag_terms: Coded) -> None:
+    def __init__(self, batch: pa.RecordBatch, bytes: int) -> None:
         """A batch of EVENT_SCHEMA whose events are checked. The columns of EventColumns are not set: they are lazy."""
         self.batch = batch
         self.count = batch.num_rows
         self.bytes = bytes
-        self.type_terms = type_terms
-        self.tag_terms = tag_terms
+        self._type_terms: Coded | None = None
+        self._tag_terms: Coded | None = None
+
+    @property
+    def type_terms(self) -> Coded:
+        """The types without their repetitions: found when they are first asked for, of the whole group at once."""
+        if self._type_terms is None:
+            self._type_terms = coded(self.batch.column("type"))
+        return self._type_terms
+
+    @property
+    def tag_terms(self) -> Coded:
+        """The tags without their repetitions; as `type_terms`."""
+        if self._tag_terms is None:
+            self._tag_terms = coded_lists(self.batch.column("tags"))
+        return self._tag_terms
 
     def __getattr__(self, name: str) -> Any:
         if name not in _LAZY:
@@ -64,19 +85,40 @@ class ArrowColumns(EventColumns):
     def take(self, indexes: Sequence[int]) -> EventColumns:
         """See EventColumns."""
         batch = self.batch.take(pa.array(indexes, pa.int64()))
-        size = self.bytes * len(indexes) // max(self.count, 1)
-        return ArrowColumns(batch, size, coded(batch.column("type")), coded_lists(batch.column("tags")))
+        return ArrowColumns(batch, self.bytes * len(indexes) // max(self.count, 1))
+
+    @staticmethod
+    def join_all(groups: Sequence[EventColumns]) -> EventColumns:
+        """See EventColumns: as Arrow, unless nearly all of the events are objects."""
+        arrow = sum([group.count for group in groups if isinstance(group, ArrowColumns)])
+        if OBJECTS_PER_ARROW * arrow < sum([group.count for group in groups]) - arrow:
+            return EventColumns.of_objects(groups)
+        size = sum([group.bytes for group in groups])
+        return ArrowColumns(pa.concat_batches([batch_of(group) for group in groups]), size)
+
+
+def values_of(column: pa.Array, at_once: int = VALUES_AT_ONCE) -> list[Any]:
+    """The values of a column as Python objects."""
+    values: list[Any] = []
+    for part in parts_of(column, at_once):
+        values += part
+    return values
+
+
+def parts_of(column: pa.Array, at_once: int = VALUES_AT_ONCE) -> Iterator[list[Any]]:
+    """The same, some after the others."""
+    return (column.slice(start, at_once).to_pylist() for start in range(0, len(column), at_once))
 
 
 def _lists(column: pa.ListArray) -> list[tuple[str, ...]]:
-    return [tuple(tags) for tags in column.to_pylist()]
+    return [tuple(tags) for part in parts_of(column, LISTS_AT_ONCE) for tags in part]
 
 
 def _mappings(column: pa.MapArray) -> list[Any]:
     offsets = column.offsets
     if offsets[0].as_py() == offsets[-1].as_py():
         return [NO_ATTRIBUTES] * len(column)
-    return [dict(pairs) or NO_ATTRIBUTES for pairs in column.to_pylist()]
+    return [dict(pairs) or NO_ATTRIBUTES for part in parts_of(column, LISTS_AT_ONCE) for pairs in part]
 
 
 def _encodings(column: pa.Int8Array) -> list[Encoding]:
@@ -85,14 +127,14 @@ def _encodings(column: pa.Int8Array) -> list[Encoding]:
 
 
 _LAZY: dict[str, Callable[[pa.RecordBatch], Any]] = {
-    "types": lambda batch: batch.column("type").to_pylist(),
-    "data": lambda batch: batch.column("data").to_pylist(),
+    "types": lambda batch: values_of(batch.column("type")),
+    "data": lambda batch: values_of(batch.column("data")),
     "tags": lambda batch: _lists(batch.column("tags")),
-    "ids": lambda batch: batch.column("id").to_pylist(),
-    "sources": lambda batch: batch.column("source").to_pylist(),
+    "ids": lambda batch: values_of(batch.column("id")),
+    "sources": lambda batch: values_of(batch.column("source")),
     "attributes": lambda batch: _mappings(batch.column("attributes")),
-    "group_keys": lambda batch: batch.column("group_key").to_pylist(),
-    "envelopes": lambda batch: batch.column("envelope").to_pylist(),
+    "group_keys": lambda batch: values_of(batch.column("group_key")),
+    "envelopes": lambda batch: values_of(batch.column("envelope")),
     "encodings": lambda batch: _encodings(batch.column("encoding")),
 }
 
@@ -118,17 +160,19 @@ def _event_schema() -> pa.Schema:
 def coded(column: pa.StringArray) -> Coded:
     """A column of texts without its repetitions."""
     encoded = column.dictionary_encode()
-    return Coded(encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int64))
+    return Coded(encoded.dictionary, np.asarray(encoded.indices))
 
 
 def coded_lists(column: pa.ListArray) -> Coded:
     """The texts of a column of lists without their repetitions."""
     terms, codes, _ = coded(column.flatten())
-    return Coded(terms, codes, np.repeat(np.arange(len(column)), lengths_of(column)))
+    return Coded(terms, codes, np.repeat(np.arange(len(column)), np.diff(offsets_of(column))))
 
 
 def lengths_of(column: pa.Array) -> Ints:
     """How many elements each list has; none where it is null."""
+    if not column.null_count and pa.types.is_list(column.type):
+        return np.diff(offsets_of(column)).astype(np.int64)
     return np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
 
 

@@ -6,15 +6,19 @@ whole columns; only a batch that it does not find plainly fit is looked at event
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.errors import InvalidEvent, TooLarge
 from ..core.event import NO_ATTRIBUTES, Encoding, Event
+from ..core.gathering import PART_EVENTS, Gathering
 from ..core.identifier import uuid7s
 from ..core.limits import (
     APPEND_BYTES_MAX,
@@ -25,60 +29,90 @@ from ..core.limits import (
     ID_CHARS_MAX,
     METADATA_BYTES,
     SOURCE_CHARS_MAX,
+    TAG_BYTES_MAX,
     TAGS_MAX,
+    TYPE_CHARS_MAX,
     EventColumns,
-    are_plain_tags,
-    check_append,
     check_attribute_name,
-    check_tag,
-    check_type,
     has_controls,
+    show,
 )
+from ..core.log import ArrowBatch
 from ..core.settings import LogSettings
 from .arrow_columns import (
     EVENT_SCHEMA,
     ArrowColumns,
-    Coded,
     Ints,
+    buffer_of,
     coded,
-    coded_lists,
     content_of,
     lengths_of,
+    offsets_of,
     sizes_of,
 )
 from .arrow_schema import check_schema
 
 _PLAIN = bytes(range(0x20, 0x7F))
+PIECE_BYTES = 1024 * 1024
+ORDERED_AT_ONCE = 32 * 1024
+"""So many texts are sorted in one go, within some ms."""
+_utf8_decoder = codecs.getincrementaldecoder("utf-8")
+_ZEROS = pa.py_buffer(bytes(4 * (APPEND_EVENTS_MAX + 1)))
+"""What columns that are not there are made of: offsets of empty texts and lists."""
+_NOTHING = pa.py_buffer(b"")
 
 
 class Unclear(Exception):
     """The batch is not plainly fit; event by event it will be told."""
 
 
-def columns_of(batch: pa.RecordBatch, settings: LogSettings) -> EventColumns:
+def columns_of(
+    given: ArrowBatch,
+    settings: LogSettings,
+    completed: Callable[[Sequence[Event]], Sequence[Event]] | None = None,
+) -> EventColumns:
     """The events of a batch, checked as `check_append` checks them.
 
     Columns go by the names of `core.Event`; only `type` and `data` must be there. Texts may be of any Arrow string
     type, dictionaries too; data, envelope may be binary or text; tags a list of texts; attributes a map, or a list of
     structs of two texts. Null, as a whole value, is the default (not for `type`). The columns in IGNORED are ignored.
+    With `completed`, which adds to events what is known of the whole, they are made one by one.
 
     Raises InvalidEvent (columns that are not there or not known, or have a wrong type; malformed Arrow; what
     `check_append` finds) and TooLarge.
     """
+    batch = record_batch_of(given)
     check_schema(batch.schema)
     count = batch.num_rows
     if not count:
         raise InvalidEvent("an append needs at least one event", "events")
     if count > APPEND_EVENTS_MAX:
         raise TooLarge(count, APPEND_EVENTS_MAX, "events", "events")
+    check_valid(batch)
+    if completed is None:
+        with suppress(Unclear, pa.ArrowInvalid):
+            return _checked(batch, settings.event_bytes_max)
+    return _one_by_one(batch, Gathering(settings.event_bytes_max, completed))
+
+
+def record_batch_of(given: ArrowBatch) -> pa.RecordBatch:
+    """What was given as a `pyarrow.RecordBatch`. Raises InvalidEvent for something else."""
+    if isinstance(given, pa.RecordBatch):
+        return given
+    if not hasattr(given, "__arrow_c_array__"):
+        raise InvalidEvent(f"a pyarrow.RecordBatch is expected, {show(given)} given", "events")
     try:
-        batch.validate(full=True)  # what comes from elsewhere may lie about its own offsets, and about UTF-8
+        return pa.record_batch(given)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidEvent(f"no batch of Arrow: {error}", "events") from None
+
+
+def check_valid(batch: pa.RecordBatch) -> None:
+    """Raises InvalidEvent for a batch that lies about its own offsets, or about UTF-8, as one from elsewhere may."""
+    try:
+        batch.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InvalidEvent(f"malformed Arrow data: {error}", "events") from None
-    try:
-        return _checked(batch, settings.event_bytes_max)
-    except (Unclear, pa.ArrowInvalid):
-        return check_append(_events(batch), settings.event_bytes_max)
 
 
 # Whole columns.
@@ -87,24 +121,30 @@ def columns_of(batch: pa.RecordBatch, settings: LogSettings) -> EventColumns:
 def _checked(batch: pa.RecordBatch, event_bytes_max: int) -> ArrowColumns:
     """The batch in EVENT_SCHEMA, its events checked. Raises Unclear, TooLarge."""
     data, envelopes = _bytes_column(batch, "data"), _bytes_column(batch, "envelope")
-    data_bytes, envelope_bytes = sizes_of(data), sizes_of(envelopes)
-    if int((data_bytes + envelope_bytes).max()) > event_bytes_max:
-        raise Unclear
-    size = METADATA_BYTES * batch.num_rows + int(data_bytes.sum()) + int(envelope_bytes.sum())
+    payload = _payload_bytes(data, envelopes, event_bytes_max)
     types = _text_column(batch, "type", has_default=False)
-    type_terms = coded(types)
-    _check_each(type_terms.terms, check_type)
-    size += _chars(types)
-    tags, tag_terms, tag_chars = _tags_column(batch)
-    ids = _label_column(batch, "id", ID_CHARS_MAX)
-    sources = _label_column(batch, "source", SOURCE_CHARS_MAX)
-    group_keys = _label_column(batch, "group_key", GROUP_KEY_CHARS_MAX)
+    chars = _check_texts(types, TYPE_CHARS_MAX, least=1)
+    tags, tag_chars = _tags_column(batch)
+    ids, id_chars = _label_column(batch, "id", ID_CHARS_MAX)
+    sources, source_chars = _label_column(batch, "source", SOURCE_CHARS_MAX)
+    group_keys, key_chars = _label_column(batch, "group_key", GROUP_KEY_CHARS_MAX)
     attributes, attribute_chars = _attributes_column(batch)
-    size += tag_chars + attribute_chars + _chars(ids) + _chars(sources) + _chars(group_keys)
+    chars += tag_chars + id_chars + source_chars + key_chars + attribute_chars
+    size = METADATA_BYTES * batch.num_rows + payload + chars
     if size > APPEND_BYTES_MAX:
         raise TooLarge(size, APPEND_BYTES_MAX, "bytes", "events")
     columns = [types, data, tags, _filled(ids), sources, attributes, group_keys, envelopes, _encoding_column(batch)]
-    return ArrowColumns(pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA), size, type_terms, tag_terms)
+    return ArrowColumns(pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA), size)
+
+
+def _payload_bytes(data: pa.BinaryArray, envelopes: pa.BinaryArray, event_bytes_max: int) -> int:
+    """The bytes of all data and envelopes. Raises Unclear where an event has more than it may."""
+    sizes = np.diff(offsets_of(data))
+    if envelope_bytes := buffer_of(envelopes).size:
+        sizes = sizes.astype(np.int64) + np.diff(offsets_of(envelopes))
+    if int(sizes.max()) > event_bytes_max:
+        raise Unclear
+    return int(buffer_of(data).size + envelope_bytes)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
@@ -141,24 +181,53 @@ def _bytes_column(batch: pa.RecordBatch, name: str) -> pa.BinaryArray:
 
 
 def _empty(kind: pa.DataType, count: int) -> pa.Array:
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(bytes(4 * (count + 1))), pa.py_buffer(b"")])
+    return pa.Array.from_buffers(kind, count, [None, _zeros(4 * (count + 1)), _NOTHING])
 
 
-def _label_column(batch: pa.RecordBatch, name: str, chars_max: int) -> pa.StringArray:
+def _zeros(size: int) -> pa.Buffer:
+    return _ZEROS.slice(0, size)
+
+
+def _label_column(batch: pa.RecordBatch, name: str, chars_max: int) -> tuple[pa.StringArray, int]:
+    """The column, and how many characters it has."""
     column = _text_column(batch, name)
-    _check_labels(column, chars_max)
-    return column
+    return column, _check_texts(column, chars_max)
 
 
-def _check_labels(column: pa.StringArray, chars_max: int) -> None:
-    """Raises Unclear unless every text is plainly short enough, and without control characters."""
-    content = content_of(column)
-    if not content:
-        return
-    if int(sizes_of(column).max()) > chars_max and pc.max(pc.utf8_length(column)).as_py() > chars_max:
+def _check_texts(column: pa.StringArray, chars_max: int, *, least: int = 0) -> int:
+    """How many characters all texts have together.
+
+    Raises Unclear unless every one plainly has `least` to `chars_max` of them, none of which is a control character.
+    """
+    if not (buffer_of(column).size or least):
+        return 0
+    sizes = np.diff(offsets_of(column))
+    if least and int(sizes.min()) < least:
         raise Unclear
-    if content.translate(None, _PLAIN) and has_controls(content.decode()):
+    if int(sizes.max()) > chars_max and pc.max(pc.utf8_length(column)).as_py() > chars_max:
         raise Unclear
+    return _plain_chars(column)
+
+
+def _plain_chars(column: pa.StringArray) -> int:
+    """How many characters all texts have together. Raises Unclear for control characters."""
+    chars, decoder = 0, None
+    for content in _pieces(column):
+        if decoder is None and not content.translate(None, _PLAIN):
+            chars += len(content)
+            continue
+        decoder = decoder or _utf8_decoder()
+        text = decoder.decode(content)
+        if has_controls(text):
+            raise Unclear
+        chars += len(text)
+    return chars
+
+
+def _pieces(column: pa.Array) -> Iterator[bytes]:
+    """All values joined, some bytes after the others: no other thread runs while they are looked at."""
+    content = memoryview(buffer_of(column))
+    return (bytes(content[start : start + PIECE_BYTES]) for start in range(0, len(content), PIECE_BYTES))
 
 
 def _check_each(values: Sequence[str | None], check: Callable[[str], str | None]) -> None:
@@ -180,7 +249,7 @@ def _filled(ids: pa.StringArray) -> pa.StringArray:
 def _encoding_column(batch: pa.RecordBatch) -> pa.Int8Array:
     column = _column(batch, "encoding")
     if column is None:
-        return pa.Array.from_buffers(pa.int8(), batch.num_rows, [None, pa.py_buffer(bytes(batch.num_rows))])
+        return pa.Array.from_buffers(pa.int8(), batch.num_rows, [None, _zeros(batch.num_rows)])
     if column.null_count:
         column = column.fill_null(0)
     least, most = pc.min_max(column).as_py().values()
@@ -189,33 +258,64 @@ def _encoding_column(batch: pa.RecordBatch) -> pa.Int8Array:
     return column.cast(pa.int8())
 
 
-def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, Coded, int]:
-    """Tags sorted and distinct per event; the same, coded; how many characters were given."""
+def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, int]:
+    """Tags sorted and distinct per event; how many characters were given."""
     count = batch.num_rows
     column = _column(batch, "tags")
     if column is None or pa.types.is_null(column.type.value_type):
         if column is not None and len(column.flatten()):
             raise Unclear
-        tags = pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), _empty(pa.string(), 0))
-        return tags, coded_lists(tags), 0
+        return pa.ListArray.from_arrays(_no_lists(count), _empty(pa.string(), 0)), 0
     values, lengths = _plain_text(column.flatten()), lengths_of(column)
     if int(lengths.max()) > TAGS_MAX or values.null_count:
         raise Unclear
-    terms, codes, _ = coded(values)
-    if not are_plain_tags(terms):
-        _check_each(terms, check_tag)
-    chars = _chars(values)
-    rows = np.repeat(np.arange(count), lengths)
-    order = np.array(sorted(range(len(terms)), key=terms.__getitem__), np.int64)
+    sizes = np.diff(offsets_of(values))
+    if len(sizes) and not 1 <= int(sizes.min()) <= int(sizes.max()) <= TAG_BYTES_MAX:
+        raise Unclear
+    chars = _plain_chars(values)
+    offsets = _list_offsets(lengths)
+    if not _are_ascending(values, offsets):
+        values, lengths = _in_order(values, offsets)
+        offsets = _list_offsets(lengths)
+    return pa.ListArray.from_arrays(pa.array(offsets), values), chars
+
+
+def _are_ascending(values: pa.StringArray, offsets: npt.NDArray[np.int32]) -> bool:
+    """Whether the texts of each list are sorted and distinct, as most often: UTF-8 sorts as its characters do."""
+    if len(values) < 2:
+        return True
+    is_fine = pc.less(values.slice(0, len(values) - 1), values.slice(1)).to_numpy(zero_copy_only=False)
+    if is_fine.all():
+        return True
+    starts = offsets[1:-1]  # where a list begins, any text may come
+    is_fine[starts[(starts > 0) & (starts < len(values))] - 1] = True
+    return bool(is_fine.all())
+
+
+def _in_order(values: pa.StringArray, offsets: npt.NDArray[np.int32]) -> tuple[pa.StringArray, Ints]:
+    """The texts of each row sorted and distinct, and how many each row has: some rows after the others."""
+    texts, lengths = [], []
+    start, count = 0, len(offsets) - 1
+    while start < count:
+        end = max(int(np.searchsorted(offsets, offsets[start] + ORDERED_AT_ONCE, "right")) - 1, start + 1)
+        part, its_lengths = _part_in_order(values[offsets[start] : offsets[end]], np.diff(offsets[start : end + 1]))
+        texts.append(part)
+        lengths.append(its_lengths)
+        start = end
+    return pa.concat_arrays(texts), np.concatenate(lengths)
+
+
+def _part_in_order(values: pa.StringArray, lengths: Ints) -> tuple[pa.StringArray, Ints]:
+    encoded = values.dictionary_encode()
+    terms = encoded.dictionary
+    order = np.asarray(pc.array_sort_indices(terms)).astype(np.int64)
     rank = np.empty(len(terms), np.int64)
     rank[order] = np.arange(len(terms))
-    ranks = rank[codes]
-    if len(ranks) and not ((ranks[1:] > ranks[:-1]) | (rows[1:] != rows[:-1])).all():
-        places = np.unique(rows * len(terms) + ranks)
-        rows, codes = places // len(terms), order[places % len(terms)]
-        values = pa.array(terms, pa.string()).take(pa.array(codes))
-        lengths = np.bincount(rows, minlength=count)
-    return pa.ListArray.from_arrays(_list_offsets(lengths), values), Coded(terms, codes, rows), chars
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    places = np.unique(rows * len(terms) + rank[np.asarray(encoded.indices)])
+    if not len(terms):
+        return values, np.zeros(len(lengths), np.int64)
+    return terms.take(pa.array(order[places % len(terms)])), np.bincount(places // len(terms), minlength=len(lengths))
 
 
 def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
@@ -223,17 +323,17 @@ def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
     column = _column(batch, "attributes")
     if column is None:
         empty = _empty(pa.string(), 0)
-        return pa.MapArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), empty, empty), 0
+        return pa.MapArray.from_arrays(_no_lists(count), empty, empty), 0
     names, values, lengths = _pairs(column)
     if names.null_count or values.null_count or int(lengths.max()) > ATTRIBUTES_MAX:
         raise Unclear
     terms, codes, _ = coded(names)
-    _check_each(terms, check_attribute_name)
-    _check_labels(values, ATTRIBUTE_CHARS_MAX)
+    _check_each(terms.to_pylist(), check_attribute_name)
+    chars = _chars(names) + _check_texts(values, ATTRIBUTE_CHARS_MAX)
     places = np.repeat(np.arange(count), lengths) * max(len(terms), 1) + codes
     if len(np.unique(places)) != len(places):  # a name comes twice in one event
         raise Unclear
-    return pa.MapArray.from_arrays(_list_offsets(lengths), names, values), _chars(names) + _chars(values)
+    return pa.MapArray.from_arrays(pa.array(_list_offsets(lengths)), names, values), chars
 
 
 def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
@@ -258,10 +358,15 @@ def _ranges(starts: Ints, lengths: Ints) -> Ints:
     return np.asarray(np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths))
 
 
-def _list_offsets(lengths: Ints) -> pa.Int32Array:
+def _list_offsets(lengths: Ints) -> npt.NDArray[np.int32]:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    return pa.array(offsets)
+    return offsets
+
+
+def _no_lists(count: int) -> pa.Int32Array:
+    """The offsets of so many lists without an element."""
+    return pa.Array.from_buffers(pa.int32(), count + 1, [None, _zeros(4 * (count + 1))])
 
 
 def _plain_text(column: pa.Array) -> pa.StringArray:
@@ -277,6 +382,13 @@ def _chars(column: pa.StringArray) -> int:
 
 
 # Event by event: slowly, to say what is wrong.
+
+
+def _one_by_one(batch: pa.RecordBatch, gathering: Gathering) -> EventColumns:
+    """In parts, because other threads wait while the values of a column are made."""
+    for start in range(0, batch.num_rows, PART_EVENTS):
+        gathering.add(_events(batch.slice(start, PART_EVENTS)))
+    return gathering.columns()
 
 
 def _events(batch: pa.RecordBatch) -> list[Event]:

@@ -18,6 +18,10 @@ def check_schema(schema: pa.Schema) -> None:
     """Raises InvalidEvent if events cannot be made of batches of that schema."""
     known = [*EVENT_SCHEMA.names, *IGNORED]
     seen: set[str] = set()
+    try:
+        schema.names  # noqa: B018  # they are decoded where they are asked for
+    except UnicodeDecodeError as error:
+        raise InvalidEvent(f"the name of a column is not UTF-8: {error.object[:80]!r}", "schema") from None
     for field in schema:
         if field.name not in known:
             near = get_close_matches(field.name, known, 1, 0.5)
@@ -32,6 +36,17 @@ def check_schema(schema: pa.Schema) -> None:
     for name in ("type", "data"):
         if name not in seen:
             raise InvalidEvent(f"there is no column {name!r}", "schema")
+
+
+def check_plain(schema: pa.Schema) -> None:
+    """Raises InvalidEvent for columns whose values may stand in many rows at once: small here, without bound later."""
+    for field in schema:
+        kind = getattr(field.type, "value_type", None) if pa.types.is_nested(field.type) else field.type
+        if kind is not None and (
+            pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
+        ):
+            problem = f"column {field.name!r} has type {field.type}; no dictionaries and no views are taken, cast them"
+            raise InvalidEvent(problem, "schema")
 
 
 def _is_text(kind: pa.DataType) -> bool:

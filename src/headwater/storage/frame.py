@@ -569,7 +569,7 @@ class Frame:
     def coded_tags(self) -> Coded:
         """All tags without their repetitions."""
         if not self._directory[Column.TAG_LISTS]:
-            return Coded([], np.empty(0, np.int64), np.empty(0, np.int64))
+            return Coded(pa.array([], pa.utf8()), np.empty(0, np.int32), np.empty(0, np.int64))
         terms, codes, _ = coded(self._array(pa.utf8(), Column.TAG, 0, self.tags_count))
         lengths = np.diff(np.array(self._ints(Column.TAG_LISTS, 0, self.count)))
         return Coded(terms, codes, np.repeat(np.arange(self.count), lengths))

@@ -15,7 +15,11 @@ from .frame import ARROW_MIN, Frame
 from .ids import IdTable
 from .matching import Piece
 from .postings import ActivePostings, FilePostings, Postings
+from .runs import RunPostings
 from .segments import SEGMENT_EVENTS_MAX
+
+TABLE_EVENTS_MIN = 32 * 1024
+"""A table that was begun takes large appends too, until it has so many events: of a mixed log few pieces are made."""
 
 
 class Index:
@@ -26,7 +30,7 @@ class Index:
         self.ids = IdTable()
         self._files = tuple(sorted(files, key=lambda file: (file.first, -file.last)))
         self._has_partitions = has_partitions
-        self._actives: tuple[ActivePostings, ...] = (self._new_active(head + 1),)
+        self._actives: tuple[ActivePostings | RunPostings, ...] = (self._new_active(head + 1),)
         self._lock = threading.Lock()
         """Guards the replacement of `_files` and `_actives`, never their use."""
 
@@ -36,7 +40,7 @@ class Index:
         return self._files
 
     @property
-    def actives(self) -> tuple[ActivePostings, ...]:
+    def actives(self) -> tuple[ActivePostings | RunPostings, ...]:
         """The postings in memory, oldest first; the last one grows."""
         return self._actives
 
@@ -48,27 +52,46 @@ class Index:
         partitions: Sequence[int],
     ) -> None:
         """Take up events numbered from `first` on; their ids go into `ids` apart."""
-        self._active_for(first).apply(first, types, tags, partitions)
+        self._table_for(first).apply(first, types, tags, partitions)
 
     def apply_columns(self, first: int, columns: EventColumns, partitions: Sequence[int]) -> None:
         """As `apply`, of columns: quickly where they are large, and Arrow's."""
-        active = self._active_for(first)
         if isinstance(columns, ArrowColumns) and columns.count >= ARROW_MIN:
-            active.apply_coded(first, columns.type_terms, columns.tag_terms, partitions)
+            self._coded_for(first).apply_coded(first, columns.type_terms, columns.tag_terms, partitions)
         else:
-            active.apply(first, columns.types, columns.tags, partitions)
+            self._table_for(first).apply(first, columns.types, columns.tags, partitions)
 
     def apply_frame(self, frame: Frame) -> None:
         """As `apply`, of a frame that is in the log."""
-        self._active_for(frame.first).apply_frame(frame)
+        if frame.count >= ARROW_MIN:
+            coded = self._coded_for(frame.first)
+            coded.apply_coded(frame.first, frame.coded_types(), frame.coded_tags(), frame.partitions())
+        else:
+            self._table_for(frame.first).apply_frame(frame)
 
-    def _active_for(self, first: int) -> ActivePostings:
+    def _table_for(self, first: int) -> ActivePostings:
+        """What takes events from that number on, one by one."""
         active = self._actives[-1]
-        if active.last - active.first >= SEGMENT_EVENTS_MAX or first > active.last + 1:
-            active = self._new_active(first)
-            with self._lock:
-                self._actives = (*self._actives, active)
+        if isinstance(active, RunPostings) or self._is_over(active, first):
+            self._add(active := self._new_active(first))
         return active
+
+    def _coded_for(self, first: int) -> ActivePostings | RunPostings:
+        """What takes a large append from that number on."""
+        active = self._actives[-1]
+        is_begun = isinstance(active, RunPostings) or 0 < active.last - active.first + 1 < TABLE_EVENTS_MIN
+        if not is_begun or self._is_over(active, first):
+            self._add(active := RunPostings(first, has_partitions=self._has_partitions))
+        return active
+
+    @staticmethod
+    def _is_over(active: ActivePostings | RunPostings, first: int) -> bool:
+        return active.last - active.first >= SEGMENT_EVENTS_MAX or first > active.last + 1
+
+    def _add(self, active: ActivePostings | RunPostings) -> None:
+        with self._lock:
+            kept = self._actives if self._actives[-1].last >= self._actives[-1].first else self._actives[:-1]
+            self._actives = (*kept, active)
 
     def rollback(self, above: int) -> None:
         """Forget the events numbered above that: frames that did not become durable."""
@@ -86,9 +109,15 @@ class Index:
         if low > high:
             return found
         actives = self._actives
-        if low >= actives[-1].first:  # most conditions and all live reads ask about the newest part only
-            return [Piece(actives[-1], low, high)]
-        runs: list[Postings] = [*self._files, *actives]
+        newest = actives[-1]
+        if low >= newest.first and isinstance(newest, ActivePostings):  # as most conditions and all live reads ask
+            return [Piece(newest, low, high)]
+        runs: list[Postings] = [*self._files]
+        for active in actives:
+            if isinstance(active, ActivePostings):
+                runs.append(active)
+            else:
+                runs += active.runs
         at = low
         for run in runs:
             start, end = max(at, run.first), min(high, run.last)

@@ -11,7 +11,7 @@ from ..core.bus import Bus
 from ..core.errors import Closed, EventLogError, PositionOfOtherIncarnation, PositionTrimmed
 from ..core.limits import EventColumns
 from ..core.local import LocalLog
-from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, LogInfo, LogStatistics, Page
+from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, ArrowBatch, LogInfo, LogStatistics, Page
 from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings
@@ -134,6 +134,12 @@ class StoredLog(LocalLog):
             waiting_bytes_max=waiting_bytes_max,
             fatal=fatal,
         )
+
+    def columns_of(self, batch: ArrowBatch) -> EventColumns:
+        """See LocalLog."""
+        from ..formats.arrow_events import columns_of
+
+        return columns_of(batch, self.settings)
 
     def submit(self, request: AppendRequest) -> None:
         """See LocalLog."""

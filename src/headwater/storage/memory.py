@@ -30,7 +30,7 @@ from ..core.errors import (
 from ..core.event import SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.local import LocalLog
-from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, LogInfo, Page
+from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, ArrowBatch, LogInfo, Page
 from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings, check_log_name, refuse_own
@@ -73,6 +73,12 @@ class MemoryLog(LocalLog):
         self._clock = clock
         self._partitioner = Partitioner(self.settings)
         self._writers = WriterTable(floor)
+
+    def columns_of(self, batch: ArrowBatch) -> EventColumns:
+        """See LocalLog."""
+        from ..formats.arrow_events import columns_of
+
+        return columns_of(batch, self.settings)
 
     def submit(self, request: AppendRequest) -> None:
         """See LocalLog."""

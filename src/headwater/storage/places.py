@@ -6,8 +6,8 @@ Derived from the segment; made anew where it is missing or damaged.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from itertools import repeat
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import xxhash
 
 from ..core.limits import EventColumns
-from ..formats.arrow_columns import ArrowColumns, buffer_of
+from ..formats.arrow_columns import ArrowColumns, buffer_of, parts_of
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
 from .ids import Hashes, IdHashes
@@ -82,18 +82,18 @@ def hashes_of(columns: EventColumns, seed: int) -> IdHashes:
     if len(buffer_of(sources)):
         prefix = pc.if_else(pc.equal(sources, ""), "", pc.binary_join_element_wise(sources, "", "\n"))
         ids = pc.binary_join_element_wise(prefix, ids, "")
-    return _hashes(ids.cast(pa.binary()).to_pylist(), seed)
+    return _hashes(chain.from_iterable(parts_of(ids.cast(pa.binary()))), len(ids), seed)
 
 
 def hashes_of_frame(frame: Frame, seed: int) -> IdHashes:
     """The hashes of all ids of a frame."""
     if frame.count < ARROW_MIN or frame.has_sources:
         return hash_ids(frame.sources(), frame.ids(), seed)
-    return _hashes(frame.encoded_ids(), seed)
+    return _hashes(frame.encoded_ids(), frame.count, seed)
 
 
-def _hashes(keys: Sequence[bytes], seed: int) -> Hashes:
-    hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, keys, repeat(seed)), np.uint64, len(keys))
+def _hashes(keys: Iterable[bytes], count: int, seed: int) -> Hashes:
+    hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, keys, repeat(seed)), np.uint64, count)
     hashes[hashes == 0] = 1
     return hashes
 

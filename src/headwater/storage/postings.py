@@ -25,7 +25,7 @@ import xxhash
 
 from ..core.event import tag_key
 from ..core.query import QueryItem
-from ..formats.arrow_columns import Coded
+from ..formats.arrow_columns import Coded, parts_of
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
 
@@ -132,10 +132,11 @@ class ActivePostings:
     def _enter(self, number: int, types: Sequence[str], tags: Sequence[tuple[str, ...]]) -> None:
         """Into one table: nearly always, so the loop is short."""
         type_postings, table, tags_of_keys = self._types, self._tags[0], self._tags_of_keys
+        get = table.get
         for type, tags_of_event in zip(types, tags, strict=True):
             type_postings[type].append(number)
             for tag in tags_of_event:
-                found = table.get(tag)
+                found = get(tag)
                 if found is None:
                     table[tag] = number
                     if tags_of_keys is not None:
@@ -321,18 +322,25 @@ def _numbers_of_terms(coded: Coded, first: int) -> Iterator[tuple[str, list[int]
     if len(terms) <= 0xFFFF:
         codes = codes.astype(np.uint16)  # sorted in linear time
     order = np.argsort(codes, kind="stable")
-    numbers = ((order if rows is None else rows[order]) + first).tolist()
-    end = 0
-    for term, count in zip(terms, np.bincount(codes, minlength=len(terms)).tolist(), strict=True):
-        start, end = end, end + count
-        if count:
-            yield term, numbers[start:end]
+    numbers = (order if rows is None else rows[order]) + first
+    counts = np.bincount(codes, minlength=len(terms))
+    ends = np.cumsum(counts)
+    at = 0
+    for part in parts_of(terms):
+        its_counts = counts[at : at + len(part)].tolist()
+        end = int(ends[at + len(part) - 1])
+        its_numbers = numbers[end - sum(its_counts) : end].tolist()
+        at, end = at + len(part), 0
+        for term, count in zip(part, its_counts, strict=True):
+            start, end = end, end + count
+            if count:
+                yield term, its_numbers[start:end]
 
 
 def _numbers_of_key(key: str, tags: Coded, first: int) -> list[int]:
     terms, codes, rows = tags
     assert rows is not None
-    wanted = np.fromiter((tag_key(term) == key for term in terms), bool, len(terms))
+    wanted = np.fromiter((tag_key(term) == key for part in parts_of(terms) for term in part), bool, len(terms))
     numbers: list[int] = (np.unique(rows[wanted[codes]]) + first).tolist()
     return numbers
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from ...core.condition import AppendCondition
 from ...core.consumer import Consumer
 from ...core.event import Event
-from ...core.log import AppendResult, LogInfo
+from ...core.log import AppendResult, ArrowBatch, LogInfo
 from ...core.query import ALL, Query
 from .. import wire
 from ..pages import PagedRead
@@ -44,6 +45,15 @@ class RemoteLog:
         with the same ids settles it. That is so where it is cancelled, too.
         """
         return await self._transport.call(self._routes.append(events, condition, partition))
+
+    async def append_batch(
+        self, batch: ArrowBatch, condition: AppendCondition | None = None, *, partition: int | None = None
+    ) -> AppendResult:
+        """See EventLog. Repeated as `append`, with the same ids; only here pyarrow is needed, and a thread, which
+        checks the batch.
+        """
+        request = await asyncio.to_thread(self._routes.append_batch, batch, condition, partition)
+        return await self._transport.call(request)
 
     async def read(
         self,

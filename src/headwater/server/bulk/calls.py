@@ -153,9 +153,7 @@ class BulkCalls:
 
 
 def _append(log: StoredLog, path: str, command: AppendCommand) -> Appended:
-    from ...formats.arrow_events import columns_of
-
-    columns = columns_of(_batch_at(path), log.settings)
+    columns = log.columns_of(_batch_at(path))
     condition = condition_of(command.condition)
     if command.on_duplicate == "fail":
         return Appended(*log.append_columns(columns, condition, partition=command.partition))
