@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise, repeat
 from mmap import mmap
+from struct import unpack_from
 from typing import Any, NamedTuple, TypeAlias
 
 import google_crc32c
@@ -94,9 +95,12 @@ _DATA = Encoding.DATA
 _UNUSUAL = (Column.RECORDED_AT, Column.PARTITION, Column.SOURCE, Column.ATTRIBUTE_LISTS, Column.GROUP_KEY,
             Column.ENVELOPE, Column.ENCODING)  # fmt: skip
 """Columns that most logs have not: an event without them is put together at once."""
-_Single: TypeAlias = tuple["mmap | bytes", memoryview, int, int, int, int, int, int, int, int, int, bool]
-"""Content, its frame's 32-bit numbers, then by column where its offsets begin in those, and its bytes in the content;
-whether there are no unusual columns."""
+_Points: TypeAlias = tuple["mmap | bytes", int, int, int, int, int, int, int, int, int, bool]
+"""Content, then by column where its offsets begin in it, and its bytes; whether there are no unusual columns."""
+_two = struct.Struct("<2i").unpack_from
+_three = struct.Struct("<3i").unpack_from
+FRAME_BYTES = 1200
+"""About what a frame takes in memory with what is needed to read single events of it, its content aside."""
 
 
 class Chain(NamedTuple):
@@ -323,7 +327,7 @@ class UnknownFeature(StorageUnavailable):
 class Frame:
     """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
 
-    __slots__ = ("_buffer", "_crc_seed", "_directory", "_single", "_whole", "count", "crc", "durable_upto", "epoch",
+    __slots__ = ("_buffer", "_crc_seed", "_directory", "_points", "_whole", "count", "crc", "durable_upto", "epoch",
                  "first", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
 
     def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
@@ -344,7 +348,7 @@ class Frame:
         self._buffer = buffer[offset : offset + self.length]
         self._whole: object = buffer.obj if buffer.nbytes == len(buffer.obj) else None  # type: ignore[arg-type]
         """What `offset` counts in, where it is all of a file or of some bytes."""
-        self._single: _Single | None = None
+        self._points: _Points | None = None
         self._directory = _DIRECTORY.unpack_from(buffer, offset + _LEAD.size + _HEADER.size)
         if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
             self.verify()  # else it is damage, not news
@@ -394,47 +398,67 @@ class Frame:
 
     def event(self, index: int) -> SequencedEvent:
         """One event, decoded; faster than `events` for one."""
-        content, ints, type, types, id, ids, datum, data, lists, tag, tags, is_plain = self._single or self._singled()
-        low = ints[type + index]
-        its_type = content[types + low : types + ints[type + index + 1]].decode()
-        low = ints[id + index]
-        its_id = content[ids + low : ids + ints[id + index + 1]].decode()
-        low = ints[datum + index]
-        its_data = content[data + low : data + ints[datum + index + 1]]
+        events: list[SequencedEvent] = []
+        self.pick((self.first + index,), events, 1)
+        return events[0]
+
+    def pick(self, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
+        """Append the events of these numbers, decoded; faster than `events` for a few that lie apart.
+
+        It ends, after one at least, when their payloads have used up that budget of bytes. Answers what is left of it.
+        """
+        content, type, types, id, ids, datum, data, lists, tag, tags, is_plain = self._points or self._pointed()
+        first, recorded_at = self.first, self.recorded_at
         its_tags: tuple[str, ...] = ()
-        if lists:
-            at, end = tag + ints[lists + index], tag + ints[lists + index + 1]
-            if end - at == 2:  # as most often
-                middle = tags + ints[at + 1]
-                its_tags = (content[tags + ints[at] : middle].decode(), content[middle : tags + ints[end]].decode())
+        for number in numbers:
+            at = 4 * (number - first)
+            low, high = _two(content, type + at)
+            its_type = content[types + low : types + high].decode()
+            low, high = _two(content, id + at)
+            its_id = content[ids + low : ids + high].decode()
+            if lists:
+                low, high = _two(content, lists + at)
+                if high - low == 2:  # as most often
+                    low, middle, high = _three(content, tag + 4 * low)
+                    middle += tags
+                    its_tags = (content[tags + low : middle].decode(), content[middle : tags + high].decode())
+                else:
+                    bounds = unpack_from(f"<{high - low + 1}i", content, tag + 4 * low)
+                    its_tags = tuple([content[tags + a : tags + b].decode() for a, b in pairwise(bounds)])
+            low, high = _two(content, datum + at)
+            its_data = content[data + low : data + high]
+            budget -= high - low
+            if is_plain:
+                event = _sequenced((number, recorded_at, 0, its_type, its_data, its_tags, its_id, "", NO_ATTRIBUTES, "",
+                                    b"", _DATA))  # fmt: skip
             else:
-                its_tags = tuple(
-                    [content[tags + a : tags + b].decode() for a, b in pairwise(ints[at : end + 1].tolist())]
-                )
-        number = self.first + index
-        if is_plain:
-            return _sequenced(
-                (number, self.recorded_at, 0, its_type, its_data, its_tags, its_id, "", NO_ATTRIBUTES, "", b"", _DATA)
-            )
-        directory, after = self._directory, index + 1
-        return _sequenced(
-            (
-                number,
-                self._times(index, after)[0] if directory[Column.RECORDED_AT] else self.recorded_at,
-                self.partitions(index, after)[0] if directory[Column.PARTITION] else 0,
-                its_type,
-                its_data,
-                its_tags,
-                its_id,
-                self._texts(Column.SOURCE, index, after)[0] if directory[Column.SOURCE] else "",
-                self._attributes(index, after)[0] if directory[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
-                self._texts(Column.GROUP_KEY, index, after)[0] if directory[Column.GROUP_KEY] else "",
-                self._byte_strings(Column.ENVELOPE, index, after)[0] if directory[Column.ENVELOPE] else b"",
-                Encoding(self._buffer[directory[Column.ENCODING] + index]) if directory[Column.ENCODING] else _DATA,
-            )
+                event = self._unusual(number, its_type, its_data, its_tags, its_id)
+                budget -= len(event.envelope)
+            events.append(event)
+            if budget <= 0:
+                break
+        return budget
+
+    def _unusual(self, number: int, type: str, data: bytes, tags: tuple[str, ...], id: str) -> SequencedEvent:
+        """An event of a frame with columns that most logs have not."""
+        directory, index = self._directory, number - self.first
+        after = index + 1
+        return SequencedEvent(
+            number,
+            self._times(index, after)[0] if directory[Column.RECORDED_AT] else self.recorded_at,
+            self.partitions(index, after)[0] if directory[Column.PARTITION] else 0,
+            type,
+            data,
+            tags,
+            id,
+            self._texts(Column.SOURCE, index, after)[0] if directory[Column.SOURCE] else "",
+            self._attributes(index, after)[0] if directory[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
+            self._texts(Column.GROUP_KEY, index, after)[0] if directory[Column.GROUP_KEY] else "",
+            self._byte_strings(Column.ENVELOPE, index, after)[0] if directory[Column.ENVELOPE] else b"",
+            Encoding(self._buffer[directory[Column.ENCODING] + index]) if directory[Column.ENCODING] else _DATA,
         )
 
-    def _singled(self) -> _Single:
+    def _pointed(self) -> _Points:
         """Where `event` finds things, put together when the first one is asked for."""
         content: mmap | bytes
         if isinstance(self._whole, mmap | bytes):  # slices of them are bytes at once; those of a view are views
@@ -442,21 +466,21 @@ class Frame:
         else:
             content, origin = bytes(self._buffer), 0
         at = self._directory
-        self._single = (
+        lists = at[Column.TAG_LISTS]
+        self._points = (
             content,
-            self._buffer.cast("i"),
-            at[Column.TYPE] // 4,
+            origin + at[Column.TYPE],
             origin + at[Column.TYPE_BYTES],
-            at[Column.ID] // 4,
+            origin + at[Column.ID],
             origin + at[Column.ID_BYTES],
-            at[Column.DATA] // 4,
+            origin + at[Column.DATA],
             origin + at[Column.DATA_BYTES],
-            at[Column.TAG_LISTS] // 4,
-            at[Column.TAG] // 4,
+            origin + lists if lists else 0,
+            origin + at[Column.TAG],
             origin + at[Column.TAG_BYTES],
-            not any(at[slot] for slot in _UNUSUAL),
+            not any([at[slot] for slot in _UNUSUAL]),
         )
-        return self._single
+        return self._points
 
     def types(self, start: int = 0, end: int | None = None) -> list[str]:
         """The types of these events."""

@@ -15,7 +15,7 @@ from ..core.log import Page
 from ..core.query import Query
 from .frame import Frame
 from .index import Index
-from .matching import Passed, matching
+from .matching import Passed, listed, matching
 from .segments import Segment, SegmentLog
 
 RING_BYTES_MAX = 8 * 1024 * 1024
@@ -27,6 +27,8 @@ _CONFIRMED_TOGETHER = 1024
 """So many candidates of one frame are looked at in one go."""
 _DENSE = 4
 """Events of a frame are decoded together if at least every so-manyth is wanted."""
+_SPAN = 256
+"""So many wanted events at most are decoded together."""
 
 
 class Bounds(NamedTuple):
@@ -55,8 +57,12 @@ class Reader:
         if query.items is None and partition is None:
             return self._scan_backwards(bounds) if bounds.backwards else self._scan(bounds)
         pieces = self._index.pieces(bounds.low, bounds.high)
-        numbers = matching(pieces, query, partition, backwards=bounds.backwards, looks_max=LOOKS_MAX)
-        return self._pick(numbers, bounds)
+        asked = bounds.limit + 1  # one more tells whether there is more
+        wanted = listed(pieces, query, partition, asked, backwards=bounds.backwards)
+        if wanted is None:
+            numbers = matching(pieces, query, partition, backwards=bounds.backwards, looks_max=LOOKS_MAX)
+            wanted = list(islice(numbers, asked))
+        return self._pick(wanted, bounds)
 
     def frame_at(self, number: int) -> Frame | None:
         """The frame with that number, or the next one; None above the last."""
@@ -130,9 +136,8 @@ class Reader:
         is_last = number < bounds.low
         return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last)
 
-    def _pick(self, numbers: Iterator[int], bounds: Bounds) -> Page:
-        """Fetch what a walk found, frame by frame."""
-        wanted = list(islice(numbers, bounds.limit + 1))
+    def _pick(self, wanted: list[int], bounds: Bounds) -> Page:
+        """Fetch what was found, frame by frame."""
         passed = wanted.pop() if wanted and wanted[-1].__class__ is Passed else None
         more = len(wanted) > bounds.limit
         if more:
@@ -145,19 +150,12 @@ class Reader:
             if frame is None or number - frame.first >= frame.count:  # lost, and the loss was accepted
                 position += 1
                 continue
-            if position + 1 == count or not 0 <= wanted[position + 1] - frame.first < frame.count:
-                event = frame.event(number - frame.first)  # the only one of its frame, as most often
-                events.append(event)
-                position += 1
-                budget -= len(event.data) + len(event.envelope)
-                continue
-            stop = _end_of_frame(wanted, position, frame, bounds.backwards)
-            for event in _fetch(frame, wanted[position:stop]):
-                events.append(event)
-                position += 1
-                budget -= len(event.data) + len(event.envelope)
-                if budget <= 0:
-                    break
+            stop = position + 1
+            if stop < count and 0 <= wanted[stop] - frame.first < frame.count:
+                stop = _end_of_frame(wanted, stop, frame, bounds.backwards)
+            before = len(events)
+            budget = _fetch(frame, wanted[position:stop], events, budget)
+            position += len(events) - before
         if more or position < len(wanted):
             return Page(events, wanted[position - 1], bounds.head, False)
         if passed is not None:  # another item of the query may have that very number
@@ -226,17 +224,18 @@ def _end_of_frame(wanted: Sequence[int], position: int, frame: Frame, backwards:
     return bisect_left(wanted, frame.last + 1, position)
 
 
-def _fetch(frame: Frame, numbers: Sequence[int]) -> Iterator[SequencedEvent]:
-    """These events of one frame; many of them are decoded together, up to a bounded span at a time."""
-    if len(numbers) * _DENSE < abs(numbers[-1] - numbers[0]) + 1 or len(numbers) < _DENSE:
-        return (frame.event(number - frame.first) for number in numbers)
-    return _fetch_dense(frame, numbers)
-
-
-def _fetch_dense(frame: Frame, numbers: Sequence[int], span: int = 256) -> Iterator[SequencedEvent]:
-    for at in range(0, len(numbers), span):
-        piece = numbers[at : at + span]
+def _fetch(frame: Frame, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
+    """Append these events of one frame, as `Frame.pick`; many of them are decoded together, a bounded span at a time."""
+    if len(numbers) < _DENSE or len(numbers) * _DENSE < abs(numbers[-1] - numbers[0]) + 1:
+        return frame.pick(numbers, events, budget)
+    for at in range(0, len(numbers), _SPAN):
+        piece = numbers[at : at + _SPAN]
         low, high = min(piece[0], piece[-1]), max(piece[0], piece[-1])
         decoded = frame.events(low - frame.first, high - frame.first + 1)
         for number in piece:
-            yield decoded[number - low]
+            event = decoded[number - low]
+            events.append(event)
+            budget -= len(event.data) + len(event.envelope)
+            if budget <= 0:
+                return budget
+    return budget

@@ -22,6 +22,7 @@ from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnav
 from .disk import Disk, sync_directory
 from .frame import BadFrame, EncodedFrame, Frame
 from .framelog import HeadMoved
+from .kept import Shelf
 from .refusals import NO_SPACE, refusal_of
 from .room import Room
 
@@ -31,7 +32,6 @@ SEGMENT_BYTES_MIN = 4 * 1024 * 1024
 SEGMENT_BYTES_MAX = 256 * 1024 * 1024
 SEGMENT_EVENTS_MAX = 262_144
 """Bounds the index in memory, and so the time to rebuild it after a crash."""
-FRAMES_KEPT = 512
 SEGMENT_MAGIC = b"HWSEGMNT"
 SEGMENT_VERSION = 1
 _HEADER = struct.Struct("<8sII16sQI16s")
@@ -90,8 +90,8 @@ class Segment:
         """Of the last frame."""
         self._verified = bytearray()
         """Whether each frame was seen to be whole."""
-        self._frames: dict[int, Frame] = {}
-        """Some frames that were read lately, by offset: their headers need not be unpacked again."""
+        self.kept = Shelf()
+        """Frames that were read lately, by index: their headers need not be unpacked again."""
 
     def unverify(self) -> None:
         """Let each frame be verified when it is next read."""
@@ -127,17 +127,14 @@ class Segment:
 
     def frame(self, index: int) -> Frame:
         """The frame of that index. Raises StorageCorrupted."""
-        offset = self.offsets[index]
-        if (frame := self._frames.get(offset)) is not None:
+        if (frame := self.kept.get(index)) is not None:
             return frame
         try:
-            frame = Frame(self.buffer, offset, self.crc_seed)
+            frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
             if not self._verified[index]:
                 frame.verify()
                 self._verified[index] = True
-            if len(self._frames) >= FRAMES_KEPT:
-                self._frames.clear()
-            self._frames[offset] = frame
+            self.kept.put(index, frame)
         except BadFrame as bad:
             following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1
             raise self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})") from None
