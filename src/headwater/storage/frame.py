@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise, repeat
 from mmap import mmap
-from struct import unpack_from
 from typing import Any, NamedTuple, TypeAlias
 
 import google_crc32c
@@ -92,15 +91,17 @@ Content: TypeAlias = bytes | pa.Buffer
 _PADDING = [b"\0" * count for count in range(8)]
 _sequenced = partial(tuple.__new__, SequencedEvent)
 _DATA = Encoding.DATA
-_UNUSUAL = (Column.RECORDED_AT, Column.PARTITION, Column.SOURCE, Column.ATTRIBUTE_LISTS, Column.GROUP_KEY,
-            Column.ENVELOPE, Column.ENCODING)  # fmt: skip
-"""Columns that most logs have not: an event without them is put together at once."""
-_Points: TypeAlias = tuple["mmap | bytes", int, int, int, int, int, int, int, int, int, bool]
-"""Content, then by column where its offsets begin in it, and its bytes; whether there are no unusual columns."""
+_points = struct.Struct("<24xI4xQ32xq12s2I8s5I36s2I").unpack_from
+"""Of a header and directory what `pick` needs: count, first, recorded_at; times, partitions and encodings; ids, their
+bytes; sources; types, their bytes; lists of tags, tags, their bytes; group keys, attributes and envelopes; data, its
+bytes. What stands as bytes is most often left out, and nothing but zeros then."""
+_NO_TIMES, _NO_SOURCES, _NO_EXTRAS = bytes(12), bytes(8), bytes(36)
+_INT64, _UINT16, _UINT8 = struct.Struct("<q"), struct.Struct("<H"), struct.Struct("<B")
 _two = struct.Struct("<2i").unpack_from
 _three = struct.Struct("<3i").unpack_from
-FRAME_BYTES = 1200
-"""About what a frame takes in memory with what is needed to read single events of it, its content aside."""
+_FEW = 8
+"""So few events are quicker one after the other."""
+_NO_LIMIT = 1 << 62
 
 
 class Chain(NamedTuple):
@@ -327,7 +328,7 @@ class UnknownFeature(StorageUnavailable):
 class Frame:
     """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
 
-    __slots__ = ("_buffer", "_crc_seed", "_directory", "_points", "_whole", "count", "crc", "durable_upto", "epoch",
+    __slots__ = ("_buffer", "_crc_seed", "_directory", "_origin", "_whole", "count", "crc", "durable_upto", "epoch",
                  "first", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
 
     def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
@@ -347,8 +348,8 @@ class Frame:
         self._crc_seed = crc_seed
         self._buffer = buffer[offset : offset + self.length]
         self._whole: object = buffer.obj if buffer.nbytes == len(buffer.obj) else None  # type: ignore[arg-type]
-        """What `offset` counts in, where it is all of a file or of some bytes."""
-        self._points: _Points | None = None
+        """What `_origin` counts in, where it is all of a file or of some bytes."""
+        self._origin = offset
         self._directory = _DIRECTORY.unpack_from(buffer, offset + _LEAD.size + _HEADER.size)
         if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
             self.verify()  # else it is damage, not news
@@ -370,6 +371,8 @@ class Frame:
         """The events at these positions in the frame (from 0 to `count`), decoded."""
         end = self.count if end is None else end
         size = end - start
+        if size < _FEW:
+            return self._picked(start, end)
         encodings: Iterable[Encoding] = repeat(Encoding.DATA)
         if self._directory[Column.ENCODING]:
             encodings = map(Encoding, self._buffer[self._directory[Column.ENCODING] + start :][:size])
@@ -398,89 +401,14 @@ class Frame:
 
     def event(self, index: int) -> SequencedEvent:
         """One event, decoded; faster than `events` for one."""
+        return self._picked(index, index + 1)[0]
+
+    def _picked(self, start: int, end: int) -> list[SequencedEvent]:
+        if not isinstance(self._whole, mmap | bytes):  # slices of those are bytes at once; those of a view are views
+            self._whole, self._origin = bytes(self._buffer), 0
         events: list[SequencedEvent] = []
-        self.pick((self.first + index,), events, 1)
-        return events[0]
-
-    def pick(self, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
-        """Append the events of these numbers, decoded; faster than `events` for a few that lie apart.
-
-        It ends, after one at least, when their payloads have used up that budget of bytes. Answers what is left of it.
-        """
-        content, type, types, id, ids, datum, data, lists, tag, tags, is_plain = self._points or self._pointed()
-        first, recorded_at = self.first, self.recorded_at
-        its_tags: tuple[str, ...] = ()
-        for number in numbers:
-            at = 4 * (number - first)
-            low, high = _two(content, type + at)
-            its_type = content[types + low : types + high].decode()
-            low, high = _two(content, id + at)
-            its_id = content[ids + low : ids + high].decode()
-            if lists:
-                low, high = _two(content, lists + at)
-                if high - low == 2:  # as most often
-                    low, middle, high = _three(content, tag + 4 * low)
-                    middle += tags
-                    its_tags = (content[tags + low : middle].decode(), content[middle : tags + high].decode())
-                else:
-                    bounds = unpack_from(f"<{high - low + 1}i", content, tag + 4 * low)
-                    its_tags = tuple([content[tags + a : tags + b].decode() for a, b in pairwise(bounds)])
-            low, high = _two(content, datum + at)
-            its_data = content[data + low : data + high]
-            budget -= high - low
-            if is_plain:
-                event = _sequenced((number, recorded_at, 0, its_type, its_data, its_tags, its_id, "", NO_ATTRIBUTES, "",
-                                    b"", _DATA))  # fmt: skip
-            else:
-                event = self._unusual(number, its_type, its_data, its_tags, its_id)
-                budget -= len(event.envelope)
-            events.append(event)
-            if budget <= 0:
-                break
-        return budget
-
-    def _unusual(self, number: int, type: str, data: bytes, tags: tuple[str, ...], id: str) -> SequencedEvent:
-        """An event of a frame with columns that most logs have not."""
-        directory, index = self._directory, number - self.first
-        after = index + 1
-        return SequencedEvent(
-            number,
-            self._times(index, after)[0] if directory[Column.RECORDED_AT] else self.recorded_at,
-            self.partitions(index, after)[0] if directory[Column.PARTITION] else 0,
-            type,
-            data,
-            tags,
-            id,
-            self._texts(Column.SOURCE, index, after)[0] if directory[Column.SOURCE] else "",
-            self._attributes(index, after)[0] if directory[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
-            self._texts(Column.GROUP_KEY, index, after)[0] if directory[Column.GROUP_KEY] else "",
-            self._byte_strings(Column.ENVELOPE, index, after)[0] if directory[Column.ENVELOPE] else b"",
-            Encoding(self._buffer[directory[Column.ENCODING] + index]) if directory[Column.ENCODING] else _DATA,
-        )
-
-    def _pointed(self) -> _Points:
-        """Where `event` finds things, put together when the first one is asked for."""
-        content: mmap | bytes
-        if isinstance(self._whole, mmap | bytes):  # slices of them are bytes at once; those of a view are views
-            content, origin = self._whole, self.offset
-        else:
-            content, origin = bytes(self._buffer), 0
-        at = self._directory
-        lists = at[Column.TAG_LISTS]
-        self._points = (
-            content,
-            origin + at[Column.TYPE],
-            origin + at[Column.TYPE_BYTES],
-            origin + at[Column.ID],
-            origin + at[Column.ID_BYTES],
-            origin + at[Column.DATA],
-            origin + at[Column.DATA_BYTES],
-            origin + lists if lists else 0,
-            origin + at[Column.TAG],
-            origin + at[Column.TAG_BYTES],
-            not any([at[slot] for slot in _UNUSUAL]),
-        )
-        return self._points
+        pick(self._whole, self._origin, range(self.first + start, self.first + end), events, _NO_LIMIT)
+        return events
 
     def types(self, start: int = 0, end: int | None = None) -> list[str]:
         """The types of these events."""
@@ -601,3 +529,96 @@ class Frame:
     def has_sources(self) -> bool:
         """Whether any of the events has a source."""
         return bool(self._directory[Column.SOURCE])
+
+
+def pick(content: mmap | bytes, offset: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
+    """Append the events of these numbers of the frame at that offset, decoded: the quick way to a few that lie apart.
+
+    The frame is whole (whoever asks has verified it), and none of the numbers is below its first; those above its last
+    are left out. It ends, after one event at least, when payloads have used up that budget of bytes; answers what is
+    left of it.
+    """
+    (
+        count, first, recorded_at, times, id, ids, sources, type, types, lists, tag, tags, extras, datum, data,
+    ) = _points(content, offset)  # fmt: skip
+    types, ids, tags, data = types + offset, ids + offset, tags + offset, data + offset
+    its_tags: tuple[str, ...] = ()
+    is_plain = times == _NO_TIMES and sources == _NO_SOURCES and extras == _NO_EXTRAS
+    for number in numbers:
+        index = number - first
+        if index >= count:  # lost, and the loss was accepted
+            continue
+        at = offset + 4 * index
+        low, high = _two(content, type + at)
+        its_type = content[types + low : types + high].decode()
+        low, high = _two(content, id + at)
+        its_id = content[ids + low : ids + high].decode()
+        if lists:
+            low, high = _two(content, lists + at)
+            at_tag = offset + tag + 4 * low
+            if high - low == 2:  # as most often
+                low, middle, high = _three(content, at_tag)
+                middle += tags
+                its_tags = (content[tags + low : middle].decode(), content[middle : tags + high].decode())
+            else:
+                bounds = struct.unpack_from(f"<{high - low + 1}i", content, at_tag)
+                its_tags = tuple([content[tags + a : tags + b].decode() for a, b in pairwise(bounds)])
+        low, high = _two(content, datum + at)
+        its_data = content[data + low : data + high]
+        budget -= high - low
+        if is_plain:
+            events.append(
+                _sequenced((number, recorded_at, 0, its_type, its_data, its_tags, its_id, "", NO_ATTRIBUTES, "", b"",
+                            _DATA))
+            )  # fmt: skip
+        else:
+            event = _Extras(content, offset).added(number, index, recorded_at, its_type, its_data, its_tags, its_id)
+            budget -= len(event.envelope)
+            events.append(event)
+        if budget <= 0:
+            break
+    return budget
+
+
+class _Extras:
+    """The columns of a frame that most frames have not."""
+
+    def __init__(self, content: mmap | bytes, offset: int) -> None:
+        self._content, self._offset = content, offset
+        self._directory = _DIRECTORY.unpack_from(content, offset + _LEAD.size + _HEADER.size)
+
+    def added(
+        self, number: int, index: int, recorded_at: int, type: str, data: bytes, tags: tuple[str, ...], id: str
+    ) -> SequencedEvent:
+        """The event of that index with them."""
+        slots = self._directory
+        return SequencedEvent(
+            number,
+            self._number(_INT64, Column.RECORDED_AT, index) if slots[Column.RECORDED_AT] else recorded_at,
+            self._number(_UINT16, Column.PARTITION, index) if slots[Column.PARTITION] else 0,
+            type,
+            data,
+            tags,
+            id,
+            self._value(Column.SOURCE, index).decode() if slots[Column.SOURCE] else "",
+            self._attributes(index) if slots[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
+            self._value(Column.GROUP_KEY, index).decode() if slots[Column.GROUP_KEY] else "",
+            self._value(Column.ENVELOPE, index) if slots[Column.ENVELOPE] else b"",
+            Encoding(self._number(_UINT8, Column.ENCODING, index)) if slots[Column.ENCODING] else _DATA,
+        )
+
+    def _number(self, kind: struct.Struct, slot: int, index: int) -> int:
+        (value,) = kind.unpack_from(self._content, self._offset + self._directory[slot] + kind.size * index)
+        return int(value)
+
+    def _value(self, slot: int, index: int) -> bytes:
+        low, high = _two(self._content, self._offset + self._directory[slot] + 4 * index)
+        origin = self._offset + self._directory[slot + 1]
+        return self._content[origin + low : origin + high]
+
+    def _attributes(self, index: int) -> Mapping[str, str]:
+        low, high = _two(self._content, self._offset + self._directory[Column.ATTRIBUTE_LISTS] + 4 * index)
+        return {
+            self._value(Column.ATTRIBUTE_NAME, each).decode(): self._value(Column.ATTRIBUTE_VALUE, each).decode()
+            for each in range(low, high)
+        }

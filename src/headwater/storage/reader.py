@@ -7,10 +7,11 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, neg
 from typing import NamedTuple
 
 from ..core.event import SequencedEvent
+from ..core.limits import SEQUENCE_NUMBER_MAX
 from ..core.log import Page
 from ..core.query import Query
 from .frame import Frame
@@ -66,8 +67,7 @@ class Reader:
 
     def frame_at(self, number: int) -> Frame | None:
         """The frame with that number, or the next one; None above the last."""
-        located = self._segments.locate(number)
-        return None if located is None else located[0].frame(located[1])
+        return self._segments.frame_at(number)
 
     def frame_at_exactly(self, number: int) -> Frame | None:
         """The frame with that number, or None if it is not stored (yet)."""
@@ -119,9 +119,9 @@ class Reader:
 
     def _scan_backwards(self, bounds: Bounds) -> Page:
         events: list[SequencedEvent] = []
-        number, budget, place = bounds.high, bounds.bytes_max, _Place(self._segments.segments)
+        number, budget = bounds.high, bounds.bytes_max
         while number >= bounds.low and len(events) < bounds.limit and budget > 0:
-            frame = place.frame(number)
+            frame = self._segments.frame_below(number + 1)
             if frame is None or frame.last < bounds.low:
                 number = bounds.low - 1
                 break
@@ -143,19 +143,29 @@ class Reader:
         if more:
             wanted.pop()
         events: list[SequencedEvent] = []
-        budget, position, count, place = bounds.bytes_max, 0, len(wanted), _Place(self._segments.segments)
+        segments, backwards, count = self._segments.segments, bounds.backwards, len(wanted)
+        budget, position, begin, below = bounds.bytes_max, 0, 0, 0
         while position < count and budget > 0:
-            number = wanted[position]
-            frame = place.frame(number)
-            if frame is None or number - frame.first >= frame.count:  # lost, and the loss was accepted
-                position += 1
+            number, stop = wanted[position], position + 1
+            if not begin <= number < below:  # most often it is in the segment where the one before was
+                at = bisect_right(segments, number, key=_first) - 1
+                if at < 0:  # trimmed this moment
+                    position = stop
+                    continue
+                segment = segments[at]
+                firsts, begin, below = segment.firsts, segment.first, _begin(segments, at + 1)
+            after = bisect_right(firsts, number)
+            if not after:  # its segment begins with lost ones, and the loss was accepted
+                position = stop
                 continue
-            stop = position + 1
-            if stop < count and 0 <= wanted[stop] - frame.first < frame.count:
-                stop = _end_of_frame(wanted, stop, frame, bounds.backwards)
-            before = len(events)
-            budget = _fetch(frame, wanted[position:stop], events, budget)
-            position += len(events) - before
+            following = firsts[after] if after < len(firsts) else below
+            if stop < count and (wanted[stop] >= firsts[after - 1] if backwards else wanted[stop] < following):
+                stop = _end_of_frame(wanted, stop, firsts[after - 1], following, backwards)
+                budget = _fetch(segment, after - 1, wanted[position:stop], events, budget)
+                position = stop if budget > 0 else wanted.index(events[-1].sequence_number, position) + 1
+            else:
+                budget = segment.pick(after - 1, (number,), events, budget)
+                position = stop
         if more or position < len(wanted):
             return Page(events, wanted[position - 1], bounds.head, False)
         if passed is not None:  # another item of the query may have that very number
@@ -177,36 +187,9 @@ class Reader:
         return events
 
 
-class _Place:
-    """Looks up frames by number, one after the other: most often in the segment where the one before was."""
-
-    __slots__ = ("_below", "_segment", "_segments")
-
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self._segments = segments
-        self._segment: Segment | None = None
-        self._below = 0
-        """What begins there is in a later segment."""
-
-    def frame(self, number: int) -> Frame | None:
-        """The frame with that number, or the one before it; None below the first. Raises StorageCorrupted."""
-        segment = self._segment
-        if segment is None or not segment.first <= number < self._below:
-            segments = self._segments
-            at = bisect_right(segments, number, key=_first) - 1
-            if at < 0:
-                return None
-            self._segment = segment = segments[at]
-            self._below = segments[at + 1].first if at + 1 < len(segments) else number + 1
-        index = bisect_right(segment.firsts, number) - 1
-        return segment.frame(index) if index >= 0 else self._before(segment)
-
-    def _before(self, segment: Segment) -> Frame | None:
-        """The last frame before a segment that is just begun, or whose first frame was lost."""
-        at = self._segments.index(segment)
-        return next(
-            (each.frame(len(each.firsts) - 1) for each in reversed(self._segments[:at]) if len(each.firsts)), None
-        )
+def _begin(segments: Sequence[Segment], at: int) -> int:
+    """The number with which that segment begins, or one above all numbers."""
+    return segments[at].first if at < len(segments) else SEQUENCE_NUMBER_MAX + 1
 
 
 def _within_budget(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:
@@ -218,16 +201,19 @@ def _within_budget(frame: Frame, start: int, end: int, budget: int) -> tuple[int
     return fitting, budget - (totals[fitting] - totals[start])
 
 
-def _end_of_frame(wanted: Sequence[int], position: int, frame: Frame, backwards: bool) -> int:
+def _end_of_frame(wanted: Sequence[int], position: int, first: int, below: int, backwards: bool) -> int:
     if backwards:
-        return bisect_left(wanted, -frame.first + 1, position, key=lambda number: -number)
-    return bisect_left(wanted, frame.last + 1, position)
+        return bisect_left(wanted, 1 - first, position, key=neg)
+    return bisect_left(wanted, below, position)
 
 
-def _fetch(frame: Frame, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
-    """Append these events of one frame, as `Frame.pick`; many of them are decoded together, a bounded span at a time."""
+def _fetch(segment: Segment, index: int, numbers: list[int], events: list[SequencedEvent], budget: int) -> int:
+    """Append these events of one frame, as `Segment.pick`; many are decoded together, a bounded span at a time."""
     if len(numbers) < _DENSE or len(numbers) * _DENSE < abs(numbers[-1] - numbers[0]) + 1:
-        return frame.pick(numbers, events, budget)
+        return segment.pick(index, numbers, events, budget)
+    frame = segment.frame(index)
+    if frame.last < max(numbers[0], numbers[-1]):  # some were lost, and the loss was accepted
+        numbers = [number for number in numbers if number <= frame.last]
     for at in range(0, len(numbers), _SPAN):
         piece = numbers[at : at + _SPAN]
         low, high = min(piece[0], piece[-1]), max(piece[0], piece[-1])
