@@ -10,7 +10,6 @@ import struct
 import sys
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import accumulate, chain, pairwise, repeat
 from mmap import mmap
 from typing import Any, NamedTuple, TypeAlias
@@ -22,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.errors import StorageUnavailable
-from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
+from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import ArrowColumns, Coded, buffer_of, coded, offsets_of
 from .writers import FrameMark
@@ -89,7 +88,6 @@ CRC_BYTES = 2 * 1024 * 1024
 """So much gets its checksum in one call, within about 2 ms."""
 Content: TypeAlias = bytes | pa.Buffer
 _PADDING = [b"\0" * count for count in range(8)]
-_sequenced = partial(tuple.__new__, SequencedEvent)
 _DATA = Encoding.DATA
 _points = struct.Struct("<24xI4xQ32xq12s2I8s5I36s2I").unpack_from
 """Of a header and directory what `pick` needs: count, first, recorded_at; times, partitions and encodings; ids, their
@@ -328,7 +326,7 @@ class UnknownFeature(StorageUnavailable):
 class Frame:
     """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
 
-    __slots__ = ("_buffer", "_crc_seed", "_directory", "_origin", "_whole", "count", "crc", "durable_upto", "epoch",
+    __slots__ = ("_arrow", "_buffer", "_crc_seed", "_directory", "_origin", "_whole", "count", "crc", "durable_upto", "epoch",
                  "first", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
 
     def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
@@ -350,6 +348,8 @@ class Frame:
         self._whole: object = buffer.obj if buffer.nbytes == len(buffer.obj) else None  # type: ignore[arg-type]
         """What `_origin` counts in, where it is all of a file or of some bytes."""
         self._origin = offset
+        self._arrow: pa.Buffer | None = None
+        """All of it, once columns of it were asked for."""
         self._directory = _DIRECTORY.unpack_from(buffer, offset + _LEAD.size + _HEADER.size)
         if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
             self.verify()  # else it is damage, not news
@@ -378,7 +378,7 @@ class Frame:
             encodings = map(Encoding, self._buffer[self._directory[Column.ENCODING] + start :][:size])
         return list(
             map(
-                _sequenced,
+                sequenced,
                 zip(
                     range(self.first + start, self.first + end),
                     self._times(start, end) if self._directory[Column.RECORDED_AT] else repeat(self.recorded_at),
@@ -428,11 +428,11 @@ class Frame:
         if not self._directory[Column.TAG_LISTS]:
             return [()] * (end - start)
         lists = self._ints(Column.TAG_LISTS, start, end)
-        low = lists[0]
-        tags = self._texts(Column.TAG, low, lists[-1])
+        low, high = lists[0], lists[-1]
+        tags = self._texts(Column.TAG, low, high)
         each = lists[1] - low
-        if each and lists == list(range(low, lists[-1] + 1, each)):  # as many for every event: most often so
-            return list(zip(*[iter(tags)] * each, strict=True))
+        if each and high - low == each * (end - start) and _are_even(lists):
+            return list(zip(*[iter(tags)] * each, strict=True))  # as most often
         return [tuple(tags[a - low : b - low]) for a, b in pairwise(lists)]
 
     def partitions(self, start: int = 0, end: int | None = None) -> list[int]:
@@ -504,8 +504,9 @@ class Frame:
 
     def _array(self, kind: pa.DataType, slot: int, start: int, end: int) -> pa.Array:
         at, content_at = self._directory[slot], self._directory[slot + 1]
-        buffers = [None, pa.py_buffer(self._buffer[at + 4 * start : at + 4 * end + 4]), None]
-        buffers[2] = pa.py_buffer(self._buffer[content_at:])
+        if self._arrow is None:
+            self._arrow = pa.py_buffer(self._buffer)
+        buffers = [None, self._arrow.slice(at + 4 * start, 4 * (end - start + 1)), self._arrow.slice(content_at)]
         return pa.Array.from_buffers(kind, end - start, buffers)
 
     def coded_types(self) -> Coded:
@@ -568,7 +569,7 @@ def pick(content: mmap | bytes, offset: int, numbers: Sequence[int], events: lis
         budget -= high - low
         if is_plain:
             events.append(
-                _sequenced((number, recorded_at, 0, its_type, its_data, its_tags, its_id, "", NO_ATTRIBUTES, "", b"",
+                sequenced((number, recorded_at, 0, its_type, its_data, its_tags, its_id, "", NO_ATTRIBUTES, "", b"",
                             _DATA))
             )  # fmt: skip
         else:
@@ -578,6 +579,14 @@ def pick(content: mmap | bytes, offset: int, numbers: Sequence[int], events: lis
         if budget <= 0:
             break
     return budget
+
+
+def _are_even(lists: Sequence[int]) -> bool:
+    """Whether all lists that begin at these places, one after the other, are as long as the first."""
+    if len(lists) < ARROW_MIN:
+        return lists == list(range(lists[0], lists[-1] + 1, lists[1] - lists[0]))
+    sizes = np.diff(np.array(lists))
+    return bool((sizes == sizes[0]).all())
 
 
 class _Extras:

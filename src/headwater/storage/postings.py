@@ -70,11 +70,10 @@ class Numbers:
         values, base = self.values, self.base
         start = bisect_left(values, low - base) if low > base else 0
         end = bisect_right(values, high - base, start)
+        part = values[max(end - count, start) : end] if backwards else values[start : min(start + count, end)]
+        found = part.tolist() if isinstance(part, memoryview) else list(part)
         if backwards:
-            found = list(values[max(end - count, start) : end])
             found.reverse()
-        else:
-            found = list(values[start : min(start + count, end)])
         return [value + base for value in found] if base else found
 
     def has(self, number: int) -> bool:
