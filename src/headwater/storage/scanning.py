@@ -100,12 +100,19 @@ def fetched(part: Followed, numbers: Ints) -> Rows:
     return Rows(frames, of, index).taken((index >= 0) & (index < frames.counts[of]))
 
 
-def bounded(batch: pa.RecordBatch, limits: Limits) -> Iterator[pa.RecordBatch]:
+class Sized(NamedTuple):
+    """A batch, and how many bytes it has: to count them takes as long as to make a small batch."""
+
+    batch: pa.RecordBatch
+    bytes: int
+
+
+def bounded(batch: pa.RecordBatch, limits: Limits) -> Iterator[Sized]:
     """The batch in slices of so many rows, and of about so many bytes."""
     rows, size = batch.num_rows, batch.nbytes
     if rows <= limits.events and (size <= limits.bytes + limits.bytes // 4 or rows <= 1):
         if rows:
-            yield batch
+            yield Sized(batch, size)
         return
     pieces = max(-(-rows // limits.events), min(-(-size // limits.bytes), rows))
     each = -(-rows // pieces)
@@ -113,21 +120,21 @@ def bounded(batch: pa.RecordBatch, limits: Limits) -> Iterator[pa.RecordBatch]:
         yield from bounded(batch.slice(start, each), limits)
 
 
-def put_together(batches: Iterator[pa.RecordBatch], limits: Limits) -> Iterator[pa.RecordBatch]:
+def put_together(batches: Iterator[Sized], limits: Limits) -> Iterator[pa.RecordBatch]:
     """Small batches that follow each other as one."""
     rows_min = min(ROWS_MIN, limits.events)
     held: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in batches:
-        is_small = batch.num_rows < rows_min and batch.nbytes < min(IN_PLACE_BYTES, limits.bytes)
-        if held and (not is_small or rows + batch.num_rows > limits.events or size + batch.nbytes > limits.bytes):
+    for batch, its_size in batches:
+        is_small = batch.num_rows < rows_min and its_size < min(IN_PLACE_BYTES, limits.bytes)
+        if held and (not is_small or rows + batch.num_rows > limits.events or size + its_size > limits.bytes):
             yield _joined(held)
             held, rows, size = [], 0, 0
         if not is_small:
             yield batch
             continue
         held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
+        rows, size = rows + batch.num_rows, size + its_size
         if rows >= rows_min:
             yield _joined(held)
             held, rows, size = [], 0, 0
