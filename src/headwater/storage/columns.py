@@ -398,10 +398,7 @@ def _empty_texts(kind: pa.DataType, size: int) -> pa.Array:
 
 
 def _empty_lists(name: str, size: int) -> pa.Array:
-    offsets, nothing = _zeros(pa.int32(), size + 1), _empty_texts(pa.string(), 0)
-    if name == "tags":
-        return pa.ListArray.from_arrays(offsets, nothing)
-    return pa.MapArray.from_arrays(offsets, nothing, nothing)
+    return _many_empty_lists(name, _rounded(size)).slice(0, size)
 
 
 def _every_other(size: int) -> pa.Array:
@@ -416,6 +413,14 @@ def _many_zeros(kind: pa.DataType, size: int) -> pa.Array:
 @lru_cache(maxsize=8)
 def _many_empty_texts(kind: pa.DataType, size: int) -> pa.Array:
     return pa.Array.from_buffers(kind, size, [None, pa.py_buffer(bytes(4 * size + 4)), pa.py_buffer(b"")])
+
+
+@lru_cache(maxsize=8)
+def _many_empty_lists(name: str, size: int) -> pa.Array:
+    offsets, nothing = _zeros(pa.int32(), size + 1), _empty_texts(pa.string(), 0)
+    if name == "tags":
+        return pa.ListArray.from_arrays(offsets, nothing)
+    return pa.MapArray.from_arrays(offsets, nothing, nothing)
 
 
 @lru_cache(maxsize=4)

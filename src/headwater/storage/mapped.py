@@ -147,8 +147,7 @@ class MappedLog:
     ) -> Iterator[Sized]:
         for part in parts:
             if query.items is None and partition is None:
-                for batch in all_batches(part, names, limits):
-                    yield from bounded(batch, limits)
+                yield from all_batches(part, names, limits)
             else:
                 for rows in self._matching(part, limits, query, partition):
                     for batch in batches_of(rows, names, limits):

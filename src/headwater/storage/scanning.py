@@ -33,17 +33,27 @@ class Limits(NamedTuple):
     bytes: int
 
 
-def all_batches(part: Followed, names: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Every event of a segment, within the limits of numbers. Raises StorageCorrupted, StorageUnavailable."""
+class Sized(NamedTuple):
+    """A batch, and how many bytes it has: to count them takes as long as to make a small batch."""
+
+    batch: pa.RecordBatch
+    bytes: int
+
+
+def all_batches(part: Followed, names: Sequence[str], limits: Limits) -> Iterator[Sized]:
+    """Every event of a segment, within all limits. Raises StorageCorrupted, StorageUnavailable."""
     bytes_max = limits.bytes if _PAYLOAD.intersection(names) else limits.bytes * _WITHOUT_PAYLOAD
     for frames in runs(part, limits.low, limits.high, limits.events, bytes_max):
-        if len(frames) == 1 and frames.headers["length"][0] >= IN_PLACE_BYTES:
+        length, about = int(frames.headers["length"][0]), None
+        if len(frames) == 1 and length >= IN_PLACE_BYTES:
             first, count = int(frames.firsts[0]), int(frames.counts[0])
             start, end = max(limits.low - first, 0), min(limits.high - first + 1, count)
+            if "data" in names and end - start == count:
+                about = length + _ROW_BYTES * count
             if start < end:
-                yield in_place(frames, names).slice(start, end - start)
+                yield from bounded(in_place(frames, names).slice(start, end - start), limits, about)
         else:
-            yield record_batch(Rows.all(frames).between(limits.low, limits.high), names)
+            yield from bounded(record_batch(Rows.all(frames).between(limits.low, limits.high), names), limits)
 
 
 def batches_of(rows: Rows, names: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
@@ -100,16 +110,9 @@ def fetched(part: Followed, numbers: Ints) -> Rows:
     return Rows(frames, of, index).taken((index >= 0) & (index < frames.counts[of]))
 
 
-class Sized(NamedTuple):
-    """A batch, and how many bytes it has: to count them takes as long as to make a small batch."""
-
-    batch: pa.RecordBatch
-    bytes: int
-
-
-def bounded(batch: pa.RecordBatch, limits: Limits) -> Iterator[Sized]:
-    """The batch in slices of so many rows, and of about so many bytes."""
-    rows, size = batch.num_rows, batch.nbytes
+def bounded(batch: pa.RecordBatch, limits: Limits, about: int | None = None) -> Iterator[Sized]:
+    """The batch in slices of so many rows, and of about so many bytes. `about` is more than it has, where it is known."""
+    rows, size = batch.num_rows, batch.nbytes if about is None or about > limits.bytes else about
     if rows <= limits.events and (size <= limits.bytes + limits.bytes // 4 or rows <= 1):
         if rows:
             yield Sized(batch, size)
