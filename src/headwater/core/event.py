@@ -82,7 +82,7 @@ class _FromTuple(tuple[Any, ...]):
     __new__ = tuple.__new__
 
 
-class _Decoded(_FromTuple, SequencedEvent):  # type: ignore[misc]
+class _Decoded(_FromTuple, SequencedEvent):
     """A SequencedEvent in all but how it is made; copied and pickled, it is one."""
 
     __slots__ = ()

@@ -220,7 +220,9 @@ class Rows:
             return _empty_lists("tags", len(self))
         if (spans := self._long_spans(slot)) is not None:
             found, members = self._joined_offsets(slot, spans)
-            return pa.ListArray.from_arrays(_primitive(found, pa.int32()), self._joined(Column.TAG, pa.string(), members))
+            return pa.ListArray.from_arrays(
+                _primitive(found, pa.int32()), self._joined(Column.TAG, pa.string(), members)
+            )
         offsets, of, index = self._members(slot)
         tags = self._gathered(Column.TAG, pa.string(), of, *self._bounds(Column.TAG, of, index))
         return pa.ListArray.from_arrays(offsets, tags)

@@ -111,7 +111,7 @@ def fetched(part: Followed, numbers: Ints) -> Rows:
 
 
 def bounded(batch: pa.RecordBatch, limits: Limits, about: int | None = None) -> Iterator[Sized]:
-    """The batch in slices of so many rows, and of about so many bytes. `about` is more than it has, where it is known."""
+    """The batch in slices of so many rows, and of about so many bytes. It has `about` at most, where that is told."""
     rows, size = batch.num_rows, batch.nbytes if about is None or about > limits.bytes else about
     if rows <= limits.events and (size <= limits.bytes + limits.bytes // 4 or rows <= 1):
         if rows:
