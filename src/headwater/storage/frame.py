@@ -326,8 +326,10 @@ class UnknownFeature(StorageUnavailable):
 class Frame:
     """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
 
-    __slots__ = ("_arrow", "_buffer", "_crc_seed", "_directory", "_origin", "_whole", "count", "crc",
-                 "durable_upto", "epoch", "first", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
+    __slots__ = (
+        "_arrow", "_buffer", "_crc_seed", "_directory", "_origin", "_whole", "count", "crc", "durable_upto", "epoch",
+        "first", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count",
+    )  # fmt: skip
 
     def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
         """The frame at that offset. Raises BadFrame if there can be none, UnknownFeature; `verify` checks the rest."""
