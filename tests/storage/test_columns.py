@@ -16,11 +16,12 @@ import pytest
 from headwater.core import Encoding, Event, SequencedEvent
 from headwater.formats.arrow import SCHEMA
 from headwater.formats.arrow import record_batch as reference
+from headwater.storage import columns as columns_module
 from headwater.storage import frame as frame_module
 from headwater.storage.columns import HEADER, Content, Frames, Rows, in_place, record_batch
 from headwater.storage.frame import FORMAT_VERSION, HEADER_BYTES, Column, Frame, UnknownFeature
 
-from .builders import SEED, content, encoded
+from .builders import SEED, content, encoded, event
 
 PLAIN = [Event("A", b"data", ("x:1",), id="1"), Event("B", b"", (), id="2"), Event("A", b"more", ("x:1", "y"), id="3")]
 FULL = [
@@ -83,6 +84,30 @@ def test_every_column_is_what_the_events_are(tmp_path: Path, name: str) -> None:
     gathered = record_batch(Rows.all(found), [name])
     gathered.validate(full=True)
     assert gathered.schema == pa.schema([SCHEMA.field(name)])
+
+
+@pytest.mark.parametrize("spans", [1, 1000])
+@pytest.mark.parametrize("which", [FRAMES, [FRAMES[0], content(encoded(PLAIN, 4))]])
+def test_whole_frames_are_joined_as_rows_are_gathered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: list[bytes], spans: int
+) -> None:
+    monkeypatch.setattr(columns_module, "_SPAN_MIN", spans)
+    _, found, events = mapped(tmp_path, which)
+    firsts = [each.sequence_number for each in events]
+    for low, high in [(0, 100), (firsts[1], firsts[-2]), (firsts[-1], 100), (firsts[0], firsts[0])]:
+        batch = record_batch(Rows.all(found).between(low, high), SCHEMA.names)
+        batch.validate(full=True)
+        assert batch == reference([each for each in events if low <= each.sequence_number <= high])
+
+
+def test_long_frames_are_joined_and_no_row_is_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [event("A" * (n % 3 + 1), "n:1", *["ü"] * (n % 2), data=bytes(n % 5), id=str(n)) for n in range(100)]
+    frames = [content(encoded(events[at : at + 50], 1 + at)) for at in (0, 50)]
+    _, found, expected = mapped(tmp_path, frames)
+    monkeypatch.setattr(Rows, "_gathered", None)
+    batch = record_batch(Rows.all(found).between(3, 97), SCHEMA.names)
+    batch.validate(full=True)
+    assert batch == reference(expected[2:97])
 
 
 @pytest.mark.parametrize("frame", [*FRAMES, with_times(FRAMES[1], [5, 6, 7])])

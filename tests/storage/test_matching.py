@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from headwater.core import ALL, Query, QueryItem
 from headwater.storage import index as index_module
+from headwater.storage import matching as matching_module
 from headwater.storage.index import Index
-from headwater.storage.matching import first_match, matching
+from headwater.storage.matching import first_match, listed, matching
 from headwater.storage.postings import FilePostings, write_postings
 
 from .test_postings import Row, active, rows
@@ -62,6 +63,11 @@ def test_matching_is_filtering(
     expected = plain(content, query, partition, low, high)
     assert list(matching(pieces, query, partition)) == expected
     assert list(matching(pieces, query, partition, backwards=True)) == expected[::-1]
+    count = data.draw(st.integers(1, 5))
+    if (some := listed(pieces, query, partition, count)) is not None:
+        assert some == expected[:count]
+        assert listed(pieces, query, partition, count, backwards=True) == expected[::-1][:count]
+    assert listed(pieces, query, partition, matching_module.LISTED_MAX + 1) is None
     if partition is None:
         assert first_match(pieces, query) == (expected[0] if expected else None)
 

@@ -76,7 +76,7 @@ def test_an_empty_log_has_no_segment(logs: Logs) -> None:
     log = logs.open()
     assert (log.head, log.last_crc, log.recorded_at, log.segments) == (0, 0, 0, ())
     assert list(log.read(0)) == []
-    assert log.locate(1) is None
+    assert log.frame_at(1) is None
     assert logs.open(floor=41).head == 41
 
 
@@ -156,11 +156,10 @@ def test_frames_are_located_by_any_of_their_numbers(logs: Logs, small_segments: 
     log = logs.open()
     log.append_frames(chained([3] * 40), 0)
     for number in range(1, 121):
-        found = log.locate(number)
+        found = log.frame_at(number)
         assert found is not None
-        frame = found[0].frame(found[1])
-        assert frame.first <= number <= frame.last
-    assert log.locate(121) is None
+        assert found.first <= number <= found.last
+    assert log.frame_at(121) is None
 
 
 def test_a_number_in_a_gap_is_located_at_the_next_frame(logs: Logs) -> None:
@@ -172,10 +171,10 @@ def test_a_number_in_a_gap_is_located_at_the_next_frame(logs: Logs) -> None:
     change(path, damaged + 100, b"\xff\xff\xff")
     log = logs.open(gaps=((4, 6),))
     for number, first in [(3, 1), (4, 7), (5, 7), (6, 7), (7, 7), (9, 7)]:
-        found = log.locate(number)
+        found = log.frame_at(number)
         assert found is not None
-        assert found[0].frame(found[1]).first == first, number
-    assert log.locate(10) is None
+        assert found.first == first, number
+    assert log.frame_at(10) is None
 
 
 def test_the_floor_makes_a_gap_and_a_segment_of_its_own(logs: Logs) -> None:
@@ -186,8 +185,8 @@ def test_the_floor_makes_a_gap_and_a_segment_of_its_own(logs: Logs) -> None:
     log.append_frames(chained([2], 1001), 1000)
     assert [segment.first for segment in log.segments] == [1, 1001]
     assert given_numbers(log) == [1, 2, 1001, 1002]
-    found = log.locate(3)
-    assert found is not None and found[0].frame(found[1]).first == 1001
+    found = log.frame_at(3)
+    assert found is not None and found.first == 1001
 
 
 def test_trimming_unlinks_whole_segments_only_and_never_the_newest(logs: Logs, small_segments: None) -> None:

@@ -7,10 +7,10 @@ checked twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 """The attributes of an event that has none (shared, immutable)."""
@@ -73,6 +73,27 @@ class SequencedEvent(NamedTuple):
     def event(self) -> Event:
         """The producer's part, ready to be appended elsewhere (same id, same source)."""
         return Event(*self[3:])
+
+
+class _FromTuple(tuple[Any, ...]):
+    """Made as a tuple is, by no function of Python's: that takes half the time."""
+
+    __slots__ = ()
+    __new__ = tuple.__new__
+
+
+class _Decoded(_FromTuple, SequencedEvent):
+    """A SequencedEvent in all but how it is made; copied and pickled, it is one."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[type[SequencedEvent], tuple[Any, ...]]:
+        return SequencedEvent, tuple(self)
+
+
+_Decoded.__name__, _Decoded.__qualname__ = SequencedEvent.__name__, SequencedEvent.__qualname__
+sequenced: Callable[[tuple[Any, ...]], SequencedEvent] = _Decoded
+"""The event with these twelve fields, in their order: for whoever decodes a million of them a second."""
 
 
 def tag_key(tag: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -41,6 +41,8 @@ assert HEADER.itemsize == HEADER_BYTES
 _HEADER_WORDS = np.arange(HEADER_BYTES // 4)
 _LEAD_BYTES = 8
 """Magic and checksum: what the checksum does not cover."""
+_SPAN_MIN = 32
+"""Spans of so many events are joined frame by frame, shorter ones gathered row by row."""
 
 TEXTS = {
     "type": (Column.TYPE, pa.string()),
@@ -64,6 +66,7 @@ class Content:
 
     def __init__(self, mapped: mmap.mmap) -> None:
         self.buffer = pa.py_buffer(mapped)
+        self.bytes = memoryview(mapped)
         self._views = {
             width: np.frombuffer(mapped, f"<{width}", len(mapped) // int(width[1]))
             for width in ("u1", "u2", "i4", "i8")
@@ -80,7 +83,7 @@ class Frames:
 
     def __init__(self, content: Content, offsets: Ints) -> None:
         self.content, self.offsets = content, offsets
-        self.headers = content.ints[(offsets >> 2)[:, None] + _HEADER_WORDS].view(HEADER)[:, 0]
+        self.headers = np.frombuffer(content.ints[(offsets >> 2)[:, None] + _HEADER_WORDS].data, HEADER)
         self.firsts: Ints = self.headers["first"]
         self.counts = self.headers["count"].astype(np.int64)
         self.directory = self.headers["directory"]
@@ -117,17 +120,25 @@ class Frames:
         return None
 
 
+class Spans(NamedTuple):
+    """Of each frame one piece of a column, from an index up to another (exclusive)."""
+
+    starts: Ints
+    ends: Ints
+
+
 class Rows:
     """Some events of some frames, ascending: row `i` is event `index[i]` of frame `of[i]`."""
 
-    def __init__(self, frames: Frames, of: Ints, index: Ints) -> None:
-        self.frames, self.of, self.index = frames, of, index
+    def __init__(self, frames: Frames, of: Ints, index: Ints, spans: Spans | None = None) -> None:
+        """`spans`: where the rows are all events from one to another of each frame, and that is known."""
+        self.frames, self.of, self.index, self._spans = frames, of, index, spans
 
     @staticmethod
     def all(frames: Frames) -> Rows:
         """Every event of these frames."""
-        of = np.repeat(np.arange(len(frames)), frames.counts)
-        return Rows(frames, of, _ranges(np.zeros_like(frames.counts), frames.counts))
+        of, starts = np.repeat(np.arange(len(frames)), frames.counts), np.zeros_like(frames.counts)
+        return Rows(frames, of, _ranges(starts, frames.counts), Spans(starts, frames.counts))
 
     def __len__(self) -> int:
         return len(self.of)
@@ -147,7 +158,12 @@ class Rows:
         if not len(numbers) or (numbers[0] >= low and numbers[-1] <= high):
             return self
         start, end = np.searchsorted(numbers, low, "left"), np.searchsorted(numbers, high, "right")
-        return self.taken(slice(int(start), int(end)))
+        rows = self.taken(slice(int(start), int(end)))
+        if self._spans is not None:
+            firsts = self.frames.firsts
+            starts = np.clip(low - firsts, self._spans.starts, self._spans.ends)
+            rows._spans = Spans(starts, np.clip(high - firsts + 1, starts, self._spans.ends))
+        return rows
 
     def is_whole_frame(self) -> bool:
         """Whether they are all events of the one frame that there is."""
@@ -194,12 +210,19 @@ class Rows:
     def _texts(self, slot: int, kind: pa.DataType) -> pa.Array:
         if not self.frames.has(slot):
             return _empty_texts(kind, len(self))
+        if (spans := self._long_spans(slot)) is not None:
+            return self._joined(slot, kind, spans)
         return self._gathered(slot, kind, self.of, *self._bounds(slot))
 
     def _tags(self) -> pa.Array:
         slot = Column.TAG_LISTS
         if not self.frames.has(slot):
             return _empty_lists("tags", len(self))
+        if (spans := self._long_spans(slot)) is not None:
+            found, members = self._joined_offsets(slot, spans)
+            return pa.ListArray.from_arrays(
+                _primitive(found, pa.int32()), self._joined(Column.TAG, pa.string(), members)
+            )
         offsets, of, index = self._members(slot)
         tags = self._gathered(Column.TAG, pa.string(), of, *self._bounds(Column.TAG, of, index))
         return pa.ListArray.from_arrays(offsets, tags)
@@ -234,6 +257,35 @@ class Rows:
         low, high = np.zeros(len(of), np.int64), np.zeros(len(of), np.int64)
         low[here], high[here] = ints[at], ints[at + 1]
         return low, high
+
+    def _long_spans(self, slot: int) -> Spans | None:
+        """The spans of events, if each frame has that column, and they are long: then what lies there is joined."""
+        spans = self._spans
+        if spans is None or len(self) < _SPAN_MIN * len(self.frames) or not self.frames.directory[:, slot].all():
+            return None
+        return spans
+
+    def _joined(self, slot: int, kind: pa.DataType, spans: Spans) -> pa.Array:
+        """The texts of these spans of the column: the bytes of each frame at once, its offsets moved."""
+        offsets, places = self._joined_offsets(slot, spans)
+        origins = self.frames.offsets + self.frames.directory[:, slot + 1]
+        content = self.frames.content.bytes
+        pieces = zip((origins + places.starts).tolist(), (origins + places.ends).tolist(), strict=True)
+        joined = pa.py_buffer(b"".join([content[start:end] for start, end in pieces]))
+        return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), joined])
+
+    def _joined_offsets(self, slot: int, spans: Spans) -> tuple[npt.NDArray[np.int32], Spans]:
+        """The offsets at that slot, running on from frame to frame; and which part of its values they mean in each."""
+        ints, sizes = self.frames.content.ints, spans.ends - spans.starts
+        at = (self.frames.offsets + self.frames.directory[:, slot] >> 2) + spans.starts
+        places = Spans(ints[at].astype(np.int64), ints[at + sizes].astype(np.int64))
+        moved = np.cumsum(places.ends - places.starts) - places.ends
+        content, offsets = self.frames.content.bytes, np.empty(int(sizes.sum()) + 1, np.int32)
+        pieces = zip((4 * at).tolist(), (4 * (at + sizes)).tolist(), strict=True)
+        found = np.frombuffer(b"".join([content[start:end] for start, end in pieces]), np.int32)
+        np.add(found, np.repeat(moved.astype(np.int32), sizes), out=offsets[:-1])
+        offsets[-1] = (places.ends - places.starts).sum()
+        return offsets, places
 
     def _gathered(self, slot: int, kind: pa.DataType, of: Ints, starts: Ints, ends: Ints) -> pa.Array:
         """The texts from `starts` to `ends` of the buffers behind that slot.
@@ -316,7 +368,7 @@ def _numbers_in_place(frames: Frames, name: str, count: int) -> pa.Array:
         values = frames.content.view(stored)[begin : begin + count]
         return _primitive(values.view(given) if np.dtype(given).itemsize == width else values.astype(given), kind)
     if slot == Column.RECORDED_AT:
-        return _primitive(np.full(count, frames.headers["recorded_at"][0]), kind)
+        return _primitive(np.full(count, int(frames.headers["recorded_at"][0]), np.int64), kind)
     return _zeros(kind, count)
 
 
@@ -348,10 +400,7 @@ def _empty_texts(kind: pa.DataType, size: int) -> pa.Array:
 
 
 def _empty_lists(name: str, size: int) -> pa.Array:
-    offsets, nothing = _zeros(pa.int32(), size + 1), _empty_texts(pa.string(), 0)
-    if name == "tags":
-        return pa.ListArray.from_arrays(offsets, nothing)
-    return pa.MapArray.from_arrays(offsets, nothing, nothing)
+    return _many_empty_lists(name, _rounded(size)).slice(0, size)
 
 
 def _every_other(size: int) -> pa.Array:
@@ -366,6 +415,14 @@ def _many_zeros(kind: pa.DataType, size: int) -> pa.Array:
 @lru_cache(maxsize=8)
 def _many_empty_texts(kind: pa.DataType, size: int) -> pa.Array:
     return pa.Array.from_buffers(kind, size, [None, pa.py_buffer(bytes(4 * size + 4)), pa.py_buffer(b"")])
+
+
+@lru_cache(maxsize=8)
+def _many_empty_lists(name: str, size: int) -> pa.Array:
+    offsets, nothing = _zeros(pa.int32(), size + 1), _empty_texts(pa.string(), 0)
+    if name == "tags":
+        return pa.ListArray.from_arrays(offsets, nothing)
+    return pa.MapArray.from_arrays(offsets, nothing, nothing)
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,6 @@ import struct
 import sys
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import accumulate, chain, pairwise, repeat
 from mmap import mmap
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.errors import StorageUnavailable
-from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent
+from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import ArrowColumns, Coded, buffer_of, coded, offsets_of
 from ..formats.late import arrow_is_loaded
@@ -94,14 +93,18 @@ CRC_BYTES = 2 * 1024 * 1024
 """So much gets its checksum in one call, within about 2 ms."""
 Content: TypeAlias = "bytes | pa.Buffer"
 _PADDING = [b"\0" * count for count in range(8)]
-_sequenced = partial(tuple.__new__, SequencedEvent)
 _DATA = Encoding.DATA
-_UNUSUAL = (Column.RECORDED_AT, Column.PARTITION, Column.SOURCE, Column.ATTRIBUTE_LISTS, Column.GROUP_KEY,
-            Column.ENVELOPE, Column.ENCODING)  # fmt: skip
-"""Columns that most logs have not: an event without them is put together at once."""
-_Single: TypeAlias = tuple["mmap | bytes", memoryview, int, int, int, int, int, int, int, int, int, bool]
-"""Content, its frame's 32-bit numbers, then by column where its offsets begin in those, and its bytes in the content;
-whether there are no unusual columns."""
+_points = struct.Struct("<24xI4xQ32xq12s2I8s5I36s2I").unpack_from
+"""Of a header and directory what `pick` needs: count, first, recorded_at; times, partitions and encodings; ids, their
+bytes; sources; types, their bytes; lists of tags, tags, their bytes; group keys, attributes and envelopes; data, its
+bytes. What stands as bytes is most often left out, and nothing but zeros then."""
+_NO_TIMES, _NO_SOURCES, _NO_EXTRAS = bytes(12), bytes(8), bytes(36)
+_INT64, _UINT16, _UINT8 = struct.Struct("<q"), struct.Struct("<H"), struct.Struct("<B")
+_two = struct.Struct("<2i").unpack_from
+_three = struct.Struct("<3i").unpack_from
+_FEW = 8
+"""So few events are quicker one after the other."""
+_NO_LIMIT = 1 << 62
 
 
 class Chain(NamedTuple):
@@ -328,8 +331,10 @@ class UnknownFeature(StorageUnavailable):
 class Frame:
     """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
 
-    __slots__ = ("_buffer", "_crc_seed", "_directory", "_single", "_whole", "count", "crc", "durable_upto", "epoch",
-                 "first", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count")  # fmt: skip
+    __slots__ = (
+        "_arrow", "_buffer", "_crc_seed", "_directory", "_origin", "_whole", "count", "crc", "durable_upto", "epoch",
+        "first", "length", "nonce", "offset", "previous_crc", "recorded_at", "tags_count",
+    )  # fmt: skip
 
     def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
         """The frame at that offset. Raises BadFrame if there can be none, UnknownFeature; `verify` checks the rest."""
@@ -348,8 +353,10 @@ class Frame:
         self._crc_seed = crc_seed
         self._buffer = buffer[offset : offset + self.length]
         self._whole: object = buffer.obj if buffer.nbytes == len(buffer.obj) else None  # type: ignore[arg-type]
-        """What `offset` counts in, where it is all of a file or of some bytes."""
-        self._single: _Single | None = None
+        """What `_origin` counts in, where it is all of a file or of some bytes."""
+        self._origin = offset
+        self._arrow: pa.Buffer | None = None
+        """All of it, once columns of it were asked for."""
         self._directory = _DIRECTORY.unpack_from(buffer, offset + _LEAD.size + _HEADER.size)
         if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
             self.verify()  # else it is damage, not news
@@ -371,12 +378,14 @@ class Frame:
         """The events at these positions in the frame (from 0 to `count`), decoded."""
         end = self.count if end is None else end
         size = end - start
+        if size < _FEW:
+            return self._picked(start, end)
         encodings: Iterable[Encoding] = repeat(Encoding.DATA)
         if self._directory[Column.ENCODING]:
             encodings = map(Encoding, self._buffer[self._directory[Column.ENCODING] + start :][:size])
         return list(
             map(
-                _sequenced,
+                sequenced,
                 zip(
                     range(self.first + start, self.first + end),
                     self._times(start, end) if self._directory[Column.RECORDED_AT] else repeat(self.recorded_at),
@@ -399,69 +408,14 @@ class Frame:
 
     def event(self, index: int) -> SequencedEvent:
         """One event, decoded; faster than `events` for one."""
-        content, ints, type, types, id, ids, datum, data, lists, tag, tags, is_plain = self._single or self._singled()
-        low = ints[type + index]
-        its_type = content[types + low : types + ints[type + index + 1]].decode()
-        low = ints[id + index]
-        its_id = content[ids + low : ids + ints[id + index + 1]].decode()
-        low = ints[datum + index]
-        its_data = content[data + low : data + ints[datum + index + 1]]
-        its_tags: tuple[str, ...] = ()
-        if lists:
-            at, end = tag + ints[lists + index], tag + ints[lists + index + 1]
-            if end - at == 2:  # as most often
-                middle = tags + ints[at + 1]
-                its_tags = (content[tags + ints[at] : middle].decode(), content[middle : tags + ints[end]].decode())
-            else:
-                its_tags = tuple(
-                    [content[tags + a : tags + b].decode() for a, b in pairwise(ints[at : end + 1].tolist())]
-                )
-        number = self.first + index
-        if is_plain:
-            return _sequenced(
-                (number, self.recorded_at, 0, its_type, its_data, its_tags, its_id, "", NO_ATTRIBUTES, "", b"", _DATA)
-            )
-        directory, after = self._directory, index + 1
-        return _sequenced(
-            (
-                number,
-                self._times(index, after)[0] if directory[Column.RECORDED_AT] else self.recorded_at,
-                self.partitions(index, after)[0] if directory[Column.PARTITION] else 0,
-                its_type,
-                its_data,
-                its_tags,
-                its_id,
-                self._texts(Column.SOURCE, index, after)[0] if directory[Column.SOURCE] else "",
-                self._attributes(index, after)[0] if directory[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
-                self._texts(Column.GROUP_KEY, index, after)[0] if directory[Column.GROUP_KEY] else "",
-                self._byte_strings(Column.ENVELOPE, index, after)[0] if directory[Column.ENVELOPE] else b"",
-                Encoding(self._buffer[directory[Column.ENCODING] + index]) if directory[Column.ENCODING] else _DATA,
-            )
-        )
+        return self._picked(index, index + 1)[0]
 
-    def _singled(self) -> _Single:
-        """Where `event` finds things, put together when the first one is asked for."""
-        content: mmap | bytes
-        if isinstance(self._whole, mmap | bytes):  # slices of them are bytes at once; those of a view are views
-            content, origin = self._whole, self.offset
-        else:
-            content, origin = bytes(self._buffer), 0
-        at = self._directory
-        self._single = (
-            content,
-            self._buffer.cast("i"),
-            at[Column.TYPE] // 4,
-            origin + at[Column.TYPE_BYTES],
-            at[Column.ID] // 4,
-            origin + at[Column.ID_BYTES],
-            at[Column.DATA] // 4,
-            origin + at[Column.DATA_BYTES],
-            at[Column.TAG_LISTS] // 4,
-            at[Column.TAG] // 4,
-            origin + at[Column.TAG_BYTES],
-            not any(at[slot] for slot in _UNUSUAL),
-        )
-        return self._single
+    def _picked(self, start: int, end: int) -> list[SequencedEvent]:
+        if not isinstance(self._whole, mmap | bytes):  # slices of those are bytes at once; those of a view are views
+            self._whole, self._origin = bytes(self._buffer), 0
+        events: list[SequencedEvent] = []
+        pick(self._whole, self._origin, range(self.first + start, self.first + end), events, _NO_LIMIT)
+        return events
 
     def types(self, start: int = 0, end: int | None = None) -> list[str]:
         """The types of these events."""
@@ -481,11 +435,11 @@ class Frame:
         if not self._directory[Column.TAG_LISTS]:
             return [()] * (end - start)
         lists = self._ints(Column.TAG_LISTS, start, end)
-        low = lists[0]
-        tags = self._texts(Column.TAG, low, lists[-1])
+        low, high = lists[0], lists[-1]
+        tags = self._texts(Column.TAG, low, high)
         each = lists[1] - low
-        if each and lists == list(range(low, lists[-1] + 1, each)):  # as many for every event: most often so
-            return list(zip(*[iter(tags)] * each, strict=True))
+        if each and high - low == each * (end - start) and _are_even(lists):
+            return list(zip(*[iter(tags)] * each, strict=True))  # as most often
         return [tuple(tags[a - low : b - low]) for a, b in pairwise(lists)]
 
     def partitions(self, start: int = 0, end: int | None = None) -> list[int]:
@@ -558,8 +512,9 @@ class Frame:
 
     def _array(self, kind: pa.DataType, slot: int, start: int, end: int) -> pa.Array:
         at, content_at = self._directory[slot], self._directory[slot + 1]
-        buffers = [None, pa.py_buffer(self._buffer[at + 4 * start : at + 4 * end + 4]), None]
-        buffers[2] = pa.py_buffer(self._buffer[content_at:])
+        if self._arrow is None:
+            self._arrow = pa.py_buffer(self._buffer)
+        buffers = [None, self._arrow.slice(at + 4 * start, 4 * (end - start + 1)), self._arrow.slice(content_at)]
         return pa.Array.from_buffers(kind, end - start, buffers)
 
     def coded_types(self) -> Coded:
@@ -583,3 +538,104 @@ class Frame:
     def has_sources(self) -> bool:
         """Whether any of the events has a source."""
         return bool(self._directory[Column.SOURCE])
+
+
+def pick(content: mmap | bytes, offset: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
+    """Append the events of these numbers of the frame at that offset, decoded: the quick way to a few that lie apart.
+
+    The frame is whole (whoever asks has verified it), and none of the numbers is below its first; those above its last
+    are left out. It ends, after one event at least, when payloads have used up that budget of bytes; answers what is
+    left of it.
+    """
+    (
+        count, first, recorded_at, times, id, ids, sources, type, types, lists, tag, tags, extras, datum, data,
+    ) = _points(content, offset)  # fmt: skip
+    types, ids, tags, data = types + offset, ids + offset, tags + offset, data + offset
+    its_tags: tuple[str, ...] = ()
+    is_plain = times == _NO_TIMES and sources == _NO_SOURCES and extras == _NO_EXTRAS
+    for number in numbers:
+        index = number - first
+        if index >= count:  # lost, and the loss was accepted
+            continue
+        at = offset + 4 * index
+        low, high = _two(content, type + at)
+        its_type = content[types + low : types + high].decode()
+        low, high = _two(content, id + at)
+        its_id = content[ids + low : ids + high].decode()
+        if lists:
+            low, high = _two(content, lists + at)
+            at_tag = offset + tag + 4 * low
+            if high - low == 2:  # as most often
+                low, middle, high = _three(content, at_tag)
+                middle += tags
+                its_tags = (content[tags + low : middle].decode(), content[middle : tags + high].decode())
+            else:
+                bounds = struct.unpack_from(f"<{high - low + 1}i", content, at_tag)
+                its_tags = tuple([content[tags + a : tags + b].decode() for a, b in pairwise(bounds)])
+        low, high = _two(content, datum + at)
+        its_data = content[data + low : data + high]
+        budget -= high - low
+        if is_plain:
+            events.append(
+                sequenced((number, recorded_at, 0, its_type, its_data, its_tags, its_id, "", NO_ATTRIBUTES, "", b"",
+                            _DATA))
+            )  # fmt: skip
+        else:
+            event = _Extras(content, offset).added(number, index, recorded_at, its_type, its_data, its_tags, its_id)
+            budget -= len(event.envelope)
+            events.append(event)
+        if budget <= 0:
+            break
+    return budget
+
+
+def _are_even(lists: Sequence[int]) -> bool:
+    """Whether all lists that begin at these places, one after the other, are as long as the first."""
+    if len(lists) < ARROW_MIN:
+        return lists == list(range(lists[0], lists[-1] + 1, lists[1] - lists[0]))
+    sizes = np.diff(np.array(lists))
+    return bool((sizes == sizes[0]).all())
+
+
+class _Extras:
+    """The columns of a frame that most frames have not."""
+
+    def __init__(self, content: mmap | bytes, offset: int) -> None:
+        self._content, self._offset = content, offset
+        self._directory = _DIRECTORY.unpack_from(content, offset + _LEAD.size + _HEADER.size)
+
+    def added(
+        self, number: int, index: int, recorded_at: int, type: str, data: bytes, tags: tuple[str, ...], id: str
+    ) -> SequencedEvent:
+        """The event of that index with them."""
+        slots = self._directory
+        return SequencedEvent(
+            number,
+            self._number(_INT64, Column.RECORDED_AT, index) if slots[Column.RECORDED_AT] else recorded_at,
+            self._number(_UINT16, Column.PARTITION, index) if slots[Column.PARTITION] else 0,
+            type,
+            data,
+            tags,
+            id,
+            self._value(Column.SOURCE, index).decode() if slots[Column.SOURCE] else "",
+            self._attributes(index) if slots[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
+            self._value(Column.GROUP_KEY, index).decode() if slots[Column.GROUP_KEY] else "",
+            self._value(Column.ENVELOPE, index) if slots[Column.ENVELOPE] else b"",
+            Encoding(self._number(_UINT8, Column.ENCODING, index)) if slots[Column.ENCODING] else _DATA,
+        )
+
+    def _number(self, kind: struct.Struct, slot: int, index: int) -> int:
+        (value,) = kind.unpack_from(self._content, self._offset + self._directory[slot] + kind.size * index)
+        return int(value)
+
+    def _value(self, slot: int, index: int) -> bytes:
+        low, high = _two(self._content, self._offset + self._directory[slot] + 4 * index)
+        origin = self._offset + self._directory[slot + 1]
+        return self._content[origin + low : origin + high]
+
+    def _attributes(self, index: int) -> Mapping[str, str]:
+        low, high = _two(self._content, self._offset + self._directory[Column.ATTRIBUTE_LISTS] + 4 * index)
+        return {
+            self._value(Column.ATTRIBUTE_NAME, each).decode(): self._value(Column.ATTRIBUTE_VALUE, each).decode()
+            for each in range(low, high)
+        }

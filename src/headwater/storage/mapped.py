@@ -22,7 +22,7 @@ from .following import Followed, FollowedSegment
 from .meta import META_NAME, Meta, read_meta
 from .postings import PARTITION
 from .recovery import Ranges, highest_kept
-from .scanning import Limits, all_batches, batches_of, bounded, fetched, filtered, put_together, runs
+from .scanning import Limits, Sized, all_batches, batches_of, bounded, fetched, filtered, put_together, runs
 from .sealing import FRAMES, INDEX
 from .segments import segment_paths
 from .selecting import PostingsFiles, matching_numbers
@@ -144,11 +144,10 @@ class MappedLog:
 
     def _batches(
         self, parts: Sequence[Followed], names: Sequence[str], limits: Limits, query: Query, partition: int | None
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[Sized]:
         for part in parts:
             if query.items is None and partition is None:
-                for batch in all_batches(part, names, limits):
-                    yield from bounded(batch, limits)
+                yield from all_batches(part, names, limits)
             else:
                 for rows in self._matching(part, limits, query, partition):
                     for batch in batches_of(rows, names, limits):

@@ -18,6 +18,10 @@ LOOKS_MIN = 16
 """So many numbers at least are looked at before a pause, by each item of a query, so that every page gets on."""
 
 
+LISTED_MAX = 8192
+"""So many numbers at most are listed for one page; what may take more is walked."""
+
+
 class Passed(int):
     """Among the numbers of a walk: no match, but how far it has looked without one. Nothing below it is left."""
 
@@ -55,6 +59,48 @@ def matching(
             yield from walks[0]
         elif walks:
             yield from _distinct(heapq.merge(*walks, reverse=backwards))
+
+
+def listed(
+    pieces: Sequence[Piece], query: Query, partition: int | None, count: int, *, backwards: bool = False
+) -> list[int] | None:
+    """The first `count` numbers that match, as `matching` gives them; None if that takes more than looking up terms.
+
+    It does where an event must have several terms, and where there are so many that their numbers are better merged.
+    """
+    terms = _single_terms(query, partition)
+    if terms is None or len(terms) * count > LISTED_MAX:
+        return None
+    found: list[int] = []
+    for postings, low, high in reversed(pieces) if backwards else pieces:
+        left = count - len(found)
+        parts = [
+            numbers.some(low, high, left, backwards=backwards)
+            for kind, term in terms
+            if (numbers := postings.numbers(kind, term)) is not None
+        ]
+        if len(parts) == 1:
+            found += parts[0]
+        elif parts:
+            found += sorted(set().union(*parts), reverse=backwards)[:left]
+        if len(found) == count:
+            break
+    return found
+
+
+def _single_terms(query: Query, partition: int | None) -> list[tuple[str, str]] | None:
+    """The terms of which an event must have one; None if it must have several."""
+    if query.items is None or partition is not None:
+        return None
+    terms: list[tuple[str, str]] = []
+    for item in query.items:
+        if not item.has_tags:
+            terms += [(TYPE, type) for type in item.types]
+        elif item.types or item.count > 1:
+            return None
+        else:
+            terms += tag_terms(item)
+    return terms
 
 
 def first_match(pieces: Sequence[Piece], query: Query) -> int | None:

@@ -64,6 +64,17 @@ class Numbers:
         """The index of the first one above that number."""
         return bisect_right(self.values, number - self.base)
 
+    def some(self, low: int, high: int, count: int, *, backwards: bool = False) -> list[int]:
+        """The lowest `count` of those from `low` to `high`, ascending; backwards the highest, descending."""
+        values, base = self.values, self.base
+        start = bisect_left(values, low - base) if low > base else 0
+        end = bisect_right(values, high - base, start)
+        part = values[max(end - count, start) : end] if backwards else values[start : min(start + count, end)]
+        found = part.tolist() if isinstance(part, memoryview) else list(part)
+        if backwards:
+            found.reverse()
+        return [value + base for value in found] if base else found
+
     def has(self, number: int) -> bool:
         """Whether the number is among them."""
         values, wanted = self.values, number - self.base
@@ -348,6 +359,8 @@ def _numbers_of_key(key: str, tags: Coded, first: int) -> list[int]:
 MAGIC = b"HWPOST1\0"
 _HEADER = struct.Struct("<8sIIQQQQ8s")
 """magic, crc of the rest, spare, first, last, terms, numbers"""
+_NEAR = 32
+"""So far from where its value says a hash is looked for first."""
 
 
 class FilePostings:
@@ -374,6 +387,7 @@ class FilePostings:
         self.offsets = parts[2].cast("I")
         self.values = parts[3].cast("I")
         self.texts = buffer[at:]
+        self._texts_at = at
 
     @property
     def last(self) -> int:
@@ -388,9 +402,17 @@ class FilePostings:
     def numbers(self, kind: str, term: str) -> Numbers | None:
         """See Postings."""
         text, wanted = _hashed(kind, term)
-        slot = bisect_left(self.hashes, wanted)
-        while slot < len(self.hashes) and self.hashes[slot] == wanted:
-            if self.texts[self.text_offsets[slot] : self.text_offsets[slot + 1]] == text:
+        hashes, texts = self.hashes, self._texts_at
+        count = len(hashes)
+        guess = wanted * count >> 64  # they are spread evenly, so it is near there: a guess from there is nearer still
+        if guess < count:
+            guess += (wanted - hashes[guess]) * count >> 64
+        low, high = max(guess - _NEAR, 0), min(guess + _NEAR, count)
+        slot = bisect_left(hashes, wanted, low, high) if low < high else high
+        if (slot == low and low) or (slot == high and high < count):  # it is not so near
+            slot = bisect_left(hashes, wanted)
+        while slot < count and hashes[slot] == wanted:
+            if self._map[texts + self.text_offsets[slot] : texts + self.text_offsets[slot + 1]] == text:
                 return Numbers(self.values[self.offsets[slot] : self.offsets[slot + 1]], self.first)
             slot += 1
         return None

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, neg
 from typing import NamedTuple
 
 from ..core.event import SequencedEvent
+from ..core.limits import SEQUENCE_NUMBER_MAX
 from ..core.log import Page
 from ..core.query import Query
 from .frame import Frame
 from .index import Index
-from .matching import Passed, matching
+from .matching import Passed, listed, matching
 from .segments import Segment, SegmentLog
 
 RING_BYTES_MAX = 8 * 1024 * 1024
@@ -27,6 +28,8 @@ _CONFIRMED_TOGETHER = 1024
 """So many candidates of one frame are looked at in one go."""
 _DENSE = 4
 """Events of a frame are decoded together if at least every so-manyth is wanted."""
+_SPAN = 256
+"""So many wanted events at most are decoded together."""
 
 
 class Bounds(NamedTuple):
@@ -55,13 +58,16 @@ class Reader:
         if query.items is None and partition is None:
             return self._scan_backwards(bounds) if bounds.backwards else self._scan(bounds)
         pieces = self._index.pieces(bounds.low, bounds.high)
-        numbers = matching(pieces, query, partition, backwards=bounds.backwards, looks_max=LOOKS_MAX)
-        return self._pick(numbers, bounds)
+        asked = bounds.limit + 1  # one more tells whether there is more
+        wanted = listed(pieces, query, partition, asked, backwards=bounds.backwards)
+        if wanted is None:
+            numbers = matching(pieces, query, partition, backwards=bounds.backwards, looks_max=LOOKS_MAX)
+            wanted = list(islice(numbers, asked))
+        return self._pick(wanted, bounds)
 
     def frame_at(self, number: int) -> Frame | None:
         """The frame with that number, or the next one; None above the last."""
-        located = self._segments.locate(number)
-        return None if located is None else located[0].frame(located[1])
+        return self._segments.frame_at(number)
 
     def frame_at_exactly(self, number: int) -> Frame | None:
         """The frame with that number, or None if it is not stored (yet)."""
@@ -113,9 +119,9 @@ class Reader:
 
     def _scan_backwards(self, bounds: Bounds) -> Page:
         events: list[SequencedEvent] = []
-        number, budget, place = bounds.high, bounds.bytes_max, _Place(self._segments.segments)
+        number, budget = bounds.high, bounds.bytes_max
         while number >= bounds.low and len(events) < bounds.limit and budget > 0:
-            frame = place.frame(number)
+            frame = self._segments.frame_below(number + 1)
             if frame is None or frame.last < bounds.low:
                 number = bounds.low - 1
                 break
@@ -130,34 +136,36 @@ class Reader:
         is_last = number < bounds.low
         return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last)
 
-    def _pick(self, numbers: Iterator[int], bounds: Bounds) -> Page:
-        """Fetch what a walk found, frame by frame."""
-        wanted = list(islice(numbers, bounds.limit + 1))
+    def _pick(self, wanted: list[int], bounds: Bounds) -> Page:
+        """Fetch what was found, frame by frame."""
         passed = wanted.pop() if wanted and wanted[-1].__class__ is Passed else None
         more = len(wanted) > bounds.limit
         if more:
             wanted.pop()
         events: list[SequencedEvent] = []
-        budget, position, count, place = bounds.bytes_max, 0, len(wanted), _Place(self._segments.segments)
+        segments, backwards, count = self._segments.segments, bounds.backwards, len(wanted)
+        budget, position, begin, below = bounds.bytes_max, 0, 0, 0
         while position < count and budget > 0:
-            number = wanted[position]
-            frame = place.frame(number)
-            if frame is None or number - frame.first >= frame.count:  # lost, and the loss was accepted
-                position += 1
+            number, stop = wanted[position], position + 1
+            if not begin <= number < below:  # most often it is in the segment where the one before was
+                at = bisect_right(segments, number, key=_first) - 1
+                if at < 0:  # trimmed this moment
+                    position = stop
+                    continue
+                segment = segments[at]
+                firsts, begin, below = segment.firsts, segment.first, _begin(segments, at + 1)
+            after = bisect_right(firsts, number)
+            if not after:  # its segment begins with lost ones, and the loss was accepted
+                position = stop
                 continue
-            if position + 1 == count or not 0 <= wanted[position + 1] - frame.first < frame.count:
-                event = frame.event(number - frame.first)  # the only one of its frame, as most often
-                events.append(event)
-                position += 1
-                budget -= len(event.data) + len(event.envelope)
-                continue
-            stop = _end_of_frame(wanted, position, frame, bounds.backwards)
-            for event in _fetch(frame, wanted[position:stop]):
-                events.append(event)
-                position += 1
-                budget -= len(event.data) + len(event.envelope)
-                if budget <= 0:
-                    break
+            following = firsts[after] if after < len(firsts) else below
+            if stop < count and (wanted[stop] >= firsts[after - 1] if backwards else wanted[stop] < following):
+                stop = _end_of_frame(wanted, stop, firsts[after - 1], following, backwards)
+                budget = _fetch(segment, after - 1, wanted[position:stop], events, budget)
+                position = stop if budget > 0 else wanted.index(events[-1].sequence_number, position) + 1
+            else:
+                budget = segment.pick(after - 1, (number,), events, budget)
+                position = stop
         if more or position < len(wanted):
             return Page(events, wanted[position - 1], bounds.head, False)
         if passed is not None:  # another item of the query may have that very number
@@ -179,36 +187,9 @@ class Reader:
         return events
 
 
-class _Place:
-    """Looks up frames by number, one after the other: most often in the segment where the one before was."""
-
-    __slots__ = ("_below", "_segment", "_segments")
-
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self._segments = segments
-        self._segment: Segment | None = None
-        self._below = 0
-        """What begins there is in a later segment."""
-
-    def frame(self, number: int) -> Frame | None:
-        """The frame with that number, or the one before it; None below the first. Raises StorageCorrupted."""
-        segment = self._segment
-        if segment is None or not segment.first <= number < self._below:
-            segments = self._segments
-            at = bisect_right(segments, number, key=_first) - 1
-            if at < 0:
-                return None
-            self._segment = segment = segments[at]
-            self._below = segments[at + 1].first if at + 1 < len(segments) else number + 1
-        index = bisect_right(segment.firsts, number) - 1
-        return segment.frame(index) if index >= 0 else self._before(segment)
-
-    def _before(self, segment: Segment) -> Frame | None:
-        """The last frame before a segment that is just begun, or whose first frame was lost."""
-        at = self._segments.index(segment)
-        return next(
-            (each.frame(len(each.firsts) - 1) for each in reversed(self._segments[:at]) if len(each.firsts)), None
-        )
+def _begin(segments: Sequence[Segment], at: int) -> int:
+    """The number with which that segment begins, or one above all numbers."""
+    return segments[at].first if at < len(segments) else SEQUENCE_NUMBER_MAX + 1
 
 
 def _within_budget(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:
@@ -220,23 +201,27 @@ def _within_budget(frame: Frame, start: int, end: int, budget: int) -> tuple[int
     return fitting, budget - (totals[fitting] - totals[start])
 
 
-def _end_of_frame(wanted: Sequence[int], position: int, frame: Frame, backwards: bool) -> int:
+def _end_of_frame(wanted: Sequence[int], position: int, first: int, below: int, backwards: bool) -> int:
     if backwards:
-        return bisect_left(wanted, -frame.first + 1, position, key=lambda number: -number)
-    return bisect_left(wanted, frame.last + 1, position)
+        return bisect_left(wanted, 1 - first, position, key=neg)
+    return bisect_left(wanted, below, position)
 
 
-def _fetch(frame: Frame, numbers: Sequence[int]) -> Iterator[SequencedEvent]:
-    """These events of one frame; many of them are decoded together, up to a bounded span at a time."""
-    if len(numbers) * _DENSE < abs(numbers[-1] - numbers[0]) + 1 or len(numbers) < _DENSE:
-        return (frame.event(number - frame.first) for number in numbers)
-    return _fetch_dense(frame, numbers)
-
-
-def _fetch_dense(frame: Frame, numbers: Sequence[int], span: int = 256) -> Iterator[SequencedEvent]:
-    for at in range(0, len(numbers), span):
-        piece = numbers[at : at + span]
+def _fetch(segment: Segment, index: int, numbers: list[int], events: list[SequencedEvent], budget: int) -> int:
+    """Append these events of one frame, as `Segment.pick`; many are decoded together, a bounded span at a time."""
+    if len(numbers) < _DENSE or len(numbers) * _DENSE < abs(numbers[-1] - numbers[0]) + 1:
+        return segment.pick(index, numbers, events, budget)
+    frame = segment.frame(index)
+    if frame.last < max(numbers[0], numbers[-1]):  # some were lost, and the loss was accepted
+        numbers = [number for number in numbers if number <= frame.last]
+    for at in range(0, len(numbers), _SPAN):
+        piece = numbers[at : at + _SPAN]
         low, high = min(piece[0], piece[-1]), max(piece[0], piece[-1])
         decoded = frame.events(low - frame.first, high - frame.first + 1)
         for number in piece:
-            yield decoded[number - low]
+            event = decoded[number - low]
+            events.append(event)
+            budget -= len(event.data) + len(event.envelope)
+            if budget <= 0:
+                return budget
+    return budget

@@ -33,17 +33,27 @@ class Limits(NamedTuple):
     bytes: int
 
 
-def all_batches(part: Followed, names: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Every event of a segment, within the limits of numbers. Raises StorageCorrupted, StorageUnavailable."""
+class Sized(NamedTuple):
+    """A batch, and how many bytes it has: to count them takes as long as to make a small batch."""
+
+    batch: pa.RecordBatch
+    bytes: int
+
+
+def all_batches(part: Followed, names: Sequence[str], limits: Limits) -> Iterator[Sized]:
+    """Every event of a segment, within all limits. Raises StorageCorrupted, StorageUnavailable."""
     bytes_max = limits.bytes if _PAYLOAD.intersection(names) else limits.bytes * _WITHOUT_PAYLOAD
     for frames in runs(part, limits.low, limits.high, limits.events, bytes_max):
-        if len(frames) == 1 and frames.headers["length"][0] >= IN_PLACE_BYTES:
+        length, about = int(frames.headers["length"][0]), None
+        if len(frames) == 1 and length >= IN_PLACE_BYTES:
             first, count = int(frames.firsts[0]), int(frames.counts[0])
             start, end = max(limits.low - first, 0), min(limits.high - first + 1, count)
+            if "data" in names and end - start == count:
+                about = length + _ROW_BYTES * count
             if start < end:
-                yield in_place(frames, names).slice(start, end - start)
+                yield from bounded(in_place(frames, names).slice(start, end - start), limits, about)
         else:
-            yield record_batch(Rows.all(frames).between(limits.low, limits.high), names)
+            yield from bounded(record_batch(Rows.all(frames).between(limits.low, limits.high), names), limits)
 
 
 def batches_of(rows: Rows, names: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
@@ -100,12 +110,12 @@ def fetched(part: Followed, numbers: Ints) -> Rows:
     return Rows(frames, of, index).taken((index >= 0) & (index < frames.counts[of]))
 
 
-def bounded(batch: pa.RecordBatch, limits: Limits) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of so many rows, and of about so many bytes."""
-    rows, size = batch.num_rows, batch.nbytes
+def bounded(batch: pa.RecordBatch, limits: Limits, about: int | None = None) -> Iterator[Sized]:
+    """The batch in slices of so many rows, and of about so many bytes. It has `about` at most, where that is told."""
+    rows, size = batch.num_rows, batch.nbytes if about is None or about > limits.bytes else about
     if rows <= limits.events and (size <= limits.bytes + limits.bytes // 4 or rows <= 1):
         if rows:
-            yield batch
+            yield Sized(batch, size)
         return
     pieces = max(-(-rows // limits.events), min(-(-size // limits.bytes), rows))
     each = -(-rows // pieces)
@@ -113,21 +123,21 @@ def bounded(batch: pa.RecordBatch, limits: Limits) -> Iterator[pa.RecordBatch]:
         yield from bounded(batch.slice(start, each), limits)
 
 
-def put_together(batches: Iterator[pa.RecordBatch], limits: Limits) -> Iterator[pa.RecordBatch]:
+def put_together(batches: Iterator[Sized], limits: Limits) -> Iterator[pa.RecordBatch]:
     """Small batches that follow each other as one."""
     rows_min = min(ROWS_MIN, limits.events)
     held: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in batches:
-        is_small = batch.num_rows < rows_min and batch.nbytes < min(IN_PLACE_BYTES, limits.bytes)
-        if held and (not is_small or rows + batch.num_rows > limits.events or size + batch.nbytes > limits.bytes):
+    for batch, its_size in batches:
+        is_small = batch.num_rows < rows_min and its_size < min(IN_PLACE_BYTES, limits.bytes)
+        if held and (not is_small or rows + batch.num_rows > limits.events or size + its_size > limits.bytes):
             yield _joined(held)
             held, rows, size = [], 0, 0
         if not is_small:
             yield batch
             continue
         held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
+        rows, size = rows + batch.num_rows, size + its_size
         if rows >= rows_min:
             yield _joined(held)
             held, rows, size = [], 0, 0

@@ -12,15 +12,17 @@ import os
 import struct
 import threading
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 import google_crc32c
 
 from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnavailable
+from ..core.event import SequencedEvent
 from .disk import Disk, sync_directory
-from .frame import BadFrame, EncodedFrame, Frame
+from .frame import BadFrame, EncodedFrame, Frame, pick
 from .framelog import HeadMoved
 from .refusals import NO_SPACE, refusal_of
 from .room import Room
@@ -31,7 +33,6 @@ SEGMENT_BYTES_MIN = 4 * 1024 * 1024
 SEGMENT_BYTES_MAX = 256 * 1024 * 1024
 SEGMENT_EVENTS_MAX = 262_144
 """Bounds the index in memory, and so the time to rebuild it after a crash."""
-FRAMES_KEPT = 512
 SEGMENT_MAGIC = b"HWSEGMNT"
 SEGMENT_VERSION = 1
 _HEADER = struct.Struct("<8sII16sQI16s")
@@ -39,6 +40,7 @@ _HEADER = struct.Struct("<8sII16sQI16s")
 _CHECKSUM = struct.Struct("<I")
 SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 PREPARED = "prepared.tmp"
+_first = attrgetter("first")
 _CANNOT_PREPARE = "the next segment cannot be made"
 
 
@@ -90,8 +92,8 @@ class Segment:
         """Of the last frame."""
         self._verified = bytearray()
         """Whether each frame was seen to be whole."""
-        self._frames: dict[int, Frame] = {}
-        """Some frames that were read lately, by offset: their headers need not be unpacked again."""
+        self._newest_read: tuple[int, Frame] | None = None
+        """The frame that was read last, and its index: most often it is asked for again, or none is."""
 
     def unverify(self) -> None:
         """Let each frame be verified when it is next read."""
@@ -127,21 +129,27 @@ class Segment:
 
     def frame(self, index: int) -> Frame:
         """The frame of that index. Raises StorageCorrupted."""
-        offset = self.offsets[index]
-        if (frame := self._frames.get(offset)) is not None:
-            return frame
+        if (read := self._newest_read) is not None and read[0] == index:
+            return read[1]
         try:
-            frame = Frame(self.buffer, offset, self.crc_seed)
+            frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
             if not self._verified[index]:
                 frame.verify()
                 self._verified[index] = True
-            if len(self._frames) >= FRAMES_KEPT:
-                self._frames.clear()
-            self._frames[offset] = frame
+            self._newest_read = index, frame
         except BadFrame as bad:
             following = self.firsts[index + 1] if index + 1 < len(self.firsts) else self.last + 1
             raise self.corrupted(f"events {self.firsts[index]} to {following - 1} are damaged ({bad})") from None
         return frame
+
+    def pick(self, index: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
+        """Append the events of these numbers of the frame of that index: see `frame.pick`. Raises StorageCorrupted.
+
+        The header is read in place, so there is nothing to be kept, however many frames there are.
+        """
+        if not self._verified[index]:
+            self.frame(index)
+        return pick(self.map, self.offsets[index], numbers, events, budget)
 
     def index_of(self, number: int) -> int:
         """The index of the frame that has that number, or would have it; -1 below the first."""
@@ -272,17 +280,25 @@ class SegmentLog:
                     if frame.last > after:
                         yield frame
 
-    def locate(self, number: int) -> tuple[Segment, int] | None:
-        """The segment and frame index of the first event numbered at least so; None above the head."""
+    def frame_at(self, number: int) -> Frame | None:
+        """The frame with that number, or the next one; None above the last. Raises StorageCorrupted."""
         segments = self._segments
-        position = bisect_right(segments, number, key=lambda segment: segment.first) - 1
+        position = bisect_right(segments, number, key=_first) - 1
         for segment in segments[max(position, 0) :]:
             if segment.last < number:
                 continue
             index = max(segment.index_of(number), 0)
-            if segment.frame(index).last < number:  # the number was lost, and its loss accepted
-                index += 1
-            return segment, index
+            frame = segment.frame(index)
+            return frame if frame.last >= number else segment.frame(index + 1)  # it was lost, and the loss accepted
+        return None
+
+    def frame_below(self, number: int) -> Frame | None:
+        """The frame with the last event numbered below that; None if there is none. Raises StorageCorrupted."""
+        segments = self._segments
+        position = bisect_left(segments, number, key=_first)
+        for segment in reversed(segments[:position]):  # one may be just begun, or its first frames were lost
+            if (index := bisect_left(segment.firsts, number) - 1) >= 0:
+                return segment.frame(index)
         return None
 
     def trim(self, below: int) -> None:
