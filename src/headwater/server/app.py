@@ -13,7 +13,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -345,9 +345,9 @@ class Server:
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:
     """An ASGI application that sends a request to the room of the first segment of its path, or else to `otherwise`."""
 
-    def dispatch(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         room = scope["path"][1:].partition("/")[0]
-        return rooms.get(room, otherwise)(scope, receive, send)
+        await rooms.get(room, otherwise)(scope, receive, send)
 
     return dispatch
 
