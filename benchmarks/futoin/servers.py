@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -118,10 +119,10 @@ KINDS: dict[str, type[Server]] = {HEADWATER: HeadwaterServer, REFERENCE: Referen
 
 
 class Servers:
-    """Both, for one question; a context manager that stops them."""
+    """Both, or those named, for one question; a context manager that stops them."""
 
-    def __init__(self, directory: Path) -> None:
-        self.by_name = {name: kind(directory / kind.__name__) for name, kind in KINDS.items()}
+    def __init__(self, directory: Path, names: Sequence[str] = (HEADWATER, REFERENCE)) -> None:
+        self.by_name = {name: KINDS[name](directory / KINDS[name].__name__) for name in names}
 
     def __enter__(self) -> dict[str, Server]:
         return self.by_name

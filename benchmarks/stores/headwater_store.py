@@ -14,7 +14,7 @@ from .store import AppendAsync, Conflict, Extent, Store
 
 
 class HeadwaterStore(Store):
-    """One log of an engine of its own."""
+    """One log of an engine of its own: made, or opened where it is there."""
 
     def __init__(self, directory: Path) -> None:
         self._engine = Engine(directory)

@@ -19,12 +19,13 @@ ROOT = Path(__file__).parents[2]
         "benchmarks.profile_append 2000",
         "benchmarks.listeners --rounds 2 --slice-s 0.05",
         "benchmarks.client_http --rounds 2 --requests 20",
+        "benchmarks.hotpath head client tag conditional arrow --events 10000",
     ],
-    ids=["questions", "notifications", "profile", "listeners", "client_http"],
+    ids=["questions", "notifications", "profile", "listeners", "client_http", "hotpath"],
 )
 def test_it_runs_and_its_answers_are_right(command: str, tmp_path: Path) -> None:
     arguments = command.split()
-    where = ["--directory", str(tmp_path)] if arguments[0] == "benchmarks" else []
+    where = ["--directory", str(tmp_path)] if arguments[0] in ("benchmarks", "benchmarks.hotpath") else []
     done = subprocess.run(
         [sys.executable, "-m", *arguments, *where], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
     )

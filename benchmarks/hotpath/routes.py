@@ -1,4 +1,4 @@
-"""What does a request cost the server? `python -m benchmarks.hotpath [ROUTE ...]`
+"""What does a request cost the server, route by route? `python -m benchmarks.hotpath.routes [ROUTE ...]`
 
 CPU time of the server process per request, for the routes that matter, with one client on one kept-alive connection
 and nothing else going on. With `--profile`, the server runs under cProfile, and the functions of its event loop that
@@ -23,9 +23,9 @@ from rich.table import Table
 
 from headwater.core import Event
 
-from .measure import expect, stopwatch
-from .stores.headwater_server import LOG, HeadwaterServer
-from .workload import COMMON_TYPES, Workload
+from ..measure import expect, stopwatch
+from ..stores.headwater_server import LOG, HeadwaterServer
+from ..workload import COMMON_TYPES, Workload
 
 BATCH = 1000
 READ_ACCEPT = "application/x-ndjson"
