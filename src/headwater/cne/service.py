@@ -64,14 +64,14 @@ class Service:
         await self._supervisor.close()
         await self.webhooks.close()
 
-    async def append(self, events: Sequence[Event], known: Sequence[Notification] = ()) -> None:
+    async def append(self, events: Sequence[Event], known: Sequence[tuple[Event, Notification]] = ()) -> None:
         """Append to the log; events that it has already, by source and id, are left out. Raises EventLogError.
 
-        `known` is what those of them say whose ids were made here.
+        `known` are those of them of which it is known what will be read in them, and that.
         """
         feed = await self._supervisor.feed()
-        for notification in known:
-            feed.announce(notification)
+        for event, notification in known:
+            feed.announce(event, notification)
         if not events:
             return
         try:
