@@ -8,8 +8,9 @@ that others wrote (by AMQP, DCB, Spark) are read whether their data is a whole n
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import cached_property
+
+from msgspec.structs import replace
 
 from ..core.errors import InvalidInput
 from ..core.event import Encoding, Event, SequencedEvent
