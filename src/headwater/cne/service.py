@@ -75,7 +75,10 @@ class Service:
         if not events:
             return
         try:
-            await feed.asynchronous.append(events)
+            if len(events) == 1:
+                await feed.joining.append(events[0])
+            else:
+                await feed.asynchronous.append(events)
         except DuplicateEventId:  # now and then; what is left out is found in one go, however much it is
             await asyncio.to_thread(_append_new, feed.log, events)
 
