@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 from headwater.cne import quick_reading, reading, rendering
 from headwater.cne.notification import Dialect, Notification, Opaque, Value
 from headwater.core.errors import InvalidInput
+from headwater.storage.memory import MemoryStore
 
-from .builders import bare, text, v1_value, v2_value, wrapped
+from .builders import NODE_SYNC_STATE, bare, text, v1_value, v2_value, wrapped
+from .test_states import value_at
+from .world import V1, V2, World
 
 PLAIN = {
     "v2": wrapped(v2_value()),
@@ -136,3 +140,53 @@ def test_an_event_is_never_larger_than_is_said(texts: list[str], extensions: dic
     values = (Value("/a", "metric", "enumeration", "\x00" * 9), Value("/b", "metric", "x", Opaque(text([1, id]))))
     made = Notification(id, type, source, "", "1", values, data_schema=schema, extensions=kept)
     assert len(rendering.structured(made, 10**18 - 1)) <= rendering.size_at_most(made)
+
+
+def test_a_plain_notification_is_read_once_and_another_of_its_id_by_itself(
+    play: Any, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes to the log by another way may use any id, of an event that was only announced, too."""
+    texts: list[bytes] = []
+    read = quick_reading.read
+
+    def watched(raw: bytes) -> Notification | None:
+        texts.append(raw)
+        return read(raw)
+
+    monkeypatch.setattr(quick_reading, "read", watched)
+
+    async def scenario(world: World) -> None:
+        one, other = (
+            text(wrapped(v2_value(ResourceAddress=NODE_SYNC_STATE, value=value))) for value in ("LOCKED", "FREERUN")
+        )
+        assert (await world.ask("POST", f"{V2}/create/event", one)).status == 202
+        assert await value_at(world, NODE_SYNC_STATE) == "LOCKED"
+        assert texts == [one]
+        (event,) = store.open("cne").read()
+        store.open("cne").append([event.event._replace(source="/other", data=other)])
+        assert await value_at(world, NODE_SYNC_STATE) == "FREERUN"
+        feed = world.app.service._supervisor.present
+        assert feed is not None
+        feed.announce(event.event._replace(id="ce-2"), read(one) or pytest.fail("it is plain"))
+        store.open("cne").append([event.event._replace(id="ce-2", data=other.replace(b"FREERUN", b"HOLDOVER"))])
+        assert await value_at(world, NODE_SYNC_STATE) == "HOLDOVER"
+
+    play(scenario)
+
+
+def test_what_is_strict_is_not_read_quickly(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        plain = text(wrapped(v2_value(value_type="vendor")))
+        assert (await world.ask("POST", f"{V2}/create/event", plain)).status == 202
+        assert (await world.ask("POST", f"{V2}/create/event", plain, query="strict=true")).status == 400
+
+    play(scenario)
+
+
+def test_routes_of_v1_that_are_not_there_say_so_in_its_form(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        for _ in range(2):  # the way of a path is remembered
+            assert (await world.ask("GET", f"{V1}/nothing/here")).body
+            assert not (await world.ask("GET", f"{V2}/nothing/here")).body
+
+    play(scenario)
