@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ..core.spans import Spans
 from ..formats.tracing import headers_of

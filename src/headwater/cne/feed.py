@@ -17,7 +17,8 @@ import msgspec
 from ..core.asynchronous import AsyncLog
 from ..core.bus import Bus
 from ..core.errors import EventLogError, PositionOfOtherIncarnation, PositionTrimmed
-from ..core.event import SequencedEvent
+from ..core.event import Event, SequencedEvent
+from ..core.joining import Joining
 from ..core.local import LocalLog
 from ..core.query import ALL
 from ..core.state import StateStore
@@ -40,6 +41,7 @@ SAVE_INTERVAL_S = 0.2
 GRACE_S = 2.0
 PIECE_EVENTS = 100
 PARSED_MAX = 1024
+ANNOUNCED_MAX = 2048
 ROUTES_MAX = 4096
 TURN_EVENTS = 20
 """Events that are one step: after them others on the loop get their turn."""
@@ -65,6 +67,8 @@ class Feed:
         self.log = log
         self._turns = turns or Turns()
         self.asynchronous = AsyncLog(log, self._turns)
+        self.joining = Joining(self.asynchronous)
+        """For single events."""
         self.states = States()
         self.position = 0
         self.endpoints: dict[str, Endpoint] = {}
@@ -72,7 +76,8 @@ class Feed:
         self._checkpoints = Checkpoints(log, state)
         self._routes: dict[tuple[Address, ...], tuple[Endpoint, ...]] = {}
         self._parsed: OrderedDict[int, Stored | None] = OrderedDict()
-        self._announced: dict[str, Notification] = {}
+        self._announced: dict[str, tuple[Event, Notification]] = {}
+        """By id: others may have an event of the same id, and even of the same source."""
         self._positions = Positions(0)
         self._saved: Positions | None = None
         self._unsaved: set[str] = set()
@@ -88,11 +93,11 @@ class Feed:
                 self.states.restore(stored, address)
         return found.endpoints
 
-    def announce(self, notification: Notification) -> None:
+    def announce(self, event: Event, notification: Notification) -> None:
         """Say what an event that is about to be appended means, so that it need not be read once more."""
-        if len(self._announced) >= PARSED_MAX:
+        if len(self._announced) >= ANNOUNCED_MAX:
             self._announced.clear()
-        self._announced[notification.id] = notification
+        self._announced[event.id] = event, notification
 
     def subscribe(self, subscription: Subscription, kept: Kept | None = None) -> None:
         """Deliver to a subscription from its start on; makes its endpoint where it is the first there."""
@@ -233,12 +238,20 @@ class Feed:
         number = event.sequence_number
         if number in self._parsed:
             return self._parsed[number]
-        known = self._announced.pop(event.id, None)
-        stored = stored_of(event, DATA_BYTES_FACTOR * self._settings.event_bytes_max, known)
+        stored = stored_of(event, DATA_BYTES_FACTOR * self._settings.event_bytes_max, self._known(event))
         self._parsed[number] = stored
         if len(self._parsed) > PARSED_MAX:
             self._parsed.popitem(last=False)
         return stored
+
+    def _known(self, event: SequencedEvent) -> Notification | None:
+        """What an event of the log says, if just that event was announced."""
+        announced = self._announced.pop(event.id, None)
+        if announced is None:
+            return None
+        given, notification = announced
+        is_it = (event.type, event.data, event.source, event.attributes) == (given[0], given[1], given[4], given[5])
+        return notification if is_it else None
 
     def _first_retained(self, after: int) -> int:
         """The first number above `after` that can still be read, as far as events were trimmed."""

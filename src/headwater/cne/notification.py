@@ -6,8 +6,9 @@ Pure values. `reading` makes them of bytes, `rendering` makes bytes of them, `ru
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from ..core.event import NO_ATTRIBUTES
 from .addresses import NO_DATA, has_no_data
@@ -38,15 +39,13 @@ VALUE_MEMBERS = {
 """What the members of a value are named, but for `value`: the resource, the type of data, the type of the value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opaque:
+class Opaque(Struct, frozen=True):
     """The JSON of a value that is carried through as it is: a Redfish event, or a type that is not known here."""
 
     text: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """One element of `data.values`."""
 
     resource: str
@@ -61,8 +60,7 @@ class Value:
         return has_no_data(self.resource) or (isinstance(self.value, str) and self.value.endswith(NO_DATA))
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(Struct, frozen=True):
     """One Cloud Native Event, out of its wrapping."""
 
     id: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from ..core.access import Right
 from ..core.errors import InvalidEvent, InvalidInput
@@ -14,7 +15,7 @@ from ..core.limits import show
 from ..core.slices import Slices
 from ..formats import cloudevents
 from ..formats.tracing import TRACEPARENT, trace_of_headers
-from . import envelope, reading, records, rendering, rules, stored
+from . import envelope, quick_reading, reading, records, rendering, rules, stored
 from .choosing import chosen
 from .document import Members
 from .errors import Refused, too_large
@@ -38,6 +39,8 @@ class Given(NamedTuple):
     tags: tuple[str, ...] = ()
     where: str = ""
     """Its path in the body, where that holds several."""
+    is_plain: bool = False
+    """Whether whoever reads the event in the log reads just this in it."""
 
 
 async def create_publisher(host: Host, exchange: Exchange) -> None:
@@ -93,8 +96,8 @@ async def create_event(host: Host, exchange: Exchange) -> None:
         try:
             event, notification, is_publishers = _event_of(host, each)
             events.append(event)
-            if is_publishers:
-                known.append(notification)
+            if (is_publishers or each.is_plain) and len(event.data) <= quick_reading.TEXT_BYTES_MAX:
+                known.append((event, notification))
         except InvalidInput as error:
             error.where = _joined(each.where, error.where)
             raise
@@ -125,6 +128,8 @@ async def _read(exchange: Exchange, body: bytes, slices: Slices, *, is_strict: b
     if exchange.header(b"ce-specversion") is not None and media_type != cloudevents.STRUCTURED:
         members = reading.members_of_headers(exchange.scope["headers"], body)
         return [_given(members, body, exchange, is_strict)._replace(content_type=media_type or JSON_TYPE)]
+    if not is_strict and (plain := quick_reading.read(body)) is not None:
+        return [_plainly_given(plain, body, exchange)]
     members = reading.members_of(body)
     if (key := envelope.key_of(members)) is None:
         return [_given(members, body, exchange, is_strict)]
@@ -141,11 +146,19 @@ async def _read_all(
     for index, text in enumerate(texts):
         await slices.pause()
         path = f"{where}[{index}]"
+        if not is_strict and (plain := quick_reading.read(text)) is not None:
+            found.append(_plainly_given(plain, text, exchange, path))
+            continue
         try:
             found.append(_given(reading.members_of(text), text, exchange, is_strict)._replace(where=path))
         except InvalidInput as error:
             raise InvalidEvent(error.problem, _joined(path, error.where)) from None
     return found
+
+
+def _plainly_given(notification: Notification, original: bytes, exchange: Exchange, where: str = "") -> Given:
+    content_type = cloudevents.STRUCTURED if notification.is_wrapped else JSON_TYPE
+    return Given(_traced(notification, exchange), original, content_type, (), where, is_plain=True)
 
 
 def _given(members: Members, original: bytes, exchange: Exchange, is_strict: bool) -> Given:
@@ -174,9 +187,7 @@ def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
     ready, is_stamped = stored.prepared(notification, publisher=id, address=address)
     if not ready.source:
         raise InvalidEvent("a string that is not empty is needed", "source")
-    size = len(rendering.structured(ready, _WIDEST_NUMBER))
-    if size > host.settings.event_bytes_max:
-        raise too_large(size, host.settings.event_bytes_max, "an event that is, as it is delivered,")
+    _check_size(ready, host.settings.event_bytes_max)
     event = stored.event_of(
         ready,
         given.original,
@@ -188,6 +199,15 @@ def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
         is_stamped=is_stamped,
     )
     return event, ready, publisher is not None
+
+
+def _check_size(notification: Notification, bytes_max: int) -> None:
+    """Raises Refused where the event is larger than that, as it is delivered."""
+    if rendering.size_at_most(notification) <= bytes_max:
+        return
+    size = len(rendering.structured(notification, _WIDEST_NUMBER))
+    if size > bytes_max:
+        raise too_large(size, bytes_max, "an event that is, as it is delivered,")
 
 
 def _publisher_of(host: Host, notification: Notification) -> Publisher | None:

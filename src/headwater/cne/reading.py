@@ -231,7 +231,7 @@ def _inferred(value: object) -> str:
 def _content(value: object, value_type: str, where: str) -> str | Opaque:
     if value_type in NUMERIC:
         text = value.text if isinstance(value, Number) else value
-        if not isinstance(text, str) or not _DECIMAL.fullmatch(text):
+        if not isinstance(text, str) or not is_decimal(text):
             raise InvalidEvent(f"a decimal is expected, {kind_of(value)} given", where)
         return text
     if value_type == ENUMERATION:
@@ -239,6 +239,11 @@ def _content(value: object, value_type: str, where: str) -> str | Opaque:
     if value_type == REDFISH:
         return Opaque(encode(object_of(value, where), where))
     return check_text(value, where) if isinstance(value, str) else Opaque(encode(value, where))
+
+
+def is_decimal(text: str) -> bool:
+    """Whether a text is a decimal, in any of the ways in which it is written."""
+    return _DECIMAL.fullmatch(text) is not None
 
 
 def _required(members: Members, name: str) -> str:

@@ -15,10 +15,33 @@ from .timestamps import now
 
 Header = tuple[str, str]
 
+_CHAR_BYTES_MAX = 6
+"""Of a character in JSON: `\\u0000`."""
+_VALUE_BYTES, _AROUND_BYTES = 100, 400
+"""What is around the texts of a value, and of the whole: names of members, quotes, version, time and number."""
+
 
 def structured(notification: Notification, sequence_number: int | None = None) -> bytes:
     """O-RAN's form: CloudEvents 1.0 in structured mode, with the members of v2."""
     return msgspec.json.encode(_context(notification, sequence_number) | {"data": _data(notification, Dialect.V2)})
+
+
+def size_at_most(notification: Notification) -> int:
+    """As many bytes as `structured` has at most: much quicker to know, and often enough."""
+    texts = [notification.id, notification.source, notification.type, notification.data_schema]
+    for name, value in notification.extensions.items():
+        texts += name, value
+    escaped = 0
+    for each in notification.values:
+        content = each.value
+        texts += each.resource, each.data_type, each.value_type
+        if isinstance(content, Opaque):
+            escaped += len(content.text)
+        else:
+            texts.append(content)
+    chars = sum(map(len, texts))
+    members = 5 * len(notification.extensions) + _VALUE_BYTES * len(notification.values)
+    return _AROUND_BYTES + members + escaped + _CHAR_BYTES_MAX * chars
 
 
 def bare(notification: Notification, id: str) -> bytes:

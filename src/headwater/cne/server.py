@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from ..core.access import Guard
 from ..core.bus import Bus
+from ..core.remembered import remembered
 from ..core.spans import Spans
 from ..core.store import LogStore
 from ..core.turns import Turns
@@ -42,6 +44,23 @@ class Route(NamedTuple):
     handlers: dict[str, Handler[Host, Exchange]]
     says_why: bool = True
     """Whether an error has a body in v2: on O-RAN's own routes it has none."""
+
+
+class Way(NamedTuple):
+    """Where a path leads."""
+
+    pattern: str
+    """What its requests are counted under."""
+    route: Route | None
+    dialect: Dialect = Dialect.V2
+    """Of what is answered there, be it that there is nothing."""
+    base: str = ""
+    """The path up to the version, as the client wrote it."""
+    arguments: Sequence[str] = ()
+    """What stands in it for the route's parameters."""
+
+
+_NOWHERE = Way("", None)
 
 
 class Application(FrontEnd[Host, Exchange]):
@@ -92,7 +111,7 @@ class Application(FrontEnd[Host, Exchange]):
 
     def _handler(self, exchange: Exchange) -> Handler[Host, Exchange]:
         exchange.body_bytes_max = self._body_bytes_max
-        return _move if _has_empty_segments(exchange.scope) else _find(exchange)
+        return _find(exchange)
 
 
 async def _move(host: Host, exchange: Exchange) -> None:
@@ -105,59 +124,60 @@ def _find(exchange: Exchange) -> Handler[Host, Exchange]:
     `scope["route"]` becomes the route's pattern: what the request is counted under.
     """
     scope = exchange.scope
-    found = _route_of(exchange, _segments(scope))
-    if found is None:
+    path = raw_path(scope)
+    if "//" in path:
+        return _move
+    pattern, route, exchange.dialect, exchange.base, exchange.arguments = _way_of(path)
+    if route is None:
         raise RouteNotFound(scope["path"])
-    scope["route"], route = found
+    scope["route"] = pattern
     handler = of_method(route.handlers, scope["method"])
     exchange.says_why = route.says_why
     return handler
 
 
-def _route_of(exchange: Exchange, segments: list[str]) -> tuple[str, Route] | None:
-    """The route of a path, if there is one, with the pattern that it is counted under."""
+@remembered(1024)
+def _way_of(path: str) -> Way:
+    """Where a path leads."""
+    segments = _segments(path)
+    if segments is None:
+        return _NOWHERE
     lowered = [segment.lower() for segment in segments]
     if lowered == ["health"]:
-        return "/health", _ROOT_HEALTH
+        return Way("/health", _ROOT_HEALTH)
     prefix = next((each for each in PREFIXES if tuple(lowered[: len(each)]) == each), None)
     if prefix is None:
-        return None
+        return _NOWHERE
     rest = lowered[len(prefix) :]
     if rest in (["api_versions"], ["apiversions"]):
-        return "/ocloudNotifications/api_versions", _VERSIONS
+        return Way("/ocloudNotifications/api_versions", _VERSIONS)
     if not rest or rest[0] not in ("v1", "v2"):
-        return None
-    exchange.dialect = Dialect(rest[0])
-    exchange.base = "".join(f"/{segment}" for segment in segments[: len(prefix) + 1])
-    return _route_below(exchange, segments[len(prefix) + 1 :], rest[1:], f"/ocloudNotifications/{rest[0]}")
+        return _NOWHERE
+    base = "".join(f"/{segment}" for segment in segments[: len(prefix) + 1])
+    return _way_below(segments[len(prefix) + 1 :], rest[1:], Dialect(rest[0]), base)
 
 
-def _route_below(exchange: Exchange, segments: list[str], lowered: list[str], base: str) -> tuple[str, Route] | None:
+def _way_below(segments: list[str], lowered: list[str], dialect: Dialect, base: str) -> Way:
+    counted = f"/ocloudNotifications/{dialect}"
     if len(lowered) > 1 and lowered[-1] == CURRENT_STATE:
-        exchange.arguments = ["/" + "/".join(segments[:-1])]
-        return f"{base}/{{ResourceAddress}}/CurrentState", _CURRENT_STATE
+        resource = "/" + "/".join(segments[:-1])
+        return Way(f"{counted}/{{ResourceAddress}}/CurrentState", _CURRENT_STATE, dialect, base, (resource,))
     for route in ROUTES:
         pattern = route.path.split("/")
         if len(pattern) == len(lowered) and all(
             wanted in (given, "{id}") for wanted, given in zip(pattern, lowered, strict=True)
         ):
-            exchange.arguments = [
-                segment for wanted, segment in zip(pattern, segments, strict=True) if wanted == "{id}"
-            ]
-            return f"{base}/{route.path}", route
-    return None
+            given = [segment for wanted, segment in zip(pattern, segments, strict=True) if wanted == "{id}"]
+            return Way(f"{counted}/{route.path}", route, dialect, base, tuple(given))
+    return _NOWHERE._replace(dialect=dialect)
 
 
-def _segments(scope: Scope) -> list[str]:
-    """The segments of the path, decoded one by one; a slash at the end does not count. Raises RouteNotFound."""
+def _segments(path: str) -> list[str] | None:
+    """The segments of the path, decoded one by one; a slash at the end does not count. None where it is no UTF-8."""
     try:
-        return [unquote_to_bytes(segment).decode() for segment in raw_path(scope).strip("/").split("/")]
+        return [unquote_to_bytes(segment).decode() for segment in path.strip("/").split("/")]
     except UnicodeDecodeError:
-        raise RouteNotFound(scope["path"]) from None
-
-
-def _has_empty_segments(scope: Scope) -> bool:
-    return "//" in raw_path(scope)
+        return None
 
 
 def _cleaned(scope: Scope) -> bytes:

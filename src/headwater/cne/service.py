@@ -64,18 +64,21 @@ class Service:
         await self._supervisor.close()
         await self.webhooks.close()
 
-    async def append(self, events: Sequence[Event], known: Sequence[Notification] = ()) -> None:
+    async def append(self, events: Sequence[Event], known: Sequence[tuple[Event, Notification]] = ()) -> None:
         """Append to the log; events that it has already, by source and id, are left out. Raises EventLogError.
 
-        `known` is what those of them say whose ids were made here.
+        `known` are those of them of which it is known what will be read in them, and that.
         """
         feed = await self._supervisor.feed()
-        for notification in known:
-            feed.announce(notification)
+        for event, notification in known:
+            feed.announce(event, notification)
         if not events:
             return
         try:
-            await feed.asynchronous.append(events)
+            if len(events) == 1:
+                await feed.joining.append(events[0])
+            else:
+                await feed.asynchronous.append(events)
         except DuplicateEventId:  # now and then; what is left out is found in one go, however much it is
             await asyncio.to_thread(_append_new, feed.log, events)
 

@@ -7,7 +7,8 @@ it came from; `unsaved` is what is still to be written there.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ..core.event import SequencedEvent
 from .addresses import Address, Pattern

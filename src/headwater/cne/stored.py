@@ -8,8 +8,9 @@ that others wrote (by AMQP, DCB, Spark) are read whether their data is a whole n
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import cached_property
+
+from msgspec.structs import replace
 
 from ..core.errors import InvalidInput
 from ..core.event import Encoding, Event, SequencedEvent
@@ -17,10 +18,10 @@ from ..core.identifier import uuid7s
 from ..core.remembered import remembered
 from ..formats import cloudevents
 from ..formats.foreign import fit_tag
-from . import envelope, reading, rendering, timestamps
+from . import envelope, quick_reading, reading, rendering, timestamps
 from .addresses import Address, Place, addresses_of, tags_of
 from .document import decode
-from .notification import JSON_TYPE, Notification
+from .notification import JSON_TYPE, Notification, Value
 
 PUBLISHER, ADDRESS, STAMPED = "cnepublisher", "cneaddress", "cnestamped"
 """Attributes of an event: its publisher's id and resource address, and that its time is ours."""
@@ -90,6 +91,8 @@ def prepared(notification: Notification, *, publisher: str = "", address: str = 
     The id of a publisher's event is its publisher's, every time, so that it identifies no event.
     """
     is_stamped = not notification.time
+    if not (publisher or address or is_stamped) and notification.source:
+        return notification, False
     return (
         replace(
             notification,
@@ -138,19 +141,11 @@ def stored_of(event: SequencedEvent, data_bytes_max: int, known: Notification | 
 
 
 def _notification_of(event: SequencedEvent) -> Notification | None:
-    document = decode(event.data)
-    if not isinstance(document, dict):
+    found = _said_in(event)
+    if found is None:
         return None
-    document = envelope.sole_event(document)
+    version, values, content_type = found
     attributes = event.attributes
-    if "data" in document or "data_base64" in document:
-        whole = reading.read(document)
-        version, values, content_type = whole.version, whole.values, whole.data_content_type
-    elif "values" in document:
-        version, values = reading.read_data(document)
-        content_type = attributes.get("datacontenttype", JSON_TYPE)
-    else:
-        return None
     return Notification(
         id=event.id,
         type=event.type,
@@ -163,6 +158,22 @@ def _notification_of(event: SequencedEvent) -> Notification | None:
         extensions={name: value for name, value in attributes.items() if name not in _OURS},
         address=attributes.get(ADDRESS, ""),
     )
+
+
+def _said_in(event: SequencedEvent) -> tuple[str, tuple[Value, ...], str] | None:
+    """Version, values and content type in the data of an event, if it is a notification. Raises InvalidInput."""
+    whole = quick_reading.read(event.data)
+    if whole is None:
+        document = decode(event.data)
+        if not isinstance(document, dict):
+            return None
+        document = envelope.sole_event(document)
+        if "data" not in document and "data_base64" not in document:
+            if "values" not in document:
+                return None
+            return *reading.read_data(document), event.attributes.get("datacontenttype", JSON_TYPE)
+        whole = reading.read(document)
+    return whole.version, whole.values, whole.data_content_type
 
 
 def _time(event: SequencedEvent) -> str:

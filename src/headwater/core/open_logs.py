@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from .asynchronous import AsyncLog
+from .joining import Joining
 from .local import LocalLog
 from .store import LogStore
 from .turns import Turns
@@ -18,11 +19,13 @@ Answer = TypeVar("Answer")
 class OpenLog(Generic[T]):
     """A log, its asyncio face, and what a room makes of it."""
 
-    __slots__ = ("asynchronous", "log", "view")
+    __slots__ = ("asynchronous", "joining", "log", "view")
 
     def __init__(self, log: LocalLog, view: T, turns: Turns) -> None:
         self.log, self.view = log, view
         self.asynchronous = AsyncLog(log, turns)
+        self.joining = Joining(self.asynchronous)
+        """For single events."""
 
 
 class OpenLogs(Generic[T]):

@@ -7,8 +7,9 @@ many there are keeps all of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, wraps
-from typing import ParamSpec, TypeVar, cast
+from functools import wraps
+from threading import Lock
+from typing import ParamSpec, TypeVar
 
 CHARS_MAX = 2048
 """Of all texts in the arguments together. For longer ones the answer is made each time."""
@@ -21,12 +22,23 @@ def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """A decorator: the newest so many answers are remembered. Arguments are texts, bytes, tuples of them, or small."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        remembering = cast("Callable[P, T]", lru_cache(most)(function))
+        known: dict[tuple[object, ...], T] = {}
+        changing = Lock()
 
         @wraps(function)
         def answer(*arguments: P.args, **named: P.kwargs) -> T:
-            is_short = size_of(arguments, CHARS_MAX) <= CHARS_MAX
-            return (remembering if is_short else function)(*arguments, **named)
+            if not named:
+                try:
+                    return known[arguments]
+                except KeyError:
+                    pass  # the common case is the other one
+            made = function(*arguments, **named)
+            if not named and size_of(arguments, CHARS_MAX) <= CHARS_MAX:
+                with changing:
+                    if len(known) >= most:
+                        del known[next(iter(known))]
+                    known[arguments] = made
+            return made
 
         return answer
 

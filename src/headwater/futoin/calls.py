@@ -192,7 +192,7 @@ async def answer(
         assert caller is not None
         return Reply(await _signed(message, caller, [("r", result)]), message.coder, call.afterwards)
     except Exception as error:
-        return Reply(await _signed(message, caller, _members_of(host, message, log_name, error)), message.coder)
+        return Reply(await _signed(message, caller, _members_of(host, message.coder, log_name, error)), message.coder)
 
 
 def check_size(message: Message) -> None:
@@ -213,13 +213,13 @@ def checked(host: Host, log_name: str, channel: Channel, message: Message, calle
     return Call(host, log_name, channel, message, caller, function, parameters)
 
 
-def failed(host: Host, message: Message, log_name: str, error: BaseException) -> Reply:
+def failed(host: Host, coder: Coder, rid: str | None, log_name: str, error: BaseException) -> Reply:
     """The reply to a call that failed and was not signed; what is a fault of ours is logged."""
-    members = _members_of(host, message, log_name, error)
-    return Reply(message.coder.message(_with_rid(message, members)), message.coder)
+    members = _members_of(host, coder, log_name, error)
+    return Reply(coder.message(_with_rid(coder, rid, members)), coder)
 
 
-def _members_of(host: Host, message: Message, log_name: str, error: BaseException) -> list[tuple[str, bytes]]:
+def _members_of(host: Host, coder: Coder, log_name: str, error: BaseException) -> list[tuple[str, bytes]]:
     if isinstance(error, FutoInError):
         failure = error
     elif isinstance(error, EventLogError):
@@ -229,7 +229,7 @@ def _members_of(host: Host, message: Message, log_name: str, error: BaseExceptio
     else:
         _logger.error("a call failed", exc_info=error)
         failure = INTERNAL
-    return _failure(host, message.coder, failure)
+    return _failure(host, coder, failure)
 
 
 def refusal(host: Host, error: FutoInError, coder: Coder = JSON) -> Reply:
@@ -264,14 +264,14 @@ def _failure(host: Host, coder: Coder, error: FutoInError) -> list[tuple[str, by
 async def _signed(message: Message, caller: Caller | None, members: list[tuple[str, bytes]]) -> bytes:
     """The reply: with the request's rid, and signed as the request was."""
     coder = message.coder
-    _with_rid(message, members)
+    _with_rid(coder, message.rid, members)
     if caller is not None and caller.signature is not None:
         text = await base_in_slices(coder.tree(coder.message(members)))
         members.append(("sec", coder.value(caller.signature.of_base(text))))
     return coder.message(members)
 
 
-def _with_rid(message: Message, members: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    if message.rid is not None:
-        members.append(("rid", message.coder.value(message.rid)))
+def _with_rid(coder: Coder, rid: str | None, members: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    if rid is not None:
+        members.append(("rid", coder.value(rid)))
     return members

@@ -9,7 +9,6 @@ from ..core.access import Right
 from ..core.errors import EventLogError
 from ..core.event import Event
 from ..core.gathering import PART_EVENTS, Gathering
-from ..core.log import AppendResult
 from ..core.slices import Slices
 from ..formats.tracing import TRACEPARENT, TRACESTATE, trace_of
 from .batches import new_events
@@ -28,19 +27,16 @@ async def ping(call: Call) -> bytes:
 async def add_event(call: Call) -> bytes:
     """addEvent: durable when it is answered, with its number as EventID."""
     opened = await call.log(Right.APPEND)
-    result = await opened.asynchronous.append([_given_event(call)])
-    return call.coder.value(str(result.first))
+    return call.coder.value(str(await opened.joining.append(_given_event(call))))
 
 
-def begin_add_event(
-    host: Host, log_name: str, channel: Channel, message: Message
-) -> asyncio.Future[AppendResult] | None:
-    """The append of an addEvent, if nothing needs to be waited for before it can begin; None says nothing.
+def begin_add_event(host: Host, log_name: str, channel: Channel, message: Message) -> asyncio.Future[int] | None:
+    """The number of an addEvent, to come, if it can begin without waiting for anything; None says nothing.
 
     Most messages are such, and come one by one: so they need no task of their own.
     """
     try:
-        caller = recall(host.guard, message, channel.authorization)
+        caller = recall(host.guard, message.sec, channel.authorization)
         if caller is None or host.stopping.done():
             return None
         check_size(message)
@@ -48,7 +44,7 @@ def begin_add_event(
         opened = host.opened(log_name, caller, Right.APPEND)
         if opened is None:
             return None
-        append = opened.asynchronous.submit([_given_event(call)])
+        append = opened.joining.append(_given_event(call))
     except (FutoInError, EventLogError):
         return None  # found, and told, again
     host.statistics.calls[".".join(call.function.key)] += 1

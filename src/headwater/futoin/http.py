@@ -9,15 +9,19 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from ..core.errors import EventLogError
+from ..core.remembered import remembered
 from ..formats.tracing import trace_of_headers
 from ..http import Exchange, Header, Scope
 from ..http.asgi import raw_path
 from ..http.errors import CLOSE, HttpError
+from ..http.host import USER_KEY
 from . import interface
-from .calls import Handler, Reply, answer, refusal, reply_to
+from .calls import Handler, Reply, answer, failed, refusal, reply_to
 from .coders import JSON
 from .errors import FutoInError, futoin_error_of, invalid
 from .host import Host
+from .quick_adding import Adding, begin
 
 MESSAGE_BYTES_MAX = 8 * 2**20
 """The largest message of any function; each has its own limit besides."""
@@ -46,7 +50,21 @@ async def post(host: Host, handlers: Mapping[tuple[str, str], Handler], log_name
     except HttpError as error:
         await _answer(exchange, refusal(host, futoin_error_of(error)), CLOSE)
         return
-    await _answer(exchange, await reply_to(host, handlers, log_name, Request(exchange), body))
+    request = Request(exchange)
+    adding = begin(host, log_name, request, body)
+    if adding is None:
+        await _answer(exchange, await reply_to(host, handlers, log_name, request, body))
+    else:
+        exchange.scope[USER_KEY] = adding.user
+        await _answer(exchange, await _added(host, log_name, adding))
+
+
+async def _added(host: Host, log_name: str, adding: Adding) -> Reply:
+    try:
+        await adding.number
+    except EventLogError as error:
+        return failed(host, JSON, adding.rid, log_name, error)
+    return Reply(adding.reply(), JSON)
 
 
 async def get(
@@ -69,6 +87,7 @@ async def _answer(exchange: Exchange, reply: Reply, *headers: Header) -> None:
     await exchange.answer(200, reply.body, media_type + reply.coder.media_type, headers)
 
 
+@remembered(1024)
 def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
@@ -119,4 +138,9 @@ def _json_of(key: str, text: str) -> bytes:
 
 def segments_of(scope: Scope) -> list[str]:
     """The segments of the path, each decoded by itself, so that a password may hold a slash."""
-    return [unquote(segment, errors="surrogateescape") for segment in raw_path(scope).split("/")]
+    return list(_segments(raw_path(scope)))
+
+
+@remembered(1024)
+def _segments(path: str) -> tuple[str, ...]:
+    return tuple([unquote(segment, errors="surrogateescape") for segment in path.split("/")])

@@ -56,9 +56,12 @@ async def identify(guard: Guard, message: Message, authorization: bytes | None, 
     return Caller(user, user.name or ANYBODY_NAME)
 
 
-def recall(guard: Guard, message: Message, authorization: bytes | None) -> Caller | None:
-    """Who the message is from, where that needs no waiting; None says nothing. Raises FutoInError as `identify`."""
-    shown = _shown(message.sec) if message.sec is not None else _of_header(authorization)
+def recall(guard: Guard, sec: object, authorization: bytes | None) -> Caller | None:
+    """Who a message with that `sec` is from, where that needs no waiting; None says nothing.
+
+    Raises FutoInError as `identify`.
+    """
+    shown = _shown(sec) if sec is not None else _of_header(authorization)
     if isinstance(shown, _Signed):
         return None
     if guard.is_open:

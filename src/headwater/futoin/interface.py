@@ -7,7 +7,7 @@ function a request names, and `Function.check` whether its parameters fit.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -109,6 +109,11 @@ def find(name: str) -> Function:
     if function is None:
         raise _not_found(name)
     return function
+
+
+def served() -> Collection[Function]:
+    """Every function that may be called."""
+    return _functions().values()
 
 
 def request_bytes_max(name: object) -> int:

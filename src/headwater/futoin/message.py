@@ -24,6 +24,11 @@ PACKED_VALUES_MAX = 2**16
 _RID = re.compile(r"[CS][a-zA-Z0-9_-]*[0-9]", re.ASCII)
 
 
+def is_rid(text: str) -> bool:
+    """Whether a text is the identity of a request: one that can be repeated in its reply."""
+    return len(text) <= RID_CHARS_MAX and _RID.fullmatch(text) is not None
+
+
 class Encoded(bytes):
     """A parameter as it came: an array that is decoded in pieces."""
 
@@ -48,7 +53,7 @@ class Message:
     ) -> None:
         self.coder, self.size = coder, size
         self.f, self.sec = f, sec
-        self.rid = rid if isinstance(rid, str) and len(rid) <= RID_CHARS_MAX and _RID.fullmatch(rid) else None
+        self.rid = rid if isinstance(rid, str) and is_rid(rid) else None
         """The request's identity on its connection, or None where there is none that could be repeated."""
         self.error = error
         """Of a reply: the name of the error, or None."""

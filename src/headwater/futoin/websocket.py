@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any
 
 from ..core.event import NO_ATTRIBUTES
-from ..core.log import AppendResult
 from ..http import Receive, Send
 from .calls import Handler, Pushes, Reply, answer, decoded, failed, refusal
 from .coders import JSON
@@ -22,7 +21,8 @@ from .errors import invalid
 from .generating import begin_add_event
 from .host import Host
 from .http import Request
-from .message import Message
+from .message import Coder, Message
+from .quick_adding import Adding, begin
 
 _logger = logging.getLogger("headwater.futoin")
 
@@ -133,6 +133,11 @@ class Connection:
 
     async def _take(self, body: bytes) -> None:
         """A message came in: an answer to one of our calls, or a request, which is answered beside others."""
+        if not self._slots.locked() and (adding := begin(self._host, self._log_name, self, body)) is not None:
+            await self._slots.acquire()
+            self._running.add(adding.number)
+            adding.number.add_done_callback(lambda _: self._ended(adding))
+            return
         message = await decoded(self._host, body)
         if isinstance(message, Reply):
             await self._transmit(message.body)
@@ -155,20 +160,27 @@ class Connection:
         if append is None:
             return False
         self._running.add(append)
-        append.add_done_callback(lambda append: self._added(message, append))
+        append.add_done_callback(lambda append: self._added(message.coder, message.rid, append))
         return True
 
-    def _added(self, message: Message, append: asyncio.Future[AppendResult]) -> None:
-        self._running.discard(append)
-        if append.cancelled():
-            self._slots.release()
-            return
-        if (error := append.exception()) is not None:
-            reply = failed(self._host, message, self._log_name, error).body
+    def _ended(self, adding: Adding) -> None:
+        self._running.discard(adding.number)
+        if adding.number.cancelled() or adding.number.exception() is not None:
+            self._added(JSON, adding.rid, adding.number)
         else:
-            coder = message.coder
-            id, rid = coder.value(str(append.result().first)), coder.value(message.rid)
-            reply = coder.message([("r", id), ("rid", rid)])
+            self._reply_soon(adding.reply())
+
+    def _added(self, coder: Coder, rid: str | None, number: asyncio.Future[int]) -> None:
+        self._running.discard(number)
+        if number.cancelled():
+            self._slots.release()
+        elif (error := number.exception()) is not None:
+            self._reply_soon(failed(self._host, coder, rid, self._log_name, error).body)
+        else:
+            members = [("r", coder.value(str(number.result()))), ("rid", coder.value(rid))]
+            self._reply_soon(coder.message(members))
+
+    def _reply_soon(self, reply: bytes) -> None:
         self._replies.append(reply)
         if not self._has_replies.done():
             self._has_replies.set_result(None)

@@ -1,0 +1,80 @@
+"""Single events that come in one turn of the event loop, appended together: one request to the log for all of them.
+
+Many peers append one event at a time. What an append costs besides its event (a request, its way through two threads,
+an answer) is then paid once for all that came in a turn. Each event has its own end all the same: where they cannot be
+appended together, because of one of them, each is appended by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from .asynchronous import AsyncLog
+from .errors import DuplicateEventId, EventLogError, InvalidInput, Overloaded
+from .event import Event
+from .log import AppendResult
+
+JOINED_EVENTS_MAX = 512
+JOINED_BYTES_MAX = 256 * 1024
+"""Of their data. Whatever reaches one of both is appended at once, so that none waits behind very much."""
+_OF_ONE = (InvalidInput, DuplicateEventId, Overloaded)
+"""What may hold for one of several events, or for all of them together, but not for each."""
+
+
+class Joining:
+    """The way into one log for single events, on one event loop. They keep the order in which they came."""
+
+    def __init__(self, log: AsyncLog) -> None:
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._events: list[Event] = []
+        self._ends: list[asyncio.Future[int]] = []
+        self._bytes = 0
+
+    def append(self, event: Event) -> asyncio.Future[int]:
+        """Append an event by the end of this turn of the loop. The future is its number, or an EventLogError.
+
+        The event is appended even if nobody waits for the future any more.
+        """
+        end: asyncio.Future[int] = self._loop.create_future()
+        if not self._events:
+            self._loop.call_soon(self._append_all)
+        self._events.append(event)
+        self._ends.append(end)
+        self._bytes += len(event.data)
+        if self._bytes >= JOINED_BYTES_MAX or len(self._events) >= JOINED_EVENTS_MAX:
+            self._append_all()
+        return end
+
+    def _append_all(self) -> None:
+        if self._events:
+            events, ends = self._events, self._ends
+            self._events, self._ends, self._bytes = [], [], 0
+            self._begin(events, ends)
+
+    def _begin(self, events: list[Event], ends: list[asyncio.Future[int]]) -> None:
+        try:
+            append = self._log.submit(events)
+        except EventLogError as error:
+            self._failed(events, ends, error)
+        else:
+            append.add_done_callback(lambda append: self._ended(events, ends, append))
+
+    def _ended(
+        self, events: list[Event], ends: list[asyncio.Future[int]], append: asyncio.Future[AppendResult]
+    ) -> None:
+        if (error := append.exception()) is not None:
+            self._failed(events, ends, error)
+            return
+        for number, end in enumerate(ends, append.result().first):
+            if not end.done():  # who asked for it has gone
+                end.set_result(number)
+
+    def _failed(self, events: list[Event], ends: list[asyncio.Future[int]], error: BaseException) -> None:
+        if len(events) > 1 and isinstance(error, _OF_ONE):
+            for event, end in zip(events, ends, strict=True):
+                self._begin([event], [end])
+            return
+        for end in ends:
+            if not end.done():
+                end.set_exception(error)
