@@ -6,8 +6,8 @@ answers. No linger: while one fsync runs, the next group gathers. An answer that
 that it conflicts with) goes out after that event is durable, because it queues behind it.
 
 A small frame is not worth the way to another thread: where nothing is under way, the committer writes it, syncs,
-publishes and answers itself, and the next group gathers meanwhile. Only while the committer judges and encodes a large
-one is it worth that the frame before is being written.
+publishes and answers by itself, and the next group gathers meanwhile. So it does with a large one that nothing waits
+behind; else the writer gets it, and the next group is judged while it is written.
 
 If the frame log refuses frames (its head moved, the disk is full), everything in flight is rolled back: refused, or
 judged again on what the log then has.
@@ -39,7 +39,7 @@ GROUP_EVENTS_MAX = 4096
 GROUP_BYTES_MAX = 8 * 1024 * 1024
 FRAMES_IN_FLIGHT_MAX = 8
 SMALL_FRAME_EVENTS = 128
-"""A frame of so many events or fewer is written by the committer: judging as many takes about as long as a sync."""
+"""A frame of so many events or fewer is written by the committer. To judge as many takes 0.5 ms; a sync some 0.2."""
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 
 
