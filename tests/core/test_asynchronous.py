@@ -9,6 +9,8 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headwater.core import ALL, AppendRequest, AsyncLog, Event, LogSettings, Page, Query
 from headwater.core.errors import AppendConditionFailed, Closed, InvalidEvent
@@ -16,6 +18,7 @@ from headwater.core.turns import Turns
 from headwater.storage.memory import MemoryLog
 
 from ..builders import event, fill, numbers, unless
+from ..interleaved import interleave
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -288,3 +291,124 @@ def test_every_page_of_a_read_or_a_subscription_is_a_step_of_its_flow() -> None:
         assert turns.steps == 7
 
     asyncio.run(scenario())
+
+
+def calls_to(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What threads call on the loop from now on."""
+    calls: list[object] = []
+    original = loop.call_soon_threadsafe
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *call: (calls.append(call), original(*call))[1])
+    return calls
+
+
+def test_a_commit_that_nobody_waits_for_does_not_wake_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        memory = MemoryLog()
+        log = AsyncLog(memory)
+        calls = calls_to(asyncio.get_running_loop(), monkeypatch)
+        fill(memory, 10)
+        assert calls == []
+        await log.append([event()])
+        assert len(calls) == 1, "its answer, and nothing else"
+
+    run(test)
+
+
+def test_commits_wake_the_loop_once_for_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        memory = MemoryLog()
+        log = AsyncLog(memory)
+        first, second = log.next_commit, log.next_commit
+        calls = calls_to(asyncio.get_running_loop(), monkeypatch)
+        fill(memory, 10)
+        assert len(calls) == 1
+        await asyncio.gather(first, second)
+        fill(memory, 10)
+        assert len(calls) == 1, "nobody has waited again"
+        third = log.next_commit
+        assert not third.done()
+        memory.append([event()])
+        await third
+        assert len(calls) == 2
+
+    run(test)
+
+
+class CountingLog(MemoryLog):
+    """Only a head that moves, and who is told of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    def commit(self) -> None:
+        self.number += 1
+        self._wake_all()
+
+
+RUNS = st.lists(st.integers(0, 120), max_size=8)
+
+
+def lost_wakes(face: type[AsyncLog], runs: list[int]) -> list[int]:
+    """The heads of those who still wait after all commits, though the head went on since they looked.
+
+    One thread commits twice; the other is the event loop: it does what was called, takes `next_commit` and looks at
+    the head, again and again. The runs say how many instructions each of them does before the other goes on.
+    """
+    log = CountingLog()
+    ready: list[Callable[[], None]] = []
+    waiting: list[tuple[asyncio.Future[None], int]] = []
+    loop = asyncio.new_event_loop()
+
+    async def make() -> AsyncLog:
+        return face(log)
+
+    watching = loop.run_until_complete(make())
+    loop.call_soon_threadsafe = ready.append  # type: ignore[method-assign, assignment]
+
+    def turn() -> None:
+        while ready:
+            ready.pop(0)()
+
+    def follow() -> None:
+        for _ in range(3):
+            turn()
+            future = watching.next_commit
+            waiting.append((future, log.number))
+
+    def commit() -> None:
+        log.commit()
+        log.commit()
+
+    taking = face.next_commit.fget
+    assert taking is not None
+    interleave(
+        runs,
+        commit,
+        follow,
+        [CountingLog.commit, face._wake_soon, AsyncLog._call_soon, face._wake, taking, follow, turn],
+    )
+    turn()
+    loop.close()
+    return [head for future, head in waiting if head < log.number and not future.done()]
+
+
+@given(RUNS)
+@settings(max_examples=100, deadline=None)
+def test_no_wake_is_lost_whoever_goes_first(runs: list[int]) -> None:
+    assert lost_wakes(AsyncLog, runs) == []
+
+
+class ClearingLate(AsyncLog):
+    """Clears the flag behind the wake: who takes the future between them is forgotten."""
+
+    def _wake_soon(self) -> None:
+        if self._is_awaited:
+            self._call_soon(self._wake)
+            self._is_awaited = False
+
+
+def test_the_proof_finds_a_wake_that_is_lost() -> None:
+    """The loop takes the future, the commit goes on for so long, the loop takes the next one and looks, and so on."""
+    assert any(lost_wakes(ClearingLate, [0, 40, length, 100]) for length in range(80))
+    assert not any(lost_wakes(AsyncLog, [0, 40, length, 100]) for length in range(80))

@@ -23,9 +23,10 @@ from headwater.storage.frame import Chain, EncodedFrame, Frame
 from headwater.storage.framelog import HeadMoved
 from headwater.storage.index import Index
 from headwater.storage.judge import LogJudge, Numbering
-from headwater.storage.sequencer import Sequencer
+from headwater.storage.sequencer import Sequencer, Verdict
 from headwater.storage.writers import WriterTable
 
+from ..waiting import eventually
 from .builders import SEED, Fatal, columns, content, encoded, event, unless
 
 PATIENCE_S = 20.0
@@ -42,6 +43,8 @@ class ScriptedLog:
         self.script: list[Callable[[Sequence[EncodedFrame]], None]] = []
         self.appends: list[int] = []
         """How many frames each successful append had."""
+        self.writers: list[str] = []
+        """The threads that wrote them."""
         self.may_write = threading.Event()
         self.may_write.set()
         self.is_writing = threading.Event()
@@ -62,6 +65,7 @@ class ScriptedLog:
         if expected_head != self.head:
             raise HeadMoved(self.head)
         self.keep(frames)
+        self.writers.append(threading.current_thread().name)
 
     def keep(self, frames: Sequence[EncodedFrame]) -> None:
         for frame in frames:
@@ -430,3 +434,72 @@ def test_a_columns_object_is_not_changed_by_being_refused(desk: Desk) -> None:
     again = AppendRequest(before, None, None, desk.deliver)
     desk.sequencer.submit(again)
     assert desk.outcome(again) == AppendResult(1, 1)
+
+
+def test_what_was_judged_on_top_of_refused_frames_is_never_written(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer is refused while the committer judges the next group, and is done with it before that is sent."""
+    judge, later, is_judging = desk.sequencer._judge, list[AppendRequest](), threading.Event()
+    original = judge.judge
+
+    def slowly(group: Sequence[AppendRequest], first: int) -> Verdict:
+        verdict = original(group, first)
+        if not later:
+            later.append(desk.submit(event("Second")))  # so that the writer gets the first
+        else:
+            is_judging.set()
+            eventually(lambda: desk.sequencer._flights_done == desk.sequencer._flights_sent)
+        return verdict
+
+    def full_meanwhile(frames: Sequence[EncodedFrame]) -> None:
+        assert is_judging.wait(PATIENCE_S)
+        full(frames)
+
+    monkeypatch.setattr(judge, "judge", slowly)
+    desk.log.script = [full_meanwhile]
+    large = desk.submit(*[event("First") for _ in range(module.SMALL_FRAME_EVENTS + 1)])
+    assert isinstance(desk.outcome(large), DiskFull)
+    assert isinstance(desk.outcome(later[0]), DiskFull | AppendResult)
+    assert desk.fatal.reasons == []
+    assert desk.outcome(desk.submit(event("Third"))) == AppendResult(desk.log.head, desk.log.head)
+
+
+def while_judging(desk: Desk, monkeypatch: pytest.MonkeyPatch, append: Callable[[], object]) -> None:
+    """Something is appended while the first group is judged, so that it waits when the group's frame is made."""
+    judge, left = desk.sequencer._judge, [append]
+    original = judge.judge
+
+    def judged(group: Sequence[AppendRequest], first: int) -> Verdict:
+        if left:
+            left.pop()()
+        return original(group, first)
+
+    monkeypatch.setattr(judge, "judge", judged)
+
+
+def test_a_small_frame_is_written_by_who_judged_it_though_more_waits(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    while_judging(desk, monkeypatch, lambda: desk.submit(event("Second")))
+    desk.submit(event("First"))
+    desk.wait(2)
+    assert desk.log.types() == ["First", "Second"]
+    assert desk.log.writers == ["orders-committer"] * 2
+
+
+def test_a_large_frame_is_left_to_the_writer_where_more_waits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the next group is judged while it is written."""
+    while_judging(desk, monkeypatch, lambda: desk.submit(event("Second")))
+    desk.submit(*[event("First") for _ in range(module.SMALL_FRAME_EVENTS + 1)])
+    desk.wait(2)
+    assert desk.log.types()[-1] == "Second"
+    assert desk.log.writers[0] == "orders-writer"
+
+
+def test_frames_that_landed_are_not_looked_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who appends knows how far the log is durable: no frame has to be found to know that it is there."""
+    looked: list[int] = []
+    monkeypatch.setattr(desk.sequencer._judge, "_frame_at", looked.append)
+    for _ in range(5):
+        desk.outcome(desk.submit(event()))
+    assert looked == []
+    eventually(lambda: not desk.sequencer._judge._in_flight)  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
 """A local log for an asyncio event loop: awaitable appends, and reads and subscriptions in bounded steps.
 
-One wake of the loop per commit, whatever the number of appends that it answers.
+One wake of the loop per commit for all appends that it answers, and one for all who wait for a commit: none where
+nobody does.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ class AsyncLog:
         self.turns = turns or Turns()
         self._loop = asyncio.get_running_loop()
         self._advance: asyncio.Future[None] = self._loop.create_future()
+        self._is_awaited = False
+        """Whether somebody may hold `_advance`. Set before it is given out, and so before who has it looks at the head;
+        cleared before the loop is woken. So of all who hold it, there is always the flag, or a wake under way."""
         self._is_closed = False
         self._stop = log.watch(self._wake_soon)
 
@@ -40,7 +44,11 @@ class AsyncLog:
 
     @property
     def next_commit(self) -> asyncio.Future[None]:
-        """Done at the next commit, and when the log or this face of it closes. Take it before reading what is there."""
+        """Done at the next commit, and when the log or this face of it closes. Take it before reading what is there.
+
+        Take it anew each time: commits wake the loop only for who took it since the last wake.
+        """
+        self._is_awaited = True
         return self._advance
 
     async def append(
@@ -99,7 +107,7 @@ class AsyncLog:
         cursor = after
         flow = flow or self.turns.flow("", self.log.name)
         while True:
-            advance = self._advance
+            advance = self.next_commit
             page = await self.turns.do(flow, partial(self.log.read_page, query, cursor, partition=partition))
             moved = page.cursor > cursor
             cursor = max(cursor, page.cursor)
@@ -128,7 +136,9 @@ class AsyncLog:
                 future.set_result(request.result)
 
     def _wake_soon(self) -> None:
-        self._call_soon(self._wake)
+        if self._is_awaited:
+            self._is_awaited = False
+            self._call_soon(self._wake)
 
     def _wake(self) -> None:
         advance, self._advance = self._advance, self._loop.create_future()

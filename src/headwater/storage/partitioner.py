@@ -15,6 +15,8 @@ class Partitioner:
 
     def __init__(self, settings: LogSettings) -> None:
         self._count = settings.partitions
+        self.is_one = settings.partitions == 1
+        """Whether every event goes to partition 0."""
         self._by, _, self._tag_key = settings.partition_by.partition(":")
         self._turn = cycle(range(self._count))
 

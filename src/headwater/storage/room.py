@@ -18,7 +18,7 @@ from ..core.bus import Bus
 from ..core.errors import DiskFull
 from ..core.notification_types import NotificationType
 from .disk import Disk
-from .refusals import NO_SPACE, refusing
+from .refusals import NO_SPACE, refusal_of, refusing
 
 RESERVE_BYTES = 256 * 1024 * 1024
 """Kept free, unless a tenth of the file system is less, or a reserve is given."""
@@ -27,6 +27,7 @@ TRIED_BYTES_MAX = 4 * 1024 * 1024
 """More than that need not be had for the room to be enough again: larger appends are refused one by one."""
 BLOCK_BYTES = 4096
 TRIAL = "room.tmp"
+_CANNOT_TELL = "nobody can tell how much room there is"
 
 
 class Standing(NamedTuple):
@@ -83,8 +84,10 @@ class Room:
 
     def look(self) -> Standing:
         """How much there is now. Tells (`disk.low`, `disk.recovered`) if that is news. Raises StorageUnavailable."""
-        with refusing(self._directory, "nobody can tell how much room there is"):
+        try:
             standing = self.standing()
+        except OSError as error:  # every commit asks, so without the context manager
+            raise refusal_of(error, self._directory, _CANNOT_TELL) from error
         if standing.is_low is not self._is_low:
             self._tell(standing)
         return standing
@@ -130,7 +133,7 @@ class Room:
 
     def _can_have(self, size: int) -> bool:
         path = self._directory / TRIAL
-        with refusing(self._directory, "nobody can tell how much room there is"):
+        with refusing(self._directory, _CANNOT_TELL):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
             try:
                 self._disk.allocate(fd, size)

@@ -5,6 +5,10 @@ encodes one frame for all that pass. The writer writes the frames that wait, syn
 answers. No linger: while one fsync runs, the next group gathers. An answer that depends on an event (its own, or one
 that it conflicts with) goes out after that event is durable, because it queues behind it.
 
+A small frame is not worth the way to another thread: where nothing is under way, the committer writes it, syncs,
+publishes and answers by itself, and the next group gathers meanwhile. So it does with a large one that nothing waits
+behind; else the writer gets it, and the next group is judged while it is written.
+
 If the frame log refuses frames (its head moved, the disk is full), everything in flight is rolled back: refused, or
 judged again on what the log then has.
 """
@@ -18,6 +22,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
@@ -33,6 +38,8 @@ logger = logging.getLogger("headwater.storage")
 GROUP_EVENTS_MAX = 4096
 GROUP_BYTES_MAX = 8 * 1024 * 1024
 FRAMES_IN_FLIGHT_MAX = 8
+SMALL_FRAME_EVENTS = 128
+"""A frame of so many events or fewer is written by the committer. To judge as many takes 0.5 ms; a sync some 0.2."""
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -42,6 +49,7 @@ class Verdict(NamedTuple):
     columns: EventColumns | None
     """Of all appends that pass, in order; None if none has events to write."""
     partitions: list[int]
+    """May be empty where all are 0."""
     marks: Sequence[FrameMark] = ()
     """Of exactly-once writers, for the frame."""
 
@@ -61,8 +69,8 @@ class Judge(Protocol):
     def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
         """These events went into that frame, which is in flight now."""
 
-    def landed(self) -> None:
-        """Frames that can be read now need not be held any more."""
+    def landed(self, head: int) -> None:
+        """The frames up to that number can be read now: they need not be held any more."""
 
     def rollback(self, above: int) -> None:
         """Forget what was applied above that number."""
@@ -181,8 +189,7 @@ class Sequencer:
             if is_stopping and not self._again and self._has_settled():
                 self._flights.put(None)
                 return
-            if self._flights_sent == self._flights_done:
-                self._judge.landed()
+            self._judge.landed(self.durable_head)
             if self._again:
                 group = self._again.popleft()
             elif not is_stopping:
@@ -194,11 +201,9 @@ class Sequencer:
             if not group[0].columns.count:
                 self._record(group)
                 continue
-            self._slots.acquire()
             if self._refusal is None:
                 self._commit(group)
             else:  # what was refused comes first
-                self._slots.release()
                 self._again.appendleft(group)
             del group  # nothing is to be kept until the next append comes
 
@@ -233,8 +238,8 @@ class Sequencer:
         frame = None
         if columns is not None:
             self._nonce += 1
-            chain = Chain(self._frame_log.crc_seed, self._epoch, self._last_crc, self.durable_head, self._nonce)
-            frame = encode(columns, partitions, self._applied_head + 1, recorded_at, chain, marks)
+            link = Chain(self._frame_log.crc_seed, self._epoch, self._last_crc, self.durable_head, self._nonce)
+            frame = encode(columns, partitions, self._applied_head + 1, recorded_at, link, marks)
             self._judge.applied(frame, columns)
             self._applied_head, self._last_crc = frame.last, frame.crc
         self._send(_Flight(frame, group))
@@ -250,15 +255,24 @@ class Sequencer:
         self._answer(group)
 
     def _send(self, flight: _Flight) -> None:
-        """Hand a flight to the writer; if nothing else is under way, it is quicker to write it here."""
-        is_alone = self._held is None and self._inbox.empty() and not self._again
-        if is_alone and self._flights_sent == self._flights_done:
+        """Write a small frame, or whatever nothing waits behind, here, if nothing is under way; else the writer does.
+
+        Whether something was refused is looked at last: the writer says so before it says that it is done.
+        """
+        if (
+            (_is_small(flight) or self._nothing_waits())
+            and self._flights_sent == self._flights_done
+            and self._refusal is None
+        ):
             if (refusal := self._write([flight])) is not None:
                 self._ground([flight], refusal)
-            self._slots.release()
-        else:
+        else:  # on top of what was refused, too: it is rolled back with that
+            self._slots.acquire()
             self._flights_sent += 1
             self._flights.put(flight)
+
+    def _nothing_waits(self) -> bool:
+        return self._held is None and self._inbox.empty() and not self._again
 
     def _reground(self) -> None:
         """The frame log refused frames: roll back all in flight; refuse their appends, or judge them again.
@@ -338,7 +352,7 @@ class Sequencer:
             self._count_commit(time.perf_counter() - begin)
             self.durable_head = frames[-1].last
             self._publish(self.durable_head)
-        self._answer(request for flight in flights for request in flight.requests)
+        self._answer(chain.from_iterable([flight.requests for flight in flights]))
         return None
 
     def _ground(self, flights: list[_Flight], refusal: EventLogError | HeadMoved) -> None:
@@ -366,23 +380,36 @@ class Sequencer:
     def _answer(self, requests: Iterable[AppendRequest]) -> None:
         """Give requests back to whom they came from: one call for all of one caller."""
         by_caller: dict[Callable[[list[AppendRequest]], None], list[AppendRequest]] = {}
-        statistics, size, count = self._statistics, 0, 0
+        size = count = appends = events = appended = 0
         for request in requests:
-            size += request.columns.bytes
+            columns, result = request.columns, request.result
+            size += columns.bytes
             count += 1
             if request.error is None:
-                statistics.appends += 1
-                assert request.result is not None
-                if not request.result.was_stored:
-                    statistics.events_appended += request.columns.count
-                    statistics.bytes_appended += request.columns.bytes
-            by_caller.setdefault(request.deliver, []).append(request)
+                appends += 1
+                assert result is not None
+                if not result.was_stored:
+                    events += columns.count
+                    appended += columns.bytes
+            if (finished := by_caller.get(request.deliver)) is None:
+                by_caller[request.deliver] = [request]
+            else:
+                finished.append(request)
+        statistics = self._statistics
+        statistics.appends += appends
+        statistics.events_appended += events
+        statistics.bytes_appended += appended
         with self._admission:
             self._waiting_bytes -= size
             statistics.queued_bytes = self._waiting_bytes
             statistics.queued_requests -= count
         for deliver, finished in by_caller.items():
             deliver(finished)
+
+
+def _is_small(flight: _Flight) -> bool:
+    frame = flight.frame
+    return frame is None or frame.last - frame.first < SMALL_FRAME_EVENTS
 
 
 def _abort(reason: str) -> None:
