@@ -1,7 +1,7 @@
 """Runs of transfers: whole messages that one sender sends one after the other, all with a head of the same form.
 
-Such heads differ in the delivery-id, which counts, and the tag alone, so that they are compared and not read: a third of
-the time that `wire` takes, which reads what is no run, and whatever is here is read there in the same way.
+Such heads differ in the delivery-id, which counts, and in the tag alone, so that they are compared and not read. That
+takes a third of the time of `wire`, which reads what is no run, and would read each transfer of one in the same way.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from .plain import PlainEvents
 _logger = logging.getLogger("headwater.amqp")
 
 
-class Appending(Protocol):
+class Claimant(Protocol):
     """Who wants to know what became of its events."""
 
     def on_ended(self, error: EventLogError | None) -> None:
@@ -26,16 +26,16 @@ class Appending(Protocol):
 class Gathered:
     """Events for one partition, and whose they are: the context of their request."""
 
-    __slots__ = ("_parts", "events", "partition")
+    __slots__ = ("_claimants", "events", "partition")
 
     def __init__(self, partition: int | None) -> None:
         self.partition = partition
         self.events = PlainEvents()
-        self._parts: list[Appending] = []
+        self._claimants: list[Claimant] = []
 
-    def claim(self, appending: Appending) -> None:
-        """The events that were added last are of that one."""
-        self._parts.append(appending)
+    def claim(self, claimant: Claimant) -> None:
+        """The events that were added last are that one's."""
+        self._claimants.append(claimant)
 
     def on_appended(self, request: AppendRequest) -> None:
         """What became of all of them."""
@@ -43,10 +43,8 @@ class Gathered:
 
     def end(self, error: EventLogError | None) -> None:
         """Tell everybody what became of their events."""
-        for appending in self._parts:
+        for claimant in self._claimants:
             try:
-                appending.on_ended(error)
+                claimant.on_ended(error)
             except Exception:  # the others are to be answered, too
                 _logger.exception("a producer failed")
-
-

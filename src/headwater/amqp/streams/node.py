@@ -20,8 +20,7 @@ from ...core.state import StateStore
 from ..protocol.conditions import INTERNAL_ERROR
 from ..protocol.types import Symbol
 from ..settings import AmqpSettings
-from .gathered import Appending as GatheredAppending
-from .gathered import Gathered
+from .gathered import Claimant, Gathered
 from .groups import Action, Assign, Close, Drain, Groups, Link, RecordEpoch, Refuse
 from .info import information_message
 from .outbound import Outbound
@@ -191,10 +190,10 @@ class EventLogNode:
             self.loop.call_soon(self._append_gathered)
         return self._gathered
 
-    def gathered(self, appending: GatheredAppending) -> None:
-        """The events that were added last are of that one, who is told what becomes of them."""
+    def gathered(self, claimant: Claimant) -> None:
+        """The events that were added last are that one's, who is told what becomes of them."""
         assert self._gathered is not None
-        self._gathered.claim(appending)
+        self._gathered.claim(claimant)
         events = self._gathered.events
         is_spread = self.partitions > 1 and self._gathered.partition is None  # the log gives each append another one
         if is_spread or events.count >= GATHERED_EVENTS or events.bytes >= GATHERED_BYTES:

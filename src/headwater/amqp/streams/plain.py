@@ -52,7 +52,7 @@ class PlainEvents:
     def cut(self, count: int, bytes: int) -> None:
         """Forget all but the first so many, which count so many bytes."""
         for column in (self.types, self.data, self.attributes, self.group_keys, self.envelopes):
-            del column[count:]  # type: ignore[attr-defined]
+            del column[count:]
         self.count, self.bytes = count, bytes
 
 
@@ -81,7 +81,13 @@ class Form:
 
     def take(self, messages: Sequence[bytes], at: int, bytes_max: int, events: PlainEvents) -> int:
         """Add the messages from `at` on that have this form and no more bytes; answers where that ends."""
-        head, tail, tail_at, content_at, rest_at = self._head, self._tail, self._tail_at, self._content_at, self._rest_at
+        head, tail, tail_at, content_at, rest_at = (
+            self._head,
+            self._tail,
+            self._tail_at,
+            self._content_at,
+            self._rest_at,
+        )
         kept, is_short, data, envelopes = self._kept, self._is_short, events.data, events.envelopes
         stop, begin = len(messages), at
         size = 0
@@ -95,7 +101,9 @@ class Form:
                 or not message.startswith(tail, tail_at)
             ):
                 break
-            content = message[content_at - 1] if is_short else int.from_bytes(message[content_at - 4 : content_at], "big")
+            content = (
+                message[content_at - 1] if is_short else int.from_bytes(message[content_at - 4 : content_at], "big")
+            )
             if content != length - content_at:
                 break
             envelopes.append(kept + message[rest_at:content_at])
@@ -127,9 +135,7 @@ def _message_id(message: bytes, spans: Spans) -> tuple[int, int]:
     return at + 5, at + 5 + int.from_bytes(message[at + 1 : at + 5], "big")
 
 
-def read_plain(
-    messages: Sequence[bytes], form: Form | None, settings: LogSettings, events: PlainEvents
-) -> Form | None:
+def read_plain(messages: Sequence[bytes], form: Form | None, settings: LogSettings, events: PlainEvents) -> Form | None:
     """Add the events of messages, of which that form is expected; answers the form that the next should have.
 
     None, and nothing was added, if not all of them are plain.

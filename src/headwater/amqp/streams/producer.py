@@ -123,7 +123,13 @@ class Producer(LinkEnd):
         self._outstanding += count
         self._transport.hold(size + DELIVERY_BYTES * count)
         if self._node is None:
-            self._forward([delivery for each in received for delivery in (deliveries_of(each) if isinstance(each, Run) else (each,))])
+            self._forward(
+                [
+                    delivery
+                    for each in received
+                    for delivery in (deliveries_of(each) if isinstance(each, Run) else (each,))
+                ]
+            )
         else:
             self._take(received, self._node)
 
