@@ -118,10 +118,11 @@ def test_a_run_is_taken_as_its_transfers_by_themselves(
     )
 
 
+@pytest.mark.parametrize("handle", [b"\x43", b"\x52\x00", uint(0)])
 @pytest.mark.parametrize("ending", [UNSETTLED, SETTLED])
-def test_transfers_of_one_form_are_one_run(ending: bytes) -> None:
+def test_transfers_of_one_form_are_one_run(ending: bytes, handle: bytes) -> None:
     server, (receiver,) = attached()
-    server.receive_data(b"".join(map(Frame.encoded, frames(50, ending))), 0.0)
+    server.receive_data(b"".join(frame._replace(handle=handle).encoded() for frame in frames(50, ending)), 0.0)
     (run,) = receiver.take_runs()
     assert isinstance(run, Run)
     assert (run.first, run.last, run.is_settled, run.bytes) == (0, 49, ending == SETTLED, 90)

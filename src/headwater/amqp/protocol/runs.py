@@ -44,10 +44,14 @@ class Run:
 
 def handle_of(buffer: bytes, at: int) -> int:
     """The handle of a usual transfer, whose frame begins at `at`; -1 where the frame cannot be of a run."""
-    if len(buffer) - at < 16 or buffer[at + 4] != 2 or buffer[at + 5] != 0:
+    if len(buffer) - at < 24 or buffer[at + 4] != 2 or buffer[at + 5] != 0:
         return -1
     form = buffer[at + 14]
-    return 0 if form == 0x43 else buffer[at + 15] if form == 0x52 else -1
+    if form == 0x43:
+        return 0
+    if form == 0x52:
+        return buffer[at + 15]
+    return int.from_bytes(buffer[at + 15 : at + 19], "big") if form == _UINT else -1
 
 
 def read_run(buffer: bytes, at: int, frame_bytes_max: int, message_bytes_max: int, count_max: int) -> Run | None:
@@ -56,7 +60,8 @@ def read_run(buffer: bytes, at: int, frame_bytes_max: int, message_bytes_max: in
     It ends before a frame that is cut off, larger than those bytes, of another form, or whose id does not follow.
     """
     length = len(buffer)
-    id_at = at + (15 if buffer[at + 14] == 0x43 else 16)
+    form = buffer[at + 14]
+    id_at = at + (15 if form == 0x43 else 16 if form == 0x52 else 19)
     stop = at + 13 + buffer[at + 12]
     if stop > length or id_at + 7 > length or buffer[id_at] != _UINT or buffer[id_at + 5] != _TAG:
         return None
