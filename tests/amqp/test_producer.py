@@ -7,10 +7,12 @@ import pytest
 from headwater.amqp.client import Client
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.conditions import AmqpError
-from headwater.amqp.protocol.message import DATA, Message, Properties
+from headwater.amqp.protocol.message import DATA, VALUE, Message, Properties, encode_message
 from headwater.amqp.protocol.performatives import Accepted, Coordinator, Rejected, Source, Target
 from headwater.amqp.protocol.types import Described, Symbol
 from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.streams.plain import read_plain
+from headwater.core.errors import EventLogError, InvalidPosition
 from headwater.core.event import Encoding
 
 from ..waiting import eventually
@@ -50,6 +52,67 @@ def test_settled_messages_are_stored_too(served: Served, client: Client) -> None
     sender.send_all([message(b"%d" % number) for number in range(100)], is_settled=True)
     assert sender.send(message(b"last")) == Accepted()
     assert served.log("orders").head() == 101
+
+
+def test_plain_messages_keep_their_order_among_others(served: Served, client: Client) -> None:
+    mixed = [
+        Message("value", VALUE) if number % 7 == 3 else message(b"%d" % number, f"Type{number % 50 // 10}")
+        for number in range(600)
+    ]
+    states = client.sender("orders").send_all(mixed)
+    assert states == [Accepted()] * 600
+    events = list(served.log("orders").read())
+    assert [event.data for event in events if not event.encoding] == [
+        each.body[0] for each in mixed if each.body_kind == DATA
+    ]
+    assert [number for number, event in enumerate(events) if event.encoding] == list(range(3, 600, 7))
+
+
+class Claim:
+    """A link's part of what is appended together."""
+
+    def __init__(self) -> None:
+        self.ended: list[EventLogError | None] = []
+
+    def on_ended(self, error: EventLogError | None) -> None:
+        """See Claimant."""
+        self.ended.append(error)
+
+
+def gathered(served: Served, log: str, links: int, partition: int | None = None) -> list[Claim]:
+    """Two plain events of each link, in one turn of the loop."""
+    claims = [Claim() for _ in range(links)]
+
+    async def gather() -> None:
+        node = await served.container.node_of(log)
+        for number, claim in enumerate(claims):
+            messages = [encode_message(message(b"%d" % number))] * 2
+            assert read_plain(messages, None, node.log.settings, node.gather(partition).events)
+            node.gathered(claim)
+
+    served.run(gather)
+    return claims
+
+
+def test_what_comes_from_many_links_in_one_turn_is_one_append(served: Served) -> None:
+    log = served.log("orders")
+    claims = gathered(served, "orders", 100)
+    eventually(lambda: all(claim.ended == [None] for claim in claims))
+    assert log.statistics.appends == 1
+    assert [int(event.data) for event in log.read()] == [number for number in range(100) for _ in range(2)]
+
+
+def test_without_a_partition_each_link_has_an_append_of_its_own(served: Served) -> None:
+    log = served.log("spread", partitions=4)
+    claims = gathered(served, "spread", 8)
+    eventually(lambda: all(claim.ended == [None] for claim in claims))
+    assert log.statistics.appends == 8
+    assert {event.partition for event in log.read()} == {0, 1, 2, 3}
+
+
+def test_all_links_are_told_of_what_the_log_refuses(served: Served) -> None:
+    claims = gathered(served, "orders", 3, partition=9)
+    eventually(lambda: all([type(error) for error in claim.ended] == [InvalidPosition] for claim in claims))
 
 
 def test_a_large_message_comes_in_many_frames(served: Served, client: Client) -> None:

@@ -87,6 +87,9 @@ class _Pause(Flag):
     """It is the turn of others, before what it has sent already is dealt with."""
 
 
+_NOT_PAUSED = _Pause(0)
+
+
 class Owner(Protocol):
     """Who has the connections: the container."""
 
@@ -143,7 +146,7 @@ class Transport(asyncio.Protocol):
         """Whether the peer has closed its side, and nothing comes after what is unread."""
         """What has come and waits for the peer's next turn."""
         self._pace = Pace(TURN_BYTES, TURN_BYTES_FIRST, TURN_S)
-        self._pauses = _Pause(0)
+        self._pauses = _NOT_PAUSED
         self._is_turn_due = False
         self._is_flushing = False
         self._flow: Flow | None = None
@@ -426,7 +429,7 @@ class Transport(asyncio.Protocol):
     def _take_turn(self) -> None:
         """Deal with some of what has come; the rest waits until others have had their turn."""
         self._is_turn_due = False
-        if self._unread and self._pauses in (_Pause.TURN, _Pause(0)):
+        if self._unread and self._pauses in (_Pause.TURN, _NOT_PAUSED):
             data, size = self._unread.popleft(), max(self._pace.size, TURN_BYTES_MIN)
             if len(data) > size:
                 self._unread.appendleft(data[size:])
@@ -537,7 +540,7 @@ class Transport(asyncio.Protocol):
         self._pauses |= reason
 
     def _resume(self, reason: _Pause) -> None:
-        if reason & self._pauses:
+        if self._pauses != _NOT_PAUSED and reason & self._pauses:
             self._pauses &= ~reason
             self._take_turn_soon()
             if not self._pauses and not self._is_lost and not self._transport.is_closing():

@@ -34,10 +34,11 @@ from .performatives import (
     decode_performative,
     encode_performative,
 )
+from .runs import USUAL_TRANSFER
 from .session import Session
 from .settings import IDLE_MS_MIN, ConnectionSettings
 from .types import Described
-from .wire import DISPOSITION, TRANSFER, read_disposition, read_transfer
+from .wire import DISPOSITION, TRANSFER, accepted_frame, read_disposition, read_transfer
 
 _head = Struct(">IBBH")
 _unpack_head, _pack_head = _head.unpack_from, _head.pack
@@ -212,6 +213,11 @@ class Connection(Negotiation):
         self._out.append(payload)
         self._out_bytes += len(head) + len(payload)
 
+    def send_accepted(self, channel: int, first: int, last: int) -> None:
+        """Say that the deliveries `first` to `last` are accepted and settled."""
+        if not self._is_close_sent:
+            self._write(accepted_frame(channel, first, last))
+
     def send_body(self, channel: int, performative: bytes, payload: bytes) -> None:
         """A frame of an encoded performative and its payload."""
         self._write_body(channel, performative, payload)
@@ -267,6 +273,9 @@ class Connection(Negotiation):
         size_max = self.settings.frame_bytes_max
         length = len(data)
         while length - at >= 8 and self.stage is not Stage.OVER:
+            if data.startswith(USUAL_TRANSFER, at + 8) and (after := self._on_run(data, at)) > at:
+                at = after
+                continue
             size, doff, kind, channel = _unpack_head(data, at)
             if size > size_max or doff < 2 or doff * 4 > size or kind != 0:
                 raise bad_head(size, doff, kind, size_max)
@@ -299,6 +308,11 @@ class Connection(Negotiation):
                 self._on_disposition(data, at, end, channel)
             else:
                 self._on_performative(performative, channel)
+
+    def _on_run(self, data: bytes, at: int) -> int:
+        """Usual transfers, if there are any; answers where the frame after them begins."""
+        session = self._by_remote_channel.get(data[at + 6] << 8 | data[at + 7])
+        return at if session is None or session.is_ending or session.is_over else session.on_run(data, at)
 
     def _on_transfer(self, data: bytes, at: int, end: int, channel: int) -> None:
         session = self._session(channel)

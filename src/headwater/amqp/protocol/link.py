@@ -20,6 +20,7 @@ from .events import (
     MessagesReceived,
 )
 from .performatives import Attach, DeliveryState, Detach, ErrorCondition, Flow, Transfer
+from .runs import TAG_BYTES_MAX, Run
 from .types import Described, Symbol
 from .wire import TransferFields, TransferHead
 
@@ -258,7 +259,7 @@ class Receiver(Link):
         self.credit = 0
         """How many deliveries the peer may still send."""
         self.message_bytes_max: int | None = None
-        self._received: list[Delivery] = []
+        self._received: list[Delivery | Run] = []
         self._partial: _Partial | None = None
 
     @property
@@ -276,8 +277,23 @@ class Receiver(Link):
         self.credit = credit
         self.session.send_flow(self, drain=drain)
 
+    @property
+    def takes_runs(self) -> bool:
+        """Whether a whole message may come next."""
+        return self._partial is None and not self.is_detaching and not self.is_over
+
     def take(self) -> list[Delivery]:
         """The deliveries that have come since the last call."""
+        taken: list[Delivery] = []
+        for each in self.take_runs():
+            if isinstance(each, Run):
+                taken += deliveries_of(each)
+            else:
+                taken.append(each)
+        return taken
+
+    def take_runs(self) -> list[Delivery | Run]:
+        """As `take`, with those that came as a run together."""
         received, self._received = self._received, []
         return received
 
@@ -315,6 +331,15 @@ class Receiver(Link):
         else:
             self._take_piece(fields, buffer[fields.payload_at : end])
 
+    def on_run(self, run: Run) -> None:
+        """Whole messages, for which there is credit."""
+        count = len(run.tags)
+        self.credit -= count
+        self.delivery_count = (self.delivery_count + count) & SERIAL
+        if not self._received:
+            self.session.tell(MessagesReceived(self))
+        self._received.append(run)
+
     def on_settled(self, tags: list[bytes]) -> None:
         """The sender settled these."""
         self.session.tell(DeliveriesSettled(self, tags))
@@ -326,8 +351,9 @@ class Receiver(Link):
             self.session.expect_delivery_id(delivery_id)
         if delivery_id is None or tag is None:
             raise LinkFault(conditions.INVALID_FIELD, "a delivery begins with its delivery-id and delivery-tag")
-        if len(tag) > 32:
-            raise LinkFault(conditions.INVALID_FIELD, f"a delivery-tag has up to 32 bytes, {len(tag)} given")
+        if len(tag) > TAG_BYTES_MAX:
+            problem = f"a delivery-tag has up to {TAG_BYTES_MAX} bytes, {len(tag)} given"
+            raise LinkFault(conditions.INVALID_FIELD, problem)
         if self.credit <= 0:
             raise LinkFault(conditions.LINK_TRANSFER_LIMIT_EXCEEDED, "a transfer came without credit")
         if fields.whole is not None and not self.is_second:
@@ -382,6 +408,12 @@ class Receiver(Link):
         self.credit = 0
         self._abandon()
         self.session.forget(self)
+
+
+def deliveries_of(run: Run) -> list[Delivery]:
+    """The deliveries of a run, each by itself."""
+    each = zip(range(run.first, run.last + 1), run.tags, run.payloads, strict=True)
+    return [Delivery(id, tag, 0, run.is_settled, payload, len(payload), None) for id, tag, payload in each]
 
 
 def _check_settle_mode(transfer: Transfer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from . import conditions
@@ -12,6 +13,7 @@ from .conditions import ConnectionFault, LinkFault, SessionFault
 from .events import Event, OutcomesReceived, SessionBegun, SessionEnded, WindowOpened
 from .link import SERIAL, Link, Receiver, Sender
 from .performatives import (
+    Accepted,
     Attach,
     Begin,
     DeliveryState,
@@ -25,6 +27,7 @@ from .performatives import (
     Transfer,
     encode_performative,
 )
+from .runs import handle_of, read_run
 from .types import Described
 from .wire import DispositionFields, TransferFields
 
@@ -199,13 +202,14 @@ class Session:
     ) -> None:
         """Tell the sender what became of deliveries. Those that it settled itself meanwhile do not matter."""
         if is_settled:
-            delivery_id = first
-            while True:
-                self._received.pop(delivery_id, None)
-                if delivery_id == last:
-                    break
-                delivery_id = (delivery_id + 1) & SERIAL
-        self.send(Disposition(role=True, first=first, last=last, settled=is_settled, state=state))
+            received = self._received
+            for delivery_id in range(first, (last if first <= last else last + SERIAL + 1) + 1):
+                received.pop(delivery_id & SERIAL, None)
+        if is_settled and isinstance(state, Accepted):
+            if not (self.is_ending or self.is_over):
+                self.connection.send_accepted(self.channel, first, last)
+        else:
+            self.send(Disposition(role=True, first=first, last=last, settled=is_settled, state=state))
         if is_settled:
             self._open_window()
 
@@ -255,6 +259,33 @@ class Session:
             except LinkFault as fault:
                 link.fail(fault)
         self._open_window()
+
+    def on_run(self, buffer: bytes, at: int) -> int:
+        """Transfers of one link that come one after the other, from the frame at `at` on, as far as all is as usual.
+
+        Answers where the first frame begins that is not: `at` itself if no link, window, credit or id allows a run.
+        """
+        link = self._by_remote_handle.get(handle_of(buffer, at))
+        if not isinstance(link, Receiver) or not link.takes_runs:
+            return at
+        settings = self.connection.settings
+        count_max = min(link.credit, self._incoming_window, settings.unsettled_max - len(self._received))
+        if count_max <= 0:
+            return at
+        bytes_max = settings.frame_bytes_max
+        run = read_run(buffer, at, bytes_max, link.message_bytes_max or bytes_max, count_max)
+        if run is None or self._expected_delivery_id not in (None, run.first):
+            return at
+        assert self._next_incoming_id is not None
+        count = len(run.tags)
+        self._next_incoming_id = (self._next_incoming_id + count) & SERIAL
+        self._incoming_window -= count
+        self._expected_delivery_id = (run.first + count) & SERIAL
+        if not run.is_settled:
+            self._received.update(zip(range(run.first, run.first + count), zip(repeat(link), run.tags), strict=False))
+        link.on_run(run)
+        self._open_window()
+        return run.end
 
     def on_flow(self, flow: Flow) -> None:
         """The peer's windows, and a link's credit. Raises SessionFault."""

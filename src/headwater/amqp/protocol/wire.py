@@ -164,6 +164,16 @@ def _usual_disposition(buffer: bytes, at: int, end: int, count: int) -> Disposit
     return DispositionFields(role == 0x41, first, first if last is None else last, True, ACCEPTED)
 
 
+def accepted_frame(channel: int, first: int, last: int) -> bytes:
+    """The frame of a receiver's disposition that settles those deliveries as accepted, in its full width."""
+    return _disposition(31, 2, 0, channel, DISPOSITION, b"\xc0\x12\x06\x41\x70", first, 0x70, last, _ACCEPTED_ENDING)
+
+
+_disposition = Struct(">IBBH3s5sIBI6s").pack
+_ACCEPTED_ENDING = b"\x41\x00\x53\x24\x45\x42"
+"""settled, the state, not batchable"""
+
+
 class TransferHead:
     """Makes the head of a transfer frame that carries a whole message of format 0, with a tag of eight bytes.
 

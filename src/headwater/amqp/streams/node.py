@@ -20,6 +20,7 @@ from ...core.state import StateStore
 from ..protocol.conditions import INTERNAL_ERROR
 from ..protocol.types import Symbol
 from ..settings import AmqpSettings
+from .gathered import Claimant, Gathered
 from .groups import Action, Assign, Close, Drain, Groups, Link, RecordEpoch, Refuse
 from .info import information_message
 from .outbound import Outbound
@@ -27,6 +28,9 @@ from .position import Position
 from .positions import Positions, Remembered, load, store
 
 _logger = logging.getLogger("headwater.amqp")
+
+GATHERED_EVENTS, GATHERED_BYTES = 256, 256 * 1024
+"""So many events, or so many bytes, are appended at once; fewer wait for others of the same turn of the loop."""
 
 
 class Appending(Protocol):
@@ -88,6 +92,8 @@ class EventLogNode:
         self.waiting: set[Reading] = set()
         """Consumers that have read all there is, and could send more."""
         self.consumers: set[Reading] = set()
+        self._gathered: Gathered | None = None
+        """Events of this turn of the loop that are appended at its end."""
         self._overdue: deque[AppendRequest] = deque()
         """Appends that the log, which has too much to write, would not take yet."""
         self._actions: deque[Action] = deque()
@@ -119,6 +125,7 @@ class EventLogNode:
 
     async def close(self) -> None:
         """Watch the log no more, and store what is remembered."""
+        self._append_gathered()
         self._stop_watching()
         if self._performing is not None:
             self._performing.cancel()
@@ -166,10 +173,47 @@ class EventLogNode:
 
         Raises InvalidInput where an event does not fit the log; then nothing was appended.
         """
+        self._append_gathered()
         request = self.log.request(events, None, partition, self._deliver, appending)
+        self._submit(request)
+        return request
+
+    def gather(self, partition: int | None) -> Gathered:
+        """Where plain events for that partition are added now, and claimed; then `gathered` is to be called.
+
+        They are appended in the order of these calls and those of `append`, at the end of this turn at the latest.
+        """
+        if self._gathered is not None and self._gathered.partition != partition:
+            self._append_gathered()
+        if self._gathered is None:
+            self._gathered = Gathered(partition)
+            self.loop.call_soon(self._append_gathered)
+        return self._gathered
+
+    def gathered(self, claimant: Claimant) -> None:
+        """The events that were added last are that one's, who is told what becomes of them."""
+        assert self._gathered is not None
+        self._gathered.claim(claimant)
+        events = self._gathered.events
+        is_spread = self.partitions > 1 and self._gathered.partition is None  # the log gives each append another one
+        if is_spread or events.count >= GATHERED_EVENTS or events.bytes >= GATHERED_BYTES:
+            self._append_gathered()
+
+    def _append_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, None
+        if gathered is None or not gathered.events.count:
+            return
+        try:
+            columns = gathered.events.columns()
+            request = self.log.request_columns(columns, None, gathered.partition, self._deliver, gathered)
+        except EventLogError as error:
+            self.loop.call_soon(gathered.end, error)
+        else:
+            self._submit(request)
+
+    def _submit(self, request: AppendRequest) -> None:
         if self._overdue or not self._is_taken(request):
             self._overdue.append(request)
-        return request
 
     def tick(self, now: float) -> None:
         """Time has passed."""

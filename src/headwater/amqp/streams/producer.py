@@ -19,18 +19,23 @@ from ..link_end import Ending, LinkEnd
 from ..protocol import conditions
 from ..protocol.codec import DecodeError
 from ..protocol.conditions import AmqpError
-from ..protocol.link import Delivery, Receiver
+from ..protocol.link import Delivery, Receiver, deliveries_of
 from ..protocol.message import decode_message
 from ..protocol.performatives import Accepted, Target
+from ..protocol.runs import Run
 from ..refusing import refuse
 from ..transport import Transport
 from .inbound import read_message
 from .links import partition_number
 from .node import EventLogNode
+from .plain import Form, read_plain
 
 _ACCEPTED = Accepted()
 DELIVERY_BYTES = 512
 """What a delivery that has no outcome yet takes besides its message, roughly."""
+
+UNLIKE_MESSAGES = 256
+"""After messages that are not plain, so many are read one by one before it is tried again."""
 
 
 class _Append:
@@ -53,6 +58,18 @@ class _Append:
 
     def on_appended(self, request: AppendRequest) -> None:
         self._producer.on_appended(self, request.error)
+
+
+class _RunAppend:
+    """A run of deliveries whose events are appended with those of others."""
+
+    __slots__ = ("_producer", "node", "partition", "run")
+
+    def __init__(self, producer: Producer, run: Run, node: EventLogNode, partition: int | None) -> None:
+        self._producer, self.run, self.node, self.partition = producer, run, node, partition
+
+    def on_ended(self, error: EventLogError | None) -> None:
+        self._producer.on_run_appended(self, error)
 
 
 class Producer(LinkEnd):
@@ -78,6 +95,10 @@ class Producer(LinkEnd):
         self._unsettled = dict(accepted)
         """Tags of deliveries that were accepted, and that their sender has yet to settle (rcv-settle-mode second)."""
         self._is_over = False
+        self._form: Form | None = None
+        """How the link's messages look."""
+        self._unlike_left = 0
+        """So many are not looked at for a form."""
         self._anonymous: asyncio.Queue[Delivery | None] | None = None
         """What is to be forwarded to the log that it names; None ends it."""
 
@@ -89,18 +110,44 @@ class Producer(LinkEnd):
 
     def on_messages(self) -> None:
         """See LinkEnd."""
-        deliveries = self._link.take()
-        if not deliveries:
+        received = self._link.take_runs()
+        if not received:
             self.grant()  # the sender aborted one, which used up credit
             return
-        self._statistics.messages_received += len(deliveries)
-        self.deliveries += len(deliveries)
-        self._outstanding += len(deliveries)
-        self._transport.hold(sum([delivery.bytes for delivery in deliveries]) + DELIVERY_BYTES * len(deliveries))
+        count = size = 0
+        for each in received:
+            count += len(each.tags) if isinstance(each, Run) else 1
+            size += each.bytes
+        self._statistics.messages_received += count
+        self.deliveries += count
+        self._outstanding += count
+        self._transport.hold(size + DELIVERY_BYTES * count)
         if self._node is None:
-            self._forward(deliveries)
+            self._forward(
+                [
+                    delivery
+                    for each in received
+                    for delivery in (deliveries_of(each) if isinstance(each, Run) else (each,))
+                ]
+            )
         else:
-            self._append(deliveries, self._node, self._partition)
+            self._take(received, self._node)
+
+    def _take(self, received: Sequence[Delivery | Run], node: EventLogNode) -> None:
+        """Append runs of plain messages as such, and what comes between them one by one, in their order."""
+        between: list[Delivery] = []
+        for each in received:
+            if not isinstance(each, Run):
+                between.append(each)
+            elif self._spans is not None or self._unlike_left > 0:
+                self._unlike_left -= len(each.tags)
+                between += deliveries_of(each)
+            else:
+                if between:
+                    self._append(between, node, self._partition)
+                between = [] if self._is_gathered(each, node) else deliveries_of(each)
+        if between:
+            self._append(between, node, self._partition)
 
     def on_settled(self, tags: Sequence[bytes]) -> None:
         """See LinkEnd."""
@@ -134,7 +181,31 @@ class Producer(LinkEnd):
             problem = "" if error is None else f"{type(error).__name__}: {error}"
             self._spans.appended(append.node.log.name, append.events, append.began_ns, problem)
 
+    def on_run_appended(self, append: _RunAppend, error: EventLogError | None) -> None:
+        """What became of a run: its deliveries get their outcome."""
+        run = append.run
+        if isinstance(error, InvalidInput):  # somebody's, of those whose events were appended together
+            self._append(deliveries_of(run), append.node, append.partition)
+            return
+        if error is None:
+            self._accept_run(run)
+        else:
+            fault = link_fault(error)
+            for delivery in deliveries_of(run):
+                self._reject(delivery, fault)
+        self._done(len(run.tags), run.bytes)
+
     # How messages become events
+
+    def _is_gathered(self, run: Run, node: EventLogNode) -> bool:
+        """Gather the events of a run whose messages are plain; False, and nothing is done, if they are not."""
+        events = node.gather(self._partition).events
+        self._form = read_plain(run.payloads, self._form, node.log.settings, events)
+        if self._form is None:
+            self._unlike_left = UNLIKE_MESSAGES
+            return False
+        node.gathered(_RunAppend(self, run, node, self._partition))
+        return True
 
     def _append(self, deliveries: Sequence[Delivery], node: EventLogNode, bound: int | None) -> None:
         """Append what can be; an event with an id of its own goes alone, so that a known id costs no other event."""
@@ -251,6 +322,13 @@ class Producer(LinkEnd):
             last = delivery.id
         if first >= 0:
             link.settle(first, last, _ACCEPTED)
+
+    def _accept_run(self, run: Run) -> None:
+        if self._is_over or run.is_settled:
+            return
+        if self._link.is_second:
+            self._unsettled.update(dict.fromkeys(run.tags))
+        self._link.settle(run.first, run.last, _ACCEPTED)
 
     def _reject(self, delivery: Delivery, fault: AmqpError | MessageFault) -> None:
         self._statistics.messages_rejected += 1

@@ -1,0 +1,119 @@
+"""Runs of transfers: whole messages that one sender sends one after the other, all with a head of the same form.
+
+Such heads differ in the delivery-id, which counts, and in the tag alone, so that they are compared and not read. That
+takes a third of the time of `wire`, which reads what is no run, and would read each transfer of one in the same way.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from struct import Struct
+from typing import Any, Final
+
+USUAL_TRANSFER: Final = b"\x00\x53\x14\xc0"
+"""How the body of a transfer frame begins that may be of a run."""
+TAG_BYTES_MAX: Final = 32
+_LEAD_AT: Final = 4
+"""The head of a frame is its size, a lead that ends with the constructor of the delivery-id, that id, the constructor
+and length of the tag, the tag, and an ending."""
+_UINT: Final = 0x70
+_TAG: Final = 0xA0
+
+
+class Run:
+    """Whole deliveries of one link with ids that follow each other, all settled or none; format 0, no state."""
+
+    __slots__ = ("bytes", "end", "first", "is_settled", "payloads", "tags")
+
+    def __init__(self, first: int, is_settled: bool, payloads: list[bytes], tags: list[bytes], end: int) -> None:
+        self.first = first
+        """The first delivery-id."""
+        self.is_settled = is_settled
+        self.payloads = payloads
+        self.tags = tags
+        self.end = end
+        """Where in the buffer the frame after it begins."""
+        self.bytes = sum([len(payload) for payload in payloads])
+        """How large the messages are, together."""
+
+    @property
+    def last(self) -> int:
+        """The last delivery-id."""
+        return self.first + len(self.payloads) - 1
+
+
+def handle_of(buffer: bytes, at: int) -> int:
+    """The handle of a usual transfer, whose frame begins at `at`; -1 where the frame cannot be of a run."""
+    if len(buffer) - at < 24 or buffer[at + 4] != 2 or buffer[at + 5] != 0:
+        return -1
+    form = buffer[at + 14]
+    if form == 0x43:
+        return 0
+    if form == 0x52:
+        return buffer[at + 15]
+    return int.from_bytes(buffer[at + 15 : at + 19], "big") if form == _UINT else -1
+
+
+def read_run(buffer: bytes, at: int, frame_bytes_max: int, message_bytes_max: int, count_max: int) -> Run | None:
+    """The run that begins with the frame at `at`, which `handle_of` knows; None if there is none.
+
+    It ends before a frame that is cut off, larger than those bytes, of another form, or whose id does not follow.
+    """
+    length = len(buffer)
+    form = buffer[at + 14]
+    id_at = at + (15 if form == 0x43 else 16 if form == 0x52 else 19)
+    stop = at + 13 + buffer[at + 12]
+    if stop > length or id_at + 7 > length or buffer[id_at] != _UINT or buffer[id_at + 5] != _TAG:
+        return None
+    tag_bytes = buffer[id_at + 6]
+    ending_at = id_at + 7 + tag_bytes
+    known = _ENDINGS.get(buffer[ending_at:stop])
+    if known is None or known[0] != buffer[at + 13] or tag_bytes > TAG_BYTES_MAX:
+        return None
+    unpack = _unpacking(id_at + 1 - at - _LEAD_AT, tag_bytes, stop - ending_at)
+    head_bytes = stop - at
+    size_max = min(frame_bytes_max, head_bytes + message_bytes_max)
+    size, lead, first, mark, tag, ending = unpack(buffer, at)
+    payloads: list[bytes] = []
+    tags: list[bytes] = []
+    while head_bytes <= size <= size_max and at + size <= length:
+        payloads.append(buffer[at + head_bytes : at + size])
+        tags.append(tag)
+        at += size
+        if len(tags) == count_max or at + head_bytes > length:
+            break
+        size, its_lead, id, its_mark, tag, its_ending = unpack(buffer, at)
+        if its_lead != lead or id != first + len(tags) or its_mark != mark or its_ending != ending:
+            break
+    return Run(first, known[1], payloads, tags, at) if tags else None
+
+
+def _unpacking(lead_bytes: int, tag_bytes: int, ending_bytes: int) -> Any:
+    """What takes a head of these lengths apart."""
+    key = (lead_bytes << 8 | tag_bytes) << 8 | ending_bytes
+    found = _unpack.get(key)
+    if found is None:
+        found = _unpack[key] = Struct(f">I{lead_bytes}sI2s{tag_bytes}s{ending_bytes}s").unpack_from
+    return found
+
+
+_unpack: Final[dict[int, Any]] = {}
+"""By lengths, of which there are a few hundred."""
+
+_FIELDS: Final = (
+    (b"\x43", b"\x52\x00", b"\x40"),  # message-format
+    (b"\x42", b"\x41", b"\x40"),  # settled
+    (b"\x42", b"\x40"),  # more
+    (b"\x40",),  # rcv-settle-mode
+    (b"\x40",),  # state
+    (b"\x42", b"\x40"),  # resume
+    (b"\x42", b"\x40"),  # aborted
+    (b"\x42", b"\x41", b"\x40"),  # batchable
+)
+_ENDINGS: Final[dict[bytes, tuple[int, bool]]] = {
+    b"".join(fields): (3 + count, count > 1 and fields[1] == b"\x41")
+    for count in range(1, len(_FIELDS) + 1)
+    for fields in product(*_FIELDS[:count])
+}
+"""All that may come behind the tag of a run's transfers: how many fields the transfer has then, and whether it is
+settled."""
