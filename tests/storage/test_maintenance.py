@@ -25,7 +25,7 @@ from headwater.core.errors import (
     StorageCorrupted,
 )
 from headwater.core.threads import Threads
-from headwater.storage import Engine, StoredLog, check_directory, ids, maintenance
+from headwater.storage import Engine, StoredLog, check_directory, id_files, maintenance
 from headwater.storage import engine as engine_module
 from headwater.storage import log as log_module
 from headwater.storage.locks import BACKUP_LOCK, NoBackup
@@ -388,7 +388,7 @@ def test_damaged_index_files_are_made_anew(data: Path, suffix: str) -> None:
         fill(log, 150)
         before = answers(log)
         one.maintain()
-        ids.save(log.index.ids.generations[0], log_directory(data) / "idx")
+        id_files.save(log.index.ids.generations[0], log_directory(data) / "idx")
     damaged = list((log_directory(data) / "idx").glob(f"*{suffix}"))
     assert damaged
     for path in damaged:

@@ -47,6 +47,7 @@ from .arrow_columns import (
     coded,
     content_of,
     lengths_of,
+    numbers_of,
     offsets_of,
     sizes_of,
 )
@@ -284,7 +285,7 @@ def _are_ascending(values: pa.StringArray, offsets: npt.NDArray[np.int32]) -> bo
     """Whether the texts of each list are sorted and distinct, as most often: UTF-8 sorts as its characters do."""
     if len(values) < 2:
         return True
-    is_fine = pc.less(values.slice(0, len(values) - 1), values.slice(1)).to_numpy(zero_copy_only=False)
+    is_fine = numbers_of(pc.less(values.slice(0, len(values) - 1), values.slice(1)))
     if is_fine.all():
         return True
     starts = offsets[1:-1]  # where a list begins, any text may come
@@ -308,11 +309,11 @@ def _in_order(values: pa.StringArray, offsets: npt.NDArray[np.int32]) -> tuple[p
 def _part_in_order(values: pa.StringArray, lengths: Ints) -> tuple[pa.StringArray, Ints]:
     encoded = values.dictionary_encode()
     terms = encoded.dictionary
-    order = np.asarray(pc.array_sort_indices(terms)).astype(np.int64)
+    order = numbers_of(pc.array_sort_indices(terms)).astype(np.int64)
     rank = np.empty(len(terms), np.int64)
     rank[order] = np.arange(len(terms))
     rows = np.repeat(np.arange(len(lengths)), lengths)
-    places = np.unique(rows * len(terms) + rank[np.asarray(encoded.indices)])
+    places = np.unique(rows * len(terms) + rank[numbers_of(encoded.indices)])
     if not len(terms):
         return values, np.zeros(len(lengths), np.int64)
     return terms.take(pa.array(order[places % len(terms)])), np.bincount(places // len(terms), minlength=len(lengths))
@@ -344,10 +345,10 @@ def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
             raise Unclear
         names, values = pairs.flatten()
         return _plain_text(names), _plain_text(values), lengths_of(column)
-    offsets = np.asarray(column.offsets).astype(np.int64)
+    offsets = numbers_of(column.offsets).astype(np.int64)
     lengths = np.diff(offsets)
     if column.null_count:
-        lengths[np.asarray(column.is_null())] = 0
+        lengths[numbers_of(column.is_null())] = 0
     chosen = pa.array(_ranges(offsets[:-1], lengths))
     return _plain_text(column.keys).take(chosen), _plain_text(column.items).take(chosen), lengths
 

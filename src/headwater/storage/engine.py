@@ -266,6 +266,7 @@ class Engine(Closing):
     def _maintain_log(self, log: StoredLog, retention: bool) -> None:
         maintenance.seal_segments(log, self._worker.run)
         maintenance.merge_postings(log, self._worker.run)
+        maintenance.move_ids(log, self._worker.run)
         if retention:
             maintenance.apply_retention(log, self.clock())
         with NoBackup(self.directory) as may_unlink:

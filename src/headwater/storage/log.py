@@ -16,7 +16,7 @@ from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.state import StateStore
-from . import ids
+from . import id_files
 from .committing import drop_committed
 from .disk import Disk
 from .frame import Frame
@@ -317,7 +317,7 @@ class StoredLog(LocalLog):
                 write_postings(index, active.first, active.last, active.encoded_terms())
         if self._count(self._numbering.first_retained, self.head()) >= CLEAN_POSTINGS_MIN:
             for generation in self.index.ids.generations:
-                ids.save(generation, index)
+                id_files.save(generation, index)
         self.writer_table.save()
         if self.frames.segments and (newest := self.frames.segments[-1]).events:
             clean = CleanStop(newest.last, newest.path.name, newest.end, newest.last_crc)

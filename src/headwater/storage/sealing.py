@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from .frame import Frame
+from .id_files import ids_name
+from .id_files import merge_ids as merge_id_files
 from .meta import read_meta
 from .places import hashes_of_frame, places_name, write_places
 from .postings import ActivePostings, merge_postings, postings_name, write_postings
@@ -70,6 +72,11 @@ def range_of(path: Path) -> tuple[int, int] | None:
 def merge(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
     """Merge the postings of adjacent ranges, oldest first, into one file; the old files stay until they are dropped."""
     merge_postings([directory / postings_name(*each) for each in ranges], directory)
+
+
+def merge_ids(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
+    """As `merge`, of the files of ids."""
+    merge_id_files([directory / ids_name(*each) for each in ranges], directory)
 
 
 def frames_of(segment: Segment) -> Iterator[Frame]:
