@@ -37,8 +37,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data directory made by the engine: trimmed, with history, marks, a commit that has begun, an index of ids."""
     data = tmp_path_factory.mktemp("flips") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        for module in (segments, index):
-            patch.setattr(module, "SEGMENT_EVENTS_MAX", 40)
+        patch.setattr(segments, "SEGMENT_EVENTS_MAX", 40)
+        patch.setattr(index, "PART_EVENTS_MAX", 40)
         patch.setattr(segments, "SEGMENT_BYTES_MIN", 8 * 1024)
         patch.setattr(segments, "SEGMENT_BYTES_MAX", 8 * 1024)
         patch.setattr(log, "CLEAN_POSTINGS_MIN", 20)

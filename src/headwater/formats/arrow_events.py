@@ -43,6 +43,7 @@ from .arrow_columns import (
     EVENT_SCHEMA,
     ArrowColumns,
     Ints,
+    array_of,
     buffer_of,
     coded,
     content_of,
@@ -244,7 +245,7 @@ def _filled(ids: pa.StringArray) -> pa.StringArray:
         return ids
     if count == len(ids):
         return pa.array(uuid7s(count), pa.string())
-    return pc.replace_with_mask(ids, pa.array(missing), pa.array(uuid7s(count), pa.string()))
+    return pc.replace_with_mask(ids, array_of(missing), pa.array(uuid7s(count), pa.string()))
 
 
 def _encoding_column(batch: pa.RecordBatch) -> pa.Int8Array:
@@ -278,7 +279,7 @@ def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, int]:
     if not _are_ascending(values, offsets):
         values, lengths = _in_order(values, offsets)
         offsets = _list_offsets(lengths)
-    return pa.ListArray.from_arrays(pa.array(offsets), values), chars
+    return pa.ListArray.from_arrays(array_of(offsets), values), chars
 
 
 def _are_ascending(values: pa.StringArray, offsets: npt.NDArray[np.int32]) -> bool:
@@ -316,7 +317,7 @@ def _part_in_order(values: pa.StringArray, lengths: Ints) -> tuple[pa.StringArra
     places = np.unique(rows * len(terms) + rank[numbers_of(encoded.indices)])
     if not len(terms):
         return values, np.zeros(len(lengths), np.int64)
-    return terms.take(pa.array(order[places % len(terms)])), np.bincount(places // len(terms), minlength=len(lengths))
+    return terms.take(array_of(order[places % len(terms)])), np.bincount(places // len(terms), minlength=len(lengths))
 
 
 def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
@@ -334,7 +335,7 @@ def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
     places = np.repeat(np.arange(count), lengths) * max(len(terms), 1) + codes
     if len(np.unique(places)) != len(places):  # a name comes twice in one event
         raise Unclear
-    return pa.MapArray.from_arrays(pa.array(_list_offsets(lengths)), names, values), chars
+    return pa.MapArray.from_arrays(array_of(_list_offsets(lengths)), names, values), chars
 
 
 def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
@@ -349,7 +350,7 @@ def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
     lengths = np.diff(offsets)
     if column.null_count:
         lengths[numbers_of(column.is_null())] = 0
-    chosen = pa.array(_ranges(offsets[:-1], lengths))
+    chosen = array_of(_ranges(offsets[:-1], lengths))
     return _plain_text(column.keys).take(chosen), _plain_text(column.items).take(chosen), lengths
 
 

@@ -60,6 +60,25 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
         )
 
 
+def index_newest(log: StoredLog, run: RunJob) -> None:
+    """Index what the newest segment has, but for the newest part in memory: a file takes the place of the others."""
+    segments, files = log.frames.segments, log.index.files
+    full = [active for active in log.index.actives[:-1] if active.last >= active.first]
+    if not segments or not full or full[-1].last > log.head():
+        return
+    newest, edge = segments[-1], files[-1].last if files else 0
+    first = max(edge + 1, newest.first)
+    if full[-1].last < first or (len(segments) > 1 and edge < segments[-2].last):  # what is before it comes first
+        return
+    frame = newest.frame(newest.index_of(full[-1].last))
+    if frame.last > log.head():
+        return
+    if problem := run(Job(str(log.directory), newest.path.name, frame.last, first)):
+        logger.error("log %s: indexing a part of %s failed: %s", log.name, newest.path.name, problem)
+        return
+    log.index.replace(FilePostings(log.directory / INDEX / postings_name(first, frame.last)))
+
+
 def move_ids(log: StoredLog, run: RunJob) -> None:
     """Let files take the place of generations of ids that are full, and keep the number of files small."""
     ids, directory = log.index.ids, log.directory / INDEX
@@ -78,8 +97,9 @@ def move_ids(log: StoredLog, run: RunJob) -> None:
 
 def merge_postings(log: StoredLog, run: RunJob) -> None:
     """Keep the number of postings files small: a look-up asks each of them."""
+    sealed = log.frames.segments[-1].first if log.frames.segments else 0  # parts of the newest are replaced in one
     for part in (HISTORY, INDEX):
-        files = [file for file in log.index.files if file.path.parent.name == part and file.last < log.head()]
+        files = [file for file in log.index.files if file.path.parent.name == part and file.last < sealed]
         numbers = [len(file.values) for file in files]
         chosen = _cheapest_to_merge(files, numbers, FILES_MAX, MERGE_FACTOR, MERGED_NUMBERS_MAX)
         if not chosen:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import xxhash
 
 from ..core.event import tag_key
-from ..formats.arrow_columns import Coded, buffer_of, numbers_of, offsets_of, parts_of, values_of
+from ..formats.arrow_columns import Coded, array_of, buffer_of, numbers_of, offsets_of, parts_of, values_of
 from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Numbers
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Run:
         slots[by] = np.arange(len(by), dtype=np.int32)
         self._rows, self._ends = _grouped(slots[codes], rows, len(by))
         self._hashes = np.ascontiguousarray(hashes[by])
-        self._tags = tags.take(pa.array(by))
+        self._tags = tags.take(array_of(by))
         self._views = (
             memoryview(self._hashes),  # type: ignore[arg-type]
             memoryview(offsets_of(self._tags)),  # type: ignore[arg-type]

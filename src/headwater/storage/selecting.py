@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.query import Query, QueryItem
-from ..formats.arrow_columns import numbers_of
+from ..formats.arrow_columns import array_of, numbers_of
 from .columns import Bits, Ints
 from .postings import KEY, PARTITION, TYPE, FilePostings, Numbers, Postings, postings_name, tag_terms
 from .sealing import postings_ranges
@@ -69,7 +69,7 @@ class _Tagged:
         ordered = sorted({tag for _, tag in asked})
         found = pc.index_in(members, value_set=pa.array(ordered, pa.string()))
         hits = numbers_of(pc.indices_nonzero(found.is_valid())).astype(np.int64)
-        which = numbers_of(found.take(pa.array(hits)))
+        which = numbers_of(found.take(array_of(hits)))
         codes = {tag: code for code, tag in enumerate(ordered)}
         for kind, tag in asked:
             of_tag = hits[which == codes[tag]]
