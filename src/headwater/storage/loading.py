@@ -192,8 +192,9 @@ def _add_ids(table: IdTable, segment: Segment, index: Path, meta: Meta, edge: in
     except (OSError, ValueError):
         found = np.zeros(segment.last - segment.first + 1, np.uint64)
         for frame in frames_of(segment):
-            start = frame.first - segment.first
-            found[start : start + frame.count] = hashes_of_frame(frame, meta.id_seed)
+            if edge < frame.last and frame.first <= upto:
+                start = frame.first - segment.first
+                found[start : start + frame.count] = hashes_of_frame(frame, meta.id_seed)
         hashes = found
     start = max(edge + 1 - segment.first, 0)
     end = min(upto, segment.last) - segment.first + 1
