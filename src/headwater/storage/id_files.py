@@ -114,7 +114,8 @@ class IdFile:
 
     def _places_of(self, wanted: Hashes) -> npt.NDArray[np.intp]:
         """Where each would be, if it is there."""
-        return np.minimum(np.searchsorted(self._hashes, wanted), self.count - 1)
+        places: npt.NDArray[np.intp] = np.minimum(np.searchsorted(self._hashes, wanted), self.count - 1)
+        return places
 
     def _slot(self, wanted: int) -> int:
         """Where the first one is that is not below: hashes are spread evenly, so it is near where its value says."""
@@ -185,7 +186,7 @@ def _write(path: Path, first: int, last: int, hashes: Sequence[Hashes], offsets:
     for part in hashes:
         np.bitwise_or.at(filter, (part & np.uint64(words - 1)).astype(np.intp), _bits(part))
     header = _HEADER.pack(MAGIC, 0, 0, first, last, count, words)
-    columns = [column.tobytes() for column in (filter, *hashes, *offsets)]
+    columns = [filter.tobytes(), *(part.tobytes() for part in hashes), *(part.tobytes() for part in offsets)]
     crc = google_crc32c.value(header[16:])
     for column in columns:
         crc = google_crc32c.extend(crc, column)

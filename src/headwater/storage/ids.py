@@ -230,7 +230,8 @@ class IdTable:
     def candidates(self, wanted: int) -> Iterator[int]:
         """The numbers under that hash, the newest part first. A number may come twice."""
         generations, files = self.generations, self.files
-        for part in (*reversed(generations), *reversed(files)):
+        parts: tuple[Generation | IdFile, ...] = (*reversed(generations), *reversed(files))
+        for part in parts:
             yield from part.candidates(wanted)
 
     def find(self, wanted: IdHashes, low: int, high: int) -> list[tuple[int, int]]:
@@ -238,7 +239,8 @@ class IdTable:
         hashes = np.asarray(wanted, np.uint64)
         pairs: set[tuple[int, int]] = set()
         generations, files = self.generations, self.files
-        for part in (*generations, *files):
+        parts: tuple[Generation | IdFile, ...] = (*generations, *files)
+        for part in parts:
             for indexes, numbers in part.find(hashes):
                 fitting = (numbers >= low) & (numbers <= high)
                 pairs.update(zip(indexes[fitting].tolist(), numbers[fitting].tolist(), strict=True))
