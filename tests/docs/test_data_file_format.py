@@ -51,7 +51,13 @@ def test_offsets_and_widths_are_those_of_the_code(marker):
 
 def test_every_header_of_the_code_has_its_table():
     described = " ".join(LAYOUTS)
-    for name in ("frame._LEAD frame._HEADER", "segments._HEADER", "postings._HEADER", "places._HEADER", "id_files._HEADER"):
+    for name in (
+        "frame._LEAD frame._HEADER",
+        "segments._HEADER",
+        "postings._HEADER",
+        "places._HEADER",
+        "id_files._HEADER",
+    ):
         assert name in described
 
 
