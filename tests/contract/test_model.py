@@ -309,7 +309,7 @@ def test_a_log_of_many_small_segments_answers_as_the_model_does(
     for module, name, value in (
         (segments, "SEGMENT_EVENTS_MAX", 4),
         (segments, "SEGMENT_BYTES_MIN", 16 * 1024),
-        (index, "SEGMENT_EVENTS_MAX", 4),
+        (index, "PART_EVENTS_MAX", 4),
         (maintenance, "FILES_MAX", 3),
         (maintenance, "MERGE_FACTOR", 2),
         (stored_log, "CLEAN_POSTINGS_MIN", 3),

@@ -13,7 +13,7 @@ import pytest
 
 from headwater.core import AppendCondition, Encoding, Event, LogSettings, Mark, Query
 from headwater.core.limits import EventColumns
-from headwater.storage import Engine, backup, ids, places, postings, segments
+from headwater.storage import Engine, backup, id_files, places, postings, segments
 from headwater.storage.checked_file import CRC_FIELD
 from headwater.storage.frame import DIRECTORY_SLOTS, HEADER_BYTES, MAGIC, Column
 from headwater.storage.meta import Meta
@@ -51,7 +51,13 @@ def test_offsets_and_widths_are_those_of_the_code(marker):
 
 def test_every_header_of_the_code_has_its_table():
     described = " ".join(LAYOUTS)
-    for name in ("frame._LEAD frame._HEADER", "segments._HEADER", "postings._HEADER", "places._HEADER", "ids._HEADER"):
+    for name in (
+        "frame._LEAD frame._HEADER",
+        "segments._HEADER",
+        "postings._HEADER",
+        "places._HEADER",
+        "id_files._HEADER",
+    ):
         assert name in described
 
 
@@ -60,7 +66,7 @@ def test_columns_are_those_of_the_code():
     assert {row[1]: int(row[0]) for row in table_after(FORMAT, "columns")} == slots
 
 
-@pytest.mark.parametrize("magic", [MAGIC, segments.SEGMENT_MAGIC, postings.MAGIC, places.MAGIC, ids.MAGIC])
+@pytest.mark.parametrize("magic", [MAGIC, segments.SEGMENT_MAGIC, postings.MAGIC, places.MAGIC, id_files.MAGIC])
 def test_magic_is_told(magic):
     assert f"`{magic.rstrip(bytes(1)).decode()}`" in TEXT
 

@@ -20,7 +20,7 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "SEGMENT_BYTES_MIN", 8 * 1024)
     monkeypatch.setattr(segments, "SEGMENT_BYTES_MAX", 16 * 1024)
     monkeypatch.setattr(segments, "SEGMENT_EVENTS_MAX", 200)
-    monkeypatch.setattr(index, "SEGMENT_EVENTS_MAX", 200)
+    monkeypatch.setattr(index, "PART_EVENTS_MAX", 120)
 
 
 @pytest.fixture

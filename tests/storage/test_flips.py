@@ -13,7 +13,7 @@ from headwater.core import Event, Mark
 from headwater.core.errors import StorageCorrupted
 from headwater.core.limits import EventColumns
 from headwater.formats import arrow_events
-from headwater.storage import Engine, StoredLog, check_directory, ids, index, log, maintenance, segments
+from headwater.storage import Engine, StoredLog, check_directory, id_files, index, log, maintenance, segments
 from headwater.storage.committing import commit_staged, discard_staged
 from headwater.storage.meta import META_NAME, read_meta
 from headwater.storage.places import Places
@@ -37,8 +37,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data directory made by the engine: trimmed, with history, marks, a commit that has begun, an index of ids."""
     data = tmp_path_factory.mktemp("flips") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        for module in (segments, index):
-            patch.setattr(module, "SEGMENT_EVENTS_MAX", 40)
+        patch.setattr(segments, "SEGMENT_EVENTS_MAX", 40)
+        patch.setattr(index, "PART_EVENTS_MAX", 40)
         patch.setattr(segments, "SEGMENT_BYTES_MIN", 8 * 1024)
         patch.setattr(segments, "SEGMENT_BYTES_MAX", 8 * 1024)
         patch.setattr(log, "CLEAN_POSTINGS_MIN", 20)
@@ -225,8 +225,9 @@ def content_of(path: Path) -> object:
     if path.suffix == ".places":
         places = Places(path)
         return places.first, places.end, list(places.firsts), list(places.offsets), places.id_hashes.tolist()
-    generation = ids.load(path)
-    return generation.first, generation.last, generation.hashes.tolist(), generation.offsets.tolist()
+    file = id_files.load(path)
+    hashes, offsets = file.between(0, None)
+    return file.first, file.last, hashes.tolist(), offsets.tolist(), file.has_any(hashes)
 
 
 @pytest.mark.parametrize("pattern", ["history/*.postings", "idx/*.places", "idx/*.ids"])

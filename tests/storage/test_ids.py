@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.storage import ids
+from headwater.storage import id_files, ids
 from headwater.storage.ids import IdTable
 
 _chance = random.Random(3)
@@ -52,7 +52,6 @@ def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids, "SLOTS_MIN", 16)
     monkeypatch.setattr(ids, "SLOTS_GROWTH", 2)
     monkeypatch.setattr(ids, "SLOTS_MAX", 64)
-    monkeypatch.setattr(ids, "SLOTS_REHASHED_MAX", 32)
     monkeypatch.setattr(ids, "_VECTOR_MIN", 6)
 
 
@@ -69,8 +68,7 @@ steps = st.lists(
 @given(steps)
 def test_the_table_is_a_dictionary_whatever_is_inserted_and_rolled_back(given_steps: list[tuple[str, object]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in [("SLOTS_MIN", 16), ("SLOTS_GROWTH", 2), ("SLOTS_MAX", 64), ("SLOTS_REHASHED_MAX", 32),
-                            ("_VECTOR_MIN", 6)]:  # fmt: skip
+        for name, value in [("SLOTS_MIN", 16), ("SLOTS_GROWTH", 2), ("SLOTS_MAX", 64), ("_VECTOR_MIN", 6)]:
             patch.setattr(ids, name, value)
         model = Model()
         for step, argument in given_steps:
@@ -110,16 +108,66 @@ def test_hashes_that_collide_in_their_slots_are_told_apart(small_tables: None) -
     model.check([(number << 32) | 5 for number in range(1, 60)])
 
 
-def test_a_generation_comes_back_from_its_file(tmp_path: Path, small_tables: None) -> None:
+def moved(table: IdTable, directory: Path) -> list[Path]:
+    """Let files take the place of all generations but the newest."""
+    paths = [id_files.save(generation, directory) for generation in table.generations[:-1]]
+    for path in paths:
+        table.replace(id_files.load(path))
+    return paths
+
+
+def test_files_say_what_the_generations_said_whose_place_they_take(tmp_path: Path, small_tables: None) -> None:
+    model = Model()
+    model.insert(WORDS[:500])
+    model.insert(WORDS[100:110])  # twice, as an event that is appended again after its horizon is
+    before = [model.table.find(wanted, 20, 480) for wanted in (WORDS[:3], WORDS[:700])]
+    moved(model.table, tmp_path)
+    assert len(model.table.generations) == 1 and len(model.table.files) > 5
+    model.check(WORDS[:1000])
+    assert [model.table.find(wanted, 20, 480) for wanted in (WORDS[:3], WORDS[:700])] == before
+    assert not model.table.has_any(WORDS[600:]) and not model.table.has_any(WORDS[600:603])
+    assert model.table.has_any(WORDS[499:900]) and model.table.has_any([WORDS[700], WORDS[0]])
+    assert model.table.last == 510
+
+
+def test_merged_files_say_what_they_said_apart(tmp_path: Path, small_tables: None) -> None:
+    model = Model()
+    model.insert(WORDS)
+    model.insert(WORDS[:20])
+    paths = moved(model.table, tmp_path)
+    merged = id_files.load(id_files.merge_ids(paths, tmp_path))
+    model.table.replace(merged)
+    assert model.table.files == (merged,) and merged.count == sum(id_files.load(path).count for path in paths)
+    model.check([*WORDS, 1, 2**64 - 1])
+
+
+def test_the_filter_lets_few_pass(tmp_path: Path) -> None:
+    hashes = np.array([_chance.getrandbits(64) for _ in range(4000)], np.uint64)
+    generation = ids.Generation.of(1, 4000, hashes, np.arange(4000, dtype=np.uint32))
+    file = id_files.load(id_files.save(generation, tmp_path))
+    others = np.array([_chance.getrandbits(64) for _ in range(20_000)], np.uint64)
+    assert file._may_have(hashes).all()
+    assert file._may_have(others).mean() < 0.03
+
+
+def test_ids_in_memory_are_bounded_whatever_was_appended(tmp_path: Path, small_tables: None) -> None:
+    table = IdTable()
+    for start in range(0, len(WORDS), 100):
+        table.insert(WORDS[start : start + 100], start + 1)
+        moved(table, tmp_path)
+        assert sum(generation.slots for generation in table.generations) <= 64
+
+
+def test_what_was_rolled_back_is_in_no_file(tmp_path: Path, small_tables: None) -> None:
     model = Model()
     model.insert(WORDS[:20])
     model.rollback(15)
     (generation,) = model.table.generations
-    path = ids.save(generation, tmp_path)
+    path = id_files.save(generation, tmp_path)
     assert path.name == f"{1:020d}-{15:020d}.ids"
-    loaded = ids.load(path)
-    assert (loaded.first, loaded.last, loaded.count, loaded.slots) == (1, 15, generation.count, generation.slots)
-    model.table.generations = (loaded,)
+    loaded = id_files.load(path)
+    assert (loaded.first, loaded.last, loaded.count) == (1, 15, 15)
+    model.table.generations = (loaded.generation(),)
     model.check(WORDS[:40])
     model.insert(WORDS[40:60])
     model.check(WORDS[:80])
@@ -128,41 +176,24 @@ def test_a_generation_comes_back_from_its_file(tmp_path: Path, small_tables: Non
 def test_a_later_state_of_a_generation_replaces_its_older_file(tmp_path: Path) -> None:
     table = IdTable()
     table.insert(WORDS[:5], 1)
-    ids.save(table.generations[0], tmp_path)
+    id_files.save(table.generations[0], tmp_path)
     table.insert(WORDS[5:9], 6)
-    path = ids.save(table.generations[0], tmp_path)
+    path = id_files.save(table.generations[0], tmp_path)
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_any_damage_to_a_file_is_noticed(tmp_path: Path) -> None:
     table = IdTable()
     table.insert(WORDS[:5], 1)
-    path = ids.save(table.generations[0], tmp_path)
+    path = id_files.save(table.generations[0], tmp_path)
     whole = path.read_bytes()
-    for position in [*range(8), *range(16, 60), len(whole) // 2, len(whole) - 1]:
+    for position in [*range(12), *range(16, len(whole))]:
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
         with pytest.raises(ValueError):
-            ids.load(path)
+            id_files.load(path)
     for length in (0, 10, 48, len(whole) - 1):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError):
-            ids.load(path)
-    os.unlink(path)
-    with pytest.raises(OSError):
-        ids.load(path)
-
-
-def test_dropping_forgets_whole_generations_but_never_the_newest(small_tables: None) -> None:
-    table = IdTable()
-    table.insert(WORDS[:300], 1)
-    bounds = [(generation.first, generation.last) for generation in table.generations]
-    table.drop(bounds[1][1] + 1)
-    assert [(generation.first, generation.last) for generation in table.generations] == bounds[2:]
-    table.drop(10**6)
-    assert [(generation.first, generation.last) for generation in table.generations] == bounds[-1:]
-
-
-def test_numbers_near_the_largest_are_kept() -> None:
-    table = IdTable()
-    table.insert(WORDS[:3], 10**18 - 3)
-    assert list(table.candidates(WORDS[2])) == [10**18 - 1]
+            id_files.load(path)
+    path.write_bytes(whole)
+    assert id_files.load(path).count == 5

@@ -25,9 +25,10 @@ from headwater.core.errors import (
     StorageCorrupted,
 )
 from headwater.core.threads import Threads
-from headwater.storage import Engine, StoredLog, check_directory, ids, maintenance
+from headwater.storage import Engine, StoredLog, check_directory, id_files, ids, index, loading, maintenance, segments
 from headwater.storage import engine as engine_module
 from headwater.storage import log as log_module
+from headwater.storage.index import Index
 from headwater.storage.locks import BACKUP_LOCK, NoBackup
 from headwater.storage.worker import Job, Worker, do
 from tests.management.told import Told
@@ -388,7 +389,7 @@ def test_damaged_index_files_are_made_anew(data: Path, suffix: str) -> None:
         fill(log, 150)
         before = answers(log)
         one.maintain()
-        ids.save(log.index.ids.generations[0], log_directory(data) / "idx")
+        id_files.save(log.index.ids.generations[0], log_directory(data) / "idx")
     damaged = list((log_directory(data) / "idx").glob(f"*{suffix}"))
     assert damaged
     for path in damaged:
@@ -537,3 +538,77 @@ def test_maintenance_that_fails_as_a_whole_is_told_and_begun_again(data: Path, m
         eventually(lambda: len(rounds) > 4)
     assert threads.restarts == {"maintenance": 2}
     assert len(told.of(NotificationType.THREAD_FAILED)) == 2
+
+
+@pytest.mark.usefixtures("in_line")
+@pytest.mark.parametrize("size", [1, 7, 130])
+def test_of_the_newest_segment_only_the_newest_part_is_in_memory(
+    data: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(index, "PART_EVENTS_MAX", 30)
+    monkeypatch.setattr(segments, "SEGMENT_BYTES_MIN", 256 * 1024)
+    with engine(data) as one:
+        log = one.create("orders")
+        for start in range(0, 195, size):
+            log.append([given(number) for number in range(start, min(start + size, 195))])
+        before = answers(log)
+        one.maintain()
+        assert len(log.frames.segments) == 1 and len(log.index.actives) == 1
+        in_memory = log.index.actives[0].last - log.index.actives[0].first + 1
+        assert in_memory <= max(30, size), "a file has the others"
+        assert answers(log) == before
+        one.maintain()
+        assert len(log.index.files) == 1, "once"
+        fill(log, 10)
+        before = answers(log)
+        crashed(data, data.with_name("killed"))
+    assert check_directory(data).is_sound
+    applied: list[int] = []
+    apply_frame = Index.apply_frame
+    monkeypatch.setattr(
+        Index, "apply_frame", lambda self, frame: (applied.append(frame.count), apply_frame(self, frame))
+    )
+    with engine(data.with_name("killed")) as again:
+        log = again.open("orders")
+        assert answers(log) == before
+        assert sum(applied) <= 10 + max(30, size) and log.head() == 205
+
+
+@pytest.mark.usefixtures("in_line")
+def test_ids_of_older_events_are_in_files_and_told_as_before(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids, "SLOTS_MIN", 16)
+    monkeypatch.setattr(ids, "SLOTS_MAX", 64)
+    monkeypatch.setattr(maintenance, "ID_FILES_MAX", 3)
+    monkeypatch.setattr(loading, "REOPENED_IDS_MAX", 20)
+    with engine(data) as one:
+        log = one.create("orders")
+        for _ in range(12):
+            fill(log, 50)
+            one.maintain()
+        table = log.index.ids
+        assert len(table.generations) == 1 and 0 < len(table.files) <= 6
+        names = {file.path.name for file in table.files}
+        assert {path.name for path in (log_directory(data) / "idx").glob("*.ids")} == names
+        told_again(log)
+        crashed(data, data.with_name("killed"))
+    for place in (data, data.with_name("killed")):
+        with engine(place) as again:
+            told_again(again.open("orders"))
+    old = next(iter((log_directory(data) / "idx").glob("*.ids")))
+    old.write_bytes(b"HWIDS1\0\0" + old.read_bytes()[8:])
+    with engine(data) as again:
+        told_again(again.open("orders"))
+        assert old.read_bytes()[:6] == b"HWIDS2" if old.exists() else True
+
+
+def told_again(log: StoredLog) -> None:
+    """Each id of the 600 events is known, alone and among many; others are not."""
+    wanted = [str(number) for number in range(1, 700)]
+    assert log.stored([""] * len(wanted), wanted) == [*range(1, 601), *[None] * 99]
+    for number in (1, 30, 333, 600):
+        assert log.append([given(number)]) == (number, number, True)
+        with pytest.raises(DuplicateEventId):
+            log.append([given(number)._replace(data=b"another")])
+    with pytest.raises(DuplicateEventId):
+        log.append([given(number) for number in range(20, 900)][::-1])
+    assert log.head() == 600

@@ -70,7 +70,7 @@ def tiny_segments() -> Iterator[None]:
         patch.setattr(segments, "SEGMENT_BYTES_MIN", 8 * 1024)
         patch.setattr(segments, "SEGMENT_BYTES_MAX", 16 * 1024)
         patch.setattr(segments, "SEGMENT_EVENTS_MAX", 200)
-        patch.setattr(index, "SEGMENT_EVENTS_MAX", 200)
+        patch.setattr(index, "PART_EVENTS_MAX", 200)
         patch.setattr("headwater.storage.scanning.IN_PLACE_BYTES", 4096)
         patch.setattr("headwater.storage.scanning.ROWS_MIN", 50)
         yield

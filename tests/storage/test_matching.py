@@ -79,7 +79,7 @@ def test_a_rollback_over_the_begin_of_a_run_hides_nothing(
 ) -> None:
     kept = min(kept, len(one))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_module, "SEGMENT_EVENTS_MAX", 3)
+        patch.setattr(index_module, "PART_EVENTS_MAX", 3)
         found = Index(0, has_partitions=True)
         for number, (type, its_tags, partition) in enumerate(one, 1):
             found.apply(number, [type], [its_tags], [partition])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater.core import ALL, Event, LogSettings, Query, QueryItem, read_pages
-from headwater.storage import Engine, StoredLog, reader
+from headwater.storage import Engine, StoredLog, decoded
 from headwater.storage.postings import Numbers
 from headwater.storage.reader import LOOKS_MAX
 
@@ -97,7 +97,7 @@ def test_one_partition_of_one_is_everything(data: Path) -> None:
 
 
 def test_many_readers_share_the_cache_and_it_stays_bounded(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "RING_BYTES_MAX", 20_000)
+    monkeypatch.setattr(decoded, "DECODED_BYTES_MAX", 20_000)
     problems: list[BaseException] = []
     expected = numbers(log.read())
 
@@ -115,8 +115,26 @@ def test_many_readers_share_the_cache_and_it_stays_bounded(log: StoredLog, monke
     for thread in threads:
         thread.join()
     assert problems == []
-    ring = log._reader._ring
-    assert log._reader._ring_bytes == sum(length for length, _ in ring.values()) <= 20_000
+    kept = log._decoded
+    assert 0 < kept.bytes == sum(length for length, _ in kept._frames.values()) <= 20_000
+
+
+def test_logs_keep_no_more_decoded_frames_together_than_one_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoded, "DECODED_BYTES_MAX", 20_000)
+    with engine(tmp_path) as one:
+        logs = [one.create(name) for name in ("a", "b", "c")]
+        for log in logs:
+            for _ in range(8):
+                log.append([event(data=bytes(1000))])
+                assert [each.data for each in log.read()][-1] == bytes(1000)
+        kept = logs[0]._decoded
+        assert all(log._decoded is kept for log in logs)
+        assert 0 < kept.bytes == sum(length for length, _ in kept._frames.values()) <= 20_000
+        logs[2].close()
+        assert kept.get(logs[2].frames, logs[2].head()) is None
+    assert kept.bytes == 0, "what is closed keeps nothing"
 
 
 def test_a_page_looks_no_further_than_so_many_numbers_that_do_not_match(

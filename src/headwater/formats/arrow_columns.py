@@ -160,7 +160,7 @@ def _event_schema() -> pa.Schema:
 def coded(column: pa.StringArray) -> Coded:
     """A column of texts without its repetitions."""
     encoded = column.dictionary_encode()
-    return Coded(encoded.dictionary, np.asarray(encoded.indices))
+    return Coded(encoded.dictionary, numbers_of(encoded.indices))
 
 
 def coded_lists(column: pa.ListArray) -> Coded:
@@ -169,11 +169,34 @@ def coded_lists(column: pa.ListArray) -> Coded:
     return Coded(terms, codes, np.repeat(np.arange(len(column)), np.diff(offsets_of(column))))
 
 
+def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
+    """The numbers, or truths, of an array without nulls, in place.
+
+    Arrow's own `to_numpy` imports pandas where that is installed: half a second, and 25 MB that nobody uses.
+    """
+    if pa.types.is_boolean(column.type):
+        return numbers_of(column.cast(pa.uint8())).view(np.bool_)
+    kind = np.dtype(f"{'i' if pa.types.is_signed_integer(column.type) else 'u'}{column.type.bit_width // 8}")
+    buffer = column.buffers()[1]
+    if buffer is None:  # there are none
+        return np.empty(0, kind)
+    return np.frombuffer(buffer, kind, len(column), kind.itemsize * column.offset)
+
+
+def array_of(numbers: npt.NDArray[Any]) -> pa.Array:
+    """Numbers, or truths, as an Arrow array, in place where they lie together: the other way of `numbers_of`, for the
+    same reason (`pa.array` asks pandas whether an array is one of its own)."""
+    if numbers.dtype == np.bool_:
+        return array_of(numbers.view(np.uint8)).cast(pa.bool_())
+    kind = pa.from_numpy_dtype(numbers.dtype)
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
+
+
 def lengths_of(column: pa.Array) -> Ints:
     """How many elements each list has; none where it is null."""
     if not column.null_count and pa.types.is_list(column.type):
         return np.diff(offsets_of(column)).astype(np.int64)
-    return np.asarray(pc.list_value_length(column).fill_null(0)).astype(np.int64)
+    return numbers_of(pc.list_value_length(column).fill_null(0)).astype(np.int64)
 
 
 def sizes_of(column: pa.Array) -> Ints:

@@ -43,10 +43,12 @@ from .arrow_columns import (
     EVENT_SCHEMA,
     ArrowColumns,
     Ints,
+    array_of,
     buffer_of,
     coded,
     content_of,
     lengths_of,
+    numbers_of,
     offsets_of,
     sizes_of,
 )
@@ -243,7 +245,7 @@ def _filled(ids: pa.StringArray) -> pa.StringArray:
         return ids
     if count == len(ids):
         return pa.array(uuid7s(count), pa.string())
-    return pc.replace_with_mask(ids, pa.array(missing), pa.array(uuid7s(count), pa.string()))
+    return pc.replace_with_mask(ids, array_of(missing), pa.array(uuid7s(count), pa.string()))
 
 
 def _encoding_column(batch: pa.RecordBatch) -> pa.Int8Array:
@@ -277,14 +279,14 @@ def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, int]:
     if not _are_ascending(values, offsets):
         values, lengths = _in_order(values, offsets)
         offsets = _list_offsets(lengths)
-    return pa.ListArray.from_arrays(pa.array(offsets), values), chars
+    return pa.ListArray.from_arrays(array_of(offsets), values), chars
 
 
 def _are_ascending(values: pa.StringArray, offsets: npt.NDArray[np.int32]) -> bool:
     """Whether the texts of each list are sorted and distinct, as most often: UTF-8 sorts as its characters do."""
     if len(values) < 2:
         return True
-    is_fine = pc.less(values.slice(0, len(values) - 1), values.slice(1)).to_numpy(zero_copy_only=False)
+    is_fine = numbers_of(pc.less(values.slice(0, len(values) - 1), values.slice(1)))
     if is_fine.all():
         return True
     starts = offsets[1:-1]  # where a list begins, any text may come
@@ -308,14 +310,14 @@ def _in_order(values: pa.StringArray, offsets: npt.NDArray[np.int32]) -> tuple[p
 def _part_in_order(values: pa.StringArray, lengths: Ints) -> tuple[pa.StringArray, Ints]:
     encoded = values.dictionary_encode()
     terms = encoded.dictionary
-    order = np.asarray(pc.array_sort_indices(terms)).astype(np.int64)
+    order = numbers_of(pc.array_sort_indices(terms)).astype(np.int64)
     rank = np.empty(len(terms), np.int64)
     rank[order] = np.arange(len(terms))
     rows = np.repeat(np.arange(len(lengths)), lengths)
-    places = np.unique(rows * len(terms) + rank[np.asarray(encoded.indices)])
+    places = np.unique(rows * len(terms) + rank[numbers_of(encoded.indices)])
     if not len(terms):
         return values, np.zeros(len(lengths), np.int64)
-    return terms.take(pa.array(order[places % len(terms)])), np.bincount(places // len(terms), minlength=len(lengths))
+    return terms.take(array_of(order[places % len(terms)])), np.bincount(places // len(terms), minlength=len(lengths))
 
 
 def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
@@ -333,7 +335,7 @@ def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
     places = np.repeat(np.arange(count), lengths) * max(len(terms), 1) + codes
     if len(np.unique(places)) != len(places):  # a name comes twice in one event
         raise Unclear
-    return pa.MapArray.from_arrays(pa.array(_list_offsets(lengths)), names, values), chars
+    return pa.MapArray.from_arrays(array_of(_list_offsets(lengths)), names, values), chars
 
 
 def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
@@ -344,11 +346,11 @@ def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
             raise Unclear
         names, values = pairs.flatten()
         return _plain_text(names), _plain_text(values), lengths_of(column)
-    offsets = np.asarray(column.offsets).astype(np.int64)
+    offsets = numbers_of(column.offsets).astype(np.int64)
     lengths = np.diff(offsets)
     if column.null_count:
-        lengths[np.asarray(column.is_null())] = 0
-    chosen = pa.array(_ranges(offsets[:-1], lengths))
+        lengths[numbers_of(column.is_null())] = 0
+    chosen = array_of(_ranges(offsets[:-1], lengths))
     return _plain_text(column.keys).take(chosen), _plain_text(column.items).take(chosen), lengths
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.query import Query, QueryItem
+from .arrow_columns import numbers_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -55,10 +56,10 @@ def _tagged(tags: pa.ListArray, wanted: str, *, is_key: bool) -> Mask:
     if is_key:
         hits = pc.or_(hits, pc.starts_with(values, f"{wanted}:"))
     rows = np.zeros(len(tags), np.bool_)
-    rows[pc.list_parent_indices(tags).filter(hits).to_numpy(zero_copy_only=False)] = True
+    rows[numbers_of(pc.list_parent_indices(tags).filter(hits))] = True
     return rows
 
 
 def _mask(array: pa.Array) -> Mask:
-    mask: Mask = array.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
+    mask: Mask = numbers_of(array.fill_null(False)).astype(np.bool_, copy=False)
     return mask

@@ -40,6 +40,7 @@ from ..management import server as management_http
 from ..management.operations import Management
 from .accounts import EVERYBODY, AccountDirectory
 from .admission import Admission
+from .allocators import give_memory_back
 from .bulk.serving import BulkPlane
 from .config import Config
 from .errors import InvalidConfiguration
@@ -91,6 +92,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
     from .event_loop import EventLoop
 
     raise_open_files(config)
+    give_memory_back()
     with asyncio.Runner(loop_factory=EventLoop) as runner:
         runner.run(Server(config, announce).run())
 

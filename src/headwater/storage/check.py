@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.errors import EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from ..core.state import StateStore
-from . import ids
+from . import id_files
 from .backup import MANIFEST, read_manifest
 from .check_staged import check_staged
 from .engine import PARTIAL_BACKUP, STATE_NAME, lock_directory, open_state
@@ -306,7 +306,7 @@ def _check_postings(directory: Path, meta: Meta, paths: Sequence[Path], last: in
 def _check_ids(directory: Path, report: LogCheck) -> None:
     for path in sorted((directory / INDEX).glob("*.ids")):
         try:
-            ids.load(path)
+            id_files.load(path)
         except (OSError, ValueError) as error:
             report.notes.append(f"{error}; the next start makes it anew")
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..formats.arrow import SCHEMA
+from ..formats.arrow_columns import array_of
 from .frame import (
     DIRECTORY_SLOTS,
     FORMAT_VERSION,
@@ -427,7 +428,7 @@ def _many_empty_lists(name: str, size: int) -> pa.Array:
 
 @lru_cache(maxsize=4)
 def _many_even(size: int) -> pa.Array:
-    return pa.array(np.arange(0, 2 * size, 2, dtype=np.int32))
+    return array_of(np.arange(0, 2 * size, 2, dtype=np.int32))
 
 
 def _rounded(size: int) -> int:

@@ -32,6 +32,7 @@ from ..core.threads import Threads
 from . import maintenance
 from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
 from .clock_memory import ClockMemory, poisoned
+from .decoded import DecodedFrames
 from .disk import Disk, private_opener, sync_directory
 from .locks import BACKUP_LOCK, LOCK, DirectoryUnavailable, NoBackup, hold
 from .log import StoredLog
@@ -123,6 +124,7 @@ class Engine(Closing):
         self._opening = threading.RLock()
         self._maintaining = threading.Lock()
         self._worker = Worker()
+        self._decoded = DecodedFrames()
         self._stopping = threading.Event()
         self._is_closed = False
         self._not_removed: set[str] = set()
@@ -265,7 +267,9 @@ class Engine(Closing):
 
     def _maintain_log(self, log: StoredLog, retention: bool) -> None:
         maintenance.seal_segments(log, self._worker.run)
+        maintenance.index_newest(log, self._worker.run)
         maintenance.merge_postings(log, self._worker.run)
+        maintenance.move_ids(log, self._worker.run)
         if retention:
             maintenance.apply_retention(log, self.clock())
         with NoBackup(self.directory) as may_unlink:
@@ -330,6 +334,7 @@ class Engine(Closing):
                 waiting_bytes_max=self._waiting_bytes_max,
                 fatal=self._fatal,
                 bus=None if is_own(entry.directory) else self.bus,
+                decoded=self._decoded,
             )
         except OSError as error:
             raise refusal_of(error, directory, "the log cannot be opened") from error

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from ..core.limits import EventColumns
-from ..formats.arrow_columns import ArrowColumns, Coded, buffer_of, coded, offsets_of
+from ..formats.arrow_columns import ArrowColumns, Coded, buffer_of, coded, numbers_of, offsets_of
 from ..formats.late import arrow_is_loaded
 from .writers import FrameMark
 
@@ -233,7 +233,7 @@ class _Body:
 
     def add_arrow(self, batch: pa.RecordBatch) -> int:
         """The columns of a batch of EVENT_SCHEMA: their buffers as they lie there. Answers how many tags there are."""
-        encodings = np.asarray(batch.column("encoding")).tobytes()
+        encodings = numbers_of(batch.column("encoding")).tobytes()
         if any(encodings):
             self.add(Column.ENCODING, encodings)
         self.add_values(Column.ID, batch.column("id"))

@@ -1,26 +1,26 @@
-"""Which ids are in the log: generations of open-addressing tables from the hash of (source, id) to the number.
+"""Which ids are in the log: tables from the hash of (source, id) to the number, in memory for the newest ids only.
 
-A hit is a candidate, to be confirmed by reading the event. Tables are numpy arrays: a group of ids is looked up
-column-wise, a few of them one by one over memoryviews, which is faster for few.
+Ids are entered into a generation, an open-addressing table of bounded size. When it is full another one begins, and
+maintenance lets a mapped file (`id_files`) take its place. A hit is a candidate, to be confirmed by reading the event.
+Tables are numpy arrays: a group of ids is looked up column-wise, a few of them one by one over memoryviews, which is
+faster for few.
 """
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from .disk import write_whole
+if TYPE_CHECKING:
+    from .id_files import IdFile
 
 SLOTS_MIN = 1 << 10
-SLOTS_REHASHED_MAX = 1 << 18
-"""A table grows in place up to that; a larger one is followed by another, so that no append waits for a rehash."""
-SLOTS_MAX = 1 << 24
+SLOTS_MAX = 1 << 18
+"""A table grows in place up to that (3 MiB); a full one is followed by another, so that no append waits for long."""
 SLOTS_GROWTH = 4
 LOAD_MAX = 0.55
 _VECTOR_MIN = 200
@@ -36,6 +36,8 @@ Hashes = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[np.uint32]
 IdHashes = list[int] | Hashes
 """Hashes of some ids: a list of few, an array of many."""
+Hits = Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]]
+"""Indexes of some of the ids that were looked up, and a number under each."""
 
 
 class Generation:
@@ -84,7 +86,7 @@ class Generation:
             rounds += 1
         return has_any_of_few([self], wanted.tolist())
 
-    def find(self, wanted: Hashes) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]]:
+    def find(self, wanted: Hashes) -> Hits:
         """For these hashes: (indexes of some of them, a number under each), until all numbers were told.
 
         Any thread may ask: of what is entered meanwhile, some may be missing.
@@ -112,15 +114,18 @@ class Generation:
             )
         else:
             wanted = as_list(hashes)
+        self._enter(wanted, numbers)
+        self.count += count
+        self.last = first + count - 1
+
+    def _enter(self, hashes: Iterable[int], numbers: Iterable[int]) -> None:
         mask, hash_view, offset_view = self.mask, self.hash_view, self.offset_view
-        for each, number in zip(wanted, numbers, strict=True):
+        for each, number in zip(hashes, numbers, strict=True):
             slot = each & mask
             while hash_view[slot]:
                 slot = (slot + 1) & mask
             hash_view[slot] = each
             offset_view[slot] = number
-        self.count += count
-        self.last = first + count - 1
 
     def _insert_most(self, wanted: Hashes, numbers: Offsets) -> tuple[list[int], list[int]]:
         """Some rounds of probing; answers what found no slot yet."""
@@ -140,18 +145,24 @@ class Generation:
 
     def grow(self) -> None:
         """Rehash into a larger table. Who looks up meanwhile finds what was there before."""
-        kept = (self.hashes != 0) & (self.offsets != _GONE)
-        hashes, offsets = self.hashes[kept], self.offsets[kept]
-        larger = Generation(self.first, self.slots * SLOTS_GROWTH)
-        few, numbers = larger._insert_most(hashes, offsets)
-        for each, number in zip(few, numbers, strict=True):
-            slot = each & larger.mask
-            while larger.hash_view[slot]:
-                slot = (slot + 1) & larger.mask
-            larger.hash_view[slot] = each
-            larger.offset_view[slot] = number
-        self.count = len(hashes)
+        larger = Generation.of(self.first, self.last, *self.entries(), self.slots * SLOTS_GROWTH)
+        self.count = larger.count
         self.use(larger.hashes, larger.offsets)
+
+    @staticmethod
+    def of(first: int, last: int, hashes: Hashes, offsets: Offsets, slots: int = SLOTS_MIN) -> Generation:
+        """A table of these entries, of so many slots at least."""
+        while slots * LOAD_MAX < len(hashes):
+            slots *= SLOTS_GROWTH
+        made = Generation(first, slots)
+        made._enter(*made._insert_most(hashes, offsets))
+        made.last, made.count = last, len(hashes)
+        return made
+
+    def entries(self) -> tuple[Hashes, Offsets]:
+        """All hashes, and the number of each relative to `first`, without those that were rolled back."""
+        kept = (self.hashes != 0) & (self.offsets != _GONE)
+        return self.hashes[kept], self.offsets[kept]
 
     def rollback(self, above: int) -> None:
         """Forget the numbers above that."""
@@ -187,30 +198,50 @@ def are_distinct(hashes: IdHashes) -> bool:
 
 
 class IdTable:
-    """All generations of a log, oldest first. Changed by the log's committer; maintenance drops the oldest."""
+    """All ids of a log: files of the older ones, generations of the newer. Changed by the log's committer; maintenance
+    lets a file take the place of what it has the ids of, and drops the oldest."""
 
     def __init__(self) -> None:
+        self.files: tuple[IdFile, ...] = ()
+        """By their first number."""
         self.generations: tuple[Generation, ...] = ()
+        """Oldest first; ids are entered into the last one."""
         self._replacing = threading.Lock()
+        """Guards the replacement of the two, never their use."""
+
+    @property
+    def last(self) -> int:
+        """The highest number that is known; 0 if none is."""
+        if self.generations:
+            return self.generations[-1].last
+        return self.files[-1].last if self.files else 0
 
     def has_any(self, wanted: IdHashes) -> bool:
         """Whether any of these hashes is there (so that most appends need ask no more)."""
+        generations = self.generations  # before the files: what moves meanwhile is in both, and never in none
+        files = self.files
         if len(wanted) < _VECTOR_MIN:
-            return has_any_of_few(self.generations, as_list(wanted))
+            few = as_list(wanted)
+            return has_any_of_few(generations, few) or any([file.has_any_of_few(few) for file in files])
         hashes = np.asarray(wanted, np.uint64)
-        return any(generation.has_any(hashes) for generation in self.generations)
+        parts: tuple[Generation | IdFile, ...] = (*generations, *files)
+        return any(part.has_any(hashes) for part in parts)
 
     def candidates(self, wanted: int) -> Iterator[int]:
-        """The numbers under that hash, newest generation first."""
-        for generation in reversed(self.generations):
-            yield from generation.candidates(wanted)
+        """The numbers under that hash, the newest part first. A number may come twice."""
+        generations, files = self.generations, self.files
+        parts: tuple[Generation | IdFile, ...] = (*reversed(generations), *reversed(files))
+        for part in parts:
+            yield from part.candidates(wanted)
 
     def find(self, wanted: IdHashes, low: int, high: int) -> list[tuple[int, int]]:
         """Candidates from `low` to `high`: (index into `wanted`, number), ascending by number. Any thread may ask."""
         hashes = np.asarray(wanted, np.uint64)
         pairs: set[tuple[int, int]] = set()
-        for generation in self.generations:
-            for indexes, numbers in generation.find(hashes):
+        generations, files = self.generations, self.files
+        parts: tuple[Generation | IdFile, ...] = (*generations, *files)
+        for part in parts:
+            for indexes, numbers in part.find(hashes):
                 fitting = (numbers >= low) & (numbers <= high)
                 pairs.update(zip(indexes[fitting].tolist(), numbers[fitting].tolist(), strict=True))
         return sorted(pairs, key=lambda pair: pair[1])
@@ -225,7 +256,7 @@ class IdTable:
             start += len(part)
 
     def rollback(self, above: int) -> None:
-        """Forget the numbers above that."""
+        """Forget the numbers above that: what did not become durable, and so is in no file."""
         with self._replacing:
             self.generations = tuple(each for each in self.generations if each.first <= above + 1)
         for generation in self.generations:
@@ -233,64 +264,33 @@ class IdTable:
                 generation.rollback(above)
 
     def drop(self, below: int) -> None:
-        """Drop the generations of which every number is below that; the newest stays."""
-        if any(generation.last < below for generation in self.generations[:-1]):
-            with self._replacing:
-                kept = tuple(each for each in self.generations[:-1] if each.last >= below)
-                self.generations = (*kept, self.generations[-1])
+        """Drop the parts of which every number is below that; the newest generation stays."""
+        with self._replacing:
+            self.files = tuple(file for file in self.files if file.last >= below)
+            kept = tuple(each for each in self.generations[:-1] if each.last >= below)
+            self.generations = (*kept, *self.generations[-1:])
+
+    def replace(self, new: IdFile) -> None:
+        """Use a file; forget the files that it has the numbers of, and the generations but the newest."""
+        with self._replacing:
+            kept = [file for file in self.files if not new.first <= file.first <= file.last <= new.last]
+            self.files = tuple(sorted([*kept, new], key=lambda file: file.first))
+            older = tuple(
+                each for each in self.generations[:-1] if not new.first <= each.first <= each.last <= new.last
+            )
+            self.generations = (*older, *self.generations[-1:])
 
     def _newest_for(self, number: int) -> Generation:
         newest = self.generations[-1] if self.generations else None
         if newest is not None and number - newest.first <= _OFFSET_MAX - 2**20:
-            if newest.room <= 0 and newest.slots < SLOTS_REHASHED_MAX:
+            if newest.room <= 0 and newest.slots < SLOTS_MAX:
                 newest.grow()
             if newest.room > 0:
                 return newest
-        slots = SLOTS_MIN if newest is None else min(newest.slots * SLOTS_GROWTH, SLOTS_MAX)
-        return self.append(Generation(number, slots))
+        return self.append(Generation(number, SLOTS_MIN if newest is None and not self.files else SLOTS_MAX))
 
     def append(self, generation: Generation) -> Generation:
         """Begin a generation (or take over one from file)."""
         with self._replacing:
             self.generations = (*self.generations, generation)
         return generation
-
-
-MAGIC = b"HWIDS1\0\0"
-_HEADER = struct.Struct("<8sIIQQQQ")
-"""magic, crc of the rest, spare, first, last, taken slots, slots"""
-
-
-def save(generation: Generation, directory: Path) -> Path:
-    """Write the taken slots of a generation, durably, under its final name or not at all; an older state of it goes."""
-    path = directory / f"{generation.first:020d}-{generation.last:020d}.ids"
-    if path.exists():
-        return path
-    taken = np.flatnonzero(generation.hashes)
-    columns = (generation.hashes[taken], taken.astype(np.uint32), generation.offsets[taken])
-    body = b"".join(column.tobytes() for column in columns)
-    header = _HEADER.pack(MAGIC, 0, 0, generation.first, generation.last, len(taken), generation.slots)
-    crc = google_crc32c.extend(google_crc32c.value(header[16:]), body)
-    write_whole(path, MAGIC + struct.pack("<II", crc, 0) + header[16:], body)
-    for older in directory.glob(f"{generation.first:020d}-*.ids"):
-        if older != path:
-            older.unlink()
-    return path
-
-
-def load(path: Path) -> Generation:
-    """Read a generation back. Raises ValueError or OSError if it is not there, or not whole."""
-    content = path.read_bytes()
-    if len(content) < _HEADER.size:
-        raise ValueError(f"{path}: too short")
-    magic, crc, _, first, last, count, slots = _HEADER.unpack_from(content)
-    if magic != MAGIC or len(content) != _HEADER.size + 16 * count or crc != google_crc32c.value(content[16:]):
-        raise ValueError(f"{path}: an incomplete table of ids")
-    hashes = np.frombuffer(content, np.uint64, count, _HEADER.size)
-    taken = np.frombuffer(content, np.uint32, count, _HEADER.size + 8 * count)
-    offsets = np.frombuffer(content, np.uint32, count, _HEADER.size + 12 * count)
-    generation = Generation(first, slots)
-    generation.hashes[taken] = hashes
-    generation.offsets[taken] = offsets
-    generation.last, generation.count = last, count
-    return generation

@@ -16,8 +16,10 @@ from .ids import IdTable
 from .matching import Piece
 from .postings import ActivePostings, FilePostings, Postings
 from .runs import RunPostings
-from .segments import SEGMENT_EVENTS_MAX
 
+PART_EVENTS_MAX = 128 * 1024
+"""A part in memory has no more (and what one append has): then another begins, and a file takes the place of this one
+(`maintenance.index_newest`). Bounds the memory of a log, and what is read again after a crash."""
 TABLE_EVENTS_MIN = 32 * 1024
 """A table that was begun takes large appends too, until it has so many events: of a mixed log few pieces are made."""
 
@@ -86,7 +88,7 @@ class Index:
 
     @staticmethod
     def _is_over(active: ActivePostings | RunPostings, first: int) -> bool:
-        return active.last - active.first >= SEGMENT_EVENTS_MAX or first > active.last + 1
+        return active.last - active.first + 1 >= PART_EVENTS_MAX or first > active.last + 1
 
     def _add(self, active: ActivePostings | RunPostings) -> None:
         with self._lock:

@@ -290,7 +290,8 @@ class LogJudge:
     def apply_frame(self, frame: Frame) -> None:
         """Take up the events of a frame that is in the log already."""
         self._index.apply_frame(frame)
-        self._index.ids.insert(hashes_of_frame(frame, self._id_seed), frame.first)
+        if frame.last > self._index.ids.last:  # else a file has them
+            self._index.ids.insert(hashes_of_frame(frame, self._id_seed), frame.first)
         self._recorded_at = max(self._recorded_at, self._counts_as(frame.last) or frame.recorded_at)
 
     def _check(self, condition: AppendCondition, head: int) -> None:

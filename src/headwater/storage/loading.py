@@ -16,17 +16,19 @@ from typing import TypeVar
 import numpy as np
 
 from ..core.errors import StorageCorrupted
-from . import ids
+from . import id_files
 from .frame import Frame
-from .ids import IdTable
+from .ids import Hashes, IdTable
 from .index import Index
 from .meta import Meta
 from .places import Places, hashes_of_frame, places_name
 from .postings import FilePostings
-from .sealing import HISTORY, INDEX, frames_of, is_sealed, seal
+from .sealing import HISTORY, INDEX, frames_of, is_sealed, range_of, seal
 from .segments import Segment, SegmentLog
 from .writers import StoredWriterTable, read_writers
 
+REOPENED_IDS_MAX = 64 * 1024
+"""The newest file of ids is read into memory, to take more, if it has no more than that (2 ms)."""
 logger = logging.getLogger("headwater.storage")
 _Run = TypeVar("_Run", FilePostings, FilePostings | Segment)
 
@@ -146,20 +148,40 @@ def _skip_voids(meta: Meta, number: int) -> int:
 
 def _load_ids(table: IdTable, index: Path, frames: SegmentLog, meta: Meta, upto: int) -> None:
     """The ids of the retained events numbered up to that one; the rest comes with the replay."""
-    edge = meta.first_retained - 1
-    for path in sorted(index.glob("*.ids"), key=lambda path: path.name):
-        try:
-            generation = ids.load(path)
-        except (OSError, ValueError) as error:
-            logger.warning("log %s: unusable ids: %s", meta.name, error)
-            path.unlink()
-            continue
-        if generation.first <= edge + 1 and edge < generation.last <= upto:
-            table.append(generation)
-            edge = generation.last
+    edge = _load_id_files(table, index, meta, frames.last)
     for segment in frames.segments:
         if segment.events and segment.last > edge and segment.first <= upto:
             _add_ids(table, segment, index, meta, edge, upto)
+
+
+def _load_id_files(table: IdTable, index: Path, meta: Meta, last: int) -> int:
+    """The files that go from the first retained number on without a hole, but not above `last`: to which number.
+
+    The others are unlinked: what was in them is read again.
+    """
+    edge = meta.first_retained - 1
+    for path in sorted(index.glob("*.ids"), key=_widest_first):
+        try:
+            file = id_files.load(path)
+            is_used = file.first <= _skip_voids(meta, edge + 1) and edge < file.last <= last
+        except (OSError, ValueError) as error:
+            logger.warning("log %s: unusable ids: %s", meta.name, error)
+            is_used = False
+        if is_used:
+            table.replace(file)
+            edge = file.last
+        else:
+            path.unlink()
+    if table.files and table.files[-1].count <= REOPENED_IDS_MAX:
+        table.append(table.files[-1].generation())
+        table.files = table.files[:-1]
+    return edge
+
+
+def _widest_first(path: Path) -> tuple[int, int]:
+    """Sorts files by their first number, and of those that have the same one the widest first."""
+    first, last = range_of(path) or (0, 0)
+    return first, -last
 
 
 def _add_ids(table: IdTable, segment: Segment, index: Path, meta: Meta, edge: int, upto: int) -> None:
@@ -170,16 +192,17 @@ def _add_ids(table: IdTable, segment: Segment, index: Path, meta: Meta, edge: in
     except (OSError, ValueError):
         found = np.zeros(segment.last - segment.first + 1, np.uint64)
         for frame in frames_of(segment):
-            start = frame.first - segment.first
-            found[start : start + frame.count] = hashes_of_frame(frame, meta.id_seed)
+            if edge < frame.last and frame.first <= upto:
+                start = frame.first - segment.first
+                found[start : start + frame.count] = hashes_of_frame(frame, meta.id_seed)
         hashes = found
     start = max(edge + 1 - segment.first, 0)
     end = min(upto, segment.last) - segment.first + 1
     for run_start, run_end in _runs_of_nonzero(hashes[start:end]):
-        table.insert(hashes[start + run_start : start + run_end].tolist(), segment.first + start + run_start)
+        table.insert(hashes[start + run_start : start + run_end], segment.first + start + run_start)
 
 
-def _runs_of_nonzero(hashes: ids.Hashes) -> list[tuple[int, int]]:
+def _runs_of_nonzero(hashes: Hashes) -> list[tuple[int, int]]:
     """Where the array has numbers without a hole (holes are events whose loss was accepted)."""
     holes = np.flatnonzero(hashes == 0)
     edges = [-1, *holes.tolist(), len(hashes)]

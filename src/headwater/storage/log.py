@@ -16,8 +16,9 @@ from ..core.mark import WriterState
 from ..core.query import Query
 from ..core.settings import LogSettings
 from ..core.state import StateStore
-from . import ids
+from . import id_files
 from .committing import drop_committed
+from .decoded import DecodedFrames
 from .disk import Disk
 from .frame import Frame
 from .ids import are_distinct
@@ -58,12 +59,14 @@ class StoredLog(LocalLog):
         waiting_bytes_max: int = WAITING_BYTES_MAX,
         fatal: Callable[[str], None] | None = None,
         bus: Bus | None = None,
+        decoded: DecodedFrames | None = None,
     ) -> None:
-        """Raises StorageCorrupted, StorageUnavailable."""
+        """`decoded` keeps decoded frames of this log, and of others. Raises StorageCorrupted, StorageUnavailable."""
         meta = read_meta(directory)
         check_witness(state, meta, directory)
         super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
+        self._decoded = decoded or DecodedFrames()
         self._state = state
         self._log_id = bytes.fromhex(meta.segments_id)
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
@@ -108,7 +111,7 @@ class StoredLog(LocalLog):
         self._numbering.gaps = tuple(sorted(meta.gaps))
         loaded = load_index(self.directory, self.frames, meta)
         self.index = loaded.index
-        self._reader = Reader(self.frames, self.index)
+        self._reader = Reader(self.frames, self.index, self._decoded)
         self.writer_table = load_writers(self.directory, self.frames, self.meta, self._begin_marks)
         judge = LogJudge(
             self.index,
@@ -307,6 +310,7 @@ class StoredLog(LocalLog):
                     problem = "log %s: its end could not be stored, so the next start reads its newest segment: %s"
                     logger.warning(problem, self.name, error)
                 self.frames.close()
+                self._decoded.forget(self.frames)
         self._wake_all()
 
     def _write_down_end(self) -> None:
@@ -317,7 +321,7 @@ class StoredLog(LocalLog):
                 write_postings(index, active.first, active.last, active.encoded_terms())
         if self._count(self._numbering.first_retained, self.head()) >= CLEAN_POSTINGS_MIN:
             for generation in self.index.ids.generations:
-                ids.save(generation, index)
+                id_files.save(generation, index)
         self.writer_table.save()
         if self.frames.segments and (newest := self.frames.segments[-1]).events:
             clean = CleanStop(newest.last, newest.path.name, newest.end, newest.last_crc)

@@ -11,11 +11,13 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 from ..core.errors import StorageCorrupted
 from ..core.notification_types import NotificationType
-from . import ids
+from . import id_files
 from .disk import sync_directory
+from .id_files import IdFile
 from .log import StoredLog
 from .places import places_name
 from .postings import FilePostings, postings_name
@@ -32,8 +34,13 @@ MERGED_NUMBERS_MAX = 50_000_000
 """No merged file has more numbers (200 MB): merging must not take all day, nor all memory."""
 FILES_MAX = 24
 """So many postings files may be there before they are merged."""
+ID_MERGE_FACTOR = 4
+ID_FILES_MAX = 6
+"""As of postings; of ids fewer, as each append looks into each."""
+MERGED_IDS_MAX = 10_000_000
 
 RunJob = Callable[[Job], str]
+_Ranged = TypeVar("_Ranged", FilePostings, IdFile)
 
 
 def seal_segments(log: StoredLog, run: RunJob) -> None:
@@ -51,17 +58,50 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
         log.bus.emit(
             NotificationType.SEGMENT_SEALED, log=log.name, first=segment.first, last=segment.last, bytes=segment.end
         )
-    generations = log.index.ids.generations
-    for generation in generations[:-1]:
+
+
+def index_newest(log: StoredLog, run: RunJob) -> None:
+    """Index what the newest segment has, but for the newest part in memory: a file takes the place of the others."""
+    segments, files = log.frames.segments, log.index.files
+    full = [active for active in log.index.actives[:-1] if active.last >= active.first]
+    if not segments or not full or full[-1].last > log.head():
+        return
+    newest, edge = segments[-1], files[-1].last if files else 0
+    first = max(edge + 1, newest.first)
+    if full[-1].last < first or (len(segments) > 1 and edge < segments[-2].last):  # what is before it comes first
+        return
+    frame = newest.frame(newest.index_of(full[-1].last))
+    if frame.last > log.head():
+        return
+    if problem := run(Job(str(log.directory), newest.path.name, frame.last, first)):
+        logger.error("log %s: indexing a part of %s failed: %s", log.name, newest.path.name, problem)
+        return
+    log.index.replace(FilePostings(log.directory / INDEX / postings_name(first, frame.last)))
+
+
+def move_ids(log: StoredLog, run: RunJob) -> None:
+    """Let files take the place of generations of ids that are full, and keep the number of files small."""
+    ids, directory = log.index.ids, log.directory / INDEX
+    for generation in ids.generations[:-1]:
         if generation.last <= log.head():
-            ids.save(generation, log.directory / INDEX)
+            ids.replace(id_files.load(id_files.save(generation, directory)))
+    sizes = [file.count for file in ids.files]
+    if chosen := _cheapest_to_merge(ids.files, sizes, ID_FILES_MAX, ID_MERGE_FACTOR, MERGED_IDS_MAX):
+        if problem := run(Job(str(directory), merge_ids=[(file.first, file.last) for file in chosen])):
+            logger.error("log %s: merging ids failed: %s", log.name, problem)
+            return
+        ids.replace(id_files.load(directory / id_files.ids_name(chosen[0].first, chosen[-1].last)))
+        for file in chosen:
+            file.path.unlink(missing_ok=True)
 
 
 def merge_postings(log: StoredLog, run: RunJob) -> None:
     """Keep the number of postings files small: a look-up asks each of them."""
+    sealed = log.frames.segments[-1].first if log.frames.segments else 0  # parts of the newest are replaced in one
     for part in (HISTORY, INDEX):
-        files = [file for file in log.index.files if file.path.parent.name == part and file.last < log.head()]
-        chosen = _cheapest_to_merge(files)
+        files = [file for file in log.index.files if file.path.parent.name == part and file.last < sealed]
+        numbers = [len(file.values) for file in files]
+        chosen = _cheapest_to_merge(files, numbers, FILES_MAX, MERGE_FACTOR, MERGED_NUMBERS_MAX)
         if not chosen:
             continue
         directory = log.directory / part
@@ -73,20 +113,21 @@ def merge_postings(log: StoredLog, run: RunJob) -> None:
             file.path.unlink(missing_ok=True)
 
 
-def _cheapest_to_merge(files: Sequence[FilePostings]) -> Sequence[FilePostings]:
-    """The adjacent files with the fewest numbers, if there are too many files; none if they are too large already."""
-    if len(files) <= FILES_MAX:
+def _cheapest_to_merge(
+    files: Sequence[_Ranged], sizes: Sequence[int], files_max: int, factor: int, size_max: int
+) -> Sequence[_Ranged]:
+    """The adjacent files of the least size, if there are too many files; none if they are too large already."""
+    if len(files) <= files_max:
         return ()
     candidates = []
-    for start in range(len(files) - MERGE_FACTOR + 1):
-        chosen = files[start : start + MERGE_FACTOR]
-        numbers = sum(len(file.values) for file in chosen)
-        if numbers <= MERGED_NUMBERS_MAX and all(b.first == a.last + 1 for a, b in pairwise(chosen)):
-            candidates.append((numbers, start))
+    for start in range(len(files) - factor + 1):
+        size = sum(sizes[start : start + factor])
+        if size <= size_max and all(b.first == a.last + 1 for a, b in pairwise(files[start : start + factor])):
+            candidates.append((size, start))
     if not candidates:
         return ()
     _, start = min(candidates)
-    return files[start : start + MERGE_FACTOR]
+    return files[start : start + factor]
 
 
 def drop_leftovers(log: StoredLog) -> None:

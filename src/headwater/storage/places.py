@@ -47,8 +47,9 @@ class Places:
         if magic != MAGIC or len(buffer) != _HEADER.size + sum(widths) or crc != google_crc32c.value(content[16:]):
             raise ValueError(f"{path}: an incomplete file of places")
         ends = (_HEADER.size, _HEADER.size + widths[0], _HEADER.size + widths[0] + widths[1])
-        self.firsts: Sequence[int] = buffer[ends[0] : ends[1]].cast("Q")
-        self.offsets: Sequence[int] = buffer[ends[1] : ends[2]].cast("Q")
+        # As copies: who keeps them must not keep the hashes, which are most of the file.
+        self.firsts: Sequence[int] = memoryview(content[ends[0] : ends[1]]).cast("Q")
+        self.offsets: Sequence[int] = memoryview(content[ends[1] : ends[2]]).cast("Q")
         self.id_hashes: npt.NDArray[np.uint64] = np.frombuffer(buffer[ends[2] :], dtype=np.uint64)
 
 

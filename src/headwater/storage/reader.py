@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
 from operator import attrgetter, itemgetter, neg
@@ -14,13 +12,12 @@ from ..core.event import SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX
 from ..core.log import Page
 from ..core.query import Query
+from .decoded import DECODED_FRAME_BYTES_MAX, DecodedFrames
 from .frame import Frame
 from .index import Index
 from .matching import Passed, listed, matching
 from .segments import Segment, SegmentLog
 
-RING_BYTES_MAX = 8 * 1024 * 1024
-RING_FRAME_BYTES_MAX = 512 * 1024
 _first = attrgetter("first")
 LOOKS_MAX = 2048
 """So many numbers that do not match are looked at for one page: it takes about as long as to read one."""
@@ -44,14 +41,12 @@ class Bounds(NamedTuple):
 
 
 class Reader:
-    """Reads one log. Any thread may use it; it holds nothing but a cache of the newest decoded frames."""
+    """Reads one log. Any thread may use it; it holds nothing."""
 
-    def __init__(self, segments: SegmentLog, index: Index) -> None:
+    def __init__(self, segments: SegmentLog, index: Index, decoded: DecodedFrames) -> None:
+        """`decoded` has the newest decoded frames of this log, and of others."""
         self._segments, self._index = segments, index
-        self._ring: OrderedDict[int, tuple[int, list[SequencedEvent]]] = OrderedDict()
-        """Decoded frames near the head, by first number: all live readers share them."""
-        self._ring_bytes = 0
-        self._ring_lock = threading.Lock()
+        self._kept = decoded
 
     def page(self, query: Query, partition: int | None, bounds: Bounds) -> Page:
         """The first page of these bounds. Raises StorageCorrupted."""
@@ -173,17 +168,12 @@ class Reader:
         return Page(events, bounds.low if bounds.backwards else bounds.high, bounds.head, True)
 
     def _decoded(self, frame: Frame, start: int, end: int, head: int) -> Sequence[SequencedEvent]:
-        if (cached := self._ring.get(frame.first)) is not None:
-            return cached[1][start:end]
-        if start or end < frame.count or head - frame.last > 4096 or frame.length > RING_FRAME_BYTES_MAX:
+        if (kept := self._kept.get(self._segments, frame.first)) is not None:
+            return kept[start:end]
+        if start or end < frame.count or head - frame.last > 4096 or frame.length > DECODED_FRAME_BYTES_MAX:
             return frame.events(start, end)
         events = frame.events()
-        with self._ring_lock:
-            if frame.first not in self._ring:
-                self._ring[frame.first] = (frame.length, events)
-                self._ring_bytes += frame.length
-            while self._ring_bytes > RING_BYTES_MAX:
-                self._ring_bytes -= self._ring.popitem(last=False)[1][0]
+        self._kept.keep(self._segments, frame.first, frame.length, events)
         return events
 
 

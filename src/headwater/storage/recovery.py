@@ -200,12 +200,9 @@ class Scan:
 
     def is_zero_behind(self) -> bool:
         """Whether nothing but zeros follows the last good frame."""
-        buffer, size = self.segment.buffer, len(_ZEROS)
-        for start in range(self.segment.end, self.segment.size, size):
-            piece = buffer[start : start + size]
-            if piece != _ZEROS[: len(piece)]:
-                return False
-        return True
+        content, end, size = self.segment.map, self.segment.end, len(_ZEROS)
+        starts = range(end, self.segment.size, size)
+        return all(content[start : start + size] == _ZEROS[: self.segment.size - start] for start in starts)
 
     def damage(self, durable: int) -> Exception:
         """The error for a bad frame that had been durable."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import xxhash
 
 from ..core.event import tag_key
-from ..formats.arrow_columns import Coded, buffer_of, offsets_of, parts_of, values_of
+from ..formats.arrow_columns import Coded, array_of, buffer_of, numbers_of, offsets_of, parts_of, values_of
 from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Numbers
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Run:
         slots[by] = np.arange(len(by), dtype=np.int32)
         self._rows, self._ends = _grouped(slots[codes], rows, len(by))
         self._hashes = np.ascontiguousarray(hashes[by])
-        self._tags = tags.take(pa.array(by))
+        self._tags = tags.take(array_of(by))
         self._views = (
             memoryview(self._hashes),  # type: ignore[arg-type]
             memoryview(offsets_of(self._tags)),  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ class Run:
             for term, rows in run._few.items():
                 few.setdefault(term, []).append(rows + np.uint32(run.first - first))
         texts = pa.concat_arrays([run._tags for run in runs]).dictionary_encode()
-        tag_of_slot = np.asarray(texts.indices)
+        tag_of_slot = numbers_of(texts.indices)
         hashes = np.empty(len(texts.dictionary), np.uint64)
         hashes[tag_of_slot] = np.concatenate([run._hashes for run in runs])
         codes = np.repeat(tag_of_slot, np.concatenate([np.diff(run._ends) for run in runs]))

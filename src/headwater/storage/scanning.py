@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..core.query import Query
+from ..formats.arrow_columns import numbers_of
 from .columns import Frames, Ints, Rows, in_place, record_batch
 from .following import Followed
 from .selecting import matching_rows
@@ -93,7 +94,7 @@ def runs(part: Followed, low: int, high: int, events_max: int, bytes_max: int) -
 def filtered(rows: Rows, query: Query, partition: int | None) -> Rows:
     """Those that match. Reads no other column than it must."""
     if partition is not None:
-        rows = rows.taken(rows.column("partition").to_numpy() == partition)
+        rows = rows.taken(numbers_of(rows.column("partition")) == partition)
     if query.items is None or not len(rows):
         return rows
     asked = record_batch(rows, ("type", "tags"))

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from .frame import Frame
+from .id_files import ids_name
+from .id_files import merge_ids as merge_id_files
 from .meta import read_meta
 from .places import hashes_of_frame, places_name, write_places
 from .postings import ActivePostings, merge_postings, postings_name, write_postings
@@ -44,6 +46,27 @@ def seal(log_directory: Path, segment_name: str, last: int) -> None:
     write_places(directory, segment.first, segment.end, segment.firsts, segment.offsets, id_hashes)
 
 
+def index_part(log_directory: Path, segment_name: str, first: int, last: int) -> None:
+    """Make the postings of a part of the newest segment: of `first` to `last`, which is the last event of a frame.
+
+    Raises StorageCorrupted if a frame up to there is damaged.
+    """
+    meta = read_meta(log_directory)
+    segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
+    scan = Scan(segment, meta.gaps, ends_at=last)
+    scan.run()
+    if scan.bad is not None:
+        raise scan.damage(last)
+    postings = ActivePostings(first, has_partitions=meta.partitions > 1)
+    for frame in frames_of(segment):
+        start, end = max(first - frame.first, 0), frame.count
+        if not start:
+            postings.apply_frame(frame)
+        elif start < end:
+            postings.apply(first, frame.types(start, end), frame.tags(start, end), frame.partitions(start, end))
+    write_postings(log_directory / INDEX, first, last, postings.encoded_terms())
+
+
 def is_sealed(log_directory: Path, segment: Segment) -> bool:
     """Whether the files derived from a segment are there, postings perhaps as part of merged ones."""
     directory = log_directory / INDEX
@@ -70,6 +93,11 @@ def range_of(path: Path) -> tuple[int, int] | None:
 def merge(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
     """Merge the postings of adjacent ranges, oldest first, into one file; the old files stay until they are dropped."""
     merge_postings([directory / postings_name(*each) for each in ranges], directory)
+
+
+def merge_ids(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
+    """As `merge`, of the files of ids."""
+    merge_id_files([directory / ids_name(*each) for each in ranges], directory)
 
 
 def frames_of(segment: Segment) -> Iterator[Frame]:

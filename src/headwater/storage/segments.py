@@ -32,7 +32,7 @@ logger = logging.getLogger("headwater.storage")
 SEGMENT_BYTES_MIN = 4 * 1024 * 1024
 SEGMENT_BYTES_MAX = 256 * 1024 * 1024
 SEGMENT_EVENTS_MAX = 262_144
-"""Bounds the index in memory, and so the time to rebuild it after a crash."""
+"""Bounds what is indexed at once, and what is looked at after a crash."""
 SEGMENT_MAGIC = b"HWSEGMNT"
 SEGMENT_VERSION = 1
 _HEADER = struct.Struct("<8sII16sQI16s")

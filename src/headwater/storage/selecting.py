@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.query import Query, QueryItem
+from ..formats.arrow_columns import array_of, numbers_of
 from .columns import Bits, Ints
 from .postings import KEY, PARTITION, TYPE, FilePostings, Numbers, Postings, postings_name, tag_terms
 from .sealing import postings_ranges
@@ -44,7 +45,7 @@ class _TypesNamed:
     def __init__(self, types: pa.Array) -> None:
         encoded = types.dictionary_encode()
         self._codes = {type: code for code, type in enumerate(encoded.dictionary.to_pylist())}
-        self._indices = encoded.indices.to_numpy(zero_copy_only=False)
+        self._indices = numbers_of(encoded.indices)
 
     def any_of(self, names: Sequence[str]) -> Bits:
         """Where the type is one of these."""
@@ -63,17 +64,17 @@ class _Tagged:
         self._rows: dict[tuple[str, str], Ints] = {}
         if not asked:
             return
-        offsets = tags.offsets.to_numpy()
+        offsets = numbers_of(tags.offsets)
         members = tags.values.slice(offsets[0], offsets[-1] - offsets[0])
         ordered = sorted({tag for _, tag in asked})
         found = pc.index_in(members, value_set=pa.array(ordered, pa.string()))
-        hits = pc.indices_nonzero(found.is_valid()).to_numpy().astype(np.int64)
-        which = found.take(pa.array(hits)).to_numpy()
+        hits = numbers_of(pc.indices_nonzero(found.is_valid())).astype(np.int64)
+        which = numbers_of(found.take(array_of(hits)))
         codes = {tag: code for code, tag in enumerate(ordered)}
         for kind, tag in asked:
             of_tag = hits[which == codes[tag]]
             if kind == KEY:
-                of_key = pc.indices_nonzero(pc.starts_with(members, tag + ":")).to_numpy().astype(np.int64)
+                of_key = numbers_of(pc.indices_nonzero(pc.starts_with(members, tag + ":"))).astype(np.int64)
                 of_tag = np.concatenate([of_tag, of_key])
             self._rows[kind, tag] = np.searchsorted(offsets - offsets[0], of_tag, "right") - 1
 

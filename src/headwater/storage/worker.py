@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from ..core.errors import Closed
-from .sealing import merge, seal
+from .sealing import index_part, merge, merge_ids, seal
 
 logger = logging.getLogger("headwater.storage")
 
@@ -25,12 +25,17 @@ JOB_ATTEMPTS = 3
 
 
 class Job(msgspec.Struct, omit_defaults=True):
-    """Seal a log's segment, up to its last number; or merge the postings of some ranges in a directory."""
+    """Seal a log's segment, up to its last number, or index its events from `first` on.
+
+    Or merge the postings, or the ids, of some ranges in a directory.
+    """
 
     directory: str
     segment: str = ""
     last: int = 0
+    first: int = 0
     merge: list[tuple[int, int]] = []
+    merge_ids: list[tuple[int, int]] = []
 
 
 class Answer(msgspec.Struct):
@@ -119,6 +124,10 @@ def do(job: Job) -> Answer:
     try:
         if job.merge:
             merge(Path(job.directory), job.merge)
+        elif job.merge_ids:
+            merge_ids(Path(job.directory), job.merge_ids)
+        elif job.first:
+            index_part(Path(job.directory), job.segment, job.first, job.last)
         else:
             seal(Path(job.directory), job.segment, job.last)
         return Answer()
