@@ -16,7 +16,8 @@ from ..core.log import Page
 from ..core.query import Query
 from .frame import Frame
 from .index import Index
-from .matching import Passed, listed, matching
+from .matching import listed, matching
+from .passed import Passed
 from .segments import Segment, SegmentLog
 
 RING_BYTES_MAX = 8 * 1024 * 1024
