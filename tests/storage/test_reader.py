@@ -12,6 +12,7 @@ from headwater.core import ALL, Event, LogSettings, Query, QueryItem, read_pages
 from headwater.storage import Engine, StoredLog, reader
 from headwater.storage.postings import Numbers
 from headwater.storage.reader import LOOKS_MAX
+from tests.compiled import replaces_methods
 
 from .builders import engine, event, numbers
 
@@ -119,6 +120,7 @@ def test_many_readers_share_the_cache_and_it_stays_bounded(log: StoredLog, monke
     assert log._reader._ring_bytes == sum(length for length, _ in ring.values()) <= 20_000
 
 
+@replaces_methods
 def test_a_page_looks_no_further_than_so_many_numbers_that_do_not_match(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

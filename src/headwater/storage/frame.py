@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise, repeat
 from mmap import mmap
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import google_crc32c
 import msgspec
@@ -39,31 +39,31 @@ MARKS_FEATURE = 1
 class Column:
     """Slots of the directory: where each buffer starts in the frame; 0 = left out. Plain numbers: they are hot."""
 
-    RECORDED_AT: Final = 0  # i64; left out where all are the header's
-    PARTITION: Final = 1  # u16
-    ENCODING: Final = 2  # u8
-    ID: Final = 3  # offsets i32[n+1], then the bytes in the next slot; so for all texts and byte strings
-    ID_BYTES: Final = 4
-    SOURCE: Final = 5
-    SOURCE_BYTES: Final = 6
-    TYPE: Final = 7
-    TYPE_BYTES: Final = 8
-    TAG_LISTS: Final = 9  # list offsets i32[n+1] into the tags
-    TAG: Final = 10
-    TAG_BYTES: Final = 11
-    GROUP_KEY: Final = 12
-    GROUP_KEY_BYTES: Final = 13
-    ATTRIBUTE_LISTS: Final = 14  # map offsets i32[n+1] into names and values
-    ATTRIBUTE_NAME: Final = 15
-    ATTRIBUTE_NAME_BYTES: Final = 16
-    ATTRIBUTE_VALUE: Final = 17
-    ATTRIBUTE_VALUE_BYTES: Final = 18
-    ENVELOPE: Final = 19
-    ENVELOPE_BYTES: Final = 20
-    DATA: Final = 21
-    DATA_BYTES: Final = 22
-    CONTROL: Final = 23  # u32 length, then MessagePack: marks of exactly-once writers, log settings
-    ERASED: Final = 24  # bitmap of redacted events
+    RECORDED_AT = 0  # i64; left out where all are the header's
+    PARTITION = 1  # u16
+    ENCODING = 2  # u8
+    ID = 3  # offsets i32[n+1], then the bytes in the next slot; so for all texts and byte strings
+    ID_BYTES = 4
+    SOURCE = 5
+    SOURCE_BYTES = 6
+    TYPE = 7
+    TYPE_BYTES = 8
+    TAG_LISTS = 9  # list offsets i32[n+1] into the tags
+    TAG = 10
+    TAG_BYTES = 11
+    GROUP_KEY = 12
+    GROUP_KEY_BYTES = 13
+    ATTRIBUTE_LISTS = 14  # map offsets i32[n+1] into names and values
+    ATTRIBUTE_NAME = 15
+    ATTRIBUTE_NAME_BYTES = 16
+    ATTRIBUTE_VALUE = 17
+    ATTRIBUTE_VALUE_BYTES = 18
+    ENVELOPE = 19
+    ENVELOPE_BYTES = 20
+    DATA = 21
+    DATA_BYTES = 22
+    CONTROL = 23  # u32 length, then MessagePack: marks of exactly-once writers, log settings
+    ERASED = 24  # bitmap of redacted events
     # 25 to 27 are free
 
 

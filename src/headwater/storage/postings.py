@@ -269,7 +269,7 @@ class ActivePostings:
 
     def _tagged(self) -> Iterator[tuple[str, int | list[int]]]:
         """Every tag with its numbers."""
-        return chain.from_iterable(table.items() for table in self._tags)
+        return chain.from_iterable([table.items() for table in self._tags])
 
     def _numbers_of_key(self, key: str) -> Numbers | None:
         with self._lock:
