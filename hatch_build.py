@@ -18,8 +18,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 LENIENT = ("--ignore-missing-imports", "--follow-imports=silent")
 """`make types` checks the types, and strictly; here the libraries that the rest of the package imports are missing."""
-OPTIMIZATION = "1"
-"""What -O2 and -O3 make is no quicker, and takes the compiler twice as long."""
+OPTIMIZATION = "3"
+"""It takes the compiler twice as long as 1, and a message of AMQP a tenth less."""
 
 
 class CompiledModules(BuildHookInterface):
