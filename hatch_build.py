@@ -19,7 +19,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 LENIENT = ("--ignore-missing-imports", "--follow-imports=silent")
 """`make types` checks the types, and strictly; here the libraries that the rest of the package imports are missing."""
 OPTIMIZATION = "3"
-"""It takes the compiler twice as long as 1, and a message of AMQP a tenth less."""
+"""A message of AMQP takes a tenth less than with 1; the build a quarter more."""
 
 
 class CompiledModules(BuildHookInterface):
