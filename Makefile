@@ -8,7 +8,12 @@ STAMP  := $(VENV)/.installed
 INSTALL = PIP_USE_PEP517=1 $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 INSTALL_COMPILED = PIP_USE_PEP517=1 $(VENV_COMPILED)/bin/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo quick test spark lowest setup fmt lint types interop interop-clients soak hostile power compiled bench bench-amqp bench-spark docs check
+# Those that start: a name may be there for a Python that is not.
+PYTHONS = $(shell for python in python3.11 python3.12 python3.13 python3.14; do $$python -c "" 2>/dev/null && echo $$python; done)
+COMPILED_WHEEL = $(shell ls $(CURDIR)/dist/compiled/*.whl)
+COMPILED := tests/contract tests/storage tests/dcb tests/http tests/amqp tests/packaging/test_compiled.py
+
+.PHONY: demo quick test spark lowest setup fmt lint types interop interop-clients soak hostile power wheels compiled bench bench-amqp bench-spark docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -49,13 +54,20 @@ interop: interop-clients  ## AMQP clients of four libraries against a server; bu
 interop-clients: $(STAMP)
 	@$(BIN)/python -m tests.interop.install
 
-compiled:               ## a wheel with AMQP as machine code, in dist/compiled, and the AMQP tests on it; needs a C compiler
-	@test -x $(VENV_COMPILED)/bin/python || $(PYTHON) -m venv $(VENV_COMPILED)
+wheels: $(STAMP)        ## compiled wheels in dist/compiled, of each Python that is here; needs a C compiler and Python's headers
 	@rm -rf dist/compiled
-	@HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 PIP_USE_PEP517=1 $(VENV_COMPILED)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist/compiled .
+	@for python in $(PYTHONS); do \
+	  echo "Compiling the wheel of $$python: a minute or two"; \
+	  HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 PIP_USE_PEP517=1 $(BIN)/pip --python $$python wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist/compiled . || exit 1; \
+	done; ls dist/compiled
+
+compiled: PYTHONS = $(CURDIR)/$(BIN)/python
+compiled: wheels        ## the tests of what is compiled, on the wheel; and the wheel in an empty environment
+	@test -x $(VENV_COMPILED)/bin/python || $(BIN)/python -m venv $(VENV_COMPILED)
 	@$(VENV_COMPILED)/bin/pip uninstall --quiet --yes headwater
-	@$(INSTALL_COMPILED) --constraint constraints.txt "$$(echo dist/compiled/*.whl)[dev]"
-	$(VENV_COMPILED)/bin/python -m pytest -n 2 --dist worksteal tests/amqp
+	@$(INSTALL_COMPILED) --constraint constraints.txt "$(COMPILED_WHEEL)[dev]"
+	$(VENV_COMPILED)/bin/python -m pytest -n 2 --dist worksteal $(COMPILED)
+	WHEEL=$(COMPILED_WHEEL) $(BIN)/python -m pytest tests/packaging/test_wheel.py -k "installed or version"
 
 bench: $(STAMP)         ## benchmarks against SQLite, UmaDB and the bare disk; some minutes
 	@$(INSTALL) --editable '.[bench]'
@@ -79,7 +91,7 @@ hostile: $(STAMP)       ## one client of each protocol misbehaves, the others mu
 power: $(STAMP)         ## power cuts of a server of all protocols, at any record of what it wrote; STATES=1000 for fewer
 	$(BIN)/python -m tests.power $(or $(STATES),5000)
 
-check: lint types interop-clients test  ## what CI runs
+check: lint types interop-clients test compiled  ## what CI runs
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing what Headwater needs into $(VENV): a minute or two, once"

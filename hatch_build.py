@@ -7,8 +7,10 @@ in a copy, so that no machine code is left beside the source, where it would be 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 LENIENT = ("--ignore-missing-imports", "--follow-imports=silent")
 """`make types` checks the types, and strictly; here the libraries that the rest of the package imports are missing."""
+OPTIMIZATION = "3"
+"""A message of AMQP takes a tenth less than with 1; the build a quarter more."""
 
 
 class CompiledModules(BuildHookInterface):
-    """Compiles `modules` (globs) without `interpreted`; the source stays in the wheel, for tracebacks and readers."""
+    """Compiles `modules` (lists of globs) without `interpreted`; the source stays in the wheel, for tracebacks and
+    readers."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and put what came out into the wheel."""
@@ -40,22 +45,34 @@ class CompiledModules(BuildHookInterface):
         """The wheel is there: the copy is of no more use."""
         self._work.cleanup()
 
-    def _modules(self, source: Path) -> list[str]:
-        found = {path.relative_to(source).as_posix() for glob in self.config["modules"] for path in source.glob(glob)}
-        return sorted(found - set(self.config["interpreted"]))
+    def _modules(self, source: Path) -> dict[str, list[str]]:
+        interpreted = set(self.config["interpreted"])
+        return {
+            group: sorted(
+                {path.relative_to(source).as_posix() for glob in globs for path in source.glob(glob)} - interpreted
+            )
+            for group, globs in self.config["modules"].items()
+        }
 
 
-def compiled(source: Path, modules: list[str], library: Path) -> list[Path]:
-    """Extension modules of these modules of a source tree, made below `library`."""
+def compiled(source: Path, groups: Mapping[str, Sequence[str]], library: Path) -> list[Path]:
+    """Extension modules of these groups of modules of a source tree, made below `library`, the groups in parallel."""
     from setuptools import Distribution  # before mypyc, to which it brings distutils
     from setuptools.command.build_ext import build_ext
 
     from mypyc.build import mypycify  # isort: skip
 
+    modules = [module for group in groups.values() for module in group]
     with contextlib.chdir(source):  # no pyproject.toml is here, which setuptools and mypy would read
-        extensions = mypycify([*LENIENT, *modules], group_name="headwater", opt_level="3", debug_level="0")
+        extensions = mypycify(
+            [*LENIENT, *modules],
+            separate=[(list(group), f"headwater_{name}") for name, group in groups.items()],
+            opt_level=OPTIMIZATION,
+            debug_level="0",
+        )
         command = build_ext(Distribution({"name": "headwater", "ext_modules": extensions}))
         command.build_lib, command.build_temp = str(library), str(library.with_name("temp"))
+        command.parallel = os.cpu_count()
         command.ensure_finalized()
         command.run()
     return [Path(output) for output in command.get_outputs()]

@@ -28,9 +28,9 @@ from headwater.core.bus import Notification
 from headwater.core.errors import Overloaded
 from headwater.core.event import Event
 from headwater.core.notification_types import NotificationType
+from tests.compiled import replaces_methods
 
 from ..waiting import WAIT_S_MAX, eventually
-from .compiled import replaces_methods
 from .served import Served
 
 EARLIEST = {

@@ -9,9 +9,9 @@ from headwater.amqp.protocol.performatives import Accepted, Flow, Modified, Reje
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.transport import WRITE_BYTES_MAX
 from headwater.core.local import LocalLog
+from tests.compiled import replaces_methods
 
 from .asking import EARLIEST, drained, message, numbers, payloads, put
-from .compiled import replaces_methods
 from .served import Served
 
 

@@ -30,7 +30,9 @@ NO_INDEX = ("No matching distribution found for", "Failed to establish a new con
 
 
 def built_wheel(directory: Path) -> Path:
-    """The wheel, built as `pip wheel .` does."""
+    """The wheel: that which $WHEEL names (`make compiled`), else built as `pip wheel .` does."""
+    if given := os.environ.get("WHEEL"):
+        return Path(given)
     [built] = pip_wheel(ROOT, directory).glob("headwater-*.whl")
     return built
 

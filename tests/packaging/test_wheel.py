@@ -50,7 +50,8 @@ def test_version_is_the_same_everywhere_and_that_of_the_newest_changes(installed
     newest = re.search(r"^## (\S+) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
     assert newest is not None and newest[1] == __version__
     assert wheel.name.split("-")[1] == __version__
-    assert __version__ in run(installed / "headwater", "--version")
+    build = "pure Python" if wheel.name.endswith("-py3-none-any.whl") else "compiled"
+    assert run(installed / "headwater", "--version").strip() == f"headwater, version {__version__} ({build})"
 
 
 def test_installed_package_is_not_the_one_of_the_repository(installed: Path, elsewhere: Path) -> None:

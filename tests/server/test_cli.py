@@ -14,6 +14,7 @@ import pytest
 
 from headwater import __version__
 from headwater.client import ServerUnreachable
+from headwater.core.build import IS_COMPILED
 from headwater.core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from headwater.server.accounts import Account
 from headwater.server.cli import COMMANDS, exit_code, headwater, run
@@ -57,9 +58,10 @@ def test_every_command_has_the_summary_of_the_list_and_an_example(name: str) -> 
     assert all("Example" in (each.epilog or "") for each in commands)
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_told_and_which_build_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    build = "compiled" if IS_COMPILED else "pure Python"
     assert run(["--version"]) == 0
-    assert capsys.readouterr().out.strip() == f"headwater, version {__version__}"
+    assert capsys.readouterr().out.strip() == f"headwater, version {__version__} ({build})"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from headwater.storage.frame import MARKS_FEATURE, Column
 from headwater.storage.framelog import HeadMoved
 from headwater.storage.meta import META_NAME
 from headwater.storage.writers import WRITER_IDLE_MS, WRITERS_NAME, FrameMark, WriterTable
+from tests.compiled import replaces_methods
 
 from ..builders import event
 from ..crash.faults import FaultyDisk
@@ -123,6 +124,7 @@ def test_marks_of_frames_that_find_no_room_are_forgotten(log: StoredLog, disk: G
     assert log.append_columns(**marked(1, "b", 1, 1, True)) == AppendResult(3, 3)
 
 
+@replaces_methods
 def test_marks_are_judged_again_when_the_head_has_moved(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
     append, refused = log.frames.append_frames, []
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["LateModule", "arrow_is_loaded", "pa", "pc"]
 
 
 class LateModule:
@@ -25,8 +27,12 @@ class LateModule:
         return value
 
 
-pa = LateModule("pyarrow")
-pc = LateModule("pyarrow.compute")
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa = LateModule("pyarrow")
+    pc = LateModule("pyarrow.compute")
 
 _loading = threading.Lock()
 _has_begun = False

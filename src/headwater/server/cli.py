@@ -15,6 +15,7 @@ from typing import NamedTuple
 import click
 
 from .. import __version__
+from ..core.build import BUILD
 from ..core.errors import DiskFull, EventLogError, InvalidQuery, StorageCorrupted, StorageUnavailable
 from ..formats.unreachable import ServerUnreachable
 from .errors import InvalidConfiguration
@@ -96,7 +97,7 @@ class CommandGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Examples: `headwater serve` starts a server on this machine; `headwater COMMAND --help` shows more.",
 )
-@click.version_option(__version__, prog_name="headwater")
+@click.version_option(f"{__version__} ({BUILD})", prog_name="headwater")
 def headwater() -> None:
     """One durable event log that five protocols speak and Spark reads."""
 

@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from .. import __version__
+from ..core.build import BUILD
 from ..core.consumer import Consumer
 from ..core.errors import Closed, LogNotFound
 from ..core.local import LocalLog
@@ -89,7 +90,7 @@ class ServerCollector(Collector):
             yield from metrics_of_room()
 
     def _server(self) -> Iterator[Metric]:
-        yield gauge("info", "The version that runs.", [([__version__], 1)], ["version"])
+        yield gauge("info", "The version that runs, and its build.", [([__version__, BUILD], 1)], ["version", "build"])
         yield gauge("stopping", "1 while the server stops.", self._gate.state is State.STOPPING)
         refusals = [([reason], count) for reason, count in self._refusals().items()]
         yield counter("refusals", "Refused logins and accesses, by reason.", refusals, ["reason"])

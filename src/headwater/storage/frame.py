@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise, repeat
 from mmap import mmap
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import google_crc32c
 import msgspec
@@ -23,13 +23,8 @@ from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import ArrowColumns, Coded, buffer_of, coded, numbers_of, offsets_of
-from ..formats.late import arrow_is_loaded
+from ..formats.late import arrow_is_loaded, pa
 from .writers import FrameMark
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    from ..formats.late import pa
 
 assert sys.byteorder == "little", "frames are written as the machine's own little-endian arrays"
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..core.query import Query, QueryItem
+from .passed import Passed
 from .postings import PARTITION, TYPE, Numbers, Postings, tag_terms
 
 LOOKS_MIN = 16
@@ -20,10 +21,6 @@ LOOKS_MIN = 16
 
 LISTED_MAX = 8192
 """So many numbers at most are listed for one page; what may take more is walked."""
-
-
-class Passed(int):
-    """Among the numbers of a walk: no match, but how far it has looked without one. Nothing below it is left."""
 
 
 class Piece(NamedTuple):
@@ -143,7 +140,7 @@ def _walk_item(
     if not required and not types:  # every event of the piece, as for Query.all()
         return iter(range(high, low - 1, -1) if backwards else range(low, high + 1))
     if types and (not required or sum(map(len, types)) < len(required[0])):
-        union = _distinct(heapq.merge(*(_walk(each, low, high, backwards) for each in types), reverse=backwards))
+        union = _distinct(heapq.merge(*[_walk(each, low, high, backwards) for each in types], reverse=backwards))
         return _probed(union, required, [], pause)
     return _probed(_walk(required[0], low, high, backwards), required[1:], types, pause)
 
@@ -151,9 +148,8 @@ def _walk_item(
 def _walk(numbers: Numbers, low: int, high: int, backwards: bool) -> Iterator[int]:
     values, base = numbers.values, numbers.base
     start, end = bisect_left(values, low - base), bisect_right(values, high - base)
-    if backwards:
-        return (values[index] + base for index in range(end - 1, start - 1, -1))
-    return (values[index] + base for index in range(start, end))
+    for index in range(end - 1, start - 1, -1) if backwards else range(start, end):
+        yield values[index] + base
 
 
 def _probed(
@@ -162,23 +158,17 @@ def _probed(
     """Those of the walk that all of `required` have, and one of `any_of` (if there are any); see `matching`."""
     if not required and not any_of:
         return walk
-    if pause is not None:
-        return _probed_with_pauses(walk, required, any_of, pause)
-    return (
-        number
-        for number in walk
-        if all(each.has(number) for each in required) and (not any_of or any(each.has(number) for each in any_of))
-    )
+    return _probing(walk, required, any_of, pause)
 
 
-def _probed_with_pauses(
-    walk: Iterator[int], required: Sequence[Numbers], any_of: Sequence[Numbers], pause: int
+def _probing(
+    walk: Iterator[int], required: Sequence[Numbers], any_of: Sequence[Numbers], pause: int | None
 ) -> Iterator[int]:
     looks = 0
     for number in walk:
         if all([each.has(number) for each in required]) and (not any_of or any(each.has(number) for each in any_of)):
             yield number
-        elif (looks := looks + 1) >= pause:
+        elif pause is not None and (looks := looks + 1) >= pause:
             yield Passed(number)
             looks = 0
 

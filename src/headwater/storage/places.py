@@ -9,7 +9,6 @@ import struct
 from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import google_crc32c
 import numpy as np
@@ -18,15 +17,10 @@ import xxhash
 
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import ArrowColumns, buffer_of, parts_of
+from ..formats.late import pa, pc
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
 from .ids import Hashes, IdHashes
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-else:
-    from ..formats.late import pa, pc
 
 MAGIC = b"HWPLACE1"
 _HEADER = struct.Struct("<8sIIQQQQ")

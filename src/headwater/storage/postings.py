@@ -260,7 +260,8 @@ class ActivePostings:
 
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
         """As `terms`, in bytes."""
-        return ((term.encode(), numbers) for term, numbers in self.terms())
+        for term, numbers in self.terms():
+            yield term.encode(), numbers
 
     def _table_of(self, tag: str) -> _TagTable:
         tables = self._tags
@@ -268,7 +269,7 @@ class ActivePostings:
 
     def _tagged(self) -> Iterator[tuple[str, int | list[int]]]:
         """Every tag with its numbers."""
-        return chain.from_iterable(table.items() for table in self._tags)
+        return chain.from_iterable([table.items() for table in self._tags])
 
     def _numbers_of_key(self, key: str) -> Numbers | None:
         with self._lock:
@@ -454,12 +455,12 @@ def merge_postings(paths: Sequence[Path], directory: Path) -> Path:
     runs = [FilePostings(path) for path in paths]
     for run in runs:
         run.verify()
-    streams = [run.entries() for run in runs]
-    merged = (
-        (digest, text, [number for _, _, numbers in group for number in numbers])
-        for (digest, text), group in groupby(heapq.merge(*streams, key=_in_order), key=_in_order)
-    )
-    return _write_entries(directory, runs[0].first, runs[-1].last, merged)
+    return _write_entries(directory, runs[0].first, runs[-1].last, _merged([run.entries() for run in runs]))
+
+
+def _merged(streams: Sequence[Iterator[Entry]]) -> Iterator[Entry]:
+    for (digest, text), group in groupby(heapq.merge(*streams, key=_in_order), key=_in_order):
+        yield digest, text, [number for _, _, numbers in group for number in numbers]
 
 
 def _in_order(entry: Entry) -> tuple[int, bytes]:

@@ -15,7 +15,8 @@ from ..core.query import Query
 from .decoded import DECODED_FRAME_BYTES_MAX, DecodedFrames
 from .frame import Frame
 from .index import Index
-from .matching import Passed, listed, matching
+from .matching import listed, matching
+from .passed import Passed
 from .segments import Segment, SegmentLog
 
 _first = attrgetter("first")

@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +18,8 @@ import xxhash
 
 from ..core.event import tag_key
 from ..formats.arrow_columns import Coded, array_of, buffer_of, numbers_of, offsets_of, parts_of, values_of
+from ..formats.late import pa
 from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Numbers
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    from ..formats.late import pa
 
 MERGED_RUNS = 8
 """So many runs that were merged equally often are merged into one: each number moves a few times at most."""

@@ -9,16 +9,11 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import google_crc32c
 
 from ..core.errors import StorageCorrupted
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    from ..formats.late import pa
+from ..formats.late import pa
 
 PART_SUFFIX = ".arrow"
 PART_MAGIC = b"HWSTAGE1"

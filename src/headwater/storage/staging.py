@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,16 +28,12 @@ from ..core.limits import STAGED_BYTES_MAX, show
 from ..core.mark import BATCH_MAX, Staged, check_writer
 from ..core.settings import LogSettings
 from ..formats.arrow_columns import batch_of
+from ..formats.late import pa
 from .checked_file import CheckedFile, earlier_struct
 from .disk import Disk, sync_directory
 from .locks import NoBackup
 from .room import Room
 from .staged_part import PART_SUFFIX, STAGE_AGAIN, PartFile, check_part, opened_part
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    from ..formats.late import pa
 
 STAGED = "staged"
 MANIFEST_NAME = "MANIFEST.json"

@@ -35,9 +35,9 @@ from headwater.amqp.protocol.performatives import (
     encode_performative,
 )
 from headwater.amqp.protocol.types import Array, Char, Described, Long, Symbol, UByte, UInt, ULong
-from tests.amqp.compiled import gives_wrong_types
 from tests.amqp.composites import NESTED, PERFORMATIVES, composites, same_types
 from tests.amqp.values import same
+from tests.compiled import gives_wrong_types
 
 ACCEPTED = Described(ULong(0x24), [])
 

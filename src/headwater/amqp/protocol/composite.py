@@ -33,13 +33,13 @@ class Composite:
         return all(getattr(self, field.name) == getattr(other, field.name) for field in self.FIELDS)
 
     def __repr__(self) -> str:
-        given = ((field, getattr(self, field.name)) for field in self.FIELDS)
-        parts = (f"{field.name}={value!r}" for field, value in given if field.is_mandatory or value != field.default)
+        given = [(field, getattr(self, field.name)) for field in self.FIELDS]
+        parts = [f"{field.name}={value!r}" for field, value in given if field.is_mandatory or value != field.default]
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def __copy__(self) -> Any:
         """Another one with the same fields: what `copy` does by itself makes none of a compiled class."""
-        return layout_of(type(self)).make(*(getattr(self, field.name) for field in self.FIELDS))
+        return layout_of(type(self)).make(*[getattr(self, field.name) for field in self.FIELDS])
 
 
 class Layout:

@@ -194,7 +194,7 @@ class Message:
         return all(getattr(self, name) == getattr(other, name) for name in _PARTS)
 
     def __repr__(self) -> str:
-        given = ((name, getattr(self, name)) for name in _PARTS)
+        given = [(name, getattr(self, name)) for name in _PARTS]
         return f"Message({', '.join(f'{name}={value!r}' for name, value in given if value is not None)})"
 
 

@@ -220,7 +220,7 @@ class Session:
                 self._sent = {id: sent for id, sent in self._sent.items() if sent[0] is not link}
                 link.unsettled = 0
             if self._pieces:
-                self._pieces = deque(piece for piece in self._pieces if piece[0] is not link)
+                self._pieces = deque([piece for piece in self._pieces if piece[0] is not link])
         else:
             self._received = {id: known for id, known in self._received.items() if known[0] is not link}
             self._open_window()
@@ -444,7 +444,7 @@ def _within(known: dict[int, Any], first: int, last: int) -> list[int]:
     """
     count = ((last - first) & SERIAL) + 1
     if count <= _USUAL_RANGE:
-        return [id for id in ((first + n) & SERIAL for n in range(count)) if id in known]
+        return [id for n in range(count) if (id := (first + n) & SERIAL) in known]
     ids = list(known)
     if not ids:
         return []

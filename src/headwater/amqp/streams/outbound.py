@@ -94,5 +94,5 @@ def _symbol(text: str) -> bytes:
 
 def _symbols(partitions: Sequence[int]) -> bytes:
     """An array of symbols (AMQP part 1, 1.6.24)."""
-    elements = b"".join([b"%c%b" % (len(text), text) for text in (b"%d" % number for number in partitions)])
+    elements = b"".join([b"%c%b" % (len(text), text) for text in [b"%d" % number for number in partitions]])
     return b"\xf0%b%b\xa3%b" % ((len(elements) + 5).to_bytes(4), len(partitions).to_bytes(4), elements)

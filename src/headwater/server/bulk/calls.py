@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from ...core.access import Credentials, Guard, Right, User
@@ -27,17 +27,13 @@ from ...flight.wire import (
     decode,
     encode,
 )
+from ...formats.late import pa
 from ...storage.log import StoredLog
 from ...storage.writer_owners import release
 from .actions import HANDLERS, Work
 from .callers import BulkCallers
 from .link import Call
 from .own_writers import check_own, is_ended, owner_for
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    from ...formats.late import pa
 
 P = ParamSpec("P")
 T = TypeVar("T")
