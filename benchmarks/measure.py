@@ -99,7 +99,7 @@ def run_case(case: Case, rounds: int, note: Callable[[str], None]) -> Outcome:
         shift = turn % len(contenders)
         for contender in contenders[shift:] + contenders[:shift]:
             note(f"{case.title}: {contender}, round {turn + 1} of {rounds}")
-            with _quiet_collector():
+            with quiet_collector():
                 outcome.samples[contender].append(case.runs[contender]())
     return outcome
 
@@ -187,7 +187,7 @@ def _stat_fields(pid: int) -> list[str]:
 
 
 @contextmanager
-def _quiet_collector() -> Iterator[None]:
+def quiet_collector() -> Iterator[None]:
     """The prepared events out of the garbage collector's way: no contender pays for what the harness holds."""
     gc.collect()
     gc.freeze()

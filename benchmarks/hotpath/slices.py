@@ -7,12 +7,12 @@ apart, the machine was busy.
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from ..measure import quiet_collector
 
 SLICE_S = 0.1
 
@@ -37,7 +37,7 @@ def cost_of(slices: list[tuple[float, float, int]]) -> Cost:
 def measured(work: Callable[[int], object], count: int, slices: int = 30) -> Cost:
     """What `work(n)` costs this process, all threads of it, per unit; it does `count` units each time it is called."""
     taken = []
-    with _quiet_collector():
+    with quiet_collector():
         work(0)
         for number in range(1, slices + 1):
             cpu, wall = time.process_time(), time.perf_counter()
@@ -62,13 +62,3 @@ def _cpu_s(pid: int) -> float:
     """CPU time of the threads of a process that are there, by the scheduler's own clock."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-
-
-@contextmanager
-def _quiet_collector() -> Iterator[None]:
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import struct
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .disk import write_whole
+from .hash_slots import slot_of
 from .ids import Generation, Hashes, Hits, Offsets
 
 MAGIC = b"HWIDS2\0\0"
@@ -26,8 +26,6 @@ IDS_PER_WORD = 4
 """So many ids at most share a word of the filter: it lets through about one new id in a hundred."""
 MERGE_PARTS = 16
 """Files are merged in so many ranges of hashes, one after the other."""
-_NEAR = 32
-"""So far from where its value says a hash is looked for first."""
 _ONE = np.uint64(1)
 _SHIFTS = (np.uint64(58), np.uint64(52), np.uint64(46))
 _SIX_BITS = np.uint64(63)
@@ -71,14 +69,14 @@ class IdFile:
         for each in wanted:
             word = words[each & mask]
             if (word >> (each >> 58)) & (word >> (each >> 52 & 63)) & (word >> (each >> 46 & 63)) & 1:
-                slot = self._slot(each)
+                slot = slot_of(self._hash_view, each)
                 if slot < self.count and self._hash_view[slot] == each:
                     return True
         return False
 
     def candidates(self, wanted: int) -> Iterator[int]:
         """The numbers under that hash."""
-        slot = self._slot(wanted)
+        slot = slot_of(self._hash_view, wanted)
         while slot < self.count and self._hash_view[slot] == wanted:
             yield self.first + int(self._offsets[slot])
             slot += 1
@@ -116,18 +114,6 @@ class IdFile:
         """Where each would be, if it is there."""
         places: npt.NDArray[np.intp] = np.minimum(np.searchsorted(self._hashes, wanted), self.count - 1)
         return places
-
-    def _slot(self, wanted: int) -> int:
-        """Where the first one is that is not below: hashes are spread evenly, so it is near where its value says."""
-        hashes, count = self._hash_view, self.count
-        guess = wanted * count >> 64
-        if guess < count:
-            guess += (wanted - hashes[guess]) * count >> 64
-        low, high = max(guess - _NEAR, 0), min(guess + _NEAR, count)
-        slot = bisect_left(hashes, wanted, low, high) if low < high else high
-        if (slot == low and low) or (slot == high and high < count):  # it is not so near
-            slot = bisect_left(hashes, wanted)
-        return slot
 
 
 def ids_name(first: int, last: int) -> str:

@@ -28,6 +28,7 @@ from ..core.query import QueryItem
 from ..formats.arrow_columns import Coded, parts_of
 from .disk import write_whole
 from .frame import ARROW_MIN, Frame
+from .hash_slots import slot_of
 
 ASKED_KEYS_MAX = 256
 PART_EVENTS = 512
@@ -360,8 +361,6 @@ def _numbers_of_key(key: str, tags: Coded, first: int) -> list[int]:
 MAGIC = b"HWPOST1\0"
 _HEADER = struct.Struct("<8sIIQQQQ8s")
 """magic, crc of the rest, spare, first, last, terms, numbers"""
-_NEAR = 32
-"""So far from where its value says a hash is looked for first."""
 
 
 class FilePostings:
@@ -405,13 +404,7 @@ class FilePostings:
         text, wanted = _hashed(kind, term)
         hashes, texts = self.hashes, self._texts_at
         count = len(hashes)
-        guess = wanted * count >> 64  # they are spread evenly, so it is near there: a guess from there is nearer still
-        if guess < count:
-            guess += (wanted - hashes[guess]) * count >> 64
-        low, high = max(guess - _NEAR, 0), min(guess + _NEAR, count)
-        slot = bisect_left(hashes, wanted, low, high) if low < high else high
-        if (slot == low and low) or (slot == high and high < count):  # it is not so near
-            slot = bisect_left(hashes, wanted)
+        slot = slot_of(hashes, wanted)
         while slot < count and hashes[slot] == wanted:
             if self._map[texts + self.text_offsets[slot] : texts + self.text_offsets[slot + 1]] == text:
                 return Numbers(self.values[self.offsets[slot] : self.offsets[slot + 1]], self.first)
