@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.core import ALL, AppendRequest, AsyncLog, Event, LogSettings, Page, Query
-from headwater.core.errors import AppendConditionFailed, Closed, InvalidEvent
+from headwater.core.errors import AppendConditionFailed, Closed, InvalidEvent, Overloaded
 from headwater.core.turns import Turns
 from headwater.storage.memory import MemoryLog
 
@@ -49,6 +49,44 @@ def test_an_append_answers_where_its_events_are() -> None:
         log = AsyncLog(MemoryLog())
         assert await log.append([event(), event()]) == (1, 2, False)
         assert await log.append([event()]) == (3, 3, False)
+
+    run(test)
+
+
+def test_appends_of_one_turn_of_the_loop_go_to_the_log_together_and_in_order() -> None:
+    class Noted(MemoryLog):
+        taken: list[int]
+
+        def submit(self, request: AppendRequest) -> None:
+            self.taken.append(request.columns.count)
+            super().submit(request)
+
+    async def test() -> None:
+        log = Noted()
+        log.taken = []
+        face = AsyncLog(log)
+        ends = [face.submit([event()] * count) for count in (1, 2, 3)]
+        assert log.taken == []
+        await asyncio.sleep(0)
+        assert log.taken == [1, 2, 3]
+        assert [(await end).last for end in ends] == [1, 3, 6]
+
+    run(test)
+
+
+def test_an_append_that_the_log_does_not_take_is_refused_alone() -> None:
+    class Choosing(MemoryLog):
+        def submit(self, request: AppendRequest) -> None:
+            if request.columns.count == 2:
+                raise Overloaded(1, 1)
+            super().submit(request)
+
+    async def test() -> None:
+        face = AsyncLog(Choosing())
+        first, refused, last = [face.submit([event()] * count) for count in (1, 2, 1)]
+        with pytest.raises(Overloaded):
+            await refused
+        assert ((await first).last, (await last).last) == (1, 2)
 
     run(test)
 
@@ -107,7 +145,8 @@ def test_a_commit_wakes_the_loop_once_for_all_its_appends(monkeypatch: pytest.Mo
         log = AsyncLog(held)
         log.close()  # so that what is counted is the delivery alone
         tasks = [asyncio.create_task(log.append([event()])) for _ in range(100)]
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # they begin
+        await asyncio.sleep(0)  # and go to the log
         loop, wakes = asyncio.get_running_loop(), []
         original = loop.call_soon_threadsafe
         monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *call: (wakes.append(call), original(*call))[1])

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
 from .condition import AppendCondition
+from .errors import EventLogError
 from .event import Event
 from .limits import EventColumns
 from .local import LocalLog
@@ -33,6 +34,8 @@ class AsyncLog:
         self._is_awaited = False
         """Whether somebody may hold `_advance`. Set before it is given out, and so before who has it looks at the head;
         cleared before the loop is woken. So of all who hold it, there is always the flag, or a wake under way."""
+        self._gathered: list[AppendRequest] = []
+        """Appends of this turn of the loop, in their order."""
         self._is_closed = False
         self._stop = log.watch(self._wake_soon)
 
@@ -68,9 +71,13 @@ class AsyncLog:
         *,
         partition: int | None = None,
     ) -> asyncio.Future[AppendResult]:
-        """Begin an append; the future is its end. Raises what is wrong with it at once, and Overloaded."""
+        """Begin an append; the future is its end. Raises what is wrong with it at once.
+
+        It goes to the log at the end of this turn of the loop, with all others of the turn: one by one they would wake
+        the log's threads each, which then take the interpreter from the loop, and commit few events at a time.
+        """
         future: asyncio.Future[AppendResult] = self._loop.create_future()
-        self.log.submit(self.log.request(events, condition, partition, self._deliver, future))
+        self._gather(self.log.request(events, condition, partition, self._deliver, future))
         return future
 
     async def append_columns(
@@ -78,7 +85,7 @@ class AsyncLog:
     ) -> AppendResult:
         """As `append`, of events that were checked part by part (`gathering`)."""
         future: asyncio.Future[AppendResult] = self._loop.create_future()
-        self.log.submit(self.log.request_columns(columns, condition, partition, self._deliver, future))
+        self._gather(self.log.request_columns(columns, condition, partition, self._deliver, future))
         return await future
 
     async def pages(self, query: Query, selection: Selection, flow: Flow | None = None) -> AsyncGenerator[Page, None]:
@@ -119,6 +126,20 @@ class AsyncLog:
                 return
             elif not await _is_done_within(advance, idle_s):
                 yield page._replace(events=())
+
+    def _gather(self, request: AppendRequest) -> None:
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(request)
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        for request in gathered:
+            try:
+                self.log.submit(request)
+            except EventLogError as error:
+                request.error = error
+                self._resolve([request])
 
     def _deliver(self, requests: list[AppendRequest]) -> None:
         self._call_soon(self._resolve, requests)
