@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
 from .condition import AppendCondition
-from .errors import EventLogError
 from .event import Event
 from .limits import EventColumns
 from .local import LocalLog
@@ -137,9 +136,10 @@ class AsyncLog:
         for request in gathered:
             try:
                 self.log.submit(request)
-            except EventLogError as error:
-                request.error = error
-                self._resolve([request])
+            except Exception as error:  # whatever it is, who asked is told, and the others go on
+                future: asyncio.Future[AppendResult] = request.context  # type: ignore[assignment]
+                if not future.done():
+                    future.set_exception(error)
 
     def _deliver(self, requests: list[AppendRequest]) -> None:
         self._call_soon(self._resolve, requests)
