@@ -28,6 +28,7 @@ PLAIN = [
 OTHER = [
     b"GET /a HTTP/1.0\r\nhost: x\r\n\r\n",
     b"GET /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    b"GET /a HTTP/1.1\r\nhost: x\r\nproxy-connection: close\r\n\r\n",
     b"GET /a HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
     b"GET /a HTTP/1.1\r\nhost: x\r\nupgrade: h2c\r\n\r\n",
     b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -170,6 +171,7 @@ FIELDS = [
     b"Transfer-Encoding : chunked",
     b"connection: close",
     b"connection: keep-alive",
+    b"proxy-connection: close",
     b"connection: x, close",
     b"upgrade: h2c",
     b"connection: upgrade",
@@ -237,3 +239,11 @@ def test_fields_behind_a_body_are_nobodys() -> None:
     data = b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nauthorization: y\r\n\r\n"
     ((scope, body),), _, _ = asked([data])
     assert body == b"a" and [name for name, _ in scope["headers"]] == [b"host", b"transfer-encoding"]
+
+
+@pytest.mark.parametrize("before", [b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", b""])
+def test_a_connect_is_answered_as_any_other_request_behind_those_before_it_and_is_the_last(before: bytes) -> None:
+    connect = b"CONNECT /b HTTP/1.1\r\nhost: x\r\n\r\n"
+    requests, written, is_closed = asked([before + connect + b"GET /tunnelled HTTP/1.1\r\nhost: x\r\n\r\n"])
+    assert [scope["path"] for scope, _ in requests] == (["/a", "/b"] if before else ["/b"])
+    assert written.count(b"HTTP/1.1 200 ") == len(requests) and b"connection: close" in written and is_closed

@@ -337,13 +337,22 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
-            self._become_websocket()
+            if self._becomes_websocket:
+                self._become_websocket()
+            else:
+                self._end_behind_connect()
             return
         except httptools.HttpParserError:
             self._break()
             return
         self._begin_next()
         self._watch_over(len(piece))
+
+    def _end_behind_connect(self) -> None:
+        """Whatever follows a CONNECT is for its tunnel, which is not offered: it is answered, as the last one."""
+        self._is_broken = True
+        self._unread, self._read_to = b"", 0
+        self._begin_next()
 
     def _break(self) -> None:
         """What came is no HTTP: whatever was asked before it is answered, then it is refused."""
@@ -418,7 +427,7 @@ class HttpConnection(asyncio.Protocol):
         self._wait(None)
         if parser.should_upgrade() and self._becomes_websocket:
             return
-        keeps_alive = parser.should_keep_alive()
+        keeps_alive = parser.should_keep_alive() and not parser.should_upgrade()  # that is a CONNECT by now
         head = Head(parser.get_method(), self._target, version, self._fields, keeps_alive=keeps_alive)
         self._incoming = HttpCycle(self, head, None, keeps_alive=head.keeps_alive and not self._is_surplus)
         self.pipeline.append(self._incoming)
