@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
-from headwater.http import Receive, Scope, Send
+from headwater.http import Application, Receive, Scope, Send
 from headwater.server import http_connection
 from headwater.server.admission import Admission
 from headwater.server.http_connection import HttpConnection
@@ -105,11 +105,11 @@ class Wire:
     set_protocol = get_extra_info
 
 
-def asked(pieces: list[bytes]) -> tuple[list[Any], bytes, bool]:
+def asked(pieces: list[bytes], application: Application | None = None) -> tuple[list[Any], bytes, bool]:
     """What an application is asked by what comes in these pieces, what is answered, and whether the end is closed."""
     requests: list[Any] = []
 
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    async def counting(scope: Scope, receive: Receive, send: Send) -> None:
         body, more = b"", scope["type"] == "http"
         while more:
             message = await receive()
@@ -124,7 +124,13 @@ def asked(pieces: list[bytes]) -> tuple[list[Any], bytes, bool]:
         await send({"type": "http.response.body", "body": answer})
 
     async def run() -> Wire:
-        config = uvicorn.Config(application, lifespan="off", log_config=None, proxy_headers=False, ws=_NoWebSocket)  # type: ignore[arg-type]
+        config = uvicorn.Config(
+            application or counting,
+            lifespan="off",
+            log_config=None,
+            proxy_headers=False,
+            ws=_NoWebSocket,  # type: ignore[arg-type]
+        )
         config.load()
         connection, wire = HttpConnection(config, ServerState(), {}, admission=Admission(1)), Wire()
         connection.connection_made(wire)  # type: ignore[arg-type]
@@ -247,3 +253,24 @@ def test_a_connect_is_answered_as_any_other_request_behind_those_before_it_and_i
     requests, written, is_closed = asked([before + connect + b"GET /tunnelled HTTP/1.1\r\nhost: x\r\n\r\n"])
     assert [scope["path"] for scope, _ in requests] == (["/a", "/b"] if before else ["/b"])
     assert written.count(b"HTTP/1.1 200 ") == len(requests) and b"connection: close" in written and is_closed
+
+
+ANSWERED_SOME = b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n"
+
+
+@pytest.mark.parametrize("begin", [b"0\r\nx: ", b"0\r\n", b"5;x=", b"0"], ids=["value", "name", "extension", "size"])
+def test_what_comes_without_end_beside_a_body_is_refused(begin: bytes) -> None:
+    data = ANSWERED_SOME + begin + b"0" * 3 * http_connection.HEAD_BYTES_MAX
+    pieces = [data[at : at + http_connection.PIECE_BYTES] for at in range(0, len(data), http_connection.PIECE_BYTES)]
+    requests, written, is_closed = asked(pieces)
+    assert not requests and written.startswith(b"HTTP/1.1 431 ") and is_closed
+
+
+def test_an_answer_without_length_ends_with_its_connection_where_chunks_are_not_known() -> None:
+    async def streaming(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"hello ", "more_body": True})
+        await send({"type": "http.response.body", "body": b"world"})
+
+    _, written, is_closed = asked([b"GET /a HTTP/1.0\r\nhost: x\r\n\r\n"], streaming)
+    assert written == b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello world" and is_closed
