@@ -17,6 +17,7 @@ from headwater.server import http_connection
 from headwater.server.admission import Admission
 from headwater.server.http_connection import HttpConnection
 from headwater.server.http_heads import HEADS_KEPT, WHOLE_BYTES_MAX, Head, whole_head
+from headwater.server.http_server import KEEP_ALIVE_S
 
 PLAIN = [
     b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n",
@@ -105,7 +106,11 @@ class Wire:
     set_protocol = get_extra_info
 
 
-def asked(pieces: list[bytes], application: Application | None = None) -> tuple[list[Any], bytes, bool]:
+def asked(
+    pieces: list[bytes],
+    application: Application | None = None,
+    look: Callable[[HttpConnection], object] = lambda _: None,
+) -> tuple[list[Any], bytes, bool]:
     """What an application is asked by what comes in these pieces, what is answered, and whether the end is closed."""
     requests: list[Any] = []
 
@@ -129,6 +134,7 @@ def asked(pieces: list[bytes], application: Application | None = None) -> tuple[
             lifespan="off",
             log_config=None,
             proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
             ws=_NoWebSocket,  # type: ignore[arg-type]
         )
         config.load()
@@ -138,6 +144,7 @@ def asked(pieces: list[bytes], application: Application | None = None) -> tuple[
             if not wire.is_closed:
                 connection.data_received(piece)
             await _settled(connection)
+        look(connection)
         connection.connection_lost(None)
         await _settled(connection)
         return wire
@@ -274,3 +281,15 @@ def test_an_answer_without_length_ends_with_its_connection_where_chunks_are_not_
 
     _, written, is_closed = asked([b"GET /a HTTP/1.0\r\nhost: x\r\n\r\n"], streaming)
     assert written == b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello world" and is_closed
+
+
+def test_a_connection_whose_answer_came_before_the_end_of_the_body_is_idle_from_that_end_on() -> None:
+    async def at_once(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    connections: list[HttpConnection] = []
+    asked([b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nab", b"cd"], at_once, connections.append)
+    (connection,) = connections
+    left = connection._deadline - connection.loop.time()
+    assert http_connection.BODY_PAUSE_S < left <= KEEP_ALIVE_S

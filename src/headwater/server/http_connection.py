@@ -454,6 +454,8 @@ class HttpConnection(asyncio.Protocol):
         self._in_body = False
         if self._incoming is not None:
             self._incoming.end_body()
+            if self._incoming.is_complete:  # it was answered before, so that only now the connection is idle
+                self._wait(self._config.timeout_keep_alive)
             self._incoming = None
 
     @property
