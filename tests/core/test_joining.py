@@ -26,7 +26,7 @@ class Watched(AsyncLog):
 
     def submit(self, events: Sequence[Event], *more: object, **options: object) -> asyncio.Future[object]:  # type: ignore[override]
         self.appends.append(len(events))
-        return super().submit(events, *more, **options)  # type: ignore[arg-type]
+        return super().submit(events, *more, **options)  # type: ignore[arg-type,return-value]
 
 
 def run(play: Callable[[Watched, Joining], Awaitable[None]], **settings: Any) -> None:

@@ -135,7 +135,7 @@ def asked(
             log_config=None,
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            ws=_NoWebSocket,  # type: ignore[arg-type]
+            ws=_NoWebSocket,
         )
         config.load()
         connection, wire = HttpConnection(config, ServerState(), {}, admission=Admission(1)), Wire()
@@ -283,11 +283,21 @@ def test_an_answer_without_length_ends_with_its_connection_where_chunks_are_not_
     assert written == b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello world" and is_closed
 
 
-def test_a_connection_whose_answer_came_before_the_end_of_the_body_is_idle_from_that_end_on() -> None:
-    async def at_once(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body", "body": b""})
+async def at_once(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuses without a look at the body."""
+    await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
 
+
+def test_a_client_that_was_not_told_to_go_on_does_not_have_its_next_request_taken_for_the_body() -> None:
+    head = b"POST /a HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n"
+    _, written, is_closed = asked([head, b"GET /b HTTP/1.1\r\nhost: x\r\n\r\n"], at_once)
+    assert written.count(b"HTTP/1.1 ") == 1 and b"connection: close" in written and is_closed
+    _, written, is_closed = asked([head + b"body", b"GET /b HTTP/1.1\r\nhost: x\r\n\r\n"], at_once)
+    assert written.count(b"HTTP/1.1 401 ") == 2 and not is_closed
+
+
+def test_a_connection_whose_answer_came_before_the_end_of_the_body_is_idle_from_that_end_on() -> None:
     connections: list[HttpConnection] = []
     asked([b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nab", b"cd"], at_once, connections.append)
     (connection,) = connections

@@ -223,6 +223,8 @@ class HttpCycle:
         text = b"".join(lines)
         if text.count(b"\n") != len(lines) or _FIELDS.fullmatch(text) is None:
             raise RuntimeError(f"no header fields: {text[:200]!r}")
+        if self._expects_continue and self._has_more and not self._body:
+            self.keeps_alive = False  # the client sends its body now, or does not: nobody knows what comes next
         self.keeps_alive = self.keeps_alive and not says_close
         if not self.keeps_alive and not says_close:
             text += b"connection: close\r\n"
