@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
-from headwater.core import Event
+from headwater.core import Event, LogSettings
 from headwater.core import joining as joining_module
 from headwater.core.asynchronous import AsyncLog
 from headwater.core.errors import DuplicateEventId, EventLogError, InvalidEvent, TooLarge
@@ -25,13 +26,13 @@ class Watched(AsyncLog):
 
     def submit(self, events: Sequence[Event], *more: object, **options: object) -> asyncio.Future[object]:  # type: ignore[override]
         self.appends.append(len(events))
-        return super().submit(events, *more, **options)  # type: ignore[arg-type]
+        return super().submit(events, *more, **options)  # type: ignore[arg-type,return-value]
 
 
-def run(play: Callable[[Watched, Joining], Awaitable[None]]) -> None:
+def run(play: Callable[[Watched, Joining], Awaitable[None]], **settings: Any) -> None:
     async def on_loop() -> None:
         store = MemoryStore()
-        log = Watched(store.create("l"))
+        log = Watched(store.create("l", LogSettings(**settings)))
         try:
             await play(log, Joining(log))
         finally:
@@ -101,3 +102,24 @@ def test_a_log_that_is_closed_is_told_to_each() -> None:
         assert all(isinstance(each, EventLogError) for each in found)
 
     run(play)
+
+
+def test_one_that_goes_alone_costs_no_other_its_place() -> None:
+    async def play(log: Watched, joining: Joining) -> None:
+        await joining.append(Event("T", b"first", id="a", source="s"))
+        ends = [joining.append(Event("T", b"1")), joining.append(Event("T", b"other", id="a", source="s"), alone=True)]
+        ends += [joining.append(Event("T", b"2")), joining.append(Event("T", b"3"))]
+        found = await asyncio.gather(*ends, return_exceptions=True)
+        assert isinstance(found.pop(1), DuplicateEventId) and found == [2, 3, 4]
+        assert [event.data for event in log.log.read()] == [b"first", b"1", b"2", b"3"]
+        assert log.appends == [1, 1, 1, 2]
+
+    run(play)
+
+
+def test_events_without_a_key_are_spread_over_partitions() -> None:
+    async def play(log: Watched, joining: Joining) -> None:
+        await asyncio.gather(*(joining.append(Event("T")) for _ in range(8)))
+        assert [event.partition for event in log.log.read()] == [0, 1, 2, 3] * 2
+
+    run(play, partitions=4)

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
-from headwater.http import Receive, Scope, Send
+from headwater.http import Application, Receive, Scope, Send
 from headwater.server import http_connection
 from headwater.server.admission import Admission
 from headwater.server.http_connection import HttpConnection
 from headwater.server.http_heads import HEADS_KEPT, WHOLE_BYTES_MAX, Head, whole_head
+from headwater.server.http_server import KEEP_ALIVE_S
 
 PLAIN = [
     b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n",
@@ -28,6 +29,7 @@ PLAIN = [
 OTHER = [
     b"GET /a HTTP/1.0\r\nhost: x\r\n\r\n",
     b"GET /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    b"GET /a HTTP/1.1\r\nhost: x\r\nproxy-connection: close\r\n\r\n",
     b"GET /a HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
     b"GET /a HTTP/1.1\r\nhost: x\r\nupgrade: h2c\r\n\r\n",
     b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -104,11 +106,15 @@ class Wire:
     set_protocol = get_extra_info
 
 
-def asked(pieces: list[bytes]) -> tuple[list[Any], bytes, bool]:
+def asked(
+    pieces: list[bytes],
+    application: Application | None = None,
+    look: Callable[[HttpConnection], object] = lambda _: None,
+) -> tuple[list[Any], bytes, bool]:
     """What an application is asked by what comes in these pieces, what is answered, and whether the end is closed."""
     requests: list[Any] = []
 
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    async def counting(scope: Scope, receive: Receive, send: Send) -> None:
         body, more = b"", scope["type"] == "http"
         while more:
             message = await receive()
@@ -123,7 +129,14 @@ def asked(pieces: list[bytes]) -> tuple[list[Any], bytes, bool]:
         await send({"type": "http.response.body", "body": answer})
 
     async def run() -> Wire:
-        config = uvicorn.Config(application, lifespan="off", log_config=None, proxy_headers=False, ws=_NoWebSocket)  # type: ignore[arg-type]
+        config = uvicorn.Config(
+            application or counting,
+            lifespan="off",
+            log_config=None,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            ws=_NoWebSocket,
+        )
         config.load()
         connection, wire = HttpConnection(config, ServerState(), {}, admission=Admission(1)), Wire()
         connection.connection_made(wire)  # type: ignore[arg-type]
@@ -131,6 +144,7 @@ def asked(pieces: list[bytes]) -> tuple[list[Any], bytes, bool]:
             if not wire.is_closed:
                 connection.data_received(piece)
             await _settled(connection)
+        look(connection)
         connection.connection_lost(None)
         await _settled(connection)
         return wire
@@ -170,6 +184,7 @@ FIELDS = [
     b"Transfer-Encoding : chunked",
     b"connection: close",
     b"connection: keep-alive",
+    b"proxy-connection: close",
     b"connection: x, close",
     b"upgrade: h2c",
     b"connection: upgrade",
@@ -237,3 +252,54 @@ def test_fields_behind_a_body_are_nobodys() -> None:
     data = b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nauthorization: y\r\n\r\n"
     ((scope, body),), _, _ = asked([data])
     assert body == b"a" and [name for name, _ in scope["headers"]] == [b"host", b"transfer-encoding"]
+
+
+@pytest.mark.parametrize("before", [b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", b""])
+def test_a_connect_is_answered_as_any_other_request_behind_those_before_it_and_is_the_last(before: bytes) -> None:
+    connect = b"CONNECT /b HTTP/1.1\r\nhost: x\r\n\r\n"
+    requests, written, is_closed = asked([before + connect + b"GET /tunnelled HTTP/1.1\r\nhost: x\r\n\r\n"])
+    assert [scope["path"] for scope, _ in requests] == (["/a", "/b"] if before else ["/b"])
+    assert written.count(b"HTTP/1.1 200 ") == len(requests) and b"connection: close" in written and is_closed
+
+
+ANSWERED_SOME = b"POST /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n"
+
+
+@pytest.mark.parametrize("begin", [b"0\r\nx: ", b"0\r\n", b"5;x=", b"0"], ids=["value", "name", "extension", "size"])
+def test_what_comes_without_end_beside_a_body_is_refused(begin: bytes) -> None:
+    data = ANSWERED_SOME + begin + b"0" * 3 * http_connection.HEAD_BYTES_MAX
+    pieces = [data[at : at + http_connection.PIECE_BYTES] for at in range(0, len(data), http_connection.PIECE_BYTES)]
+    requests, written, is_closed = asked(pieces)
+    assert not requests and written.startswith(b"HTTP/1.1 431 ") and is_closed
+
+
+def test_an_answer_without_length_ends_with_its_connection_where_chunks_are_not_known() -> None:
+    async def streaming(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"hello ", "more_body": True})
+        await send({"type": "http.response.body", "body": b"world"})
+
+    _, written, is_closed = asked([b"GET /a HTTP/1.0\r\nhost: x\r\n\r\n"], streaming)
+    assert written == b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello world" and is_closed
+
+
+async def at_once(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuses without a look at the body."""
+    await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_a_client_that_was_not_told_to_go_on_does_not_have_its_next_request_taken_for_the_body() -> None:
+    head = b"POST /a HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n"
+    _, written, is_closed = asked([head, b"GET /b HTTP/1.1\r\nhost: x\r\n\r\n"], at_once)
+    assert written.count(b"HTTP/1.1 ") == 1 and b"connection: close" in written and is_closed
+    _, written, is_closed = asked([head + b"body", b"GET /b HTTP/1.1\r\nhost: x\r\n\r\n"], at_once)
+    assert written.count(b"HTTP/1.1 401 ") == 2 and not is_closed
+
+
+def test_a_connection_whose_answer_came_before_the_end_of_the_body_is_idle_from_that_end_on() -> None:
+    connections: list[HttpConnection] = []
+    asked([b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nab", b"cd"], at_once, connections.append)
+    (connection,) = connections
+    left = connection._deadline - connection.loop.time()
+    assert http_connection.BODY_PAUSE_S < left <= KEEP_ALIVE_S

@@ -22,7 +22,11 @@ _OF_ONE = (InvalidInput, DuplicateEventId, Overloaded)
 
 
 class Joining:
-    """The way into one log for single events, on one event loop. They keep the order in which they came."""
+    """The way into one log for single events, on one event loop. They keep the order in which they came.
+
+    But where an event of those that were appended together has an id that the log knows, they are appended once more,
+    behind what came meanwhile. Who sends on before it has an answer therefore lets such events go alone.
+    """
 
     def __init__(self, log: AsyncLog) -> None:
         self._log = log
@@ -30,13 +34,20 @@ class Joining:
         self._events: list[Event] = []
         self._ends: list[asyncio.Future[int]] = []
         self._bytes = 0
+        self._is_spread = log.log.settings.partitions > 1
+        """Whether the log gives each append another partition: then one of several events is no even share."""
 
-    def append(self, event: Event) -> asyncio.Future[int]:
+    def append(self, event: Event, *, alone: bool = False) -> asyncio.Future[int]:
         """Append an event by the end of this turn of the loop. The future is its number, or an EventLogError.
 
-        The event is appended even if nobody waits for the future any more.
+        `alone` is for one that the log may know: it costs no other event its place. The event is appended even if
+        nobody waits for the future any more.
         """
         end: asyncio.Future[int] = self._loop.create_future()
+        if alone or self._is_spread:
+            self._append_all()
+            self._begin([event], [end])
+            return end
         if not self._events:
             self._loop.call_soon(self._append_all)
         self._events.append(event)

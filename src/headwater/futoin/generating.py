@@ -14,7 +14,7 @@ from ..formats.tracing import TRACEPARENT, TRACESTATE, trace_of
 from .batches import new_events
 from .calls import Call, Channel, check_size, checked
 from .errors import FutoInError
-from .host import Host
+from .host import Host, Opened
 from .identity import recall
 from .message import Message
 
@@ -27,7 +27,7 @@ async def ping(call: Call) -> bytes:
 async def add_event(call: Call) -> bytes:
     """addEvent: durable when it is answered, with its number as EventID."""
     opened = await call.log(Right.APPEND)
-    return call.coder.value(str(await opened.joining.append(_given_event(call))))
+    return call.coder.value(str(await _added(opened, _given_event(call))))
 
 
 def begin_add_event(host: Host, log_name: str, channel: Channel, message: Message) -> asyncio.Future[int] | None:
@@ -44,11 +44,16 @@ def begin_add_event(host: Host, log_name: str, channel: Channel, message: Messag
         opened = host.opened(log_name, caller, Right.APPEND)
         if opened is None:
             return None
-        append = opened.joining.append(_given_event(call))
+        append = _added(opened, _given_event(call))
     except (FutoInError, EventLogError):
         return None  # found, and told, again
     host.statistics.calls[".".join(call.function.key)] += 1
     return append
+
+
+def _added(opened: Opened, event: Event) -> asyncio.Future[int]:
+    """The number of an event, to come. With a key of its own it goes alone: peers send on before they have a reply."""
+    return opened.joining.append(event, alone=bool(event.id))
 
 
 async def add_events(call: Call) -> bytes:

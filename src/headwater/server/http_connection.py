@@ -36,7 +36,8 @@ PIECE_BYTES = 16 * 1024
 """Of received data that the parser looks at in one step: thousands of chunks, or hundreds of requests, each of which
 takes some µs."""
 HEAD_BYTES_MAX = 256 * 1024
-"""Of what arrives after the first piece of a head, and so to within a piece (at most as much again)."""
+"""Of what arrives after the first piece of a head, and so to within a piece (at most as much again); and of what comes
+in a row in a body without being any of it: fields behind it, and what is said of a chunk besides its size."""
 HEAD_S = 30.0
 """How long a head may take, from its first byte; for the first one, from when the connection was made."""
 BODY_PAUSE_S = 60.0
@@ -52,6 +53,7 @@ _REFUSAL = (
 )
 _TOO_LARGE = b"431 Request Header Fields Too Large"
 _TOO_LARGE_DETAIL = b"The request line and the header fields are over %d bytes." % HEAD_BYTES_MAX
+_TOO_MUCH_AROUND_DETAIL = b"Trailer fields, or what is said of a chunk, are over %d bytes." % HEAD_BYTES_MAX
 _NO_REQUEST = b"400 Bad Request"
 _NO_REQUEST_DETAIL = b"Invalid HTTP request received."
 
@@ -112,8 +114,11 @@ class HttpConnection(asyncio.Protocol):
 
         self._in_head = self._in_body = self._began = False
         """Whether the parser is in a head, or in a body; and whether a request began in the piece that it looks at."""
-        self._head_bytes = self._body_bytes = 0
-        """Of the head, after its first piece; of the piece of a body that is waited for."""
+        self._head_bytes = self._body_bytes = self._around_bytes = 0
+        """Of the head, after its first piece; of the piece of a body that is waited for; of what came since the last
+        of the body, and is none of it."""
+        self._refusal = _NO_REQUEST, _NO_REQUEST_DETAIL
+        """What is to be said where it is no HTTP any more."""
         self._target = b""
         self._fields: list[Field] = []
 
@@ -236,7 +241,7 @@ class HttpConnection(asyncio.Protocol):
             self._unread, self._read_to = b"", 0
             return
         if self._is_broken and not self.pipeline:
-            self._refuse(_NO_REQUEST, _NO_REQUEST_DETAIL)
+            self._refuse(*self._refusal)
             return
         self._wait(BODY_PAUSE_S if self._in_body else self._config.timeout_keep_alive)
         if not self._is_looking and (self.pipeline or self._unread or not self._is_reading):
@@ -337,13 +342,22 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
-            self._become_websocket()
+            if self._becomes_websocket:
+                self._become_websocket()
+            else:
+                self._end_behind_connect()
             return
         except httptools.HttpParserError:
             self._break()
             return
         self._begin_next()
         self._watch_over(len(piece))
+
+    def _end_behind_connect(self) -> None:
+        """Whatever follows a CONNECT is for its tunnel, which is not offered: it is answered, as the last one."""
+        self._is_broken = True
+        self._unread, self._read_to = b"", 0
+        self._begin_next()
 
     def _break(self) -> None:
         """What came is no HTTP: whatever was asked before it is answered, then it is refused."""
@@ -356,7 +370,7 @@ class HttpConnection(asyncio.Protocol):
         if broken is not None and broken is self._cycle and broken.is_started:
             self.transport.close()
         elif broken is self._cycle or not (self.is_answering or self.pipeline):
-            self._refuse(_NO_REQUEST, _NO_REQUEST_DETAIL)
+            self._refuse(*self._refusal)
 
     def _watch_over(self, size: int) -> None:
         """Bound how long the rest takes of what came in part."""
@@ -371,7 +385,11 @@ class HttpConnection(asyncio.Protocol):
                 self._wait(HEAD_S)
         elif self._in_body:
             self._body_bytes += size
-            if self._deadline == math.inf or self._body_bytes >= BODY_PIECE_BYTES:
+            self._around_bytes += size
+            if self._around_bytes > HEAD_BYTES_MAX:
+                self._refusal = _TOO_LARGE, _TOO_MUCH_AROUND_DETAIL
+                self._break()
+            elif self._deadline == math.inf or self._body_bytes >= BODY_PIECE_BYTES:
                 self._body_bytes = 0
                 self._wait(BODY_PAUSE_S)
         elif self.is_answering:
@@ -414,17 +432,18 @@ class HttpConnection(asyncio.Protocol):
         version = parser.get_http_version()
         self._target, self._fields = in_origin_form(self._target, self._fields, version)
         self._in_head, self._in_body = False, True
-        self._body_bytes = 0
+        self._body_bytes = self._around_bytes = 0
         self._wait(None)
         if parser.should_upgrade() and self._becomes_websocket:
             return
-        keeps_alive = parser.should_keep_alive()
+        keeps_alive = parser.should_keep_alive() and not parser.should_upgrade()  # that is a CONNECT by now
         head = Head(parser.get_method(), self._target, version, self._fields, keeps_alive=keeps_alive)
         self._incoming = HttpCycle(self, head, None, keeps_alive=head.keeps_alive and not self._is_surplus)
         self.pipeline.append(self._incoming)
 
     def on_body(self, body: bytes) -> None:
         """See httptools."""
+        self._around_bytes = 0
         if self._incoming is not None and not self._incoming.is_complete:
             self._incoming.add(body)
 
@@ -435,6 +454,8 @@ class HttpConnection(asyncio.Protocol):
         self._in_body = False
         if self._incoming is not None:
             self._incoming.end_body()
+            if self._incoming.is_complete:  # it was answered before, so that only now the connection is idle
+                self._wait(self._config.timeout_keep_alive)
             self._incoming = None
 
     @property

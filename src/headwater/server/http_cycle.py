@@ -80,8 +80,8 @@ class HttpCycle:
     """A request that is answered once. The answer of an application that breaks ASGI's rules breaks off."""
 
     __slots__ = (
-        "_body", "_body_left", "_connection", "_expects_continue", "_has_more", "_has_news", "_is_chunked",
-        "_news", "_unsent", "is_complete", "is_disconnected", "is_started", "keeps_alive", "scope",
+        "_body", "_body_left", "_connection", "_ends_with_connection", "_expects_continue", "_has_more", "_has_news",
+        "_is_chunked", "_news", "_unsent", "is_complete", "is_disconnected", "is_started", "keeps_alive", "scope",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +100,8 @@ class HttpCycle:
         """Made where the application waits for that."""
         self._is_chunked = self.is_started = False
         """Whether the answer has begun."""
+        self._ends_with_connection = False
+        """Whether its body is as long as the connection lasts."""
         self._body_left = 0
         """Of an answer that said its length."""
         self._unsent = b""
@@ -221,16 +223,20 @@ class HttpCycle:
         text = b"".join(lines)
         if text.count(b"\n") != len(lines) or _FIELDS.fullmatch(text) is None:
             raise RuntimeError(f"no header fields: {text[:200]!r}")
+        if self._expects_continue and self._has_more and not self._body:
+            self.keeps_alive = False  # the client sends its body now, or does not: nobody knows what comes next
         self.keeps_alive = self.keeps_alive and not says_close
         if not self.keeps_alive and not says_close:
             text += b"connection: close\r\n"
         if length is not None and not self._is_chunked:
             self._body_left = int(length)
         elif not self._is_chunked and self.scope["method"] != "HEAD" and status not in (204, 304):
-            self._is_chunked = True
-            text += b"transfer-encoding: chunked\r\n"
+            self._ends_with_connection = self.scope["http_version"] < "1.1"  # which knows no chunks (RFC 9112, 6.1)
+            if not self._ends_with_connection:
+                self._is_chunked = True
+                text += b"transfer-encoding: chunked\r\n"
         head = b"%b%b%b\r\n" % (_STATUS_LINES[status], self._connection.fields_of_all(), text)
-        if self._is_chunked:
+        if self._is_chunked or self._ends_with_connection:
             self._connection.write(head)  # who streams may have nothing else to say for long
         else:
             self._unsent = head
@@ -241,7 +247,7 @@ class HttpCycle:
         elif self._is_chunked:
             body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             body = body if has_more else body + b"0\r\n\r\n"
-        else:
+        elif not self._ends_with_connection:
             self._body_left -= len(body)
             if self._body_left < 0:
                 raise RuntimeError("the body is longer than its Content-Length")

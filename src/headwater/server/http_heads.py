@@ -75,18 +75,19 @@ class _Reading:
     """What a parser tells of one head."""
 
     def __init__(self) -> None:
+        self._parser: Any = None
         self._target = b""
         self._fields: list[Field] = []
         self._begun = self._heads = self._ended = 0
-        self._has_body = False
+        self._has_body = self._keeps_alive = False
 
     def head_of(self, data: bytes) -> Head | None:
-        parser = httptools.HttpRequestParser(self)
+        parser = self._parser = httptools.HttpRequestParser(self)
         parser.feed_data(data)
         length = self._length()
         if length is None or self._has_body or (self._begun, self._heads, self._ended) != (1, 1, not length):
             return None
-        if parser.get_http_version() != "1.1" or not parser.should_keep_alive() or parser.should_upgrade():
+        if parser.get_http_version() != "1.1" or not self._keeps_alive or parser.should_upgrade():
             return None
         target, fields = in_origin_form(self._target, self._fields, "1.1")
         return Head(parser.get_method(), target, "1.1", fields, keeps_alive=True, length=length)
@@ -114,6 +115,7 @@ class _Reading:
 
     def on_headers_complete(self) -> None:
         self._heads += 1
+        self._keeps_alive = self._parser.should_keep_alive()  # behind a message that is complete it says nothing
 
     def on_body(self, body: bytes) -> None:
         self._has_body = True
