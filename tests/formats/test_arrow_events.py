@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -263,3 +264,40 @@ def test_texts_of_any_script_are_counted_piece_by_piece(texts: list[str], at_onc
         columns = columns_of(batch, SETTINGS)
     assert isinstance(columns, ArrowColumns)
     assert columns.bytes == check_append([Event(text, id=str(n)) for n, text in enumerate(texts)], 1024).bytes
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        pa.ListArray.from_arrays(pa.array([0, 0, 2**24], pa.int32()), pa.nulls(2**24)),
+        pa.FixedSizeListArray.from_arrays(pa.nulls(2**24), 2**23),
+        pa.ListArray.from_arrays(pa.array([0, 0, 129], pa.int32()), pa.array([""] * 129)),
+    ],
+    ids=["nulls", "nulls of a fixed size", "texts"],
+)
+def test_of_a_list_that_is_too_long_few_elements_become_objects(tags: pa.Array) -> None:
+    batch = pa.record_batch({"type": ["a", "b"], "data": [b"", b""], "tags": tags})
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidEvent, match=r"events\[[01]\].tags"):
+            columns_of(batch, LogSettings())
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("is_map", [True, False])
+def test_attributes_are_counted_before_they_are_objects(is_map: bool) -> None:
+    names, offsets = pa.array(["a"] * 100_000), pa.array([0, 0, 100_000], pa.int32())
+    pairs = pa.StructArray.from_arrays([names, names], names=["name", "value"])
+    column = pa.MapArray.from_arrays(offsets, names, names) if is_map else pa.ListArray.from_arrays(offsets, pairs)
+    batch = pa.record_batch({"type": ["a", "b"], "data": [b"", b""], "attributes": column})
+    with pytest.raises(InvalidEvent, match=r"events\[1\].attributes: 100000 attributes given, at most 64 are allowed"):
+        columns_of(batch, LogSettings())
+
+
+def test_an_attribute_that_is_null_is_refused() -> None:
+    kind = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
+    batch = pa.record_batch({"type": ["a"], "data": [b""], "attributes": pa.array([[None]], kind)})
+    with pytest.raises(InvalidEvent, match="attributes"):
+        columns_of(batch, LogSettings())

@@ -72,6 +72,24 @@ def test_values_that_stand_in_many_rows_at_once_are_refused() -> None:
         batch_of_stream(stream(pa.record_batch({"type": coded, "data": [b"", b""]})))
 
 
+def views(count: int, content: bytes) -> pa.Array:
+    """So many texts that all lie at one place."""
+    each = struct.pack("<i4sii", len(content), content[:4], 0, 0)
+    return pa.Array.from_buffers(pa.string_view(), count, [None, pa.py_buffer(each * count), pa.py_buffer(content)])
+
+
+@pytest.mark.parametrize("is_map", [True, False])
+def test_views_and_dictionaries_within_attributes_are_refused(is_map: bool) -> None:
+    keys, values = pa.array(["a"] * 1000), views(1000, b"x" * 100_000)
+    offsets = pa.array(range(1001), pa.int32())
+    pairs = pa.StructArray.from_arrays([keys, values], names=["key", "value"])
+    column = pa.MapArray.from_arrays(offsets, keys, values) if is_map else pa.ListArray.from_arrays(offsets, pairs)
+    before = pa.total_allocated_bytes()
+    with pytest.raises(InvalidEvent, match="no dictionaries and no views are taken"):
+        batch_of_stream(stream(pa.record_batch({"type": ["A"] * 1000, "data": [b""] * 1000, "attributes": column})))
+    assert pa.total_allocated_bytes() - before < 1_000_000
+
+
 def test_a_long_schema_and_too_many_batches_are_refused() -> None:
     schema = BATCH.schema.with_metadata({"a": "b" * SCHEMA_BYTES_MAX})
     with pytest.raises(TooLarge) as caught:

@@ -173,6 +173,21 @@ def test_what_was_rolled_back_is_in_no_file(tmp_path: Path, small_tables: None) 
     model.check(WORDS[:80])
 
 
+def test_what_is_rolled_back_again_and_again_leaves_nothing(tmp_path: Path, small_tables: None) -> None:
+    model = Model()
+    model.insert(WORDS[:70])
+    for start in range(100, 1000, 10):
+        model.insert(WORDS[start : start + 10])
+        model.rollback(70)
+    assert len(model.table.generations) <= 3
+    for _ in range(3):
+        moved(model.table, tmp_path)
+    assert all(file.count for file in model.table.files)
+    assert len({file.path for file in model.table.files}) == len(model.table.files) <= 2
+    model.insert(WORDS[200:300])
+    model.check(WORDS[:400])
+
+
 def test_a_later_state_of_a_generation_replaces_its_older_file(tmp_path: Path) -> None:
     table = IdTable()
     table.insert(WORDS[:5], 1)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -599,6 +600,25 @@ def test_ids_of_older_events_are_in_files_and_told_as_before(data: Path, monkeyp
     with engine(data) as again:
         told_again(again.open("orders"))
         assert old.read_bytes()[:6] == b"HWIDS2" if old.exists() else True
+
+
+@pytest.mark.usefixtures("in_line")
+def test_files_of_ids_stay_few_however_often_the_server_is_killed(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids, "SLOTS_MIN", 64)
+    monkeypatch.setattr(ids, "SLOTS_MAX", 64)
+    monkeypatch.setattr(loading, "REOPENED_IDS_MAX", 10)
+    for run in range(9):
+        with engine(data) as one:
+            log = one.open("orders") if run else one.create("orders")
+            for start in range(log.head(), log.head() + 120, 10):
+                log.append([given(number) for number in range(start, start + 10)])
+            for _ in range(3):
+                one.maintain()
+            files = log.index.ids.files
+            assert all(before.last < after.first for before, after in pairwise(files))
+            assert len(files) <= maintenance.ID_FILES_MAX
+            killed = crashed(data, data.with_name(f"killed {run}"))
+        data = killed
 
 
 def told_again(log: StoredLog) -> None:

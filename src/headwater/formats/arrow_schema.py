@@ -41,12 +41,15 @@ def check_schema(schema: pa.Schema) -> None:
 def check_plain(schema: pa.Schema) -> None:
     """Raises InvalidEvent for columns whose values may stand in many rows at once: small here, without bound later."""
     for field in schema:
-        kind = getattr(field.type, "value_type", None) if pa.types.is_nested(field.type) else field.type
-        if kind is not None and (
-            pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
-        ):
+        if not _is_plain(field.type):
             problem = f"column {field.name!r} has type {field.type}; no dictionaries and no views are taken, cast them"
             raise InvalidEvent(problem, "schema")
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return False
+    return all(_is_plain(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -68,18 +71,19 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Whether it is some kind of list (a map is none)."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _is_texts(kind: pa.DataType) -> bool:
-    return _is_list(kind) and (_is_text(kind.value_type) or bool(pa.types.is_null(kind.value_type)))
+    return is_list(kind) and (_is_text(kind.value_type) or bool(pa.types.is_null(kind.value_type)))
 
 
 def _is_mapping(kind: pa.DataType) -> bool:
     if pa.types.is_map(kind):
         return _is_text(kind.key_type) and _is_text(kind.item_type)
-    if not _is_list(kind) or not pa.types.is_struct(kind.value_type):
+    if not is_list(kind) or not pa.types.is_struct(kind.value_type):
         return False
     pair = kind.value_type
     return pair.num_fields == 2 and _is_text(pair.field(0).type) and _is_text(pair.field(1).type)

@@ -43,7 +43,9 @@ class IdFile:
             raise ValueError(f"{path}: too short")
         magic, self._crc, _, self.first, self.last, self.count, words = _HEADER.unpack_from(self._map)
         size = _HEADER.size + 8 * words + 12 * self.count
-        if magic != MAGIC or len(self._map) != size or not words or words & (words - 1):
+        if magic != MAGIC:
+            raise ValueError(f"{path}: no file of ids as this release writes them (another one did, or it is damaged)")
+        if len(self._map) != size or not words or words & (words - 1):
             raise ValueError(f"{path}: an incomplete file of ids")
         hashes_at = _HEADER.size + 8 * words
         self._mask = words - 1

@@ -256,9 +256,12 @@ class IdTable:
             start += len(part)
 
     def rollback(self, above: int) -> None:
-        """Forget the numbers above that: what did not become durable, and so is in no file."""
+        """Forget the numbers above that: what did not become durable, and so is in no file.
+
+        A generation of which nothing is left goes: what is rolled back again and again must not fill one after another.
+        """
         with self._replacing:
-            self.generations = tuple(each for each in self.generations if each.first <= above + 1)
+            self.generations = tuple(each for each in self.generations if each.first <= above)
         for generation in self.generations:
             if generation.last > above:
                 generation.rollback(above)

@@ -290,8 +290,10 @@ class LogJudge:
     def apply_frame(self, frame: Frame) -> None:
         """Take up the events of a frame that is in the log already."""
         self._index.apply_frame(frame)
-        if frame.last > self._index.ids.last:  # else a file has them
-            self._index.ids.insert(hashes_of_frame(frame, self._id_seed), frame.first)
+        ids = self._index.ids
+        if frame.last > ids.last:  # else a file has them
+            known = max(ids.last + 1 - frame.first, 0)  # files that overlap could not be merged
+            ids.insert(hashes_of_frame(frame, self._id_seed)[known:], frame.first + known)
         self._recorded_at = max(self._recorded_at, self._counts_as(frame.last) or frame.recorded_at)
 
     def _check(self, condition: AppendCondition, head: int) -> None:
