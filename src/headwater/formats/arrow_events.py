@@ -340,7 +340,7 @@ def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
     terms, codes, _ = coded(names)
     _check_each(terms.to_pylist(), check_attribute_name)
     chars = _chars(names) + _check_texts(values, ATTRIBUTE_CHARS_MAX)
-    places = np.repeat(np.arange(count), lengths) * max(len(terms), 1) + codes
+    places = np.repeat(np.arange(count), lengths) * max(len(terms), 1) + codes.astype(np.int64)
     if len(_distinct(places)) != len(places):  # a name comes twice in one event
         raise Unclear
     return pa.MapArray.from_arrays(array_of(_list_offsets(lengths)), names, values), chars
