@@ -23,7 +23,7 @@ import urllib3
 
 from headwater.client import RemoteLog
 from headwater.client.address import address_of
-from headwater.client.answer import Answer
+from headwater.formats.answer import Answer
 from headwater.client.request import Request
 from headwater.client.terms import Terms
 from headwater.client.transport import Transport

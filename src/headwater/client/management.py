@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from . import wire
-from .answer import Answer
+from ..formats.answer import Answer
 from .request import Request, Route
 from .transport import Transport
 

@@ -12,7 +12,7 @@ from ..formats import retrying
 from ..formats.retrying import Attempts
 from ..formats.unreachable import ServerUnreachable
 from .address import Address
-from .answer import Answer
+from ..formats.answer import Answer
 from .problems import error_of
 from .request import Request
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from ..core.closing import Closing
 from ..formats.unreachable import ServerUnreachable
 from .address import Address
-from .answer import Answer
+from ..formats.answer import Answer
 from .connection import Connection
 from .handshakes import why_hopeless
 from .heads import Heads

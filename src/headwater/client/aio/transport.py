@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from ...formats.unreachable import ServerUnreachable
-from ..answer import Answer
+from ...formats.answer import Answer
 from ..handshakes import why_hopeless
 from ..heads import Heads
 from ..request import Request
