@@ -159,7 +159,13 @@ def test_where_an_answer_ends(
 
 
 @pytest.mark.parametrize(
-    "raw", [b"nonsense\r\n\r\n", b"\x16\x03\x01", b"HTTP/1.1 101 Go\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nx", b"HTTP/2 200\r\n\r\n"]
+    "raw",
+    [
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01",
+        b"HTTP/1.1 101 Go\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nx",
+        b"HTTP/2 200\r\n\r\n",
+    ],
 )
 def test_what_is_no_answer_is_refused(raw: bytes) -> None:
     with pytest.raises(NotHttp):

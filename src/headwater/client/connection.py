@@ -7,8 +7,8 @@ import select
 import socket
 import ssl
 
-from .address import Address
 from ..formats.answer import Answer, NotHttp
+from .address import Address
 from .terms import ConnectionLost
 
 RECEIVE_BYTES = 64 * 1024

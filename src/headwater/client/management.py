@@ -8,8 +8,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from . import wire
 from ..formats.answer import Answer
+from . import wire
 from .request import Request, Route
 from .transport import Transport
 

@@ -13,7 +13,8 @@ import httptools
 
 PLAIN_HEAD_BYTES_MAX = 4096
 _HARMLESS = (
-    rb"(?:(?i:connection: keep-alive)\r\n|(?![CcTtUuPp](?i:ontent-length|ransfer-encoding|onnection|pgrade|railer|roxy-connection):)"
+    rb"(?:(?i:connection: keep-alive)\r\n|"
+    rb"(?![CcTtUuPp](?i:ontent-length|ransfer-encoding|onnection|pgrade|railer|roxy-connection):)"
     rb"[A-Za-z0-9-]++: [!-~][ -~]*+(?<! )\r\n)*+"
 )
 """Fields that say neither how long the body is nor how long the connection lasts; nothing folded, empty or obscure."""

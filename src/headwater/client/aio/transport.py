@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ...formats.unreachable import ServerUnreachable
 from ...formats.answer import Answer
+from ...formats.unreachable import ServerUnreachable
 from ..handshakes import why_hopeless
 from ..heads import Heads
 from ..request import Request
