@@ -267,6 +267,22 @@ def test_a_connection_with_more_on_it_than_its_answer_is_not_kept() -> None:
     asyncio.run(scenario())
 
 
+def test_what_waits_on_a_kept_connection_is_not_taken_for_an_answer() -> None:
+    async def serve(which: int, request: int, writer: asyncio.StreamWriter) -> None:
+        writer.write(NO_CONTENT)
+        writers.append(writer)
+
+    async def scenario() -> None:
+        async with Peer().serving(serve) as peer, calling() as get:
+            await get(f"http://127.0.0.1:{peer.port}/")
+            writers[0].write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")  # the loop has not seen it
+            assert (await get(f"http://127.0.0.1:{peer.port}/")).status == 204
+            assert (len(peer.heads), peer.connections) == (2, 2)
+
+    writers: list[asyncio.StreamWriter] = []
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     "head", [b"content-length: 2000\r\n\r\n", b"\r\n", b"transfer-encoding: chunked\r\n\r\n7d0\r\n"]
 )

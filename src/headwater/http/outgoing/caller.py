@@ -37,11 +37,10 @@ class Caller:
         its time. A body is read if it is wanted or not, but no more of it than `body_bytes_max`.
         """
         async with self._sockets.calls:
-            kept = self._kept.get(target.origin)
-            if not kept:
+            connection = self._taken(target.origin)
+            if connection is None:
                 return await self._call_anew(target.origin, request, timeout_s, body_bytes_max, wants_body)
             began = asyncio.get_running_loop().time()
-            connection = kept.pop()
             try:
                 return await self._ask(connection, target.origin, request, timeout_s, body_bytes_max, wants_body)
             except Unanswered:
@@ -54,6 +53,16 @@ class Caller:
         for connection in list(self._all):
             connection.close()
         await asyncio.sleep(0)  # the loop tells them that they are closed
+
+    def _taken(self, origin: Origin) -> Connection | None:
+        """The connection that was kept last, if there is one that can be used."""
+        kept = self._kept.get(origin)
+        while kept:
+            connection = kept.pop()
+            if not connection.is_stale():
+                return connection
+            connection.close()
+        return None
 
     async def _call_anew(
         self, origin: Origin, request: bytes, timeout_s: float, body_bytes_max: int, wants_body: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
@@ -52,6 +53,7 @@ class Connection(asyncio.Protocol):
         """The one that is awaited."""
         self._head_bytes = self._body_bytes = self._body_bytes_max = 0
         self._body: list[bytes] | None = None
+        self._poll = select.poll()
         self._is_open = False
         self._ended = "it was not made"
         """Why it is not open."""
@@ -62,6 +64,13 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether it can carry another call."""
         return self._is_open
+
+    def is_stale(self) -> bool:
+        """Whether it has ended, or there is something on it that nobody asked for: also what the loop has not seen.
+
+        It would be taken for the answer to the next call.
+        """
+        return not self._is_open or bool(self._poll.poll(0))
 
     def ask(self, request: bytes, timeout_s: float, body_bytes_max: int, *, wants_body: bool) -> asyncio.Future[Reply]:
         """Send a whole request; its answer, which fails with OSError (Unanswered, TimeoutError) or NotHttp.
@@ -89,6 +98,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
         self._is_open = True
         self._sockets.open += 1
 
