@@ -22,10 +22,10 @@ async def addresses_of(name: str) -> Sequence[str]:
     return list(dict.fromkeys(_text(sockaddr) for *_, sockaddr in found))
 
 
-def _text(sockaddr: tuple[str, int] | tuple[str, int, int, int]) -> str:
+def _text(sockaddr: Sequence[object]) -> str:
     """The address, with the interface that a link-local one is at."""
-    scope = sockaddr[3] if len(sockaddr) > 3 else 0
-    return f"{sockaddr[0]}%{scope}" if scope and "%" not in sockaddr[0] else sockaddr[0]
+    address, scope = str(sockaddr[0]), sockaddr[3] if len(sockaddr) > 3 else 0
+    return f"{address}%{scope}" if scope and "%" not in address else address
 
 
 class _LookUp(NamedTuple):
