@@ -23,11 +23,11 @@ import urllib3
 
 from headwater.client import RemoteLog
 from headwater.client.address import address_of
-from headwater.client.answer import Answer
 from headwater.client.request import Request
 from headwater.client.terms import Terms
 from headwater.client.transport import Transport
 from headwater.core import Event
+from headwater.formats.answer import Answer
 
 from . import machine
 from .stores.headwater_server import LOG, HeadwaterServer

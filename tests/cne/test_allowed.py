@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from headwater.cne.allowed import AllowedHosts, HostNotAllowed
@@ -41,25 +43,19 @@ def test_malformed_network_is_an_error(bad):
         AllowedHosts([bad])
 
 
-class Fixed:
-    def __init__(self, *addresses: str) -> None:
-        self.addresses = addresses
+def resolver(allowed: AllowedHosts, *addresses: str) -> AllowedResolver:
+    async def resolve(host: str) -> Sequence[str]:
+        return addresses
 
-    async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[dict[str, object]]:
-        return [{"hostname": host, "host": address, "port": port} for address in self.addresses]
-
-    async def close(self) -> None:
-        pass
+    return AllowedResolver(allowed, resolve)
 
 
 def test_name_is_judged_by_what_it_resolves_to(run):
     async def scenario() -> None:
-        found = await AllowedResolver(LOOPBACK, Fixed("127.0.0.1", "10.0.0.1")).resolve("localhost")
-        assert [each["host"] for each in found] == ["127.0.0.1"]
+        assert await resolver(LOOPBACK, "127.0.0.1", "10.0.0.1").resolve("localhost") == ["127.0.0.1"]
         with pytest.raises(HostNotAllowed, match=r"rebound\.example"):
-            await AllowedResolver(LOOPBACK, Fixed("169.254.169.254")).resolve("rebound.example")
-        by_name = AllowedResolver(AllowedHosts(["consumer"]), Fixed("10.0.0.9"))
-        assert [each["host"] for each in await by_name.resolve("consumer")] == ["10.0.0.9"]
+            await resolver(LOOPBACK, "169.254.169.254").resolve("rebound.example")
+        assert list(await resolver(AllowedHosts(["consumer"]), "10.0.0.9").resolve("consumer")) == ["10.0.0.9"]
 
     run(scenario())
 
@@ -79,6 +75,8 @@ def test_name_is_judged_by_what_it_resolves_to(run):
         "127.0.0.1:80/x",
         "http://2886729728/",
         "http://0127.0.0.1/",
+        "http://127.0.0.1/x\r\nHost: elsewhere",
+        "http://127.0.0.1/\x00",
     ],
 )
 def test_uri_is_refused(uri):

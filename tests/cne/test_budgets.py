@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from headwater.cne import answers, document
+from headwater.cne import document
 from headwater.cne.settings import Settings
 from headwater.cne.webhook import Outcome, Webhooks
+from headwater.formats import answer as answers
+from headwater.http.outgoing import connection, sockets
 
 from ..hostile import bodies
 from ..http.cost import check_growth
@@ -135,18 +137,18 @@ def test_an_answer_without_end_is_ended(run: Any, opening: bytes, piece: bytes, 
 
 def test_what_is_read_of_interim_answers_is_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     heads: list[int] = []
-    feed = answers._Connection.feed_data
+    complete = answers._Parser.on_headers_complete
 
-    def counting(self: Any, data: Any, size: int = 0) -> None:
-        heads.append(data[0].code)
-        feed(self, data, size)
+    def counting(self: Any) -> None:
+        heads.append(self._parser.get_status_code())
+        complete(self)
 
-    monkeypatch.setattr(answers._Connection, "feed_data", counting)
+    monkeypatch.setattr(answers._Parser, "on_headers_complete", counting)
     run(answer_of(forever(CONTINUE * 5_000)))
-    assert len(heads) <= answers.HEAD_BYTES_MAX // len(CONTINUE) + 1
+    assert 0 < len(heads) <= connection.HEAD_BYTES_MAX // len(CONTINUE) + 1
 
 
-@pytest.mark.parametrize("interim", range(answers.INTERIM_MAX + 1))
+@pytest.mark.parametrize("interim", range(connection.INTERIM_MAX + 1))
 def test_a_few_interim_answers_are_passed_over(run: Any, interim: int) -> None:
     async def serve(writer: asyncio.StreamWriter) -> None:
         writer.write(CONTINUE * interim + OK)
@@ -242,7 +244,7 @@ def test_webhooks_have_a_share_of_sockets_and_waiting_for_one_is_not_the_endpoin
 
 def test_the_share_is_a_part_of_what_the_process_may_open(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def allowed(files: int) -> int:
-        monkeypatch.setattr(answers.resource, "getrlimit", lambda _: (files, files))
-        return answers.Sockets().allowed
+        monkeypatch.setattr(sockets.resource, "getrlimit", lambda _: (files, files))
+        return sockets.Sockets().allowed
 
-    assert [run(allowed(files)) for files in (64, 1024, answers.resource.RLIM_INFINITY)] == [32, 256, 262_144]
+    assert [run(allowed(files)) for files in (64, 1024, sockets.resource.RLIM_INFINITY)] == [32, 256, 262_144]

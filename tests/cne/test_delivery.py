@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -283,7 +284,7 @@ def test_name_that_does_not_resolve_fails_like_a_dead_endpoint(play, monkeypatch
         await world.subscribe(good.uri(), NODE_SYNC_STATE)
         subscription = await world.subscribe(lost.uri().replace("127.0.0.1", "consumer.invalid"), NODE_SYNC_STATE)
         resolver.is_down = True
-        world.app.service.webhooks._session.connector.clear_dns_cache()
+        world.app.service.webhooks._caller.names.forget()
         await lost.stop()
         await world.publish(id, "x")
         await good.got("first", "x")
@@ -293,16 +294,13 @@ def test_name_that_does_not_resolve_fails_like_a_dead_endpoint(play, monkeypatch
     class Resolver:
         is_down = False
 
-        async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[object]:
+        async def resolve(self, host: str) -> Sequence[str]:
             if self.is_down:
                 raise OSError("no such name")
-            return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": 2, "proto": 0, "flags": 0}]
-
-        async def close(self) -> None:
-            pass
+            return ["127.0.0.1"]
 
     resolver = Resolver()
-    monkeypatch.setattr("headwater.cne.webhook.aiohttp.ThreadedResolver", lambda: resolver)
+    monkeypatch.setattr("headwater.cne.webhook.addresses_of", resolver.resolve)
     play(scenario)
 
 

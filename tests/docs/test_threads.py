@@ -36,6 +36,7 @@ SEEN_TO = {
     "cne/feed.py": "its loop logs what a turn raises, and goes on",
     "cne/endpoint.py": "its loop logs what a turn raises, and goes on",
     "cne/supervision.py": "its loop logs what a turn raises, and goes on",
+    "http/outgoing/resolving.py": "one look-up of a name; awaited by whoever connects to it",
     "dcb/subscribing.py": "of one request, and ends with it",
     "dcb/reading.py": "of one request, and ends with it",
     "flight/server.py": "waited for",

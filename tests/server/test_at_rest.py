@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 from .running import RunningServer
 
-LATE = ("pyarrow", "aiohttp", "Crypto", "cffi", "opentelemetry", "pyspark")
+LATE = ("pyarrow", "Crypto", "cffi", "opentelemetry", "pyspark")
 """Packages of which each takes tens of milliseconds, or megabytes, and that many servers never need."""
 PROGRAM = f"""
 import atexit, sys

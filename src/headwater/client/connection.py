@@ -7,8 +7,8 @@ import select
 import socket
 import ssl
 
+from ..formats.answer import Answer, NotHttp
 from .address import Address
-from .answer import Answer, NotHttp
 from .terms import ConnectionLost
 
 RECEIVE_BYTES = 64 * 1024

@@ -8,8 +8,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from ..formats.answer import Answer
 from . import wire
-from .answer import Answer
 from .request import Request, Route
 from .transport import Transport
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ..core.errors import InvalidInput
 from ..core.event import SequencedEvent
 from ..core.limits import SEQUENCE_NUMBER_MAX
+from ..formats.answer import Answer
 from ..formats.packed import PageParser
 from . import wire
-from .answer import Answer
 from .problems import UnexpectedAnswer
 from .request import Request
 from .routes import LogRoutes

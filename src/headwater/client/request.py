@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from .answer import Answer
+from ..formats.answer import Answer
 
 T = TypeVar("T")
 

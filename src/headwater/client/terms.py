@@ -9,10 +9,10 @@ from typing import Any
 
 from ..core.errors import EventLogError
 from ..formats import retrying
+from ..formats.answer import Answer
 from ..formats.retrying import Attempts
 from ..formats.unreachable import ServerUnreachable
 from .address import Address
-from .answer import Answer
 from .problems import error_of
 from .request import Request
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ..core.closing import Closing
+from ..formats.answer import Answer
 from ..formats.unreachable import ServerUnreachable
 from .address import Address
-from .answer import Answer
 from .connection import Connection
 from .handshakes import why_hopeless
 from .heads import Heads

@@ -17,7 +17,7 @@ from ..core.limits import EventColumns
 from ..core.log import AppendResult, LogInfo
 from ..core.query import Query
 from ..formats import packed
-from .answer import Answer
+from ..formats.answer import Answer
 from .problems import UnexpectedAnswer
 
 

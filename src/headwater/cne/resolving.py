@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from aiohttp.abc import AbstractResolver, ResolveResult
+from collections.abc import Sequence
 
+from ..http.outgoing.resolving import Resolve
 from .allowed import AllowedHosts, HostNotAllowed
 
 
-class AllowedResolver(AbstractResolver):
-    """Resolves names, and answers allowed addresses only."""
+class AllowedResolver:
+    """Resolves names, and answers allowed addresses only: connections are made to these, and to no others."""
 
-    def __init__(self, allowed: AllowedHosts, resolver: AbstractResolver) -> None:
-        self._allowed, self._resolver = allowed, resolver
+    def __init__(self, allowed: AllowedHosts, resolve: Resolve) -> None:
+        self._allowed, self._resolve = allowed, resolve
 
-    async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[ResolveResult]:
-        """See AbstractResolver. Raises HostNotAllowed, OSError."""
-        found = await self._resolver.resolve(host, port, family)  # type: ignore[arg-type]
+    async def resolve(self, host: str) -> Sequence[str]:
+        """The addresses of that name. Raises HostNotAllowed, and what `resolve` raises."""
+        found = await self._resolve(host)
         if self._allowed.permits_name(host):
             return found
-        kept = [each for each in found if self._allowed.permits_address(each["host"])]
+        kept = [address for address in found if self._allowed.permits_address(address)]
         if not kept:
             raise HostNotAllowed(f"{host} is not a host that webhooks may be on")
         return kept
-
-    async def close(self) -> None:
-        """See AbstractResolver."""
-        await self._resolver.close()

@@ -5,33 +5,26 @@ Connections are kept; redirects are not followed, because their target would esc
 
 from __future__ import annotations
 
-import asyncio
 import email.utils
 import time
 from collections import Counter
 from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from yarl import URL
 
 from ..core.errors import InvalidInput
 from ..core.limits import show
-from ..formats.late import LateModule
+from ..http.outgoing import Caller, Sockets, Target, addresses_of, lines_of, target_of
 from .allowed import AllowedHosts
+from .resolving import AllowedResolver
 from .settings import Settings
-
-if TYPE_CHECKING:
-    import aiohttp
-else:
-    aiohttp = LateModule("aiohttp")
 
 ANSWER_BYTES_MAX = 64 * 1024
 """Of an answer that nobody reads, so that its connection can be used again."""
-DNS_LIFETIME_S = 30
 URI_CHARS_MAX = 2048
-URLS_MAX = 20_000
-USER_AGENT = "headwater"
+TARGETS_MAX = 20_000
+"""URIs that are remembered as they were read."""
 JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json"}
 _TEMPORARY = frozenset({401, 403, 404, 405, 407, 408, 409, 410, 421, 423, 425, 429})
 """Answers below 500 that are about the endpoint, and not about the event."""
@@ -68,6 +61,8 @@ def endpoint_uri(text: str, allowed: AllowedHosts, where: str) -> str:
     """The URI itself, if a webhook may be there. Raises InvalidInput."""
     if len(text) > URI_CHARS_MAX:
         raise InvalidInput(f"{len(text)} characters given, at most {URI_CHARS_MAX} are allowed", where)
+    if not text.isprintable():
+        raise InvalidInput(f"{show(text)} is no URI: it has a control character", where)
     try:
         url = URL(text)
         host, port = url.host, url.port
@@ -89,7 +84,7 @@ def shown(uri: str) -> str:
 
 
 class Webhooks:
-    """The one HTTP client of a front end, on one event loop: `start` it before the first call, and `close` it."""
+    """Calls the webhooks of a front end, on one event loop: `start` it before the first call, and `close` it."""
 
     def __init__(self, settings: Settings, sockets_max: int | None = None) -> None:
         """`sockets_max` is by default a share of what the process may have: see Sockets."""
@@ -97,130 +92,74 @@ class Webhooks:
         self.allowed = AllowedHosts(settings.hosts)
         self.calls: Counter[str] = Counter(success=0, failure=0)
         """POSTs, greetings among them, by what became of them."""
-        self._urls: dict[str, URL] = {}
+        self._targets: dict[str, Target] = {}
         self._timeout_s = settings.timeout_ms / 1000
-        self._opening = asyncio.Lock()
-        self._session: aiohttp.ClientSession | None = None
-        self._is_started = False
+        self._caller: Caller | None = None
 
     def start(self) -> None:
-        """Be ready to call: with the first call comes the HTTP client, which takes a tenth of a second to load."""
-        self._is_started = True
-
-    async def _opened(self) -> aiohttp.ClientSession:
-        assert self._is_started, "it was not started"
-        async with self._opening:
-            if self._session is None:
-                await asyncio.to_thread(import_module, f"{__package__}.answers")
-                self._session = self._open()
-        return self._session
-
-    def _open(self) -> aiohttp.ClientSession:
-        from .answers import Connector, Sockets
-        from .resolving import AllowedResolver
-
-        self._sockets = Sockets(self._sockets_max)
-        self._resolver = AllowedResolver(self.allowed, aiohttp.ThreadedResolver())
-        return aiohttp.ClientSession(
-            connector=Connector(
-                self._sockets,
-                limit=0,  # `sockets` has one, for which waiting does not count as the endpoint's time
-                resolver=self._resolver,
-                ttl_dns_cache=DNS_LIFETIME_S,
-                keepalive_timeout=60,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            skip_auto_headers=("Accept", "Accept-Encoding"),
-            headers={"User-Agent": USER_AGENT},
-            trust_env=False,
-        )
-
-    def _url(self, uri: str) -> URL | None:
-        """The URI, read once; None where it is not allowed: the list may be shorter than when it was subscribed."""
-        url = URL(uri)
-        if not self.allowed.may_permit(url.host or ""):
-            return None
-        if len(self._urls) >= URLS_MAX:
-            self._urls.clear()
-        self._urls[uri] = url
-        return url
+        """Be ready to call."""
+        self._caller = Caller(Sockets(self._sockets_max), AllowedResolver(self.allowed, addresses_of).resolve)
 
     async def post(
         self, uri: str, body: bytes, headers: Mapping[str, str] = JSON_HEADERS, *, timeout_s: float | None = None
     ) -> Outcome:
-        """POST the body there. Never raises: what goes wrong is the outcome."""
-        outcome = await self._call("POST", uri, body, headers, timeout_s)
+        """POST the body there. Never raises: what goes wrong is the outcome.
+
+        It may be sent twice, where a kept connection ends without an answer.
+        """
+        outcome = await self._call(b"POST", uri, body, headers, timeout_s)
         self.calls["success" if outcome.is_success else "failure"] += 1
         return outcome
 
     async def allows(self, uri: str, origin: str) -> bool:
         """Whether the webhook lets itself be called from that origin (HTTP 1.1 Web Hooks for Event Delivery, 4)."""
         headers = {"WebHook-Request-Origin": origin, "WebHook-Request-Rate": "*"}
-        outcome = await self._call("OPTIONS", uri, b"", headers, None)
+        outcome = await self._call(b"OPTIONS", uri, b"", headers, None)
         # Compared as a whole: an origin that only begins with ours is not ours.
         return outcome.is_success and outcome.allowed_origin in ("*", origin)
 
     async def close(self) -> None:
         """Close every connection."""
-        if self._session is not None:
-            await self._session.close()
-            await self._resolver.close()
+        if self._caller is not None:
+            await self._caller.close()
 
     async def _call(
-        self, method: str, uri: str, body: bytes, headers: Mapping[str, str], timeout_s: float | None
+        self, method: bytes, uri: str, body: bytes, headers: Mapping[str, str], timeout_s: float | None
     ) -> Outcome:
-        session = self._session or await self._opened()
-        async with self._sockets.calls:
-            return await self._answered(session, method, uri, body, headers, timeout_s)
-
-    async def _answered(
-        self,
-        session: aiohttp.ClientSession,
-        method: str,
-        uri: str,
-        body: bytes,
-        headers: Mapping[str, str],
-        timeout_s: float | None,
-    ) -> Outcome:
-        timeout = aiohttp.ClientTimeout(total=self._timeout_s if timeout_s is None else timeout_s)
+        assert self._caller is not None, "it was not started"
+        if timeout_s is None:
+            timeout_s = self._timeout_s
         try:
-            url = self._urls.get(uri) or self._url(uri)
-            if url is None:
+            target = self._targets.get(uri) or self._target(uri)
+            if target is None:
                 return Outcome(0, "it is not on a host that webhooks may be on")
-            async with session.request(
-                method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
-            ) as answer:
-                if answer.status != 204:
-                    await _discard(answer)
-                return Outcome(
-                    answer.status,
-                    retry_after_s=_retry_after_s(answer.headers.get("Retry-After", "")),
-                    allowed_origin=answer.headers.get("WebHook-Allowed-Origin", ""),
-                )
+            request = target.head(method, lines_of(headers), len(body)) + body
+            reply = await self._caller.call(target, request, timeout_s, ANSWER_BYTES_MAX)
         except TimeoutError:
-            return Outcome(0, f"no answer within {timeout.total} s")
-        except (aiohttp.ClientError, OSError, ValueError, asyncio.IncompleteReadError) as error:
+            return Outcome(0, f"no answer within {timeout_s} s")
+        except (OSError, ValueError) as error:
             return Outcome(0, _problem(error))
+        status, fields = reply.status, reply.fields
+        if not fields:
+            return Outcome(status)
+        retry_after = fields.get(b"retry-after", b"").decode("latin-1")
+        allowed_origin = fields.get(b"webhook-allowed-origin", b"").decode("latin-1")
+        return Outcome(status, "", _retry_after_s(retry_after) if retry_after else 0.0, allowed_origin)
 
-
-async def _discard(answer: aiohttp.ClientResponse) -> None:
-    """Read the body away, so that the connection can be kept; one that does not end is cut off."""
-    size = 0
-    async for chunk in answer.content.iter_any():
-        size += len(chunk)
-        if size > ANSWER_BYTES_MAX:
-            answer.close()
-            return
+    def _target(self, uri: str) -> Target | None:
+        """The URI, read once; None where it is not allowed: the list may be shorter than when it was subscribed."""
+        if not self.allowed.may_permit(URL(uri).host or ""):
+            return None
+        target = target_of(uri)
+        if len(self._targets) >= TARGETS_MAX:
+            self._targets.clear()
+        self._targets[uri] = target
+        return target
 
 
 def _problem(error: Exception) -> str:
-    """What an error says, on one line, without the URI, in which there may be a secret."""
-    if isinstance(error, aiohttp.ClientResponseError):
-        text = error.message
-    else:
-        text = "" if isinstance(error, aiohttp.InvalidURL) else str(error)
-    return " ".join(f"{type(error).__name__}: {text}".split())[:300]
+    """What an error says, on one line; none of these tells the URI, in which there may be a secret."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
 def _retry_after_s(text: str) -> float:

@@ -7,8 +7,8 @@ import math
 import select
 from typing import cast
 
+from ...formats.answer import Answer, NotHttp
 from ..address import Address
-from ..answer import Answer, NotHttp
 from ..terms import ConnectionLost
 
 HELD_BYTES_MAX = 256 * 1024

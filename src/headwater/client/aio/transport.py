@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from ...formats.answer import Answer
 from ...formats.unreachable import ServerUnreachable
-from ..answer import Answer
 from ..handshakes import why_hopeless
 from ..heads import Heads
 from ..request import Request

@@ -16,6 +16,7 @@ import msgspec
 
 from ...core.access import IssuerUnavailable
 from ...core.shown import cut, show
+from ...http.outgoing import Caller, Sockets, lines_of, target_of
 from ..log_lines import fields
 from .settings import Oidc, secure_url
 
@@ -27,6 +28,8 @@ logger = logging.getLogger("headwater.security")
 FETCH_S_MAX = 5.0
 """How long the issuer may take for an answer."""
 FETCHED_BYTES_MAX = 256 * 1024
+SOCKETS_MAX = 2
+"""Of one fetch: that of the call, and one that is closing."""
 REFRESH_S_MIN = 10.0
 """How soon after a fetch the next one may be made."""
 KEYS_MAX = 100
@@ -128,20 +131,17 @@ def _decoded(document: bytes) -> dict[str, Any]:
 
 async def fetched(url: str) -> bytes:
     """The document at that URL. Raises OSError, ValueError."""
-    import aiohttp
-
-    async with (
-        aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), headers={"Accept": "application/json"}) as session,
-        session.get(url, allow_redirects=False) as answer,
-    ):
-        try:
-            if answer.status != 200:
-                raise ValueError(f"{url} answered {answer.status}")
-            document = bytearray()
-            async for chunk in answer.content.iter_any():
-                document += chunk
-                if len(document) > FETCHED_BYTES_MAX:
-                    raise ValueError(f"{url} answered more than {FETCHED_BYTES_MAX} bytes")
-            return bytes(document)
-        except aiohttp.ClientError as error:
-            raise ConnectionError(f"{url}: {error}") from None
+    caller = Caller(Sockets(SOCKETS_MAX))
+    try:
+        target = target_of(url)
+        request = target.head(b"GET", lines_of({"Accept": "application/json"}), None)
+        reply = await caller.call(target, request, FETCH_S_MAX, FETCHED_BYTES_MAX, wants_body=True)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"{url}: {error}") from None
+    finally:
+        await caller.close()
+    if reply.status != 200:
+        raise ValueError(f"{url} answered {reply.status}")
+    if reply.is_cut:
+        raise ValueError(f"{url} answered more than {FETCHED_BYTES_MAX} bytes")
+    return reply.body

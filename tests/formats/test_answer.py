@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.client import answer as answers
-from headwater.client.answer import Answer, NotHttp
+from headwater.formats import answer as answers
+from headwater.formats.answer import Answer, NotHttp
 
 NAMES = [
     "content-type",
@@ -21,6 +21,7 @@ NAMES = [
     "transfer-encoding",
     "Content-Length",
     "trailer",
+    "connection: keep-alive\r\nx-b",
 ]
 VALUES = ["", "a", "17", "a b", " led", "keep-alive", "close", "chunked", "0", "5", "1" * 16, "tab\tbed", "\xe4"]
 fields = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=4)
@@ -39,8 +40,8 @@ def raw_answers(draw: st.DrawFn) -> bytes:
     if not is_odd or draw(st.integers(0, 3)):
         name = draw(st.sampled_from(["content-length", "Content-Length"]))
         chosen.insert(draw(st.integers(0, len(chosen))), (name, str(len(body))))
-    statuses = ["200 OK", "201 Created", "409 Conflict", "503 "]
-    status = draw(st.sampled_from([*statuses, "204 No Content", "304 X", "100 Go"] if is_odd else statuses))
+    statuses = ["200 OK", "201 Created", "409 Conflict", "503 ", "204 No Content", "204 "]
+    status = draw(st.sampled_from([*statuses, "304 X", "100 Go", "101 Up"] if is_odd else statuses))
     version = draw(st.sampled_from(["1.1", "1.0"] if is_odd else ["1.1"]))
     spaces = st.sampled_from([" ", "", "  "] if is_odd else [" "])
     head = "".join(f"{name}:{draw(spaces)}{value}\r\n" for name, value in chosen)
@@ -113,9 +114,76 @@ def test_a_connection_with_more_on_it_than_its_answer_carries_no_other(fields: b
     assert (answer.body(), answer.is_complete, answer.is_reusable) == (b"ab", True, False)
 
 
+@pytest.mark.parametrize("fields", [b"", b"date: x\r\nConnection: keep-alive\r\n", b"content-length: 0\r\ndate: x\r\n"])
+def test_no_content_needs_no_parser(monkeypatch: pytest.MonkeyPatch, fields: bytes) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(httptools, "HttpResponseParser", made.append)
+    answer = Answer()
+    answer.receive_data(b"HTTP/1.1 204 No Content\r\n" + fields + b"\r\n")
+    assert (answer.status, answer.is_complete, answer.is_reusable, answer.body(), made) == (204, True, True, b"", [])
+    assert (b"date" in answer.fields) == (b"date" in fields)
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "body", "is_complete", "is_complete_at_eof", "is_reusable"),
+    [
+        (b"HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n", 204, b"", True, True, True),
+        (b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", 304, b"", True, True, True),
+        (b"HTTP/1.1 200 OK\r\n\r\nuntil", 200, b"until", False, True, False),
+        (b"HTTP/1.0 200 OK\r\n\r\nuntil", 200, b"until", False, True, False),
+        (b"HTTP/1.1 100 Go\r\ncontent-length: 3\r\n\r\nHTTP/1.1 200 OK\r\n\r\nx", 200, b"x", False, True, False),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab", 200, b"ab", False, False, False),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nab", 200, b"ab", True, True, False),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n", 200, b"ab", False, False, False),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", 200, b"ab", True, True, True),
+        (b"HTTP/1.1 200 OK\r\nx: y\r\n", 0, b"", False, False, False),
+        (b"HTTP/1.1 100 Go\r\n\r\n", 0, b"", False, False, False),
+    ],
+)
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_where_an_answer_ends(
+    raw: bytes,
+    status: int,
+    body: bytes,
+    is_complete: bool,
+    is_complete_at_eof: bool,
+    is_reusable: bool,
+    is_whole: bool,
+) -> None:
+    answer = Answer()
+    for piece in [raw] if is_whole else [raw[at : at + 1] for at in range(len(raw))]:
+        answer.receive_data(piece)
+    assert (answer.status, answer.is_complete, answer.is_reusable) == (status, is_complete, is_reusable)
+    answer.receive_eof()
+    assert (answer.is_complete, answer.body()) == (is_complete_at_eof, body)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01",
+        b"HTTP/1.1 101 Go\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nx",
+        b"HTTP/2 200\r\n\r\n",
+    ],
+)
+def test_what_is_no_answer_is_refused(raw: bytes) -> None:
+    with pytest.raises(NotHttp):
+        Answer(is_lenient=True).receive_data(raw)
+
+
+def test_lines_that_end_with_lf_are_for_the_lenient() -> None:
+    raw = b"HTTP/1.1 200 OK\ncontent-length: 1\n\na"
+    answer = Answer(is_lenient=True)
+    answer.receive_data(raw)
+    assert (answer.status, answer.is_complete, answer.body()) == (200, True, b"a")
+    with pytest.raises(NotHttp):
+        Answer().receive_data(raw)
+
+
 def test_an_interim_answer_is_passed_over() -> None:
     answer = Answer()
     answer.receive_data(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n")
-    assert answer.status == 0
+    assert (answer.status, answer.interim) == (0, 1)
     answer.receive_data(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na")
     assert (answer.status, answer.fields, answer.body()) == (200, {b"content-length": b"1"}, b"a")

@@ -1,8 +1,8 @@
 """One answer as it comes in (RFC 9112): bytes in, its fields and its body out. No I/O.
 
 Most answers are plain: their head comes in one piece, every field is a name and some printable text, and the length of
-the body is said. Of these the end of the head is found by a search; all others are the parser's (httptools), in which
-they begin anew. What the quick way reads, the parser reads alike.
+the body is said, or it is a 204, which has none. Of these the end of the head is found by a search; all others are the
+parser's (httptools), in which they begin anew. What the quick way reads, the parser reads alike.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import httptools
 
 PLAIN_HEAD_BYTES_MAX = 4096
 _HARMLESS = (
-    rb"(?:(?![CcTtUuPp](?i:ontent-length|ransfer-encoding|onnection|pgrade|railer|roxy-connection):)"
+    rb"(?:(?i:connection: keep-alive)\r\n|"
+    rb"(?![CcTtUuPp](?i:ontent-length|ransfer-encoding|onnection|pgrade|railer|roxy-connection):)"
     rb"[A-Za-z0-9-]++: [!-~][ -~]*+(?<! )\r\n)*+"
 )
 """Fields that say neither how long the body is nor how long the connection lasts; nothing folded, empty or obscure."""
@@ -22,6 +23,9 @@ _PLAIN_HEAD = re.compile(
     rb"(" + _HARMLESS + rb"(?i:content-length): ([0-9]{1,15})\r\n" + _HARMLESS + rb")\r\n"
 )
 """The length of the body is said once."""
+_NO_CONTENT = re.compile(
+    rb"HTTP/1\.1 204 [ -~]*+\r\n(" + _HARMLESS + rb"(?:(?i:content-length): 0\r\n" + _HARMLESS + rb")?+)\r\n"
+)
 
 
 class NotHttp(ValueError):
@@ -31,11 +35,26 @@ class NotHttp(ValueError):
 class Answer:
     """An answer, and how much of it has come."""
 
-    __slots__ = ("_fields", "_lines", "_missing", "_parser", "is_complete", "is_reusable", "pieces", "status")
+    __slots__ = (
+        "_fields",
+        "_is_lenient",
+        "_lines",
+        "_missing",
+        "_parser",
+        "interim",
+        "is_complete",
+        "is_reusable",
+        "pieces",
+        "status",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_lenient: bool = False) -> None:
+        """A lenient one takes what harms only who sends it, such as lines that end with LF (RFC 9112, 2.2)."""
+        self._is_lenient = is_lenient
         self.status = 0
         """Of a head that is complete; 0 before."""
+        self.interim = 0
+        """Interim answers (1xx) that came before."""
         self.pieces: list[bytes] = []
         """Of the body, those that nobody took yet."""
         self.is_complete = False
@@ -66,8 +85,14 @@ class Answer:
         elif self.is_complete:
             self.is_reusable = False  # nobody asked for this
         elif not self._takes_plain(data):
-            self._parser = _Parser(self)
+            self._parser = _Parser(self, self._is_lenient)
             self._parser.receive_data(data)
+
+    def receive_eof(self) -> None:
+        """Nothing more comes: the end of a body whose length was not said (RFC 9112, 6.3), and of no other."""
+        if self.status and self._parser is not None and not self.is_complete:
+            coding = self.fields.get(b"transfer-encoding", b"").lower()
+            self.is_complete = b"content-length" not in self.fields and b"chunked" not in coding
 
     def body(self) -> bytes:
         """What came of the body since it was last asked for; all of it, if the answer is complete and was not asked."""
@@ -85,10 +110,13 @@ class Answer:
 
     def _takes_plain(self, data: bytes) -> bool:
         found = _PLAIN_HEAD.match(data, 0, PLAIN_HEAD_BYTES_MAX)
-        if found is None:
+        if found is not None:
+            status, self._lines, length = found.groups()
+            self.status, self._missing = int(status), int(length)
+        elif (found := _NO_CONTENT.match(data, 0, PLAIN_HEAD_BYTES_MAX)) is not None:
+            self.status, self._lines = 204, found[1]
+        else:
             return False
-        status, self._lines, length = found.groups()
-        self.status, self._missing = int(status), int(length)
         self._take(data[found.end() :])
         return True
 
@@ -110,13 +138,19 @@ class _Parser:
 
     __slots__ = ("_answer", "_parser")
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, is_lenient: bool = False) -> None:
         self._answer = answer
         self._parser = httptools.HttpResponseParser(self)
+        if is_lenient:
+            self._parser.set_dangerous_leniencies(
+                lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+            )
 
     def receive_data(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            raise NotHttp("it changes the protocol, which nobody asked for") from None
         except httptools.HttpParserError as error:
             if not self._answer.is_complete:
                 raise NotHttp(str(error)) from None
@@ -150,4 +184,5 @@ class _Parser:
         if answer.status:
             answer.is_complete, answer.is_reusable = True, bool(self._parser.should_keep_alive())
         else:
+            answer.interim += 1
             answer.fields.clear()

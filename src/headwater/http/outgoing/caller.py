@@ -1,0 +1,137 @@
+"""Calls others over HTTP/1.1, on connections that are kept for each origin. Redirects are not followed.
+
+A call is one request in one write, and one future that its answer completes: no task, and hardly a timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from functools import partial
+
+from .connection import Connection, Reply, Unanswered
+from .resolving import Names, Resolve, addresses_of
+from .sockets import Sockets
+from .target import Origin, Target
+
+
+class Caller:
+    """Calls others, on one event loop. `close` it at the end."""
+
+    def __init__(self, sockets: Sockets, resolve: Resolve = addresses_of) -> None:
+        """`resolve` answers the addresses of a name where a connection may be made to; else it raises OSError."""
+        self._sockets = sockets
+        self.names = Names(resolve)
+        self._kept: dict[Origin, list[Connection]] = {}
+        self._all: set[Connection] = set()
+        self._tls: ssl.SSLContext | None = None
+
+    async def call(
+        self, target: Target, request: bytes, timeout_s: float, body_bytes_max: int, *, wants_body: bool = False
+    ) -> Reply:
+        """Send a whole request; its answer. Raises OSError (TimeoutError, Unanswered), ValueError (NotHttp).
+
+        A request may be sent twice: on a new connection where a kept one ends, and nothing of an answer came. So
+        it does who is called no harm to get it twice. Waiting until there is a socket for the call does not count as
+        its time. A body is read if it is wanted or not, but no more of it than `body_bytes_max`.
+        """
+        async with self._sockets.calls:
+            connection = self._taken(target.origin)
+            if connection is None:
+                return await self._call_anew(target.origin, request, timeout_s, body_bytes_max, wants_body)
+            began = asyncio.get_running_loop().time()
+            try:
+                return await self._ask(connection, target.origin, request, timeout_s, body_bytes_max, wants_body)
+            except Unanswered:
+                left = timeout_s - (asyncio.get_running_loop().time() - began)
+            return await self._call_anew(target.origin, request, left, body_bytes_max, wants_body)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.names.close()
+        for connection in list(self._all):
+            connection.close()
+        await asyncio.sleep(0)  # the loop tells them that they are closed
+
+    def _taken(self, origin: Origin) -> Connection | None:
+        """The connection that was kept last, if there is one that can be used."""
+        kept = self._kept.get(origin)
+        while kept:
+            connection = kept.pop()
+            if not connection.is_stale():
+                return connection
+            connection.close()
+        return None
+
+    async def _call_anew(
+        self, origin: Origin, request: bytes, timeout_s: float, body_bytes_max: int, wants_body: bool
+    ) -> Reply:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s
+        async with asyncio.timeout_at(until):
+            connection = await self._connect(origin, until)
+        return await self._ask(connection, origin, request, until - loop.time(), body_bytes_max, wants_body)
+
+    async def _ask(
+        self,
+        connection: Connection,
+        origin: Origin,
+        request: bytes,
+        timeout_s: float,
+        body_bytes_max: int,
+        wants_body: bool,
+    ) -> Reply:
+        try:
+            reply = await connection.ask(request, timeout_s, body_bytes_max, wants_body=wants_body)
+        except BaseException:
+            connection.close()
+            raise
+        if connection.is_open:
+            self._kept.setdefault(origin, []).append(connection)
+        return reply
+
+    async def _connect(self, origin: Origin, until: float) -> Connection:
+        """A connection to the first address that takes one; each has its share of the time. Raises OSError."""
+        addresses = [origin.host] if origin.is_address else await self.names.addresses(origin.host)
+        tls = await self._context() if origin.is_tls else None
+        problem: OSError = OSError("the name has no address")
+        for index, address in enumerate(addresses):
+            try:
+                return await self._connect_to(address, origin, tls, _share(addresses[index:], until))
+            except OSError as error:
+                problem = error
+        raise problem
+
+    async def _connect_to(
+        self, address: str, origin: Origin, tls: ssl.SSLContext | None, timeout_s: float
+    ) -> Connection:
+        loop = asyncio.get_running_loop()
+        connection = Connection(self._sockets, partial(self._forget, origin))
+        name = None if tls is None else origin.host.rstrip(".").partition("%")[0]
+        async with asyncio.timeout(timeout_s):
+            await loop.create_connection(lambda: connection, address, origin.port, ssl=tls, server_hostname=name)
+        if connection.is_open:
+            self._all.add(connection)
+        return connection
+
+    def _forget(self, origin: Origin, connection: Connection) -> None:
+        self._all.discard(connection)
+        kept = self._kept.get(origin, [])
+        if connection in kept:
+            kept.remove(connection)
+        if not kept:
+            self._kept.pop(origin, None)
+
+    async def _context(self) -> ssl.SSLContext:
+        """Certificates are verified as the system does; reading those that it trusts takes a while."""
+        if self._tls is None:
+            context = await asyncio.to_thread(ssl.create_default_context)
+            context.set_alpn_protocols(["http/1.1"])
+            self._tls = context
+        return self._tls
+
+
+def _share(addresses: Sequence[str], until: float) -> float:
+    """The time of the first of these addresses: one that does not answer leaves the others theirs."""
+    return (until - asyncio.get_running_loop().time()) / len(addresses)

@@ -1,0 +1,190 @@
+"""One connection to one who is called: a request goes out, its answer comes in, then the next. No retries."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, cast
+
+from ...formats.answer import Answer, NotHttp
+from .deadline import Deadline
+from .sockets import Sockets
+
+HEAD_BYTES_MAX = 16 * 1024
+"""Of an answer until its body begins, interim answers included."""
+INTERIM_MAX = 4
+"""Interim answers (1xx) to one request."""
+KEPT_S = 60.0
+"""How long a connection is kept without a call."""
+
+
+class AnswerTooLong(ConnectionError):
+    """Who was called sends more than an answer may have."""
+
+
+class Unanswered(ConnectionError):
+    """The connection ended, and nothing of an answer had come."""
+
+
+class Reply(NamedTuple):
+    """An answer that has come."""
+
+    status: int
+    fields: Mapping[bytes, bytes]
+    """By name, in lower case."""
+    body: bytes
+    """Empty where nobody wants it."""
+    is_cut: bool
+    """Whether the body was longer than it may be: the rest was not read."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection. It ends when an answer is too long, or comes unasked, and when it was idle for long."""
+
+    def __init__(self, sockets: Sockets, lost: Callable[[Connection], None]) -> None:
+        """`lost` is called once there is nothing left of it, if it was made at all."""
+        self._loop = asyncio.get_running_loop()
+        self._sockets, self._lost = sockets, lost
+        self._transport: asyncio.Transport | None = None
+        self._deadline = Deadline(self._loop, self._too_late)
+        self._waiter: asyncio.Future[Reply] | None = None
+        self._answer: Answer | None = None
+        """The one that is awaited."""
+        self._head_bytes = self._body_bytes = self._body_bytes_max = 0
+        self._body: list[bytes] | None = None
+        self._poll = select.poll()
+        self._is_open = False
+        self._ended = "it was not made"
+        """Why it is not open."""
+
+    # Per call
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can carry another call."""
+        return self._is_open
+
+    def is_stale(self) -> bool:
+        """Whether it has ended, or there is something on it that nobody asked for: also what the loop has not seen.
+
+        It would be taken for the answer to the next call.
+        """
+        return not self._is_open or bool(self._poll.poll(0))
+
+    def ask(self, request: bytes, timeout_s: float, body_bytes_max: int, *, wants_body: bool) -> asyncio.Future[Reply]:
+        """Send a whole request; its answer, which fails with OSError (Unanswered, TimeoutError) or NotHttp.
+
+        Of a longer body no more than `body_bytes_max` is read, and the connection ends. For one at a time; who no
+        longer waits closes the connection.
+        """
+        waiter = self._waiter = self._loop.create_future()
+        if not self._is_open or self._transport is None:
+            waiter.set_exception(Unanswered(f"the connection has ended: {self._ended}"))
+            return waiter
+        self._answer = Answer(is_lenient=True)
+        self._head_bytes = self._body_bytes = 0
+        self._body_bytes_max, self._body = body_bytes_max, [] if wants_body else None
+        self._transport.write(request)
+        self._deadline.set(timeout_s)
+        return waiter
+
+    def close(self) -> None:
+        """Close it at once, whatever is still to be read; who waits for an answer gets Unanswered."""
+        self._end(Unanswered("the connection was closed"))
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+        self._is_open = True
+        self._sockets.open += 1
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        answer = self._answer
+        if answer is None:
+            self._end(AnswerTooLong("an answer to no request"))
+            return
+        try:
+            self._receive(answer, data)
+        except (NotHttp, AnswerTooLong) as error:
+            self._end(error)
+            return
+        if answer.is_complete:
+            self._finish(answer)
+
+    def eof_received(self) -> None:
+        """See asyncio.Protocol: it may be the end of an answer. The connection ends."""
+        answer = self._answer
+        if answer is not None:
+            answer.receive_eof()
+            if answer.is_complete:
+                self._finish(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._sockets.open -= 1
+        reason = f": {exc}" if exc else ""
+        if self._head_bytes:
+            self._end(ConnectionResetError(f"the connection ended within the answer{reason}"))
+        else:
+            self._end(Unanswered(f"the connection ended without an answer{reason}"))
+        self._lost(self)
+
+    # What came
+
+    def _receive(self, answer: Answer, data: bytes) -> None:
+        """Take what came, at once no more than may come before the body. Raises NotHttp, AnswerTooLong."""
+        while data and not answer.status:
+            left = HEAD_BYTES_MAX - self._head_bytes
+            if not left:
+                raise AnswerTooLong(f"more than {HEAD_BYTES_MAX} bytes before the body of the answer")
+            head, data = data[:left], data[left:]
+            self._head_bytes += len(head)
+            answer.receive_data(head)
+            if answer.interim > INTERIM_MAX:
+                raise AnswerTooLong(f"more than {INTERIM_MAX} interim answers")
+        if data:
+            answer.receive_data(data)
+        if answer.pieces:
+            self._take(answer)
+
+    def _take(self, answer: Answer) -> None:
+        """The next piece of the body, which is read away where nobody wants it."""
+        piece = answer.body()
+        self._body_bytes += len(piece)
+        if self._body_bytes > self._body_bytes_max:
+            self._finish(answer, is_cut=True)
+        elif self._body is not None:
+            self._body.append(piece)
+
+    def _finish(self, answer: Answer, *, is_cut: bool = False) -> None:
+        """Answer who waits, unless that was done; and keep the connection if it can be kept."""
+        waiter, transport = self._waiter, self._transport
+        self._answer = self._waiter = None
+        if waiter is None or waiter.done() or transport is None:
+            return
+        body = b"".join(self._body) if self._body else b""
+        waiter.set_result(Reply(answer.status, answer.fields, body, is_cut))
+        if is_cut or not answer.is_reusable or transport.get_write_buffer_size() or self._sockets.are_many:
+            self.close()
+        else:
+            self._deadline.set(KEPT_S)
+
+    def _too_late(self) -> None:
+        self._end(TimeoutError("no answer in time"))
+
+    def _end(self, error: Exception) -> None:
+        """Whoever waits for the answer is told; the socket is closed at once, whatever is still to be read."""
+        if self._is_open:
+            self._is_open, self._ended = False, str(error)
+        self._answer = None
+        self._deadline.stop()
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(error)
+        if self._transport is not None and not self._loop.is_closed():
+            self._transport.abort()
