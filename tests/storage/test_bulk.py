@@ -18,7 +18,8 @@ from headwater.formats.arrow_columns import ArrowColumns, batch_of
 from headwater.formats.arrow_events import columns_of
 from headwater.storage import Engine, StoredLog, check_directory
 from headwater.storage.frame import ARROW_MIN, Frame, encode
-from headwater.storage.ids import IdTable, as_list
+from headwater.storage.id_table import IdTable
+from headwater.storage.ids import as_list
 from headwater.storage.index import Index
 from headwater.storage.memory import MemoryLog
 from headwater.storage.places import hash_ids, hashes_of, hashes_of_frame

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.storage import id_files, ids
-from headwater.storage.ids import IdTable
+from headwater.storage.id_table import IdTable
 
 _chance = random.Random(3)
 WORDS = [_chance.getrandbits(64) | 1 for _ in range(3000)]
@@ -52,7 +52,7 @@ def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids, "SLOTS_MIN", 16)
     monkeypatch.setattr(ids, "SLOTS_GROWTH", 2)
     monkeypatch.setattr(ids, "SLOTS_MAX", 64)
-    monkeypatch.setattr(ids, "_VECTOR_MIN", 6)
+    monkeypatch.setattr(ids, "VECTOR_MIN", 6)
 
 
 steps = st.lists(
@@ -68,7 +68,7 @@ steps = st.lists(
 @given(steps)
 def test_the_table_is_a_dictionary_whatever_is_inserted_and_rolled_back(given_steps: list[tuple[str, object]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in [("SLOTS_MIN", 16), ("SLOTS_GROWTH", 2), ("SLOTS_MAX", 64), ("_VECTOR_MIN", 6)]:
+        for name, value in [("SLOTS_MIN", 16), ("SLOTS_GROWTH", 2), ("SLOTS_MAX", 64), ("VECTOR_MIN", 6)]:
             patch.setattr(ids, name, value)
         model = Model()
         for step, argument in given_steps:

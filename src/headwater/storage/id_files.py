@@ -174,7 +174,7 @@ def _write(path: Path, first: int, last: int, hashes: Sequence[Hashes], offsets:
     for part in hashes:
         np.bitwise_or.at(filter, (part & np.uint64(words - 1)).astype(np.intp), _bits(part))
     header = _HEADER.pack(MAGIC, 0, 0, first, last, count, words)
-    columns = [filter.tobytes(), *(part.tobytes() for part in hashes), *(part.tobytes() for part in offsets)]
+    columns = [filter.tobytes(), *[part.tobytes() for part in hashes], *[part.tobytes() for part in offsets]]
     crc = google_crc32c.value(header[16:])
     for column in columns:
         crc = google_crc32c.extend(crc, column)
@@ -183,6 +183,6 @@ def _write(path: Path, first: int, last: int, hashes: Sequence[Hashes], offsets:
 
 def _bits(hashes: Hashes) -> Hashes:
     """The bits of each in its word of the filter."""
-    a, b, c = (_ONE << (hashes >> shift & _SIX_BITS) for shift in _SHIFTS)
+    a, b, c = [_ONE << (hashes >> shift & _SIX_BITS) for shift in _SHIFTS]
     bits: Hashes = a | b | c
     return bits

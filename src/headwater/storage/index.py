@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import ArrowColumns
 from .frame import ARROW_MIN, Frame
-from .ids import IdTable
+from .id_table import IdTable
 from .matching import Piece
 from .postings import ActivePostings, FilePostings, Postings
 from .runs import RunPostings

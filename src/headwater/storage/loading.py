@@ -18,7 +18,8 @@ import numpy as np
 from ..core.errors import StorageCorrupted
 from . import id_files
 from .frame import Frame
-from .ids import Hashes, IdTable
+from .id_table import IdTable
+from .ids import Hashes
 from .index import Index
 from .meta import Meta
 from .places import Places, hashes_of_frame, places_name

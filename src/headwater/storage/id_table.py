@@ -1,0 +1,114 @@
+"""All ids of a log: tables of the newest ones in memory (`ids`), mapped files of the older ones (`id_files`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+
+from . import ids
+from .id_files import IdFile
+from .ids import Generation, IdHashes, as_list, has_any_of_few
+
+
+class IdTable:
+    """All ids of a log: files of the older ones, generations of the newer. Changed by the log's committer; maintenance
+    lets a file take the place of what it has the ids of, and drops the oldest."""
+
+    def __init__(self) -> None:
+        self.files: tuple[IdFile, ...] = ()
+        """By their first number."""
+        self.generations: tuple[Generation, ...] = ()
+        """Oldest first; ids are entered into the last one."""
+        self._replacing = threading.Lock()
+        """Guards the replacement of the two, never their use."""
+
+    @property
+    def last(self) -> int:
+        """The highest number that is known; 0 if none is."""
+        if self.generations:
+            return self.generations[-1].last
+        return self.files[-1].last if self.files else 0
+
+    def has_any(self, wanted: IdHashes) -> bool:
+        """Whether any of these hashes is there (so that most appends need ask no more)."""
+        generations = self.generations  # before the files: what moves meanwhile is in both, and never in none
+        files = self.files
+        if len(wanted) < ids.VECTOR_MIN:
+            few = as_list(wanted)
+            return has_any_of_few(generations, few) or any([file.has_any_of_few(few) for file in files])
+        hashes = np.asarray(wanted, np.uint64)
+        parts: tuple[Generation | IdFile, ...] = (*generations, *files)
+        return any(part.has_any(hashes) for part in parts)
+
+    def candidates(self, wanted: int) -> Iterator[int]:
+        """The numbers under that hash, the newest part first. A number may come twice."""
+        generations, files = self.generations, self.files
+        parts: tuple[Generation | IdFile, ...] = (*reversed(generations), *reversed(files))
+        for part in parts:
+            yield from part.candidates(wanted)
+
+    def find(self, wanted: IdHashes, low: int, high: int) -> list[tuple[int, int]]:
+        """Candidates from `low` to `high`: (index into `wanted`, number), ascending by number. Any thread may ask."""
+        hashes = np.asarray(wanted, np.uint64)
+        pairs: set[tuple[int, int]] = set()
+        generations, files = self.generations, self.files
+        parts: tuple[Generation | IdFile, ...] = (*generations, *files)
+        for part in parts:
+            for indexes, numbers in part.find(hashes):
+                fitting = (numbers >= low) & (numbers <= high)
+                pairs.update(zip(indexes[fitting].tolist(), numbers[fitting].tolist(), strict=True))
+        return sorted(pairs, key=lambda pair: pair[1])
+
+    def insert(self, hashes: IdHashes, first: int) -> None:
+        """Enter hashes for the numbers from `first` on."""
+        start = 0
+        while start < len(hashes):
+            generation = self._newest_for(first + start)
+            part = hashes[start : start + generation.room]
+            generation.insert(part, first + start)
+            start += len(part)
+
+    def rollback(self, above: int) -> None:
+        """Forget the numbers above that: what did not become durable, and so is in no file.
+
+        A generation of which nothing is left goes: what is rolled back again and again must not fill one after another.
+        """
+        with self._replacing:
+            self.generations = tuple(each for each in self.generations if each.first <= above)
+        for generation in self.generations:
+            if generation.last > above:
+                generation.rollback(above)
+
+    def drop(self, below: int) -> None:
+        """Drop the parts of which every number is below that; the newest generation stays."""
+        with self._replacing:
+            self.files = tuple(file for file in self.files if file.last >= below)
+            kept = tuple(each for each in self.generations[:-1] if each.last >= below)
+            self.generations = (*kept, *self.generations[-1:])
+
+    def replace(self, new: IdFile) -> None:
+        """Use a file; forget the files that it has the numbers of, and the generations but the newest."""
+        with self._replacing:
+            kept = [file for file in self.files if not new.first <= file.first <= file.last <= new.last]
+            self.files = tuple(sorted([*kept, new], key=lambda file: file.first))
+            older = tuple(
+                each for each in self.generations[:-1] if not new.first <= each.first <= each.last <= new.last
+            )
+            self.generations = (*older, *self.generations[-1:])
+
+    def _newest_for(self, number: int) -> Generation:
+        newest = self.generations[-1] if self.generations else None
+        if newest is not None and number - newest.first <= ids.OFFSET_MAX - 2**20:
+            if newest.room <= 0 and newest.slots < ids.SLOTS_MAX:
+                newest.grow()
+            if newest.room > 0:
+                return newest
+        return self.append(Generation(number, ids.SLOTS_MIN if newest is None and not self.files else ids.SLOTS_MAX))
+
+    def append(self, generation: Generation) -> Generation:
+        """Begin a generation (or take over one from file)."""
+        with self._replacing:
+            self.generations = (*self.generations, generation)
+        return generation
