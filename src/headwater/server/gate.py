@@ -181,7 +181,7 @@ class _Passage:
         """How much of the body has come."""
         self.has_started = self.is_given_up = False
         """Whether an answer has begun; whether there was no room for more of the body."""
-        self._status = 500  # what uvicorn answers if the application never does
+        self._status = 500  # what is answered if the application never does
         self._started = time.perf_counter()
         if is_stream:
             gate.streams += 1

@@ -12,7 +12,6 @@ time. Behind a request that is not answered nothing is looked at, and nothing mo
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from functools import lru_cache
 from typing import Any
@@ -22,6 +21,7 @@ import uvicorn
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
+from ..core.deadline import Deadline
 from ..core.slices import Slices
 from ..http import Scope
 from .admission import Admission, Verdict
@@ -122,10 +122,8 @@ class HttpConnection(asyncio.Protocol):
         self._target = b""
         self._fields: list[Field] = []
 
-        self._deadline = math.inf
-        """Until when the peer must have said more, in the loop's time."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf
+        self._patience = Deadline(self.loop, self._lose_patience)
+        """Until when the peer must have said more."""
 
     # asyncio.Protocol
 
@@ -160,7 +158,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._state.connections.discard(self)
-        self._stop_timer()
+        self._patience.stop()
         if self._is_surplus:
             self._admission.forget_surplus()
         self._unread, self._read_to = b"", 0
@@ -389,7 +387,7 @@ class HttpConnection(asyncio.Protocol):
             if self._around_bytes > HEAD_BYTES_MAX:
                 self._refusal = _TOO_LARGE, _TOO_MUCH_AROUND_DETAIL
                 self._break()
-            elif self._deadline == math.inf or self._body_bytes >= BODY_PIECE_BYTES:
+            elif not self._patience.is_set or self._body_bytes >= BODY_PIECE_BYTES:
                 self._body_bytes = 0
                 self._wait(BODY_PAUSE_S)
         elif self.is_answering:
@@ -477,7 +475,7 @@ class HttpConnection(asyncio.Protocol):
     def _become_websocket(self) -> None:
         """Hand the connection over. What came behind the request was sent too early (RFC 6455, 4.1): not for us."""
         self._unread, self._read_to = b"", 0
-        self._stop_timer()
+        self._patience.stop()
         self._state.connections.discard(self)
         lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._target)]
         lines += [b"%b: %b" % field for field in self._fields]
@@ -505,31 +503,12 @@ class HttpConnection(asyncio.Protocol):
         if self._is_surplus:
             return  # it has SURPLUS_S for all that it has to say
         if seconds is None:
-            self._deadline = math.inf
-            return
-        self._deadline = self.loop.time() + seconds
-        if self._deadline < self._timer_at:
-            self._stop_timer()
-            self._start_timer(seconds)
+            self._patience.clear()
+        else:
+            self._patience.set(seconds)
 
-    def _start_timer(self, seconds: float) -> None:
-        self._timer = self.loop.call_later(seconds, self._look_at_clock)
-        self._timer_at = self.loop.time() + seconds
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_at = None, math.inf
-
-    def _look_at_clock(self) -> None:
-        """A timer that is always set anew would cost more than many a request; so it looks when it is due."""
-        self._timer, self._timer_at = None, math.inf
-        left = self._deadline - self.loop.time()
-        if left == math.inf:
-            return
-        if left > 0.001:
-            self._start_timer(left)
-        elif self._is_surplus:
+    def _lose_patience(self) -> None:
+        if self._is_surplus:
             self.transport.abort()
         elif self._unread or not self._is_reading:
             self._wait(BODY_PAUSE_S)  # it is us who do not take it

@@ -42,7 +42,7 @@ class LineFormatter(logging.Formatter):
 def configure_logging(level: str, stream: TextIO | None = None) -> None:
     """Send everything from that level on to `stream` (stderr), and from libraries only warnings.
 
-    uvicorn warns of requests that it cannot read: any peer could fill the log with those; so only errors are logged.
+    uvicorn warns of WebSockets that it cannot read: any peer could fill the log with those; so only errors are logged.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter())

@@ -7,8 +7,8 @@ import select
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
+from ...core.deadline import Deadline
 from ...formats.answer import Answer, NotHttp
-from .deadline import Deadline
 from .sockets import Sockets
 
 HEAD_BYTES_MAX = 16 * 1024

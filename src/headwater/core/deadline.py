@@ -29,8 +29,17 @@ class Deadline:
             self._at = at
             self._start(seconds)
 
+    @property
+    def is_set(self) -> bool:
+        """Whether something is due."""
+        return self._at != math.inf
+
+    def clear(self) -> None:
+        """Nothing is due for now; the timer is left for what will be."""
+        self._at = math.inf
+
     def stop(self) -> None:
-        """Nothing is due."""
+        """Nothing will be due any more, and no timer is left."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at, self._at = None, math.inf, math.inf
@@ -42,6 +51,8 @@ class Deadline:
     def _look(self) -> None:
         left = self._at - self._loop.time()
         self._timer, self._timer_at = None, math.inf
+        if left == math.inf:
+            return
         if left > _EARLY_S:
             self._start(left)
         else:
