@@ -99,12 +99,18 @@ class MortalServer:
     def _start(self) -> RunningServer:
         arguments = [f"--{name}-port={port}" for name, port in self._ports.items()]
         server = RunningServer(
-            "--config=config.toml", "--data=data", "--flight-enabled=true", *arguments, cwd=self._folder
+            "--config=config.toml",
+            "--data=data",
+            "--flight-enabled=true",
+            "--flight-start=at_once",  # its memory is judged from the beginning
+            *arguments,
+            cwd=self._folder,
         )
         self._bulk_kills = 0
         self._pids = pids_of(server.process.pid)
         if self._pids is None:
-            raise AssertionError(f"the server did not start: {server.errors[-2000:]}")
+            with server:
+                raise AssertionError(f"the server did not start: {server.errors[-2000:]}")
         return server
 
     def _listen(self) -> None:
