@@ -20,6 +20,7 @@ LENIENT = ("--ignore-missing-imports", "--follow-imports=silent")
 """`make types` checks the types, and strictly; here the libraries that the rest of the package imports are missing."""
 OPTIMIZATION = "3"
 """A message of AMQP takes a tenth less than with 1; the build a quarter more."""
+NATIVE = {"extra_compile_args": ["-O3", "-Wall", "-Wextra", "-Werror=implicit-function-declaration"]}
 
 
 class CompiledModules(BuildHookInterface):
@@ -36,7 +37,7 @@ class CompiledModules(BuildHookInterface):
         work = Path(self._work.name)
         source, library = work / "src", work / "lib"
         shutil.copytree(Path(self.root) / "src", source, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-        built = compiled(source, self._modules(source), library)
+        built = compiled(source, self._modules(source), self.config["native"], library)
         build_data["force_include"].update({str(each): str(each.relative_to(library)) for each in built})
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
@@ -55,9 +56,9 @@ class CompiledModules(BuildHookInterface):
         }
 
 
-def compiled(source: Path, groups: Mapping[str, Sequence[str]], library: Path) -> list[Path]:
-    """Extension modules of these groups of modules of a source tree, made below `library`, the groups in parallel."""
-    from setuptools import Distribution  # before mypyc, to which it brings distutils
+def compiled(source: Path, groups: Mapping[str, Sequence[str]], native: Sequence[str], library: Path) -> list[Path]:
+    """Extension modules of these groups of modules of a source tree, and of these files in C, made below `library`."""
+    from setuptools import Distribution, Extension  # before mypyc, to which it brings distutils
     from setuptools.command.build_ext import build_ext
 
     from mypyc.build import mypycify  # isort: skip
@@ -70,6 +71,7 @@ def compiled(source: Path, groups: Mapping[str, Sequence[str]], library: Path) -
             opt_level=OPTIMIZATION,
             debug_level="0",
         )
+        extensions += [Extension(path.removesuffix(".c").replace("/", "."), [path], **NATIVE) for path in native]
         command = build_ext(Distribution({"name": "headwater", "ext_modules": extensions}))
         command.build_lib, command.build_temp = str(library), str(library.with_name("temp"))
         command.parallel = os.cpu_count()

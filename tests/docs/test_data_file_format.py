@@ -15,7 +15,7 @@ from headwater.core import AppendCondition, Encoding, Event, LogSettings, Mark, 
 from headwater.core.limits import EventColumns
 from headwater.storage import Engine, backup, id_files, places, postings, segments
 from headwater.storage.checked_file import CRC_FIELD
-from headwater.storage.frame import DIRECTORY_SLOTS, HEADER_BYTES, MAGIC, Column
+from headwater.storage.frame_layout import DIRECTORY_SLOTS, HEADER_BYTES, MAGIC, Column
 from headwater.storage.meta import Meta
 from headwater.storage.staged_part import PART_MAGIC
 from headwater.storage.staging import Staging
@@ -52,7 +52,7 @@ def test_offsets_and_widths_are_those_of_the_code(marker):
 def test_every_header_of_the_code_has_its_table():
     described = " ".join(LAYOUTS)
     for name in (
-        "frame._LEAD frame._HEADER",
+        "frame_layout.LEAD frame_layout.HEADER",
         "segments._HEADER",
         "postings._HEADER",
         "places._HEADER",

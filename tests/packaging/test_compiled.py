@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 
@@ -49,13 +50,18 @@ def test_the_server_needs_nothing_that_only_compiling_needs() -> None:
 
 
 def test_all_that_the_build_names_is_there() -> None:
-    for path in [*GLOBS, *HOOK["interpreted"]]:
+    for path in [*GLOBS, *HOOK["interpreted"], *HOOK["native"]]:
         assert list((ROOT / "src").glob(path)), path
 
 
 @pytest.mark.parametrize("path", compiled_paths())
 def test_all_modules_are_compiled_or_none(path: str) -> None:
     assert str(importlib.import_module(name_of(path)).__file__).endswith(".py") is not IS_COMPILED
+
+
+@pytest.mark.parametrize("path", HOOK["native"])
+def test_what_is_written_in_c_is_there_with_them(path: str) -> None:
+    assert (find_spec(name_of(path.removesuffix(".c"))) is not None) is IS_COMPILED
 
 
 @pytest.mark.parametrize("path", compiled_paths())

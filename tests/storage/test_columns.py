@@ -19,7 +19,8 @@ from headwater.formats.arrow import record_batch as reference
 from headwater.storage import columns as columns_module
 from headwater.storage import frame as frame_module
 from headwater.storage.columns import HEADER, Content, Frames, Rows, in_place, record_batch
-from headwater.storage.frame import FORMAT_VERSION, HEADER_BYTES, Column, Frame, UnknownFeature
+from headwater.storage.frame import Frame, UnknownFeature
+from headwater.storage.frame_layout import FORMAT_VERSION, HEADER_BYTES, Column
 
 from .builders import SEED, content, encoded, event
 

@@ -14,7 +14,8 @@ from headwater.core import Encoding, Event
 from headwater.core.event import NO_ATTRIBUTES
 from headwater.core.limits import EventColumns
 from headwater.storage import frame as frame_module
-from headwater.storage.frame import FORMAT_VERSION, HEADER_BYTES, BadFrame, Chain, Column, Frame, UnknownFeature, encode
+from headwater.storage.frame import BadFrame, Chain, Frame, UnknownFeature, encode
+from headwater.storage.frame_layout import FORMAT_VERSION, HEADER_BYTES, Column
 
 from .builders import CHAIN, SEED, columns, content, decoded, encoded, event
 

@@ -15,7 +15,8 @@ from headwater.core import Event
 from headwater.core.errors import StorageCorrupted, StorageUnavailable
 from headwater.storage import Engine, accept_loss, check_directory
 from headwater.storage.disk import Disk
-from headwater.storage.frame import HEADER_BYTES, Chain
+from headwater.storage.frame import Chain
+from headwater.storage.frame_layout import HEADER_BYTES
 from headwater.storage.meta import CleanStop
 from headwater.storage.recovery import open_segments
 from headwater.storage.segments import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name

@@ -17,7 +17,7 @@ from headwater.core import AppendRequest, AppendResult, LogSettings, Mark, Write
 from headwater.core.errors import DiskFull, StorageCorrupted, TooLarge
 from headwater.core.limits import EventColumns
 from headwater.storage import Engine, StoredLog, checked_file, writers
-from headwater.storage.frame import MARKS_FEATURE, Column
+from headwater.storage.frame_layout import MARKS_FEATURE, Column
 from headwater.storage.framelog import HeadMoved
 from headwater.storage.meta import META_NAME
 from headwater.storage.writers import WRITER_IDLE_MS, WRITERS_NAME, FrameMark, WriterTable

@@ -17,16 +17,8 @@ import pyarrow as pa
 
 from ..formats.arrow import SCHEMA
 from ..formats.arrow_columns import array_of
-from .frame import (
-    DIRECTORY_SLOTS,
-    FORMAT_VERSION,
-    HEADER_BYTES,
-    MAGIC,
-    REQUIRED_FEATURES,
-    BadFrame,
-    Column,
-    UnknownFeature,
-)
+from .frame import BadFrame, UnknownFeature
+from .frame_layout import DIRECTORY_SLOTS, FORMAT_VERSION, HEADER_BYTES, MAGIC, REQUIRED_FEATURES, Column
 
 Ints = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]

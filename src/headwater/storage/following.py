@@ -17,7 +17,8 @@ import numpy as np
 
 from ..core.errors import StorageCorrupted
 from .columns import Content, Frames, Ints
-from .frame import HEADER_BYTES, MAGIC, BadFrame
+from .frame import BadFrame
+from .frame_layout import HEADER_BYTES, MAGIC
 from .places import Places, places_name
 from .recovery import Ranges, is_covered
 from .segments import SEGMENT_HEADER_BYTES, Segment

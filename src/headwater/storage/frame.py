@@ -19,62 +19,29 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..core.build import IS_COMPILED
 from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import ArrowColumns, Coded, buffer_of, coded, numbers_of, offsets_of
 from ..formats.late import arrow_is_loaded, pa
+from .frame_layout import (
+    DIRECTORY,
+    DIRECTORY_SLOTS,
+    FORMAT_VERSION,
+    HEADER,
+    HEADER_BYTES,
+    LEAD,
+    MAGIC,
+    MARKS_FEATURE,
+    REQUIRED_FEATURES,
+    Column,
+)
+from .picking import pick, pick_plain
 from .writers import FrameMark
 
 assert sys.byteorder == "little", "frames are written as the machine's own little-endian arrays"
 
-MAGIC = b"HWF1"
-FORMAT_VERSION = 1
-REQUIRED_FEATURES = 0
-"""Bits of required features that this code knows. A frame with another bit set cannot be read."""
-MARKS_FEATURE = 1
-"""Bit of the optional features: the frame's CONTROL has marks. Who only reads events may ignore them."""
-
-
-class Column:
-    """Slots of the directory: where each buffer starts in the frame; 0 = left out. Plain numbers: they are hot."""
-
-    RECORDED_AT = 0  # i64; left out where all are the header's
-    PARTITION = 1  # u16
-    ENCODING = 2  # u8
-    ID = 3  # offsets i32[n+1], then the bytes in the next slot; so for all texts and byte strings
-    ID_BYTES = 4
-    SOURCE = 5
-    SOURCE_BYTES = 6
-    TYPE = 7
-    TYPE_BYTES = 8
-    TAG_LISTS = 9  # list offsets i32[n+1] into the tags
-    TAG = 10
-    TAG_BYTES = 11
-    GROUP_KEY = 12
-    GROUP_KEY_BYTES = 13
-    ATTRIBUTE_LISTS = 14  # map offsets i32[n+1] into names and values
-    ATTRIBUTE_NAME = 15
-    ATTRIBUTE_NAME_BYTES = 16
-    ATTRIBUTE_VALUE = 17
-    ATTRIBUTE_VALUE_BYTES = 18
-    ENVELOPE = 19
-    ENVELOPE_BYTES = 20
-    DATA = 21
-    DATA_BYTES = 22
-    CONTROL = 23  # u32 length, then MessagePack: marks of exactly-once writers, log settings
-    ERASED = 24  # bitmap of redacted events
-    # 25 to 27 are free
-
-
-DIRECTORY_SLOTS = 28
-_LEAD = struct.Struct("<4sI")
-"""magic, CRC32C of all that follows"""
-_HEADER = struct.Struct("<QHHHHIIQQIIQQq")
-"""length, version, required, optional features, spare, count, tags, first, epoch, previous crc, spare, durable_upto,
-nonce, recorded_at"""
-_DIRECTORY = struct.Struct(f"<{DIRECTORY_SLOTS}I")
-HEADER_BYTES = _LEAD.size + _HEADER.size + _DIRECTORY.size
 _CONTROL_LENGTH = struct.Struct("<I")
 _ARROW_MIN = 32
 ARROW_MIN = 512
@@ -88,15 +55,6 @@ CRC_BYTES = 2 * 1024 * 1024
 """So much gets its checksum in one call, within about 2 ms."""
 Content: TypeAlias = "bytes | pa.Buffer"
 _PADDING = [b"\0" * count for count in range(8)]
-_DATA = Encoding.DATA
-_points = struct.Struct("<24xI4xQ32xq12s2I8s5I36s2I").unpack_from
-"""Of a header and directory what `pick` needs: count, first, recorded_at; times, partitions and encodings; ids, their
-bytes; sources; types, their bytes; lists of tags, tags, their bytes; group keys, attributes and envelopes; data, its
-bytes. What stands as bytes is most often left out, and nothing but zeros then."""
-_NO_TIMES, _NO_SOURCES, _NO_EXTRAS = bytes(12), bytes(8), bytes(36)
-_INT64, _UINT16, _UINT8 = struct.Struct("<q"), struct.Struct("<H"), struct.Struct("<B")
-_two = struct.Struct("<2i").unpack_from
-_three = struct.Struct("<3i").unpack_from
 _FEW = 8
 """So few events are quicker one after the other."""
 _NO_LIMIT = 1 << 62
@@ -269,17 +227,17 @@ class _Body:
 
     def frame(self, count: int, tags: int, first: int, recorded_at: int, chain_: Chain) -> EncodedFrame:
         crc_seed, epoch, previous_crc, durable_upto, nonce = chain_
-        header = _HEADER.pack(
+        header = HEADER.pack(
             self.length, FORMAT_VERSION, 0, self.features, 0, count, tags, first, epoch, previous_crc, 0, durable_upto,
             nonce, recorded_at,
         )  # fmt: skip
-        rest = [header, _DIRECTORY.pack(*self.directory), *self.buffers]
+        rest = [header, DIRECTORY.pack(*self.directory), *self.buffers]
         if self.length < JOINED_BYTES_MAX:
             rest = [b"".join(rest)]
         crc = crc_seed
         for buffer in rest:
             crc = extended_crc(crc, buffer)
-        return EncodedFrame(first, first + count - 1, recorded_at, crc, self.length, [_LEAD.pack(MAGIC, crc), *rest])
+        return EncodedFrame(first, first + count - 1, recorded_at, crc, self.length, [LEAD.pack(MAGIC, crc), *rest])
 
 
 def _encoded(texts: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int32]]:
@@ -335,11 +293,11 @@ class Frame:
         """The frame at that offset. Raises BadFrame if there can be none, UnknownFeature; `verify` checks the rest."""
         if offset + HEADER_BYTES > len(buffer):
             raise BadFrame("the file ends in the header")
-        magic, self.crc = _LEAD.unpack_from(buffer, offset)
+        magic, self.crc = LEAD.unpack_from(buffer, offset)
         (
             self.length, version, required, _, _, self.count, self.tags_count, self.first, self.epoch,
             self.previous_crc, _, self.durable_upto, self.nonce, self.recorded_at,
-        ) = _HEADER.unpack_from(buffer, offset + _LEAD.size)  # fmt: skip
+        ) = HEADER.unpack_from(buffer, offset + LEAD.size)  # fmt: skip
         if magic != MAGIC:
             raise BadFrame(f"magic {magic!r} found, {MAGIC!r} expected")
         if self.length < HEADER_BYTES or self.length & 7 or offset + self.length > len(buffer):
@@ -352,7 +310,7 @@ class Frame:
         self._origin = offset
         self._arrow: pa.Buffer | None = None
         """All of it, once columns of it were asked for."""
-        self._directory = _DIRECTORY.unpack_from(buffer, offset + _LEAD.size + _HEADER.size)
+        self._directory = DIRECTORY.unpack_from(buffer, offset + LEAD.size + HEADER.size)
         if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
             self.verify()  # else it is damage, not news
             raise UnknownFeature(version, required)
@@ -364,7 +322,7 @@ class Frame:
 
     def verify(self) -> None:
         """Raises BadFrame if the checksum does not fit, or the frame is empty."""
-        if extended_crc(self._crc_seed, self._buffer[_LEAD.size :]) != self.crc:
+        if extended_crc(self._crc_seed, self._buffer[LEAD.size :]) != self.crc:
             raise BadFrame("the checksum does not fit")
         if not self.count:
             raise BadFrame("the frame has no events")
@@ -375,6 +333,11 @@ class Frame:
         size = end - start
         if size < _FEW:
             return self._picked(start, end)
+        if IS_COMPILED:
+            events: list[SequencedEvent] = []
+            numbers = range(self.first + start, self.first + end)
+            if pick_plain(self._buffer, 0, numbers, events, _NO_LIMIT) is not None:
+                return events
         encodings: Iterable[Encoding] = repeat(Encoding.DATA)
         if self._directory[Column.ENCODING]:
             encodings = map(Encoding, self._buffer[self._directory[Column.ENCODING] + start :][:size])
@@ -535,102 +498,9 @@ class Frame:
         return bool(self._directory[Column.SOURCE])
 
 
-def pick(content: mmap | bytes, offset: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
-    """Append the events of these numbers of the frame at that offset, decoded: the quick way to a few that lie apart.
-
-    The frame is whole (whoever asks has verified it), and none of the numbers is below its first; those above its last
-    are left out. It ends, after one event at least, when payloads have used up that budget of bytes; answers what is
-    left of it.
-    """
-    (
-        count, first, recorded_at, times, id, ids, sources, type, types, lists, tag, tags, extras, datum, data,
-    ) = _points(content, offset)  # fmt: skip
-    types, ids, tags, data = types + offset, ids + offset, tags + offset, data + offset
-    its_tags: tuple[str, ...] = ()
-    is_plain = times == _NO_TIMES and sources == _NO_SOURCES and extras == _NO_EXTRAS
-    for number in numbers:
-        index = number - first
-        if index >= count:  # lost, and the loss was accepted
-            continue
-        at = offset + 4 * index
-        low, high = _two(content, type + at)
-        its_type = content[types + low : types + high].decode()
-        low, high = _two(content, id + at)
-        its_id = content[ids + low : ids + high].decode()
-        if lists:
-            low, high = _two(content, lists + at)
-            at_tag = offset + tag + 4 * low
-            if high - low == 2:  # as most often
-                low, middle, high = _three(content, at_tag)
-                middle += tags
-                its_tags = (content[tags + low : middle].decode(), content[middle : tags + high].decode())
-            else:
-                bounds = struct.unpack_from(f"<{high - low + 1}i", content, at_tag)
-                its_tags = tuple([content[tags + a : tags + b].decode() for a, b in pairwise(bounds)])
-        low, high = _two(content, datum + at)
-        its_data = content[data + low : data + high]
-        budget -= high - low
-        if is_plain:
-            events.append(
-                sequenced((number, recorded_at, 0, its_type, its_data, its_tags, its_id, "", NO_ATTRIBUTES, "", b"",
-                            _DATA))
-            )  # fmt: skip
-        else:
-            event = _Extras(content, offset).added(number, index, recorded_at, its_type, its_data, its_tags, its_id)
-            budget -= len(event.envelope)
-            events.append(event)
-        if budget <= 0:
-            break
-    return budget
-
-
 def _are_even(lists: Sequence[int]) -> bool:
     """Whether all lists that begin at these places, one after the other, are as long as the first."""
     if len(lists) < ARROW_MIN:
         return lists == list(range(lists[0], lists[-1] + 1, lists[1] - lists[0]))
     sizes = np.diff(np.array(lists))
     return bool((sizes == sizes[0]).all())
-
-
-class _Extras:
-    """The columns of a frame that most frames have not."""
-
-    def __init__(self, content: mmap | bytes, offset: int) -> None:
-        self._content, self._offset = content, offset
-        self._directory = _DIRECTORY.unpack_from(content, offset + _LEAD.size + _HEADER.size)
-
-    def added(
-        self, number: int, index: int, recorded_at: int, type: str, data: bytes, tags: tuple[str, ...], id: str
-    ) -> SequencedEvent:
-        """The event of that index with them."""
-        slots = self._directory
-        return SequencedEvent(
-            number,
-            self._number(_INT64, Column.RECORDED_AT, index) if slots[Column.RECORDED_AT] else recorded_at,
-            self._number(_UINT16, Column.PARTITION, index) if slots[Column.PARTITION] else 0,
-            type,
-            data,
-            tags,
-            id,
-            self._value(Column.SOURCE, index).decode() if slots[Column.SOURCE] else "",
-            self._attributes(index) if slots[Column.ATTRIBUTE_LISTS] else NO_ATTRIBUTES,
-            self._value(Column.GROUP_KEY, index).decode() if slots[Column.GROUP_KEY] else "",
-            self._value(Column.ENVELOPE, index) if slots[Column.ENVELOPE] else b"",
-            Encoding(self._number(_UINT8, Column.ENCODING, index)) if slots[Column.ENCODING] else _DATA,
-        )
-
-    def _number(self, kind: struct.Struct, slot: int, index: int) -> int:
-        (value,) = kind.unpack_from(self._content, self._offset + self._directory[slot] + kind.size * index)
-        return int(value)
-
-    def _value(self, slot: int, index: int) -> bytes:
-        low, high = _two(self._content, self._offset + self._directory[slot] + 4 * index)
-        origin = self._offset + self._directory[slot + 1]
-        return self._content[origin + low : origin + high]
-
-    def _attributes(self, index: int) -> Mapping[str, str]:
-        low, high = _two(self._content, self._offset + self._directory[Column.ATTRIBUTE_LISTS] + 4 * index)
-        return {
-            self._value(Column.ATTRIBUTE_NAME, each).decode(): self._value(Column.ATTRIBUTE_VALUE, each).decode()
-            for each in range(low, high)
-        }

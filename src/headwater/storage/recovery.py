@@ -17,7 +17,8 @@ from ..core.consumer import stored_consumers
 from ..core.errors import StorageCorrupted
 from ..core.state import StateStore
 from .disk import Disk
-from .frame import MAGIC, BadFrame, Frame
+from .frame import BadFrame, Frame
+from .frame_layout import MAGIC
 from .meta import CleanStop, Meta
 from .places import Places, places_name
 from .segments import Segment, segment_paths

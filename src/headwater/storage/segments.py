@@ -22,8 +22,9 @@ import google_crc32c
 from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnavailable
 from ..core.event import SequencedEvent
 from .disk import Disk, sync_directory
-from .frame import BadFrame, EncodedFrame, Frame, pick
+from .frame import BadFrame, EncodedFrame, Frame
 from .framelog import HeadMoved
+from .picking import pick
 from .refusals import NO_SPACE, refusal_of
 from .room import Room
 
@@ -143,7 +144,7 @@ class Segment:
         return frame
 
     def pick(self, index: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
-        """Append the events of these numbers of the frame of that index: see `frame.pick`. Raises StorageCorrupted.
+        """Append the events of these numbers of the frame of that index: see `picking.pick`. Raises StorageCorrupted.
 
         The header is read in place, so there is nothing to be kept, however many frames there are.
         """
