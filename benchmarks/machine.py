@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import sqlite3
@@ -11,6 +12,9 @@ import time
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+
+from headwater import __version__ as version
+from headwater.core.build import BUILD
 
 VOLATILE = frozenset({"tmpfs", "ramfs"})
 
@@ -26,7 +30,8 @@ def describe(directory: Path) -> dict[str, str]:
         "kernel": f"{platform.system()} {platform.release()}",
         "disk": f"{filesystem(directory)}, write of 4 KiB + fdatasync {_sync_us(directory):.0f} us (median)",
         "load before the run": f"{os.getloadavg()[0]:.1f}",
-        "Python": platform.python_version(),
+        "Python": f"{platform.python_version()}, {_addition_ns():.0f} ns for an addition in a loop (least of 20)",
+        "Headwater": f"{version}, {BUILD}",
         "SQLite": sqlite3.sqlite_version,
         "UmaDB": _version("umadb"),
     }
@@ -64,6 +69,17 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def _addition_ns() -> float:
+    """How fast this interpreter is on this machine: rates of two runs that differ in this compare by it."""
+    turns, least = 100_000, math.inf
+    for _ in range(20):
+        total, began = 0, time.thread_time()
+        for turn in range(turns):
+            total += turn
+        least = min(least, time.thread_time() - began)
+    return least / turns * 1e9
 
 
 def _sync_us(directory: Path) -> float:
