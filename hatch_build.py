@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -71,6 +72,8 @@ def compiled(source: Path, groups: Mapping[str, Sequence[str]], native: Sequence
             opt_level=OPTIMIZATION,
             debug_level="0",
         )
+        for path in {path for extension in extensions for path in extension.sources}:
+            Path(path).write_text(stored_first(Path(path).read_text()))
         extensions += [Extension(path.removesuffix(".c").replace("/", "."), [path], **NATIVE) for path in native]
         command = build_ext(Distribution({"name": "headwater", "ext_modules": extensions}))
         command.build_lib, command.build_temp = str(library), str(library.with_name("temp"))
@@ -78,3 +81,34 @@ def compiled(source: Path, groups: Mapping[str, Sequence[str]], native: Sequence
         command.ensure_finalized()
         command.run()
     return [Path(output) for output in command.get_outputs()]
+
+
+def stored_first(text: str) -> str:
+    """C from mypyc in which an attribute has its new value before the old one is let go. Raises ValueError where not.
+
+    mypyc lets go first. What is let go may take others along, and one of them the interpreter's lock: a mapped file
+    does, while it is unmapped. Another thread that reads the attribute then gets an object that ends this moment.
+    """
+    text = _STORE.sub(r"Py_XSETREF(\g<attribute>, \g<value>);", text)
+    text = _STORE_TUPLE.sub(_tuple_stored, text)
+    if (found := _LET_GO.search(text)) is not None:
+        raise ValueError(f"mypyc writes attributes in another form than it did: {text[found.start() :][:200]}")
+    return text
+
+
+def _tuple_stored(found: re.Match[str]) -> str:
+    attribute = found["attribute"]
+    let_go = found["let_go"].replace(f"CPy_DECREF({attribute}.", "CPy_XDECREF(old.")
+    return f"{{ __typeof__({attribute}) old = {attribute}; {attribute} = {found['value']};\n{let_go}}}"
+
+
+_ATTRIBUTE = r"(?:\(\(\w+ \*\)\w+\)|self)->\w+"
+_LET_GO = re.compile(rf"CPy_X?DECREF\({_ATTRIBUTE}")
+_STORE = re.compile(
+    rf"(?:if \((?P<asked>{_ATTRIBUTE}) != NULL\) {{\n\s*)?"
+    rf"CPy_DECREF\((?P<attribute>{_ATTRIBUTE})\);\n(?(asked)\s*}}\n)\s*(?P=attribute) = (?P<value>\w+);"
+)
+_STORE_TUPLE = re.compile(
+    rf"if \([^\n]*\) {{\n(?P<let_go>(?:\s*CPy_DECREF\((?P<attribute>{_ATTRIBUTE})\.f\d+\);\n)+)\s*}}\n"
+    rf"\s*(?P=attribute) = (?P<value>\w+);"
+)

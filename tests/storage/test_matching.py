@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,31 @@ def test_events_above_a_gap_are_in_a_run_of_their_own() -> None:
     found.apply(1000, ["A"], [("x:1",)], [0])
     assert list(matching(found.pieces(1, 1000), Query.where(types=["A"]))) == [1, 1000]
     assert [(piece.low, piece.high) for piece in found.pieces(1, 1000)] == [(1, 1), (1000, 1000)]
+
+
+def test_whoever_reads_while_a_file_is_replaced_has_one_or_the_other(tmp_path: Path) -> None:
+    """What is let go lets others run while it is unmapped: they must not find it, on the compiled build either."""
+    found = index_of([("A", ("x:1",), 0)] * 10, 4, 4, tmp_path)
+    path = write_postings(tmp_path, 1, 4, active([("A", ("x:1",), 0)] * 4).encoded_terms())
+    ended = threading.Event()
+
+    def read() -> int:
+        reads = 0
+        while not ended.is_set():
+            assert [(piece.low, piece.high) for piece in found.pieces(1, 10)][-1] == (5, 10)
+            assert len(listed(found.pieces(1, 10), Query.where(tags=["x:1"]), None, 20) or ()) == 10
+            reads += 1
+        return reads
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        try:
+            for _ in range(1000):
+                found.replace(FilePostings(path))
+                found.drop(1)
+        finally:
+            ended.set()
+        assert all(reader.result() for reader in readers)
 
 
 def test_a_new_file_takes_the_place_of_what_it_covers(tmp_path: Path) -> None:
