@@ -17,7 +17,7 @@ from headwater.core import Encoding, Event, SequencedEvent
 from headwater.formats.arrow import SCHEMA
 from headwater.formats.arrow import record_batch as reference
 from headwater.storage import columns as columns_module
-from headwater.storage import frame as frame_module
+from headwater.storage import frame_layout
 from headwater.storage.columns import HEADER, Content, Frames, Rows, in_place, record_batch
 from headwater.storage.frame import Frame, UnknownFeature
 from headwater.storage.frame_layout import FORMAT_VERSION, HEADER_BYTES, Column
@@ -54,7 +54,7 @@ def with_times(frame: bytes, times: Sequence[int]) -> bytes:
     changed = bytearray(frame + struct.pack(f"<{len(times)}q", *times))
     struct.pack_into("<Q", changed, 8, len(changed))
     struct.pack_into(
-        "<I", changed, HEADER_BYTES - 4 * frame_module.DIRECTORY_SLOTS + 4 * Column.RECORDED_AT, len(frame)
+        "<I", changed, HEADER_BYTES - 4 * frame_layout.DIRECTORY_SLOTS + 4 * Column.RECORDED_AT, len(frame)
     )
     return sealed(changed)
 
@@ -69,9 +69,9 @@ def test_headers_are_read_as_frames_write_them() -> None:
     frame = FRAMES[1]
     (found,) = np.frombuffer(frame[:HEADER_BYTES], HEADER)
     expected = (
-        *frame_module._LEAD.unpack_from(frame),
-        *frame_module._HEADER.unpack_from(frame, 8),
-        list(frame_module._DIRECTORY.unpack_from(frame, 80)),
+        *frame_layout.LEAD.unpack_from(frame),
+        *frame_layout.HEADER.unpack_from(frame, 8),
+        list(frame_layout.DIRECTORY.unpack_from(frame, 80)),
     )
     assert [each.tolist() if isinstance(each, np.ndarray) else each for each in found.item()] == list(expected)
 
