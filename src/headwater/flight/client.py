@@ -22,6 +22,7 @@ from ..core.extent import Extent
 from ..core.log import LogInfo
 from ..core.mark import Committed, Staged, WriterState
 from ..core.settings import LogSettings
+from ..formats.decoders import json_decoder
 from ..formats.retrying import Attempts
 from . import wire
 from .address import RETRIES, TIMEOUT_S, BulkAddress
@@ -318,7 +319,7 @@ def _answer(reader: flight.FlightMetadataReader, kind: type[T]) -> T:
 
 def _decoded(kind: type[T], text: bytes) -> T:
     try:
-        return msgspec.json.decode(text, type=kind)
+        return json_decoder(kind).decode(text)
     except msgspec.MsgspecError as error:
         raise ServerFault(f"the answer is not understood: {error}") from None
 

@@ -23,6 +23,7 @@ from ..core.query import ALL, Query, QueryItem
 from ..core.settings import LogSettings
 from ..core.streams import STREAM_CHARS_MAX
 from ..formats import jsontext
+from ..formats.decoders import json_decoder
 from ..formats.logsettings import SettingsJson, named_settings
 from ..formats.querytext import parse_query
 
@@ -341,7 +342,6 @@ ACTIONS: dict[str, ActionShape[Any, Any]] = {
 """By name."""
 
 _encoder = msgspec.json.Encoder()
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def encode(value: object) -> bytes:
@@ -358,10 +358,8 @@ def check_size(text: bytes, what: str) -> None:
 def decode(kind: type[T], text: bytes, what: str) -> T:
     """The JSON as one of these. Raises InvalidInput with the path of the culprit below `what`, TooLarge."""
     check_size(text, what)
-    if (decoder := _decoders.get(kind)) is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        given: T = jsontext.decode(decoder, text)
+        given = jsontext.decode(json_decoder(kind), text)
     except InvalidInput as error:
         error.where = f"{what}.{error.where}" if error.where else what
         error.args = (f"{error.where}: {error.problem}",)

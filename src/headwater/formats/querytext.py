@@ -48,7 +48,7 @@ def parse_query(text: str) -> Query:
 
 def _from_json(text: str) -> Query:
     try:
-        said = msgspec.json.decode(text, type=_QueryJson)
+        said = _query.decode(text)
     except msgspec.MsgspecError as error:
         raise InvalidQuery(f"{error}", "query") from None
     if said.all is True and said.items is None:
@@ -67,3 +67,6 @@ class _ItemJson(msgspec.Struct, forbid_unknown_fields=True):
 class _QueryJson(msgspec.Struct, forbid_unknown_fields=True):
     items: list[_ItemJson] | None = None
     all: bool | None = None
+
+
+_query = msgspec.json.Decoder(_QueryJson)

@@ -28,6 +28,7 @@ from ...core.errors import (
     StorageUnavailable,
     TooLarge,
 )
+from ...formats.decoders import msgpack_decoder
 
 logger = logging.getLogger("headwater.server")
 
@@ -74,7 +75,7 @@ class Link:
             raise Closed("server") from None
         if self._is_over:
             raise Closed("server")
-        return msgspec.msgpack.decode(future.result(), type=type)
+        return msgpack_decoder(type).decode(future.result())
 
     def _receive_all(self) -> None:
         try:
