@@ -41,7 +41,7 @@ def test_wheel_holds_what_is_not_python_and_the_module_by_which_spark_finds_it(w
     names = zipfile.ZipFile(wheel).namelist()
     package = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*") if path.is_file()}
     left_out = {name for name in package - set(names) if "__pycache__" not in name}
-    assert not left_out
+    assert left_out == {"headwater/storage/_pick.c"}, "a wheel has it compiled, or has no use for it"
     assert "pyspark_headwater/__init__.py" in names
     assert not [name for name in names if name.startswith(("tests/", "demo/", "benchmarks/"))]
 
