@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+import headwater
 from headwater.formats.decoders import json_decoder, msgpack_decoder
 
+SOURCE = Path(headwater.__file__).parent
 THREADS = 4
 FORMS = [(json_decoder, msgspec.json.encode), (msgpack_decoder, msgspec.msgpack.encode)]
 
@@ -44,3 +48,10 @@ def test_threads_that_begin_at_once_have_one_decoder(decoder: Any, encode: Any) 
             found = [each.result() for each in [pool.submit(decode) for _ in range(THREADS)]]
             assert found == [outer(inner(1), {"k": inner(2)})] * THREADS
             assert decoder(outer) is decoder(outer)
+
+
+def test_what_the_engine_decodes_has_a_decoder_that_one_thread_made() -> None:
+    anew = re.compile(r"msgspec\.(json|msgpack)\.decode\(.*type=(?!dict\b)")
+    rooms = [path for room in ("storage", "flight", "cne", "client") for path in (SOURCE / room).rglob("*.py")]
+    found = [path.relative_to(SOURCE).as_posix() for path in rooms if anew.search(path.read_text(encoding="utf-8"))]
+    assert sorted(found) == ["client/problems.py", "flight/errors.py"]  # those are dicts, by another name

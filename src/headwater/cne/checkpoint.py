@@ -15,6 +15,7 @@ from ..core.event import SequencedEvent
 from ..core.local import LocalLog
 from ..core.state import StateStore
 from ..formats import envelope
+from ..formats.decoders import json_decoder
 from .kept import Kept
 
 CONSUMER = ("headwater", "cne")
@@ -56,7 +57,7 @@ class Checkpoints:
         log: they go on with a restored one, whose consumers are restored with it, and not with one that is new.
         """
         entry = self._state.get(_POSITION_KIND, self._log.name)
-        positions = msgspec.json.decode(entry.value, type=Positions) if entry else Positions(0)
+        positions = json_decoder(Positions).decode(entry.value) if entry else Positions(0)
         consumer = self._log.register_consumer(*CONSUMER, after=0)
         states = []
         for address, row in list(self._state.items(self._state_kind)):
@@ -65,7 +66,7 @@ class Checkpoints:
             else:
                 states.append((address, envelope.decode_event(row.value)))
         states.sort(key=lambda pair: pair[1].sequence_number)
-        kept = [msgspec.json.decode(row.value, type=Kept) for _, row in self._state.items(_ENDPOINT_KIND)]
+        kept = [json_decoder(Kept).decode(row.value) for _, row in self._state.items(_ENDPOINT_KIND)]
         return Checkpoint(consumer.acknowledged, positions, states, {each.uri: each for each in kept})
 
     def write(

@@ -15,6 +15,7 @@ import google_crc32c
 import msgspec
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
+from ..formats.decoders import json_decoder
 from .disk import write_whole
 
 CRC_FIELD = "crc32c"
@@ -71,14 +72,14 @@ class CheckedFile(Generic[T]):
         if fits is False:
             raise self.damaged(path, "the checksum does not fit")
         try:
-            format = msgspec.json.decode(content, type=_Lead).format
+            format = json_decoder(_Lead).decode(content).format
             if format > self.newest:
                 raise StorageUnavailable(
                     f"{path}: format {format} is newer than this headwater ({self.newest}); use a newer headwater"
                 )
             if fits is None and format >= self._checked_from:
                 raise self.damaged(path, "the checksum is missing")
-            return self._earlier(content) if fits is None else msgspec.json.decode(content, type=self._type)
+            return self._earlier(content) if fits is None else json_decoder(self._type).decode(content)
         except (ValueError, RecursionError) as error:
             raise self.damaged(path, f"unreadable: {error}") from None
 
@@ -110,7 +111,7 @@ def checksum_fits(content: bytes) -> bool | None:
 def earlier_struct(content: bytes, type: type[S]) -> S:
     """A file of a struct as an earlier version wrote it, without a checksum. Raises ValueError."""
     check_names(msgspec.json.decode(content, type=dict[str, object]), type.__struct_fields__)
-    return msgspec.json.decode(content, type=type)
+    return json_decoder(type).decode(content)
 
 
 def check_names(found: dict[str, object], expected: Collection[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ..core.state import StateStore
+from ..formats.decoders import json_decoder
 from .clock import MADE_AT_MS, Known, TrustedClock, show_ms
 from .log import StoredLog
 from .meta import META_NAME
@@ -59,7 +60,7 @@ def read_known(state: StateStore) -> Known | None:
     """What is written down of the clock; None if nothing is, or nothing that can be read: it is judged anew."""
     entry = state.get(KIND, KNOWN)
     try:
-        return None if entry is None else msgspec.json.decode(entry.value, type=Known)
+        return None if entry is None else json_decoder(Known).decode(entry.value)
     except msgspec.MsgspecError:
         return None
 

@@ -29,6 +29,7 @@ from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, Storage
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from ..core.threads import Threads
+from ..formats.decoders import json_decoder
 from . import maintenance
 from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
 from .clock_memory import ClockMemory, poisoned
@@ -379,7 +380,7 @@ class Engine(Closing):
             if (stopped := self._stopped.get(name)) is not None:
                 raise StorageCorrupted(stopped.path, stopped.problem, stopped.remedy)
             raise LogNotFound(name)
-        return msgspec.json.decode(found.value, type=LogEntry)
+        return json_decoder(LogEntry).decode(found.value)
 
     def _tend(self) -> None:
         self._open_those_to_tend()

@@ -24,6 +24,7 @@ from ..core.errors import StorageUnavailable
 from ..core.event import NO_ATTRIBUTES, Encoding, SequencedEvent, sequenced
 from ..core.limits import EventColumns
 from ..formats.arrow_columns import ArrowColumns, Coded, buffer_of, coded, numbers_of, offsets_of
+from ..formats.decoders import msgpack_decoder
 from ..formats.late import arrow_is_loaded, pa
 from .frame_layout import (
     DIRECTORY,
@@ -414,7 +415,7 @@ class Frame:
         start = at + _CONTROL_LENGTH.size
         (length,) = _CONTROL_LENGTH.unpack_from(self._buffer, at)
         try:
-            return msgspec.msgpack.decode(self._buffer[start : start + length], type=Control).marks
+            return msgpack_decoder(Control).decode(self._buffer[start : start + length]).marks
         except msgspec.MsgspecError as error:
             problem = f"the control record of the frame of event {self.first} is not known: {error}"
             raise StorageUnavailable(f"{problem}; use a newer headwater") from None

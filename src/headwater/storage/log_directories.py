@@ -15,6 +15,7 @@ import msgspec
 from ..core.errors import EventLogError, LogExists, StorageCorrupted
 from ..core.settings import LOG_NAME, SYSTEM_LOG, LogSettings
 from ..core.state import StateStore
+from ..formats.decoders import json_decoder
 from .meta import META_NAME, read_meta
 from .sealing import FRAMES
 
@@ -40,7 +41,7 @@ class LogEntry(msgspec.Struct):
 
 def known_logs(state: StateStore) -> dict[str, LogEntry]:
     """The logs that the state knows, by name."""
-    return {name: msgspec.json.decode(entry.value, type=LogEntry) for name, entry in state.items(LOG_KIND)}
+    return {name: json_decoder(LogEntry).decode(entry.value) for name, entry in state.items(LOG_KIND)}
 
 
 def unknown_directories(directory: Path, state: StateStore) -> dict[str, list[Path]]:

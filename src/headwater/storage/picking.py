@@ -50,8 +50,9 @@ def pick(content: mmap | bytes, offset: int, numbers: Sequence[int], events: lis
     are left out. It ends, after one event at least, when payloads have used up that budget of bytes; answers what is
     left of it.
     """
-    left = pick_plain(content, offset, numbers, events, budget)
-    return pick_any(content, offset, numbers, events, budget) if left is None else left
+    if IS_COMPILED and (left := pick_plain(content, offset, numbers, events, budget)) is not None:
+        return left
+    return pick_any(content, offset, numbers, events, budget)
 
 
 def pick_any(

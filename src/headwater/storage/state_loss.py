@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ..core.errors import EventLogError, StorageCorrupted
+from ..formats.decoders import json_decoder
 from .disk import sync_directory, write_whole
 from .engine import STATE_NAME, lock_directory
 from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond
@@ -85,7 +86,7 @@ def _prepare(directory: Path, new: Path) -> None:
 def _put_in_place(directory: Path, new: Path) -> _Told:
     """Replace the state by the new one, or go on doing so."""
     path = directory / STATE_NAME
-    told = msgspec.json.decode((new / _TOLD).read_bytes(), type=_Told)
+    told = json_decoder(_Told).decode((new / _TOLD).read_bytes())
     if (new / _OLD).exists():
         os.rename(new / _OLD, directory / told.aside)
         sync_directory(directory)  # before anything of the old state goes

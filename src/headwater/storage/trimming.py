@@ -14,6 +14,7 @@ import msgspec
 
 from ..core.errors import StorageCorrupted
 from ..core.state import StateStore, kinds_of_log
+from ..formats.decoders import json_decoder
 from .meta import FORMAT_CHECKED, Meta, read_meta
 from .recovery import highest_kept
 from .sealing import is_sealed
@@ -115,7 +116,7 @@ def _witness(state: StateStore, meta: Meta) -> Trimmed:
     if entry is None:
         return trimmed(meta) if meta.format < FORMAT_CHECKED else _never(meta)
     try:
-        return msgspec.json.decode(entry.value, type=Trimmed)
+        return json_decoder(Trimmed).decode(entry.value)
     except ValueError as error:
         raise StorageCorrupted(_kind(meta.incarnation), f"unreadable in the state: {error}", _RESTORE) from None
 

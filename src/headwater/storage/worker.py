@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from ..core.errors import Closed
+from ..formats.decoders import json_decoder
 from .sealing import index_part, merge, merge_ids, seal
 
 logger = logging.getLogger("headwater.storage")
@@ -90,7 +91,7 @@ class Worker:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(msgspec.json.encode(job) + b"\n")
         process.stdin.flush()
-        return msgspec.json.decode(process.stdout.readline(), type=Answer)
+        return json_decoder(Answer).decode(process.stdout.readline())
 
     def _end(self) -> None:
         if (process := self._process) is None:
@@ -111,7 +112,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)
     for line in sys.stdin.buffer:
-        answer = msgspec.json.encode(do(msgspec.json.decode(line, type=Job)))
+        answer = msgspec.json.encode(do(json_decoder(Job).decode(line)))
         try:
             sys.stdout.buffer.write(answer + b"\n")
             sys.stdout.buffer.flush()

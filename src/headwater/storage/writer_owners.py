@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ..core.errors import StorageCorrupted
+from ..formats.decoders import json_decoder
 from .checked_file import checksum_fits, with_checksum
 from .disk import write_whole
 from .refusals import refusing
@@ -93,7 +94,7 @@ def _read(path: Path) -> _Owner | None:
         content = path.read_bytes()
         if not checksum_fits(content):
             raise ValueError("the checksum does not fit")
-        return msgspec.json.decode(content, type=_Owner)
+        return json_decoder(_Owner).decode(content)
     except FileNotFoundError:
         return None
     except ValueError as error:

@@ -18,6 +18,7 @@ import msgspec
 from ..core.errors import TooLarge
 from ..core.log import AppendResult
 from ..core.mark import BATCH_MAX, Mark, WriterState, advanced
+from ..formats.decoders import json_decoder
 from .checked_file import CheckedFile, earlier_struct
 from .refusals import refusing
 
@@ -283,7 +284,7 @@ def _earlier(content: bytes) -> _File:
     file = earlier_struct(content, _FirstFile)
     if file.crc != google_crc32c.value(b"%d\n" % file.upto + bytes(file.writers)):
         raise ValueError("the checksum does not fit")
-    return _File(file.format, file.upto, msgspec.json.decode(file.writers, type=list[_Row]))
+    return _File(file.format, file.upto, json_decoder(list[_Row]).decode(file.writers))
 
 
 def _row(state: WriterState, at: int) -> _Row:
