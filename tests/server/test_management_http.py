@@ -95,6 +95,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         assert found.http("POST", f"{v1}/create/event", event).status < 300
         subscription = {"resource": "/node/sync", "endpointUri": f"{server.url}{v1}/dummy"}
         assert found.http("POST", f"{v1}/subscriptions", subscription).status == 201
+        eventually(lambda: found.entity("GET", "consumer", "cne/headwater/cne").json["lag"] == 0)
         yield found
 
 
