@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -62,24 +64,41 @@ def head(place: Place) -> Cost:
     """The smallest request, as raw bytes on one connection."""
     with served(place) as server:
         at = urlsplit(server.url)
-        asked = f"GET /logs/{LOG}/head HTTP/1.1\r\nhost: {at.netloc}\r\nuser-agent: benchmark\r\n\r\n".encode()
-        done, stop = [0], threading.Event()
+        assert at.hostname is not None and at.port is not None
+        return _asked(server.pid, at.hostname, at.port)
 
-        def ask() -> None:
-            with socket.create_connection((at.hostname, at.port)) as connection:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                while not stop.is_set():
-                    connection.sendall(asked)
-                    assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
-                    done[0] += 1
 
-        thread = threading.Thread(target=ask)
-        thread.start()
+def echo(place: Place) -> Cost:
+    """The same bytes for a server that does nothing with them: what of `head` is the event loop's, and waking up."""
+    command = [sys.executable, "-m", "benchmarks.hotpath.echo"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None and server.stdout is not None
         try:
-            return watched(server.pid, lambda: done[0], SECONDS)
+            return _asked(server.pid, "127.0.0.1", int(server.stdout.readline()))
         finally:
-            stop.set()
-            thread.join()
+            server.stdin.close()
+
+
+def _asked(pid: int, host: str, port: int) -> Cost:
+    """What it costs a server to be asked for the head of the log, by one client that waits for each answer."""
+    asked = f"GET /logs/{LOG}/head HTTP/1.1\r\nhost: {host}:{port}\r\nuser-agent: benchmark\r\n\r\n".encode()
+    done, stop = [0], threading.Event()
+
+    def ask() -> None:
+        with socket.create_connection((host, port)) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while not stop.is_set():
+                connection.sendall(asked)
+                assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
+                done[0] += 1
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        return watched(pid, lambda: done[0], SECONDS)
+    finally:
+        stop.set()
+        thread.join()
 
 
 def command(remote: HeadwaterRemote, workload: Workload, number: int) -> None:
@@ -131,6 +150,7 @@ def batches(place: Place) -> Cost:
 
 
 ROWS = (
+    Row("echo", "as head, a server that does nothing", echo),
     Row("head", "head over HTTP, the server", head, us_max=25),
     Row("http-tag", "ten events of a tag over HTTP, the server", tag_reads),
     Row("command", "a command, 1 client, the server", commands(1), us_max=260),
