@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
-from ..core.access import ANYBODY, Right
-from ..core.errors import EventLogError
+from ..core.access import Right
 from ..core.event import Event
 from . import interface
 from .calls import Channel
@@ -33,6 +32,7 @@ class _Request(Struct, forbid_unknown_fields=True):
     f: str
     p: _Parameters
     rid: str
+    sec: Any = None
 
 
 class Adding(NamedTuple):
@@ -70,15 +70,11 @@ def begin(host: Host, log_name: str, channel: Channel, body: bytes) -> Adding | 
     if "SecureChannel" in function.requires and not channel.is_secure:
         return None
     try:
-        caller = recall(host.guard, None, channel.authorization)
-        if caller is None:
-            return None
-        if caller.user is not ANYBODY:
-            host.guard.authorize(caller.user, Right.APPEND, log_name)
-        opened = host.logs.get(log_name)
-    except (FutoInError, EventLogError):
+        caller = recall(host.guard, given.sec, channel.authorization)
+    except FutoInError:
         return None
-    if opened is None:
+    opened = None if caller is None else host.opened(log_name, caller, Right.APPEND)
+    if caller is None or opened is None:
         return None
     host.statistics.calls[".".join(function.key)] += 1
     number = opened.joining.append(Event(given.p.type, data, attributes=channel.trace))
