@@ -15,6 +15,7 @@ from typing import Any
 
 from ..core.event import NO_ATTRIBUTES
 from ..http import Receive, Send
+from ..http.direct import direct_of
 from .calls import Handler, Pushes, Reply, answer, decoded, failed, refusal
 from .coders import JSON
 from .errors import invalid
@@ -33,6 +34,27 @@ LARGE_REPLIES_MAX = 4
 GOODBYE_S = 1.0
 """How long requests that run may take when the connection is to be closed."""
 CLOSE_NORMAL, CLOSE_FAULT, CLOSE_RESTART = 1000, 1011, 1012
+
+
+class Slots:
+    """So many requests may run; whoever reads them waits for one to end."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+        self._freed: asyncio.Future[None] | None = None
+
+    async def take(self) -> None:
+        """Take one, when there is one. Only one may wait."""
+        while not self.free:
+            self._freed = asyncio.get_running_loop().create_future()
+            await self._freed
+        self.free -= 1
+
+    def give_back(self) -> None:
+        """One is free again."""
+        self.free += 1
+        if self._freed is not None and not self._freed.done():
+            self._freed.set_result(None)
 
 
 class Connection:
@@ -56,7 +78,10 @@ class Connection:
         self.peer, self.is_secure, self.authorization = request.peer, request.is_secure, request.authorization
         self.pushes: Pushes = {}
         """See calls.Connection."""
-        self._slots = asyncio.Semaphore(REQUESTS_MAX)
+        self._direct = direct_of(request.scope)
+        self._is_idle = False
+        """Whether all that came before is begun: then an addition that comes may begin."""
+        self._slots = Slots(REQUESTS_MAX)
         one_at_a_time = asyncio.Semaphore(1)
         self._turns = {
             "pollEvents": asyncio.Semaphore(LARGE_REPLIES_MAX),
@@ -82,6 +107,8 @@ class Connection:
         """Serve it until the peer leaves, or it is to be closed."""
         await self._receive()  # websocket.connect
         await self._send({"type": "websocket.accept"})
+        if self._direct is not None:
+            self._direct.hear(self._begin)
         reading, writing = asyncio.create_task(self._read()), asyncio.create_task(self._write_replies())
         try:
             await asyncio.wait(
@@ -92,6 +119,8 @@ class Connection:
                 return
             await self._say_goodbye()
         finally:
+            if self._direct is not None:
+                self._direct.hear(None)
             reading.cancel()
             writing.cancel()
             for push in list(self.pushes.values()):
@@ -123,7 +152,9 @@ class Connection:
 
     async def _read(self) -> None:
         while True:
+            self._is_idle = True
             received = await self._receive()
+            self._is_idle = False
             if received["type"] == "websocket.disconnect":
                 return
             body = received.get("bytes")
@@ -131,12 +162,21 @@ class Connection:
                 body = received["text"].encode("utf-8", "surrogatepass")
             await self._take(body)
 
+    def _begin(self, body: bytes) -> bool:
+        """Begin what a message asks for that has just come, if it can be done at once and nothing is before it."""
+        return self._is_idle and self._begin_at_once(body)
+
+    def _begin_at_once(self, body: bytes) -> bool:
+        if not self._slots.free or (adding := begin(self._host, self._log_name, self, body)) is None:
+            return False
+        self._slots.free -= 1
+        self._running.add(adding.number)
+        adding.number.add_done_callback(lambda _: self._ended(adding))
+        return True
+
     async def _take(self, body: bytes) -> None:
         """A message came in: an answer to one of our calls, or a request, which is answered beside others."""
-        if not self._slots.locked() and (adding := begin(self._host, self._log_name, self, body)) is not None:
-            await self._slots.acquire()
-            self._running.add(adding.number)
-            adding.number.add_done_callback(lambda _: self._ended(adding))
+        if self._begin_at_once(body):
             return
         message = await decoded(self._host, body)
         if isinstance(message, Reply):
@@ -146,7 +186,7 @@ class Connection:
         elif message.rid is None:
             await self._transmit(refusal(self._host, invalid("Missing or invalid req.rid"), message.coder).body)
         else:
-            await self._slots.acquire()
+            await self._slots.take()
             name = message.f.rpartition(":")[2] if isinstance(message.f, str) else ""
             if name == "addEvent" and self._begin_adding(message):
                 return
@@ -168,19 +208,23 @@ class Connection:
         if adding.number.cancelled() or adding.number.exception() is not None:
             self._added(JSON, adding.rid, adding.number)
         else:
-            self._reply_soon(adding.reply())
+            self._reply(adding.reply())
 
     def _added(self, coder: Coder, rid: str | None, number: asyncio.Future[int]) -> None:
         self._running.discard(number)
         if number.cancelled():
-            self._slots.release()
+            self._slots.give_back()
         elif (error := number.exception()) is not None:
-            self._reply_soon(failed(self._host, coder, rid, self._log_name, error).body)
+            self._reply(failed(self._host, coder, rid, self._log_name, error).body)
         else:
             members = [("r", coder.value(str(number.result()))), ("rid", coder.value(rid))]
-            self._reply_soon(coder.message(members))
+            self._reply(coder.message(members))
 
-    def _reply_soon(self, reply: bytes) -> None:
+    def _reply(self, reply: bytes) -> None:
+        """Send the reply to an addition at once, or when the peer has taken those before it."""
+        if self._direct is not None and not self._replies and self._direct.say(reply):
+            self._slots.give_back()
+            return
         self._replies.append(reply)
         if not self._has_replies.done():
             self._has_replies.set_result(None)
@@ -191,8 +235,9 @@ class Connection:
             await self._has_replies
             self._has_replies = asyncio.get_running_loop().create_future()
             while self._replies:
-                await self._transmit(self._replies.popleft())
-                self._slots.release()
+                await self._transmit(self._replies[0])
+                self._replies.popleft()
+                self._slots.give_back()
 
     def _take_answer(self, message: Message) -> None:
         """An answer to a call that nobody waits for any more is nothing to us."""
@@ -203,12 +248,12 @@ class Connection:
     async def _answer(self, message: Message, turn: asyncio.Semaphore | None) -> None:
         with suppress(OSError):  # the peer has left
             if turn is None:
-                await self._reply(message)
+                await self._do(message)
             else:
                 async with turn:
-                    await self._reply(message)
+                    await self._do(message)
 
-    async def _reply(self, message: Message) -> None:
+    async def _do(self, message: Message) -> None:
         reply: Reply = await answer(self._host, self._handlers, self._log_name, self, message)
         await self._transmit(reply.body)
         if reply.afterwards is not None:
@@ -216,7 +261,7 @@ class Connection:
 
     def _answered(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        self._slots.release()
+        self._slots.give_back()
 
     async def _transmit(self, body: bytes) -> None:
         """Binary, as every FutoIn peer sends (and takes) it; waits while the peer does not read."""
