@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -23,7 +23,7 @@ from .generating import begin_add_event
 from .host import Host
 from .http import Request
 from .message import Coder, Message
-from .quick_adding import Adding, begin
+from .quick_adding import begin, reply_to
 
 _logger = logging.getLogger("headwater.futoin")
 
@@ -37,24 +37,33 @@ CLOSE_NORMAL, CLOSE_FAULT, CLOSE_RESTART = 1000, 1011, 1012
 
 
 class Slots:
-    """So many requests may run; whoever reads them waits for one to end."""
+    """So many requests may run."""
 
-    def __init__(self, free: int) -> None:
-        self.free = free
-        self._freed: asyncio.Future[None] | None = None
+    def __init__(self, most: int) -> None:
+        self._most = self.free = most
+        self._changed: asyncio.Event | None = None
+        """Where somebody waits."""
 
     async def take(self) -> None:
-        """Take one, when there is one. Only one may wait."""
-        while not self.free:
-            self._freed = asyncio.get_running_loop().create_future()
-            await self._freed
+        """Take one, when there is one."""
+        await self._until(lambda: self.free > 0)
         self.free -= 1
 
+    async def all_free(self) -> None:
+        """Wait until nothing runs: all replies are sent."""
+        await self._until(lambda: self.free == self._most)
+
     def give_back(self) -> None:
-        """One is free again."""
+        """One is free again: its reply was sent."""
         self.free += 1
-        if self._freed is not None and not self._freed.done():
-            self._freed.set_result(None)
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self._changed = self._changed or asyncio.Event()
+            await self._changed.wait()
 
 
 class Connection:
@@ -81,6 +90,7 @@ class Connection:
         self._direct = direct_of(request.scope)
         self._is_idle = False
         """Whether all that came before is begun: then an addition that comes may begin."""
+        self._is_over = False
         self._slots = Slots(REQUESTS_MAX)
         one_at_a_time = asyncio.Semaphore(1)
         self._turns = {
@@ -119,6 +129,7 @@ class Connection:
                 return
             await self._say_goodbye()
         finally:
+            self._is_over = True
             if self._direct is not None:
                 self._direct.hear(None)
             reading.cancel()
@@ -167,11 +178,9 @@ class Connection:
         return self._is_idle and self._begin_at_once(body)
 
     def _begin_at_once(self, body: bytes) -> bool:
-        if not self._slots.free or (adding := begin(self._host, self._log_name, self, body)) is None:
+        if not self._slots.free or begin(self._host, self._log_name, self, body, self._ended) is None:
             return False
         self._slots.free -= 1
-        self._running.add(adding.number)
-        adding.number.add_done_callback(lambda _: self._ended(adding))
         return True
 
     async def _take(self, body: bytes) -> None:
@@ -203,12 +212,12 @@ class Connection:
         append.add_done_callback(lambda append: self._added(message.coder, message.rid, append))
         return True
 
-    def _ended(self, adding: Adding) -> None:
-        self._running.discard(adding.number)
-        if adding.number.cancelled() or adding.number.exception() is not None:
-            self._added(JSON, adding.rid, adding.number)
-        else:
-            self._reply(adding.reply())
+    def _ended(self, rid: str, outcome: int | BaseException) -> None:
+        """An addition that was begun at once is over."""
+        if not isinstance(outcome, BaseException):
+            self._reply(reply_to(rid, outcome))
+        elif not self._is_over:
+            self._reply(failed(self._host, JSON, rid, self._log_name, outcome).body)
 
     def _added(self, coder: Coder, rid: str | None, number: asyncio.Future[int]) -> None:
         self._running.discard(number)
@@ -270,10 +279,9 @@ class Connection:
     async def _say_goodbye(self) -> None:
         """Let what runs finish, then close."""
         code, reason = self._closing.result() if self._closing.done() else (CLOSE_RESTART, "the server is stopping")
-        if self._running:
-            await asyncio.wait(list(self._running), timeout=GOODBYE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                await self._slots.all_free()
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
-                while self._replies:
-                    await asyncio.sleep(0)
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})

@@ -136,7 +136,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def _take_plain(self, data: bytes, at: int) -> int:
         """Hand over the short messages that begin there; where the last of them ends."""
-        until = at + PIECE_BYTES
+        until = min(at + PIECE_BYTES, len(data))
         while at < until and self.conn.state is State.OPEN and not self.frames:
             if (found := plain_at(data, at)) is None:
                 break
