@@ -31,6 +31,14 @@ def plain_at(data: bytes, at: int) -> tuple[int, int] | None:
     return (begin, begin + size) if begin + size <= len(data) else None
 
 
+def unmasked(data: bytes, begin: int, end: int) -> bytes:
+    """The payload that stands there, behind its mask (RFC 6455, 5.3)."""
+    size = end - begin
+    mask = data[begin - _MASK_BYTES : begin]
+    whole = int.from_bytes(data[begin:end], "little") ^ int.from_bytes((mask * (size // 4 + 1))[:size], "little")
+    return whole.to_bytes(size, "little")
+
+
 def frame_bytes(data: bytes, at: int) -> int:
     """How long the frame is that begins there, with its head; 0 while too little of that is there to know."""
     if len(data) < at + 2:

@@ -10,13 +10,12 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import apply_mask
 from websockets.protocol import State
 
 from ..core.slices import Slices
 from ..http.direct import DIRECT, Listener
 from .opened import opened_now
-from .websocket_frames import BINARY, binary_frame, frame_bytes, plain_at
+from .websocket_frames import BINARY, binary_frame, frame_bytes, plain_at, unmasked
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
 """The largest message of any front end, and what may be around it."""
@@ -141,7 +140,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             if (found := plain_at(data, at)) is None:
                 break
             begin, end = found
-            body, is_text = apply_mask(data[begin:end], data[begin - 4 : begin]), data[at] != BINARY
+            body, is_text = unmasked(data, begin, end), data[at] != BINARY
             at = end
             if is_text or self._listener is None or not self.queue.empty() or not self._listener(body):
                 self.curr_msg_data_type, self.frames = "text" if is_text else "bytes", [body]
