@@ -86,7 +86,8 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         """See WebSocketsSansIOProtocol."""
         super().handle_connect(event)
         if not self.close_sent:
-            self.scope["extensions"][DIRECT] = self
+            extensions: dict[Any, Any] = self.scope["extensions"] or {}
+            extensions[DIRECT] = self
 
     def hear(self, listener: Listener | None) -> None:
         """See Direct."""
