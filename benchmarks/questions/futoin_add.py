@@ -23,5 +23,5 @@ def cases(bench: Bench) -> Iterator[Case]:
         for clients in (1, 8, 64):
             seconds = bench.count(SECONDS, least=2)
             runs = {name: partial(servers[name].sample, "add", clients, seconds) for name in (HEADWATER, REFERENCE)}
-            aims = (Aim(REFERENCE, 5),) if clients == 64 else ()
+            aims = (Aim(REFERENCE, 8),) if clients == 64 else ()
             yield Case(f"{clients} client{'s' * (clients > 1)}", "events/s", runs, aims)

@@ -123,3 +123,23 @@ def test_events_without_a_key_are_spread_over_partitions() -> None:
         assert [event.partition for event in log.log.read()] == [0, 1, 2, 3] * 2
 
     run(play, partitions=4)
+
+
+def test_who_cannot_be_told_keeps_nobody_from_an_answer() -> None:
+    async def play(log: Watched, joining: Joining) -> None:
+        told: list[int | BaseException] = []
+        faults: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+
+        def fail(outcome: int | BaseException) -> None:
+            raise RuntimeError(str(outcome))
+
+        for each in (told.append, fail, told.append):
+            joining.append_telling(Event("T"), each)
+        joining.append_telling(Event("T", bytes(2**21)), told.append, alone=True)
+        assert await joining.append(Event("T")) == 4
+        assert [each for each in told if isinstance(each, int)] == [1, 3]
+        assert [type(each) for each in told if not isinstance(each, int)] == [TooLarge]
+        assert [str(fault["exception"]) for fault in faults] == ["2"]
+
+    run(play)

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from headwater.core import Grant, Right
 from headwater.core.asynchronous import AsyncLog
 from headwater.futoin import quick_adding
+from headwater.server.accounts import Account, AccountDirectory, hash_password
+from headwater.server.security import AccountGuard
+from headwater.storage.memory import MemoryState
 
 from .conftest import LOG
 
@@ -45,7 +49,9 @@ OTHERS = {
     "no rid": message(rid=...),
     "an unfit rid": message(rid="X"),
     "another member": message(forcersp=True),
-    "a login": message(sec="user:secret"),
+    "a login that is none": message(sec=7),
+    "a login without a colon": message(sec="user"),
+    "a signature": message(sec="-hmac:alice:SHA256:AAAA"),
     "an unknown version": message(f="futoin.evt.gen:9.9:addEvent"),
     "an unfit type": message(p={"type": "a", "data": 1}),
     "no data": message(p={"type": "A"}),
@@ -87,6 +93,48 @@ def test_everything_else_is_answered_as_ever(peer: Any, begun: list[bool], name:
 
     peer.run(scenario())
     assert begun == [False]
+
+
+@pytest.fixture
+def guard() -> AccountGuard:
+    accounts = [
+        Account("alice", (Grant("*", frozenset(Right)),), hash_password("secret-1")),
+        Account("bob", (Grant("*", frozenset({Right.READ})),), hash_password("secret-1")),
+    ]
+    return AccountGuard(AccountDirectory(accounts, MemoryState()), allows_anybody=False)
+
+
+@pytest.mark.parametrize("sec", ["alice:secret-1", {"user": "alice", "secret": "secret-1"}])
+def test_an_addition_with_a_password_that_was_right_lately_is_begun_at_once(
+    peer_of: Any, guard: AccountGuard, begun: list[bool], sec: Any
+) -> None:
+    peer = peer_of(guard)
+
+    async def scenario() -> None:
+        socket = await peer.connected()
+        for number in (1, 2):
+            assert await socket.ask(ADD, {"type": "A", "data": 1}, sec=sec) == {"r": f"{number}", "rid": "C1"}
+        assert (await peer.exchange("POST", f"/futoin/{LOG}", message(sec=sec))).json == {"r": "3", "rid": "C1"}
+        assert (await socket.ask(ADD, {"type": "A", "data": 1}, sec="alice:wrong"))["e"] == "SecurityError"
+        assert (await socket.ask(ADD, {"type": "A", "data": 1}))["e"] == "SecurityError"
+
+    peer.run(scenario())
+    assert begun == [False, True, True, False, False]
+    assert peer.log.head() == 3
+
+
+def test_who_may_not_add_is_told_and_counted_once(peer_of: Any, guard: AccountGuard) -> None:
+    peer = peer_of(guard)
+
+    async def scenario() -> None:
+        socket = await peer.connected()
+        await socket.ask(ADD, {"type": "A", "data": 1}, sec="alice:secret-1")  # which opens the log
+        for number in (1, 2):
+            reply = await socket.ask(ADD, {"type": "A", "data": 1}, sec="bob:secret-1")
+            assert reply["e"] == "Unauthorized"
+            assert guard.refusals["forbidden"] == number
+
+    peer.run(scenario())
 
 
 def test_what_comes_in_one_turn_is_one_append_and_each_has_its_number(

@@ -8,6 +8,8 @@ appended together, because of one of them, each is appended by itself.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from .asynchronous import AsyncLog
 from .errors import DuplicateEventId, EventLogError, InvalidInput, Overloaded
@@ -19,6 +21,9 @@ JOINED_BYTES_MAX = 256 * 1024
 """Of their data. Whatever reaches one of both is appended at once, so that none waits behind very much."""
 _OF_ONE = (InvalidInput, DuplicateEventId, Overloaded)
 """What may hold for one of several events, or for all of them together, but not for each."""
+
+Told = Callable[[int | BaseException], None]
+"""Is told the number of an event, or why it has none."""
 
 
 class Joining:
@@ -32,7 +37,7 @@ class Joining:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._events: list[Event] = []
-        self._ends: list[asyncio.Future[int]] = []
+        self._ends: list[Told] = []
         self._bytes = 0
         self._is_spread = log.log.settings.partitions > 1
         """Whether the log gives each append another partition: then one of several events is no even share."""
@@ -44,18 +49,22 @@ class Joining:
         nobody waits for the future any more.
         """
         end: asyncio.Future[int] = self._loop.create_future()
+        self.append_telling(event, partial(settle, end), alone=alone)
+        return end
+
+    def append_telling(self, event: Event, told: Told, *, alone: bool = False) -> None:
+        """As `append`, for who has something short to do when it is over, and no use for a future and its turn."""
         if alone or self._is_spread:
             self._append_all()
-            self._begin([event], [end])
-            return end
+            self._begin([event], [told])
+            return
         if not self._events:
             self._loop.call_soon(self._append_all)
         self._events.append(event)
-        self._ends.append(end)
+        self._ends.append(told)
         self._bytes += len(event.data)
         if self._bytes >= JOINED_BYTES_MAX or len(self._events) >= JOINED_EVENTS_MAX:
             self._append_all()
-        return end
 
     def _append_all(self) -> None:
         if self._events:
@@ -63,7 +72,7 @@ class Joining:
             self._events, self._ends, self._bytes = [], [], 0
             self._begin(events, ends)
 
-    def _begin(self, events: list[Event], ends: list[asyncio.Future[int]]) -> None:
+    def _begin(self, events: list[Event], ends: list[Told]) -> None:
         try:
             append = self._log.submit(events)
         except EventLogError as error:
@@ -71,21 +80,33 @@ class Joining:
         else:
             append.add_done_callback(lambda append: self._ended(events, ends, append))
 
-    def _ended(
-        self, events: list[Event], ends: list[asyncio.Future[int]], append: asyncio.Future[AppendResult]
-    ) -> None:
+    def _ended(self, events: list[Event], ends: list[Told], append: asyncio.Future[AppendResult]) -> None:
         if (error := append.exception()) is not None:
             self._failed(events, ends, error)
             return
         for number, end in enumerate(ends, append.result().first):
-            if not end.done():  # who asked for it has gone
-                end.set_result(number)
+            self._tell(end, number)
 
-    def _failed(self, events: list[Event], ends: list[asyncio.Future[int]], error: BaseException) -> None:
+    def _failed(self, events: list[Event], ends: list[Told], error: BaseException) -> None:
         if len(events) > 1 and isinstance(error, _OF_ONE):
             for event, end in zip(events, ends, strict=True):
                 self._begin([event], [end])
             return
         for end in ends:
-            if not end.done():
-                end.set_exception(error)
+            self._tell(end, error)
+
+    def _tell(self, end: Told, outcome: int | BaseException) -> None:
+        try:
+            end(outcome)
+        except Exception as error:  # a fault in one of them is none of the others'
+            self._loop.call_exception_handler({"message": "an append could not be answered", "exception": error})
+
+
+def settle(end: asyncio.Future[int], outcome: int | BaseException) -> None:
+    """Tell a future what an append came to, if anybody still waits for it."""
+    if end.done():
+        return  # who asked for it has gone
+    if isinstance(outcome, BaseException):
+        end.set_exception(outcome)
+    else:
+        end.set_result(outcome)

@@ -51,6 +51,9 @@ class TypeTable:
             return self.check(given)
         is_of_parent = self.check(given["type"])
         further = list(self._constraints(given))
+        if len(further) == 1:
+            (is_fit,) = further
+            return lambda value: is_of_parent(value) and is_fit(value)
         return lambda value: is_of_parent(value) and all(check(value) for check in further)
 
     def _constraints(self, given: Mapping[str, Any]) -> list[Callable[[Any], bool]]:

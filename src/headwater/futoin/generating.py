@@ -43,7 +43,7 @@ def begin_add_event(host: Host, log_name: str, channel: Channel, message: Messag
         call = checked(host, log_name, channel, message, caller)
         opened = host.opened(log_name, caller, Right.APPEND)
         if opened is None:
-            return None
+            return None  # or refused, which is counted where it is told
         append = _added(opened, _given_event(call))
     except (FutoInError, EventLogError):
         return None  # found, and told, again

@@ -34,17 +34,18 @@ class Host:
 
     async def log(self, name: str, caller: Caller, right: Right) -> Opened:
         """The log of that name, for a caller who has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""
-        if (opened := self.opened(name, caller, right)) is not None:
+        if not self.guard.is_open:
+            self.guard.authorize(caller.user, right, name)
+        if (opened := self.logs.get(name)) is not None:
             return opened
         if not LOG_NAME.fullmatch(name):
             raise LogNotFound(name)
         return await self.logs.open(name)
 
     def opened(self, name: str, caller: Caller, right: Right) -> Opened | None:
-        """The same, if the log is open; None says nothing. Raises Forbidden."""
-        if not self.guard.is_open:
-            self.guard.authorize(caller.user, right, name)
-        return self.logs.get(name)
+        """The same, if the log is open and the caller has the right; None says nothing, and counts as no refusal."""
+        opened = self.logs.get(name)
+        return opened if opened is not None and (self.guard.is_open or caller.user.may(right, name)) else None
 
     def stop(self) -> None:
         """End the connections and refuse what comes; the logs stay open for their owner to close."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from ..core.errors import EventLogError
+from ..core.joining import settle
 from ..core.remembered import remembered
 from ..formats.tracing import trace_of_headers
 from ..http import Exchange, Header, Scope
@@ -22,6 +24,7 @@ from .coders import JSON
 from .errors import FutoInError, futoin_error_of, invalid
 from .host import Host
 from .quick_adding import Adding, begin
+from .quick_adding import reply_to as reply_to_adding
 
 MESSAGE_BYTES_MAX = 8 * 2**20
 """The largest message of any function; each has its own limit besides."""
@@ -51,20 +54,20 @@ async def post(host: Host, handlers: Mapping[tuple[str, str], Handler], log_name
         await _answer(exchange, refusal(host, futoin_error_of(error)), CLOSE)
         return
     request = Request(exchange)
-    adding = begin(host, log_name, request, body)
+    number: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    adding = begin(host, log_name, request, body, lambda _, outcome: settle(number, outcome))
     if adding is None:
         await _answer(exchange, await reply_to(host, handlers, log_name, request, body))
     else:
         exchange.scope[USER_KEY] = adding.user
-        await _answer(exchange, await _added(host, log_name, adding))
+        await _answer(exchange, await _added(host, log_name, adding, number))
 
 
-async def _added(host: Host, log_name: str, adding: Adding) -> Reply:
+async def _added(host: Host, log_name: str, adding: Adding, number: asyncio.Future[int]) -> Reply:
     try:
-        await adding.number
+        return Reply(reply_to_adding(adding.rid, await number), JSON)
     except EventLogError as error:
         return failed(host, JSON, adding.rid, log_name, error)
-    return Reply(adding.reply(), JSON)
 
 
 async def get(

@@ -5,22 +5,21 @@ What is begun here is what `calls.answer` would do. Whatever is not plain is not
 
 from __future__ import annotations
 
-import asyncio
-from functools import cache
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
-from ..core.access import ANYBODY, Right
-from ..core.errors import EventLogError
+from ..core.access import Right
 from ..core.event import Event
 from . import interface
 from .calls import Channel
+from .checks import Check
 from .errors import FutoInError
 from .host import Host
 from .identity import recall
-from .interface import Function
 from .message import PLAIN_BYTES, is_rid
 
 
@@ -33,26 +32,32 @@ class _Request(Struct, forbid_unknown_fields=True):
     f: str
     p: _Parameters
     rid: str
+    sec: Any = None
 
 
 class Adding(NamedTuple):
     """An addition that has begun."""
 
-    number: asyncio.Future[int]
-    """Of the event, once it is durable."""
     rid: str
     user: str
     """Who asked for it; empty for anybody."""
 
-    def reply(self) -> bytes:
-        """What goes back, in JSON, when the number is there. Raises EventLogError."""
-        return b'{"r":"%d","rid":"%b"}' % (self.number.result(), self.rid.encode())
+
+class _Addition(NamedTuple):
+    """A function that adds one event."""
+
+    is_type: Check
+    needs_secure_channel: bool
+    counted_as: str
 
 
+Then = Callable[[str, int | BaseException], None]
+"""Is told the `rid` of an addition, and the number of its event once it is durable, or why there is none."""
 _decode = msgspec.json.Decoder(_Request).decode
+_decode_data = msgspec.json.Decoder().decode
 
 
-def begin(host: Host, log_name: str, channel: Channel, body: bytes) -> Adding | None:
+def begin(host: Host, log_name: str, channel: Channel, body: bytes, then: Then) -> Adding | None:
     """Begin the addition that a message asks for, if it is a plain one, in JSON; None says nothing."""
     if body[:1] != b"{" or len(body) > PLAIN_BYTES or host.stopping.done():
         return None
@@ -61,31 +66,38 @@ def begin(host: Host, log_name: str, channel: Channel, body: bytes) -> Adding | 
             body.decode()  # the decoder skips over what it keeps raw
         given = _decode(body)
         data = bytes(given.p.data)
-        msgspec.json.decode(data)
+        _decode_data(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    function = _additions().get(given.f)
-    if function is None or not is_rid(given.rid) or not function.parameters["type"].check(given.p.type):
+    addition = _additions().get(given.f)
+    if addition is None or not is_rid(given.rid) or not addition.is_type(given.p.type):
         return None
-    if "SecureChannel" in function.requires and not channel.is_secure:
+    if addition.needs_secure_channel and not channel.is_secure:
         return None
     try:
-        caller = recall(host.guard, None, channel.authorization)
-        if caller is None:
-            return None
-        if caller.user is not ANYBODY:
-            host.guard.authorize(caller.user, Right.APPEND, log_name)
-        opened = host.logs.get(log_name)
-    except (FutoInError, EventLogError):
+        caller = recall(host.guard, given.sec, channel.authorization)
+    except FutoInError:
         return None
-    if opened is None:
+    opened = None if caller is None else host.opened(log_name, caller, Right.APPEND)
+    if caller is None or opened is None:
         return None
-    host.statistics.calls[".".join(function.key)] += 1
-    number = opened.joining.append(Event(given.p.type, data, attributes=channel.trace))
-    return Adding(number, given.rid, caller.user.name)
+    host.statistics.calls[addition.counted_as] += 1
+    opened.joining.append_telling(Event(given.p.type, data, attributes=channel.trace), partial(then, given.rid))
+    return Adding(given.rid, caller.user.name)
+
+
+def reply_to(rid: str, number: int) -> bytes:
+    """What goes back, in JSON, when the number is there."""
+    return b'{"r":"%d","rid":"%b"}' % (number, rid.encode())
 
 
 @cache
-def _additions() -> dict[str, Function]:
+def _additions() -> dict[str, _Addition]:
     """The functions that add one event, by what `f` says of them."""
-    return {function.name: function for function in interface.served() if function.key[1] == "addEvent"}
+    return {
+        function.name: _Addition(
+            function.parameters["type"].check, "SecureChannel" in function.requires, ".".join(function.key)
+        )
+        for function in interface.served()
+        if function.key[1] == "addEvent"
+    }

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from ..core.event import NO_ATTRIBUTES
 from ..http import Receive, Send
+from ..http.direct import direct_of
 from .calls import Handler, Pushes, Reply, answer, decoded, failed, refusal
 from .coders import JSON
 from .errors import invalid
@@ -22,7 +23,7 @@ from .generating import begin_add_event
 from .host import Host
 from .http import Request
 from .message import Coder, Message
-from .quick_adding import Adding, begin
+from .quick_adding import begin, reply_to
 
 _logger = logging.getLogger("headwater.futoin")
 
@@ -33,6 +34,36 @@ LARGE_REPLIES_MAX = 4
 GOODBYE_S = 1.0
 """How long requests that run may take when the connection is to be closed."""
 CLOSE_NORMAL, CLOSE_FAULT, CLOSE_RESTART = 1000, 1011, 1012
+
+
+class Slots:
+    """So many requests may run."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self.free = most
+        self._changed: asyncio.Event | None = None
+        """Where somebody waits."""
+
+    async def take(self) -> None:
+        """Take one, when there is one."""
+        await self._until(lambda: self.free > 0)
+        self.free -= 1
+
+    async def all_free(self) -> None:
+        """Wait until nothing runs: all replies are sent."""
+        await self._until(lambda: self.free == self._most)
+
+    def give_back(self) -> None:
+        """One is free again: its reply was sent."""
+        self.free += 1
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self._changed = self._changed or asyncio.Event()
+            await self._changed.wait()
 
 
 class Connection:
@@ -56,7 +87,11 @@ class Connection:
         self.peer, self.is_secure, self.authorization = request.peer, request.is_secure, request.authorization
         self.pushes: Pushes = {}
         """See calls.Connection."""
-        self._slots = asyncio.Semaphore(REQUESTS_MAX)
+        self._direct = direct_of(request.scope)
+        self._is_idle = False
+        """Whether all that came before is begun: then an addition that comes may begin."""
+        self._is_over = False
+        self._slots = Slots(REQUESTS_MAX)
         one_at_a_time = asyncio.Semaphore(1)
         self._turns = {
             "pollEvents": asyncio.Semaphore(LARGE_REPLIES_MAX),
@@ -82,6 +117,8 @@ class Connection:
         """Serve it until the peer leaves, or it is to be closed."""
         await self._receive()  # websocket.connect
         await self._send({"type": "websocket.accept"})
+        if self._direct is not None:
+            self._direct.hear(self._begin)
         reading, writing = asyncio.create_task(self._read()), asyncio.create_task(self._write_replies())
         try:
             await asyncio.wait(
@@ -92,6 +129,9 @@ class Connection:
                 return
             await self._say_goodbye()
         finally:
+            self._is_over = True
+            if self._direct is not None:
+                self._direct.hear(None)
             reading.cancel()
             writing.cancel()
             for push in list(self.pushes.values()):
@@ -123,7 +163,9 @@ class Connection:
 
     async def _read(self) -> None:
         while True:
+            self._is_idle = True
             received = await self._receive()
+            self._is_idle = False
             if received["type"] == "websocket.disconnect":
                 return
             body = received.get("bytes")
@@ -131,12 +173,19 @@ class Connection:
                 body = received["text"].encode("utf-8", "surrogatepass")
             await self._take(body)
 
+    def _begin(self, body: bytes) -> bool:
+        """Begin what a message asks for that has just come, if it can be done at once and nothing is before it."""
+        return self._is_idle and self._begin_at_once(body)
+
+    def _begin_at_once(self, body: bytes) -> bool:
+        if not self._slots.free or begin(self._host, self._log_name, self, body, self._ended) is None:
+            return False
+        self._slots.free -= 1
+        return True
+
     async def _take(self, body: bytes) -> None:
         """A message came in: an answer to one of our calls, or a request, which is answered beside others."""
-        if not self._slots.locked() and (adding := begin(self._host, self._log_name, self, body)) is not None:
-            await self._slots.acquire()
-            self._running.add(adding.number)
-            adding.number.add_done_callback(lambda _: self._ended(adding))
+        if self._begin_at_once(body):
             return
         message = await decoded(self._host, body)
         if isinstance(message, Reply):
@@ -146,7 +195,7 @@ class Connection:
         elif message.rid is None:
             await self._transmit(refusal(self._host, invalid("Missing or invalid req.rid"), message.coder).body)
         else:
-            await self._slots.acquire()
+            await self._slots.take()
             name = message.f.rpartition(":")[2] if isinstance(message.f, str) else ""
             if name == "addEvent" and self._begin_adding(message):
                 return
@@ -163,24 +212,28 @@ class Connection:
         append.add_done_callback(lambda append: self._added(message.coder, message.rid, append))
         return True
 
-    def _ended(self, adding: Adding) -> None:
-        self._running.discard(adding.number)
-        if adding.number.cancelled() or adding.number.exception() is not None:
-            self._added(JSON, adding.rid, adding.number)
-        else:
-            self._reply_soon(adding.reply())
+    def _ended(self, rid: str, outcome: int | BaseException) -> None:
+        """An addition that was begun at once is over."""
+        if not isinstance(outcome, BaseException):
+            self._reply(reply_to(rid, outcome))
+        elif not self._is_over:
+            self._reply(failed(self._host, JSON, rid, self._log_name, outcome).body)
 
     def _added(self, coder: Coder, rid: str | None, number: asyncio.Future[int]) -> None:
         self._running.discard(number)
         if number.cancelled():
-            self._slots.release()
+            self._slots.give_back()
         elif (error := number.exception()) is not None:
-            self._reply_soon(failed(self._host, coder, rid, self._log_name, error).body)
+            self._reply(failed(self._host, coder, rid, self._log_name, error).body)
         else:
             members = [("r", coder.value(str(number.result()))), ("rid", coder.value(rid))]
-            self._reply_soon(coder.message(members))
+            self._reply(coder.message(members))
 
-    def _reply_soon(self, reply: bytes) -> None:
+    def _reply(self, reply: bytes) -> None:
+        """Send the reply to an addition at once, or when the peer has taken those before it."""
+        if self._direct is not None and not self._replies and self._direct.say(reply):
+            self._slots.give_back()
+            return
         self._replies.append(reply)
         if not self._has_replies.done():
             self._has_replies.set_result(None)
@@ -191,8 +244,9 @@ class Connection:
             await self._has_replies
             self._has_replies = asyncio.get_running_loop().create_future()
             while self._replies:
-                await self._transmit(self._replies.popleft())
-                self._slots.release()
+                await self._transmit(self._replies[0])
+                self._replies.popleft()
+                self._slots.give_back()
 
     def _take_answer(self, message: Message) -> None:
         """An answer to a call that nobody waits for any more is nothing to us."""
@@ -203,12 +257,12 @@ class Connection:
     async def _answer(self, message: Message, turn: asyncio.Semaphore | None) -> None:
         with suppress(OSError):  # the peer has left
             if turn is None:
-                await self._reply(message)
+                await self._do(message)
             else:
                 async with turn:
-                    await self._reply(message)
+                    await self._do(message)
 
-    async def _reply(self, message: Message) -> None:
+    async def _do(self, message: Message) -> None:
         reply: Reply = await answer(self._host, self._handlers, self._log_name, self, message)
         await self._transmit(reply.body)
         if reply.afterwards is not None:
@@ -216,7 +270,7 @@ class Connection:
 
     def _answered(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        self._slots.release()
+        self._slots.give_back()
 
     async def _transmit(self, body: bytes) -> None:
         """Binary, as every FutoIn peer sends (and takes) it; waits while the peer does not read."""
@@ -225,10 +279,9 @@ class Connection:
     async def _say_goodbye(self) -> None:
         """Let what runs finish, then close."""
         code, reason = self._closing.result() if self._closing.done() else (CLOSE_RESTART, "the server is stopping")
-        if self._running:
-            await asyncio.wait(list(self._running), timeout=GOODBYE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                await self._slots.all_free()
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
-                while self._replies:
-                    await asyncio.sleep(0)
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})

@@ -19,6 +19,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from hashlib import blake2s
 
 from ..core.access import (
     ANYBODY,
@@ -309,7 +310,7 @@ class Logins:
         """What stands for the credentials here; it means nothing outside this process."""
         name = credentials.name.encode("utf-8", "surrogatepass")
         secret = credentials.secret.encode("utf-8", "surrogatepass")
-        return hmac.digest(self._secret, len(name).to_bytes(4, "big") + name + secret, "sha256")
+        return blake2s(len(name).to_bytes(4, "big") + name + secret, key=self._secret).digest()
 
     def get(self, digest: bytes, accounts: Accounts) -> User | None:
         """The user, if these credentials were right or used lately and the account has not changed since."""

@@ -1,6 +1,7 @@
 """uvicorn's WebSocket protocol, within bounds: message size, and how long a peer may be silent.
 
 What an application holds for a connection is bounded by the application; what waits here is one piece of received data.
+Messages that come whole in a short frame go by the library, and so do those that are sent: `websocket_frames`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.protocol import State
 
 from ..core.slices import Slices
+from ..http.direct import DIRECT, Listener
 from .opened import opened_now
+from .websocket_frames import BINARY, binary_frame, frame_bytes, plain_at, unmasked
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
 """The largest message of any front end, and what may be around it."""
@@ -27,7 +31,8 @@ MESSAGES_WAITING_MAX = 16
 """For the application; after these, reading stops until it has taken them."""
 
 PIECE_BYTES = 4096
-"""Of received data that is looked at in one step: hundreds of the smallest frames, each of which takes some µs."""
+"""Of short messages that are looked at in one step: hundreds of the smallest, each of which takes some µs. Of other
+frames a step is one."""
 
 
 class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
@@ -46,6 +51,14 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     """As of a request: it lasts as long as the connection."""
     _unread = b""
     """Received data for later slices. Nothing more is read meanwhile."""
+    _read_to = 0
+    """How much of that was looked at."""
+    _head = b""
+    """The first bytes of a frame, too few to know how long it is."""
+    _of_frame = 0
+    """What is still to come of the frame that the library reads."""
+    _listener: Listener | None = None
+    """Who hears messages before they are queued."""
     _rest: asyncio.Task[None] | None = None
     _is_lingering = False
 
@@ -59,17 +72,38 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         if self._is_lingering:
             return
         slices, is_later = Slices(), bool(self._unread)
-        self._unread += data
-        while self._unread and not is_later and not self._is_lingering:
-            self._look_at_piece()
+        self._unread = self._unread[self._read_to :] + data if is_later else self._head + data
+        self._read_to, self._head = 0, b""
+        while self._unread and not is_later:
+            self._look_at_some()
             is_later = slices.is_over
         if self._unread and not self._is_lingering:
             self.transport.pause_reading()
             if self._rest is None:
                 self._rest = self.loop.create_task(self._look_at_rest())
 
+    def handle_connect(self, event: Any) -> None:
+        """See WebSocketsSansIOProtocol."""
+        super().handle_connect(event)
+        if not self.close_sent:
+            extensions: dict[Any, Any] = self.scope["extensions"] or {}
+            extensions[DIRECT] = self
+
+    def hear(self, listener: Listener | None) -> None:
+        """See Direct."""
+        self._listener = listener
+
+    def say(self, body: bytes) -> bool:
+        """See Direct."""
+        if not self.writable.is_set() or self.conn.state is not State.OPEN or self.transport.is_closing():
+            return False
+        self.transport.write(binary_frame(body))
+        return True
+
     async def send(self, message: Any) -> None:
         """See WebSocketsSansIOProtocol, which would log an error for each WebSocket that is refused."""
+        if message["type"] == "websocket.send" and message.get("bytes") is not None and self.say(message["bytes"]):
+            return
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
             self.handshake_complete = True
@@ -83,22 +117,61 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
                 self.transport.resume_reading()
         return message
 
-    def _look_at_piece(self) -> None:
-        piece, self._unread = self._unread[:PIECE_BYTES], self._unread[PIECE_BYTES:]
-        super().data_received(piece)
+    def _look_at_some(self) -> None:
+        """At some short messages, or at what there is of one frame of another kind."""
+        data, at = self._unread, self._read_to
+        if not self.handshake_initiated:
+            self._feed(len(data))  # the head of the request, which comes by itself
+        elif self._of_frame:
+            self._feed(self._of_frame)
+        elif (end := self._take_plain(data, at)) > at:
+            self._advance(end - at)
+        else:
+            self._of_frame = frame_bytes(data, at)
+            if self._of_frame:
+                self._feed(self._of_frame)
+            else:
+                self._head = data[at:]
+                self._advance(len(self._head))
+
+    def _take_plain(self, data: bytes, at: int) -> int:
+        """Hand over the short messages that begin there; where the last of them ends."""
+        until = min(at + PIECE_BYTES, len(data))
+        while at < until and self.conn.state is State.OPEN and not self.frames:
+            if (found := plain_at(data, at)) is None:
+                break
+            begin, end = found
+            body, is_text = unmasked(data, begin, end), data[at] != BINARY
+            at = end
+            if is_text or self._listener is None or not self.queue.empty() or not self._listener(body):
+                self.curr_msg_data_type, self.frames = "text" if is_text else "bytes", [body]
+                self.send_receive_event_to_app()
+        return at
+
+    def _feed(self, size: int) -> None:
+        """So much of what is unread is for the library; what has not come yet, later."""
+        data = self._unread[self._read_to : self._read_to + size]
+        self._of_frame -= min(len(data), self._of_frame)
+        self._advance(len(data))
+        super().data_received(data)
+
+    def _advance(self, size: int) -> None:
+        self._read_to += size
+        if self._read_to >= len(self._unread):
+            self._unread, self._read_to = b"", 0
 
     async def _look_at_rest(self) -> None:
         await asyncio.sleep(0)  # the slice of what was received is used up
         slices = Slices()
         try:
-            while self._unread and not self.transport.is_closing() and not self._is_lingering:
+            while self._unread and not self.transport.is_closing():
                 await slices.pause()
-                self._look_at_piece()
+                self._look_at_some()
         except BaseException:
             self.transport.abort()  # as the loop does where data_received fails
             raise
         finally:
-            self._rest, self._unread = None, b""
+            self._rest, self._unread, self._read_to = None, b"", 0
         if not self.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
@@ -130,7 +203,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self.queue.put_nowait({"type": "websocket.disconnect", "code": close.code, "reason": close.reason})
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = self._is_lingering = True
-        self._unread = b""
+        self._unread, self._read_to = b"", 0
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.read_paused = False

@@ -1,0 +1,230 @@
+"""Frames that are read and written by the server itself: the same as the library says of them, however they come in."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvicorn
+from hypothesis import given
+from hypothesis import strategies as st
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.frames import Frame, Opcode
+
+from headwater.http import Receive, Scope, Send
+from headwater.http.direct import direct_of
+from headwater.server.websocket_frames import binary_frame, frame_bytes, plain_at, unmasked
+from headwater.server.websocket_protocol import MESSAGE_BYTES_MAX, BoundedWebSocketProtocol
+
+from .test_websocket_protocol import UPGRADE
+
+SIZES = (0, 1, 125, 126, 65_535, 65_536)
+
+
+def frame(opcode: Opcode, data: bytes, *, fin: bool = True) -> bytes:
+    return Frame(opcode, data, fin).serialize(mask=True)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_message_is_written_as_the_library_writes_it(size: int) -> None:
+    body = bytes(size)
+    assert binary_frame(body) == Frame(Opcode.BINARY, body).serialize(mask=False)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("opcode", Opcode)
+def test_the_length_of_a_frame_is_known_from_its_head(size: int, opcode: Opcode) -> None:
+    data = frame(opcode, bytes(size)) if size < 126 or opcode < Opcode.CLOSE else frame(opcode, b"")
+    for head in range(len(data) if size < 200 else 14):
+        assert frame_bytes(b"x" + data[:head], 1) in (0, len(data))
+    assert frame_bytes(b"x" + data, 1) == len(data)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_mask_is_taken_off(size: int) -> None:
+    body = bytes(number % 251 for number in range(size))
+    data = b"?" + frame(Opcode.BINARY, body)
+    assert unmasked(data, len(data) - size, len(data)) == body
+
+
+def test_only_a_short_message_that_is_whole_is_plain() -> None:
+    whole = frame(Opcode.BINARY, b"x" * 200)
+    assert plain_at(b"?" + whole + b"more", 1) == (9, 209)
+    assert not any(plain_at(whole[:end], 0) for end in range(len(whole)))
+    unmasked = Frame(Opcode.BINARY, b"x").serialize(mask=False) + bytes(10)
+    reserved = bytes([0xC2]) + whole[1:]
+    for other in (
+        frame(Opcode.PING, b""),
+        frame(Opcode.CLOSE, b""),
+        frame(Opcode.CONT, b"x"),
+        frame(Opcode.TEXT, b"x", fin=False),
+        frame(Opcode.BINARY, bytes(65_536)),
+        unmasked,
+        reserved,
+    ):
+        assert plain_at(other, 0) is None
+
+
+class Wire(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+async def heard(kind: type[WebSocketsSansIOProtocol], pieces: list[bytes]) -> tuple[list[Any], bytes]:
+    """What the application gets of data that comes in such pieces, and what was written behind the upgrade."""
+    messages: list[Any] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (message := await receive())["type"] != "websocket.disconnect":
+            messages.append(message)
+
+    config = uvicorn.Config(
+        application, lifespan="off", log_config=None, ws_ping_interval=None, ws_max_size=MESSAGE_BYTES_MAX
+    )
+    config.load()
+    protocol, wire = kind(config, ServerState(), {}), Wire()
+    protocol.connection_made(wire)
+    protocol.data_received(UPGRADE)
+    while not wire.written:
+        await asyncio.sleep(0)
+    wire.written.clear()
+    for piece in pieces:
+        if not wire.is_closed:
+            protocol.data_received(piece)
+        while getattr(protocol, "_rest", None) is not None:
+            await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    protocol.connection_lost(None)
+    await asyncio.gather(*protocol.tasks)
+    if (timer := protocol.close_timer) is not None:
+        timer.cancel()
+    return messages, b"".join(wire.written)
+
+
+PAYLOADS = st.one_of(st.binary(max_size=200), st.sampled_from([bytes(4000), bytes(70_000)]))
+MESSAGES = st.one_of(
+    PAYLOADS.map(lambda data: frame(Opcode.BINARY, data)),
+    st.text(max_size=50).map(lambda text: frame(Opcode.TEXT, text.encode())),
+    st.binary(max_size=20).map(lambda data: frame(Opcode.PING, data)),
+    st.lists(st.binary(max_size=30), min_size=1, max_size=3).map(
+        lambda parts: (
+            frame(Opcode.BINARY, b"begin", fin=False)
+            + frame(Opcode.PING, b"between")
+            + b"".join(frame(Opcode.CONT, part, fin=False) for part in parts)
+            + frame(Opcode.CONT, b"end")
+        )
+    ),
+)
+WRONG = st.sampled_from(
+    [
+        b"",
+        frame(Opcode.CLOSE, b"\x03\xe8") + frame(Opcode.BINARY, b"behind"),
+        frame(Opcode.CONT, b"of nothing"),
+        frame(Opcode.BINARY, b"begin", fin=False) + frame(Opcode.BINARY, b"another"),
+        Frame(Opcode.BINARY, b"not masked").serialize(mask=False),
+        b"\xff" * 20,
+        bytes([0x82, 0xFF]) + (2**40).to_bytes(8) + bytes(4),
+    ]
+)
+
+
+@given(st.lists(MESSAGES, max_size=8), WRONG, st.lists(st.integers(0, 100_000), max_size=12))
+def test_however_data_is_cut_all_is_as_the_library_alone_has_it(
+    messages: list[bytes], wrong: bytes, cuts: list[int]
+) -> None:
+    data = b"".join(messages) + wrong
+    ends = sorted({min(cut, len(data)) for cut in cuts} | {len(data)})
+    pieces = [data[start:end] for start, end in zip([0, *ends], ends, strict=False) if end > start]
+
+    async def both() -> None:
+        # which forgets messages that come in one piece with what is wrong behind them
+        expected = await heard(WebSocketsSansIOProtocol, [*messages, wrong])
+        assert await heard(BoundedWebSocketProtocol, pieces) == expected
+
+    asyncio.run(both())
+
+
+def test_short_messages_go_by_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(*arguments: object, **named: object) -> None:
+        raise AssertionError("the library was asked")
+
+    data = b"".join(frame(Opcode.BINARY, b"%d" % number) for number in range(1000))
+
+    async def scenario() -> None:
+        monkeypatch.setattr(Frame, "parse", parse)
+        messages, _ = await heard(BoundedWebSocketProtocol, [data])
+        assert [message["bytes"] for message in messages] == [b"%d" % number for number in range(1000)]
+
+    asyncio.run(scenario())
+
+
+def test_messages_are_heard_at_once_unless_one_before_them_waits() -> None:
+    heard_at_once: list[bytes] = []
+    received: list[Any] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        def listener(body: bytes) -> bool:
+            heard_at_once.append(body)
+            return body != b"later"
+
+        await receive()
+        await send({"type": "websocket.accept"})
+        direct = direct_of(scope)
+        assert direct is not None
+        direct.hear(listener)
+        while (message := await receive())["type"] != "websocket.disconnect":
+            received.append(message.get("bytes") or message.get("text"))
+            if not direct.say(b"got it"):
+                await send({"type": "websocket.send", "bytes": b"sent"})
+
+    async def scenario() -> None:
+        config = uvicorn.Config(application, lifespan="off", log_config=None, ws_ping_interval=None)
+        config.load()
+        protocol, wire = BoundedWebSocketProtocol(config, ServerState(), {}), Wire()
+        protocol.connection_made(wire)
+        protocol.data_received(UPGRADE)
+        await asyncio.sleep(0.01)
+        data = [frame(Opcode.BINARY, body) for body in (b"now", b"later", b"behind it")]
+        protocol.data_received(b"".join([*data, frame(Opcode.TEXT, b"text")]))
+        assert (heard_at_once, received) == ([b"now", b"later"], [])
+        await asyncio.sleep(0.01)
+        assert received == [b"later", b"behind it", "text"]
+        assert wire.written[1:] == [binary_frame(b"got it")] * 3
+        protocol.pause_writing()
+        protocol.data_received(frame(Opcode.TEXT, b"text"))
+        await asyncio.sleep(0.01)
+        assert len(wire.written) == 4, "the peer takes nothing"
+        protocol.resume_writing()
+        await asyncio.sleep(0.01)
+        assert wire.written[4:] == [binary_frame(b"sent")]
+        protocol.connection_lost(None)
+        await asyncio.gather(*protocol.tasks)
+
+    asyncio.run(scenario())
