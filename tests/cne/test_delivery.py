@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from headwater.cne.addresses import Address, Pattern
+from headwater.cne.endpoint import ASKING_MAX
 from headwater.core import Event
 from headwater.storage import Engine
 from headwater.storage.backup import backup, restore
@@ -183,6 +185,47 @@ def test_subscriber_gets_nothing_that_it_did_not_ask_for(play):
         await world.publish(one, "no")
         await world.publish(two, "yes")
         await subscriber.got("first", "yes")
+
+    play(scenario)
+
+
+def test_it_is_looked_once_who_asks_for_events_at_the_same_addresses(play, monkeypatch):
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        await world.subscribe(subscriber.uri(), NODE_SYNC_STATE)
+        await world.publish(id, "x")
+        await subscriber.got("first", "x")
+        monkeypatch.setattr(
+            Pattern, "matches", lambda pattern, address: looks.append(address) or matches(pattern, address)
+        )
+        await world.publish(id, *NUMBERS)
+        await subscriber.got("first", "x", *NUMBERS)
+        assert not looks
+
+    looks: list[Address] = []
+    matches = Pattern.matches
+    play(scenario)
+
+
+def test_an_endpoint_gets_what_its_subscriptions_of_the_moment_ask_for(play):
+    """What is remembered of who asks holds until one comes or goes; and for more addresses than are remembered."""
+
+    async def scenario(world: World) -> None:
+        id = await node(world)
+        subscriber = await world.subscriber()
+        places = [f"/cluster/node/worker-{number}{SYNC_STATE}" for number in range(2 * ASKING_MAX)]
+        await world.subscribe(subscriber.uri(), places[0])
+        await world.publish(id, "0")
+        other = await world.subscribe(subscriber.uri(), "/cluster/node/*/sync")
+        await subscriber.got("first", "0", "0")
+        for number, place in enumerate(places[1:] + places[:1], 1):
+            await world.publish(id if place == places[0] else await world.publisher(place), str(number), resource=place)
+        await world.ask("DELETE", f"{V2}/subscriptions/{other}")
+        await world.publish(await world.publisher(places[1]), "no", resource=places[1])
+        await world.publish(id, "last")
+        await subscriber.until(lambda subscriber: subscriber.values[-1] == "last")
+        assert "no" not in subscriber.values
 
     play(scenario)
 

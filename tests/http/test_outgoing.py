@@ -312,6 +312,34 @@ def test_a_kept_connection_ends_when_it_was_not_used_for_long(monkeypatch: pytes
     asyncio.run(scenario())
 
 
+def test_a_call_on_a_kept_connection_waits_for_no_socket_and_others_wait_for_theirs() -> None:
+    async def silent(which: int, request: int, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await free.wait()
+        writer.write(NO_CONTENT)
+
+    async def scenario() -> None:
+        caller = Caller(Sockets(2))  # one for calls, one that is kept
+
+        async def get(port: int) -> int:
+            target = target_of(f"http://127.0.0.1:{port}/")
+            return (await caller.call(target, target.head(b"GET", b"", None), PATIENCE_S, 1000)).status
+
+        async with Peer().serving(obliging) as kept, Peer().serving(silent) as slow, Peer().serving(obliging) as new:
+            assert await get(kept.port) == 204
+            held = asyncio.create_task(get(slow.port))
+            await asked.wait()
+            waiting = asyncio.create_task(get(new.port))
+            assert await get(kept.port) == 204
+            assert (kept.connections, new.connections, waiting.done()) == (1, 0, False)
+            free.set()
+            assert await asyncio.gather(held, waiting) == [204, 204]
+            await caller.close()
+
+    asked, free = asyncio.Event(), asyncio.Event()
+    asyncio.run(scenario())
+
+
 def test_names_are_looked_up_once_for_all_and_remembered_and_failures_are_not() -> None:
     asked: list[str] = []
 

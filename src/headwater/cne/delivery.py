@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -49,8 +49,8 @@ class Delivery:
         """`spans` gets each call, where somebody collects those."""
         self._webhooks, self._settings, self._spans = webhooks, settings, spans
 
-    async def send(self, subscription: Subscription, stored: Stored) -> Outcome:
-        """Send one event to one subscription, once. Raises Undeliverable."""
+    def send(self, subscription: Subscription, stored: Stored) -> Awaitable[Outcome]:
+        """Send one event to one subscription, once. Raises Undeliverable, at once."""
         headers, body = self._rendered(subscription, stored)
         if len(body) > self._settings.event_bytes_max:
             raise Undeliverable(f"{len(body)} bytes, at most {self._settings.event_bytes_max} are delivered")
@@ -58,8 +58,8 @@ class Delivery:
             body = enveloped(body, subscription.resource)
         trace = headers_of(stored.notification.extensions)
         if self._spans is not None:
-            return await self._post_as_span(self._spans, subscription.endpoint, body, headers, trace)
-        return await self._webhooks.post(subscription.endpoint, body, {**headers, **trace} if trace else headers)
+            return self._post_as_span(self._spans, subscription.endpoint, body, headers, trace)
+        return self._webhooks.post(subscription.endpoint, body, {**headers, **trace} if trace else headers)
 
     async def _post_as_span(
         self, spans: Spans, uri: str, body: bytes, headers: Mapping[str, str], trace: Mapping[str, str]

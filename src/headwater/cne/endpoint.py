@@ -37,6 +37,8 @@ from .webhook import Outcome, shown
 REFUSALS_MAX = 3
 """How often a subscriber may refuse one event before it is a dead letter."""
 FAULT_PAUSE_S = 1.0
+ASKING_MAX = 8
+"""Of the addresses of events, so many are remembered with who asks for them: there may be thousands of endpoints."""
 _logger = logging.getLogger("headwater.cne")
 
 
@@ -73,6 +75,8 @@ class Endpoint:
         self.uri = uri
         self._upstream, self._delivery, self._settings, self._bus = upstream, delivery, settings, bus
         self._subscriptions: dict[str, tuple[Subscription, Pattern]] = {}
+        self._asking: dict[tuple[Address, ...], tuple[Subscription, ...]] = {}
+        """Those of them that ask for events at some addresses, wherever they start."""
         self.kept = kept
         self.cursor = cursor
         self.delivered = 0
@@ -124,10 +128,12 @@ class Endpoint:
 
     def subscribe(self, subscription: Subscription) -> None:
         """Deliver to a subscription too."""
+        self._asking.clear()
         self._subscriptions[subscription.id] = subscription, Pattern(subscription.resource, self._settings.place)
 
     def unsubscribe(self, subscription: Subscription) -> bool:
         """Deliver to a subscription no more; whether others are left."""
+        self._asking.clear()
         self._subscriptions.pop(subscription.id, None)
         return bool(self._subscriptions)
 
@@ -137,10 +143,26 @@ class Endpoint:
 
     def recipient(self, stored: Stored) -> Subscription | None:
         """The oldest subscription that asks for an event: it gets it, the others do not again."""
-        for subscription, pattern in self._subscriptions.values():
-            if subscription.start < stored.sequence_number and any(map(pattern.matches, stored.addresses)):
+        addresses, number = stored.addresses, stored.sequence_number
+        asking = self._asking.get(addresses)
+        if asking is None:
+            asking = self._find(addresses)
+        for subscription in asking:
+            if subscription.start < number:
                 return subscription
         return None
+
+    def _find(self, addresses: tuple[Address, ...]) -> tuple[Subscription, ...]:
+        """The subscriptions that ask for events at one of these addresses, the oldest first; they are remembered."""
+        if len(self._asking) >= ASKING_MAX:
+            self._asking.clear()
+        found = tuple(
+            subscription
+            for subscription, pattern in self._subscriptions.values()
+            if any(map(pattern.matches, addresses))
+        )
+        self._asking[addresses] = found
+        return found
 
     def offer(self, stored: Stored) -> None:
         """Take an event that one of the subscriptions may ask for; the numbers must ascend."""

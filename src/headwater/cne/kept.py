@@ -48,6 +48,8 @@ class Kept(msgspec.Struct, kw_only=True):
 
     def unbury(self, number: int) -> bool:
         """Take a dead letter off the list; whether it was there."""
+        if not self.dead_letters:
+            return False
         left = [letter for letter in self.dead_letters if letter.sequence_number != number]
         was_there = len(left) < len(self.dead_letters)
         self.dead_letters = left

@@ -28,6 +28,7 @@ _logger = logging.getLogger("headwater.cne.events")
 BATCH_EVENTS_MAX = 1000
 DIARY_BYTES_MAX = 2000
 _WIDEST_NUMBER = 10**18 - 1
+_SENT = b'{"status":"Event sent"}'
 
 
 class Given(NamedTuple):
@@ -88,8 +89,14 @@ async def delete_own_publishers(host: Host, exchange: Exchange) -> None:
 async def create_event(host: Host, exchange: Exchange) -> None:
     """POST /create/event: a publisher's bare event, or CloudEvents: structured, binary, in a batch or an envelope."""
     await host.owner(exchange, Right.APPEND)
+    body, is_strict = await exchange.body(), _is_strict(host, exchange)
+    if not is_strict and (plain := _sole_plain(exchange, body)) is not None:
+        event, notification, _ = _event_of(host, plain)
+        await _append(host, [event], [(event, notification)], [plain])
+        await exchange.answer(202, _SENT)
+        return
     slices = Slices()
-    given = await _read(exchange, await exchange.body(), slices, is_strict=_is_strict(host, exchange))
+    given = await _read(exchange, body, slices, is_strict=is_strict)
     events, known = [], []
     for each in given:
         await slices.pause()
@@ -101,12 +108,18 @@ async def create_event(host: Host, exchange: Exchange) -> None:
         except InvalidInput as error:
             error.where = _joined(each.where, error.where)
             raise
+    await _append(host, events, known, given)
+    await exchange.answer(202, _SENT)
+
+
+async def _append(
+    host: Host, events: Sequence[Event], known: Sequence[tuple[Event, Notification]], given: Sequence[Given]
+) -> None:
     try:
         await host.service.append(events, known)
     except InvalidInput as error:
         error.where = _in_document(error.where, given)
         raise
-    await exchange.answer_json(202, {"status": "Event sent"})
 
 
 async def write_diary(host: Host, exchange: Exchange) -> None:
@@ -128,12 +141,21 @@ async def _read(exchange: Exchange, body: bytes, slices: Slices, *, is_strict: b
     if exchange.header(b"ce-specversion") is not None and media_type != cloudevents.STRUCTURED:
         members = reading.members_of_headers(exchange.scope["headers"], body)
         return [_given(members, body, exchange, is_strict)._replace(content_type=media_type or JSON_TYPE)]
-    if not is_strict and (plain := quick_reading.read(body)) is not None:
-        return [_plainly_given(plain, body, exchange)]
     members = reading.members_of(body)
     if (key := envelope.key_of(members)) is None:
         return [_given(members, body, exchange, is_strict)]
     return await _read_all(envelope.events_of(body, key), exchange, slices, is_strict, key)
+
+
+def _sole_plain(exchange: Exchange, body: bytes) -> Given | None:
+    """The one event that the body is, where that is a plain one, and the head says nothing else; None says nothing."""
+    media_type = exchange.media_type()
+    if media_type == cloudevents.BATCH:
+        return None
+    if media_type != cloudevents.STRUCTURED and exchange.header(b"ce-specversion") is not None:
+        return None  # it is the data of an event
+    plain = quick_reading.read(body)
+    return None if plain is None else _plainly_given(plain, body, exchange)
 
 
 async def _read_all(

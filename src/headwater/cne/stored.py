@@ -8,7 +8,6 @@ that others wrote (by AMQP, DCB, Spark) are read whether their data is a whole n
 from __future__ import annotations
 
 import time
-from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -33,18 +32,20 @@ _OURS = frozenset({"time", "datacontenttype", "dataschema"})
 class Stored:
     """One notification in the log: what it says, where, and its renderings, each made once for all subscribers."""
 
+    __slots__ = ("_structured", "addresses", "event", "notification", "sequence_number")
+
     def __init__(self, event: SequencedEvent, notification: Notification, addresses: tuple[Address, ...]) -> None:
         self.event, self.notification, self.addresses = event, notification, addresses
+        self.sequence_number = event.sequence_number
+        """Its number in the log."""
+        self._structured = b""
 
     @property
-    def sequence_number(self) -> int:
-        """Its number in the log."""
-        return self.event.sequence_number
-
-    @cached_property
     def structured(self) -> bytes:
         """As O-RAN's consumers get it."""
-        return rendering.structured(self.notification, self.sequence_number)
+        if not self._structured:
+            self._structured = rendering.structured(self.notification, self.sequence_number)
+        return self._structured
 
 
 def event_of(

@@ -26,6 +26,7 @@ URI_CHARS_MAX = 2048
 TARGETS_MAX = 20_000
 """URIs that are remembered as they were read."""
 JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json"}
+_JSON_LINES = lines_of(JSON_HEADERS)
 _TEMPORARY = frozenset({401, 403, 404, 405, 407, 408, 409, 410, 421, 423, 425, 429})
 """Answers below 500 that are about the endpoint, and not about the event."""
 
@@ -133,7 +134,8 @@ class Webhooks:
             target = self._targets.get(uri) or self._target(uri)
             if target is None:
                 return Outcome(0, "it is not on a host that webhooks may be on")
-            request = target.head(method, lines_of(headers), len(body)) + body
+            lines = _JSON_LINES if headers is JSON_HEADERS else lines_of(headers)
+            request = target.head(method, lines, len(body)) + body
             reply = await self._caller.call(target, request, timeout_s, ANSWER_BYTES_MAX)
         except TimeoutError:
             return Outcome(0, f"no answer within {timeout_s} s")

@@ -429,6 +429,8 @@ def _check_encodings(column: Sequence[Encoding]) -> None:
 
 
 def _check_attributes(attributes: Mapping[str, str], where: str) -> int:
+    if (chars := _plain_chars(attributes)) is not None:
+        return chars
     if not isinstance(attributes, Mapping):
         raise InvalidEvent(f"attributes are a mapping of strings to strings, {show(attributes)} given", where)
     if len(attributes) > ATTRIBUTES_MAX:

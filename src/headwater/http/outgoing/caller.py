@@ -34,18 +34,27 @@ class Caller:
 
         A request may be sent twice: on a new connection where a kept one ends, and nothing of an answer came. So
         it does who is called no harm to get it twice. Waiting until there is a socket for the call does not count as
-        its time. A body is read if it is wanted or not, but no more of it than `body_bytes_max`.
+        its time; a call on a kept connection has one. A body is read if it is wanted or not, but no more of it than
+        `body_bytes_max`.
         """
-        async with self._sockets.calls:
-            connection = self._taken(target.origin)
-            if connection is None:
-                return await self._call_anew(target.origin, request, timeout_s, body_bytes_max, wants_body)
-            began = asyncio.get_running_loop().time()
+        origin, left = target.origin, timeout_s
+        connection = self._taken(origin)
+        if connection is not None:  # it has its socket, and needs none of those that are for calls
+            loop = asyncio.get_running_loop()
+            began = loop.time()
             try:
-                return await self._ask(connection, target.origin, request, timeout_s, body_bytes_max, wants_body)
+                reply = await connection.ask(request, timeout_s, body_bytes_max, wants_body=wants_body)
             except Unanswered:
-                left = timeout_s - (asyncio.get_running_loop().time() - began)
-            return await self._call_anew(target.origin, request, left, body_bytes_max, wants_body)
+                connection.close()
+                left -= loop.time() - began
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                self._keep(origin, connection)
+                return reply
+        async with self._sockets.calls:
+            return await self._call_anew(origin, request, left, body_bytes_max, wants_body)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -71,25 +80,17 @@ class Caller:
         until = loop.time() + timeout_s
         async with asyncio.timeout_at(until):
             connection = await self._connect(origin, until)
-        return await self._ask(connection, origin, request, until - loop.time(), body_bytes_max, wants_body)
-
-    async def _ask(
-        self,
-        connection: Connection,
-        origin: Origin,
-        request: bytes,
-        timeout_s: float,
-        body_bytes_max: int,
-        wants_body: bool,
-    ) -> Reply:
         try:
-            reply = await connection.ask(request, timeout_s, body_bytes_max, wants_body=wants_body)
+            reply = await connection.ask(request, until - loop.time(), body_bytes_max, wants_body=wants_body)
         except BaseException:
             connection.close()
             raise
+        self._keep(origin, connection)
+        return reply
+
+    def _keep(self, origin: Origin, connection: Connection) -> None:
         if connection.is_open:
             self._kept.setdefault(origin, []).append(connection)
-        return reply
 
     async def _connect(self, origin: Origin, until: float) -> Connection:
         """A connection to the first address that takes one; each has its share of the time. Raises OSError."""

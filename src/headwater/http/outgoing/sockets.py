@@ -22,7 +22,9 @@ class Sockets:
 
     @property
     def calls(self) -> asyncio.Semaphore:
-        """To be held during a call: half of the sockets are for calls. Who waits for it is served in order."""
+        """To be held during a call that makes a connection: half of the sockets are for those. Who waits is served in
+        order. A call on a kept connection has its socket: one of the other half.
+        """
         return self._calls
 
     @property
