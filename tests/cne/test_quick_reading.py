@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from headwater.cne import quick_reading, reading, rendering
 from headwater.cne.notification import Dialect, Notification, Opaque, Value
 from headwater.core.errors import InvalidInput
-from headwater.formats import cloudevents
 from headwater.storage.memory import MemoryStore
 
 from .builders import NODE_SYNC_STATE, bare, text, v1_value, v2_value, wrapped
@@ -142,23 +140,6 @@ def test_an_event_is_never_larger_than_is_said(texts: list[str], extensions: dic
     values = (Value("/a", "metric", "enumeration", "\x00" * 9), Value("/b", "metric", "x", Opaque(text([1, id]))))
     made = Notification(id, type, source, "", "1", values, data_schema=schema, extensions=kept)
     assert len(rendering.structured(made, 10**18 - 1)) <= rendering.size_at_most(made)
-
-
-@given(st.lists(_any, min_size=4, max_size=4), _any)
-def test_a_plain_event_is_written_as_any_other(texts: list[str], value: str) -> None:
-    id, type, source, time = (each.encode(errors="replace").decode() for each in texts)
-    values = (
-        Value("/a", "metric", "enumeration", value.encode(errors="replace").decode()),
-        Value("/b", "metric", "x", Opaque(b'{"b": [1.50, "a"]}')),
-    )
-    plain = Notification(id, type, source, time or "2024-05-06T07:08:09Z", "1", values)
-    written = rendering.structured(msgspec.structs.replace(plain, data_schema="s", extensions={"x": "y"}), 7)
-    assert rendering.structured(plain, 7) == written.replace(b',"dataschema":"s","x":"y","sequence"', b',"sequence"', 1)
-    assert rendering.structured(plain) == rendering.structured(plain, 7).replace(_sequence(7), b"", 1)
-
-
-def _sequence(number: int) -> bytes:
-    return b',"sequence":"%s"' % cloudevents.format_sequence(number).encode()
 
 
 def test_a_plain_notification_is_read_once_and_another_of_its_id_by_itself(

@@ -14,7 +14,6 @@ from .notification import DATA_VERSION, JSON_TYPE, VALUE_MEMBERS, Dialect, Notif
 from .timestamps import now
 
 Header = tuple[str, str]
-_encode = msgspec.json.Encoder().encode
 
 _CHAR_BYTES_MAX = 6
 """Of a character in JSON: `\\u0000`."""
@@ -22,48 +21,8 @@ _VALUE_BYTES, _AROUND_BYTES = 100, 400
 """What is around the texts of a value, and of the whole: names of members, quotes, version, time and number."""
 
 
-class _Value(msgspec.Struct):
-    ResourceAddress: str
-    data_type: str
-    value_type: str
-    value: str | msgspec.Raw
-
-
-class _Data(msgspec.Struct):
-    version: str
-    values: list[_Value]
-
-
-class _Plain(msgspec.Struct):
-    """One without a schema and extensions, as most are: a third of the cost of dictionaries."""
-
-    specversion: str
-    id: str
-    source: str
-    type: str
-    time: str
-    sequence: str
-    data: _Data
-
-
 def structured(notification: Notification, sequence_number: int | None = None) -> bytes:
     """O-RAN's form: CloudEvents 1.0 in structured mode, with the members of v2."""
-    if sequence_number is not None and not notification.extensions and not notification.data_schema:
-        values = [
-            _Value(each.resource, each.data_type, each.value_type, _content(each.value)) for each in notification.values
-        ]
-        time, sequence = notification.time or now(), format_sequence(sequence_number)
-        return _encode(
-            _Plain(
-                "1.0",
-                notification.id,
-                notification.source,
-                notification.type,
-                time,
-                sequence,
-                _Data(DATA_VERSION, values),
-            )
-        )
     return msgspec.json.encode(_context(notification, sequence_number) | {"data": _data(notification, Dialect.V2)})
 
 
@@ -148,7 +107,7 @@ def _values(values: Sequence[Value], dialect: Dialect) -> list[dict[str, object]
     ]
 
 
-def _content(value: str | Opaque) -> str | msgspec.Raw:
+def _content(value: str | Opaque) -> object:
     return msgspec.Raw(value.text) if isinstance(value, Opaque) else value
 
 
