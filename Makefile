@@ -13,7 +13,7 @@ PYTHONS = $(shell for python in python3.11 python3.12 python3.13 python3.14; do 
 COMPILED_WHEEL = $(shell ls $(CURDIR)/dist/compiled/*.whl)
 COMPILED := tests/contract tests/storage tests/dcb tests/http tests/amqp tests/packaging/test_compiled.py
 
-.PHONY: demo quick test spark lowest setup fmt lint types interop interop-clients soak hostile power wheels compiled bench bench-amqp bench-spark docs check
+.PHONY: demo quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate wheels compiled bench bench-amqp bench-spark screenshots docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -82,6 +82,9 @@ bench-spark: $(STAMP)   ## Spark reading and writing, beside its own Parquet rea
 docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
 	$(BIN)/python -m pytest -q tests/docs
 
+screenshots: $(STAMP)   ## the console's pictures in docs/images, from the demo's data; needs Chromium
+	$(BIN)/python -m tests.console.screenshots
+
 soak: $(STAMP)          ## clients of all protocols on one server that is killed again and again; SECONDS=60 for short
 	$(BIN)/python -m tests.soak $(or $(SECONDS),600)
 
@@ -90,6 +93,9 @@ hostile: $(STAMP)       ## one client of each protocol misbehaves, the others mu
 
 power: $(STAMP)         ## power cuts of a server of all protocols, at any record of what it wrote; STATES=1000 for fewer
 	$(BIN)/python -m tests.power $(or $(STATES),5000)
+
+simulate: $(STAMP)      ## servers of a shared home, a schedule of faults for each seed; SCHEDULES=2000 for fewer
+	$(BIN)/python -m tests.homes $(or $(SCHEDULES),50000)
 
 check: lint types interop-clients test compiled  ## what CI runs
 

@@ -24,7 +24,7 @@ import urllib3
 from headwater.client import RemoteLog
 from headwater.client.address import address_of
 from headwater.client.request import Request
-from headwater.client.terms import Terms
+from headwater.client.terms import terms_of
 from headwater.client.transport import Transport
 from headwater.core import Event
 from headwater.formats.answer import Answer
@@ -92,7 +92,7 @@ def main(rounds: int, requests: int) -> None:
     for name, value in machine.describe(Path(tempfile.gettempdir())).items():
         click.echo(f"{name}: {value}")
     with tempfile.TemporaryDirectory() as directory, closing(MemoryServer(Path(directory, "server"))) as server:
-        own = Transport(Terms(address_of(server.url, None, None, None, None, True), timeout_s=60.0, retry_s=0.0))
+        own = Transport(terms_of(server.url, timeout_s=60.0, retry_s=0.0))
         other = PoolOfUrllib3(server.url)
         logs = {OWN: RemoteLog(own, LOG), URLLIB3: RemoteLog(cast(Transport, other), LOG)}
         for kind, ask in REQUESTS.items():

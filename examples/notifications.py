@@ -29,7 +29,7 @@ class Webhook(BaseHTTPRequestHandler):
         self.end_headers()
         self.arrived.put(f"event {int(event['sequence'])}: {event['data']['values'][0]['value']}")
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:
         pass
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,3 +76,9 @@ def _on_disk(given: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="headwater-tests-") as directory:
         yield Path(directory)
+
+
+def pytest_sessionfinish() -> None:
+    """End what tests of this process shared."""
+    if (server := sys.modules.get("tests.homes.postgres_server")) is not None:
+        server.close_shared()

@@ -24,7 +24,7 @@ def cases(bench: Bench) -> Iterator[Case]:
     for clients in (1, 8):
         batches = bench.count(40 if clients == 1 else 8, least=2)
         runs = {name: partial(_append, bench, name, clients, batches) for name in (HEADWATER_SERVER, UMADB)}
-        yield Case(f"{clients} client{'s' * (clients > 1)}", "events/s", runs, (Aim(UMADB, 5),))
+        yield Case(f"{clients} client{'s' * (clients > 1)}", "events/s", runs, (Aim(UMADB, 6),))
 
 
 def append_batches(remote: Remote, job: Job) -> Iterator[int]:

@@ -26,4 +26,4 @@ def cases(bench: Bench) -> Iterator[Case]:
 
     runs = {name: partial(next_slice, name) for name in (HEADWATER_SERVER, UMADB)}
     rounds = len(bench.served.fills[UMADB])
-    yield Case("batches of 1000, one client", "events/s", runs, (Aim(UMADB, 5),), rounds=rounds)
+    yield Case("batches of 1000, one client", "events/s", runs, (Aim(UMADB, 6),), rounds=rounds)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated
 
-from headwater.core import AppendCondition, Event, EventLog, Query, SequencedEvent
-from headwater.core.errors import AppendConditionFailed
+from headwater.core import EventLog, Query, SequencedEvent
+from headwater.decisions import Decision, Projection, Tag, decide, event
 
 from ..flights import ARRIVED, DEPARTED
 from ..stage import Stage
@@ -16,10 +18,43 @@ from ..stage import Stage
 TITLE = "Decisions"
 TAIL = "N725MQ"
 """The aircraft that left New York most often in 2013."""
-GATE = "gate:JFK-B22"
-ASSIGNED, RELEASED = "GateAssigned", "GateReleased"
+GATE = "JFK-B22"
 ROUNDS = 200
 PATIENCE_S = 60.0
+
+
+@event(type=DEPARTED)
+class Departed:
+    """The tables have these as tags alone: an event of theirs is read without them."""
+
+    tail: Annotated[str, Tag] = ""
+    origin: Annotated[str, Tag] = ""
+    dest: Annotated[str, Tag] = ""
+
+
+@event(type=ARRIVED)
+class Arrived:
+    """See Departed."""
+
+    tail: Annotated[str, Tag] = ""
+    origin: Annotated[str, Tag] = ""
+    dest: Annotated[str, Tag] = ""
+
+
+@event
+class GateAssigned:
+    """An airline has the gate."""
+
+    gate: Annotated[str, Tag]
+    airline: str
+
+
+@event
+class GateReleased:
+    """It is free again."""
+
+    gate: Annotated[str, Tag]
+    airline: str
 
 
 class InTheAir(Exception):
@@ -39,27 +74,35 @@ def play(stage: Stage) -> None:
 
 
 def movements(tail: str) -> Query:
-    """The boundary of a departure: what this aircraft did, and nothing else in the log."""
+    """What this aircraft did, and nothing else in the log."""
     return Query.where(types=[DEPARTED, ARRIVED], tags=[f"tail:{tail}"])
 
 
-def depart(log: EventLog, tail: str, *, known: tuple[SequencedEvent | None, int] | None = None) -> int:
-    """Let an aircraft depart, unless it is in the air; answers the number of the departure.
-
-    `known` is what the caller read before: the last movement, and the head that came with it. Raises InTheAir, and
-    AppendConditionFailed where the aircraft moved since that was read.
-    """
-    last, head = known or last_movement(log, tail)
-    if last is not None and last.type == DEPARTED:
-        raise InTheAir(last)
-    departure = Event(DEPARTED, b"{}", (f"tail:{tail}", "origin:JFK", "dest:BOS"))
-    return log.append([departure], AppendCondition(movements(tail), after=head)).last
+def in_the_air(tail: str) -> Projection[SequencedEvent | None]:
+    """Its departure, if it has not arrived since: the boundary of the next one."""
+    newest = Projection[SequencedEvent | None](None, tags={"tail": tail}, newest_only=True)
+    return newest.on_stored(Departed, lambda _, departed, stored: stored).on(Arrived, lambda _, arrived: None)
 
 
-def last_movement(log: EventLog, tail: str) -> tuple[SequencedEvent | None, int]:
-    """What the aircraft did last, and the head of the log: one request."""
-    reading = log.read(movements(tail), backwards=True, limit=1)
-    return next(reading, None), reading.head
+def nothing() -> None:
+    """Nobody comes in between."""
+
+
+def departure(tail: str, meanwhile: Callable[[], object] = nothing) -> Decision[Departed]:
+    """Let an aircraft depart, unless it is in the air: InTheAir. `meanwhile` is what others do after the look."""
+
+    def rule(last: SequencedEvent | None) -> Departed:
+        if last is not None:
+            raise InTheAir(last)
+        meanwhile()
+        return Departed(tail, origin="JFK", dest="BOS")
+
+    return Decision(in_the_air(tail), rule)
+
+
+def arrival(tail: str) -> Decision[Arrived]:
+    """It arrives, wherever it was."""
+    return Decision(lambda: Arrived(tail, origin="JFK", dest="BOS"))
 
 
 def _look_back(stage: Stage, log: EventLog) -> None:
@@ -92,24 +135,20 @@ def _look_back(stage: Stage, log: EventLog) -> None:
 
 
 def _depart_twice(stage: Stage, log: EventLog) -> None:
-    seen_by_one = last_movement(log, TAIL)
-    seen_by_other = last_movement(log, TAIL)
     stage.say(f"two dispatchers see {TAIL} on the ground, at the same moment, and let it depart")
-    number = depart(log, TAIL, known=seen_by_one)
-    stage.say(f"  the first: [green]departed[/], event {number:,}")
+    first: list[int] = []
     try:
-        depart(log, TAIL, known=seen_by_other)
+        decide(log, departure(TAIL, meanwhile=lambda: first.append(decide(log, departure(TAIL)).last)))
         raise AssertionError("the second departure went in")
-    except AppendConditionFailed as refused:
-        assert refused.conflict == number, f"the conflict is {refused.conflict}, not {number}"
-        stage.say(f"  the second: [red]refused[/] by the log: {refused}")
-    try:
-        depart(log, TAIL)
-        raise AssertionError("the third departure went in")
     except InTheAir as refused:
-        stage.say(f"  the second, looking again: [red]refused[/] by its own rule: {refused}")
-    log.append([Event(ARRIVED, b"{}", (f"tail:{TAIL}", "dest:BOS", "origin:JFK"))])
-    stage.say(f"  after the arrival: [green]departed[/], event {depart(log, TAIL):,}")
+        (number,) = first
+        assert refused.departure.sequence_number == number, f"{refused}, and not since {number}"
+        stage.say(f"  the first: [green]departed[/], event {number:,}")
+        stage.say(
+            f"  the second: [red]refused[/] by the log; it looks again, and is refused by its own rule: {refused}"
+        )
+    decide(log, arrival(TAIL))
+    stage.say(f"  after the arrival: [green]departed[/], event {decide(log, departure(TAIL)).last:,}")
     stage.note("second departures of one aircraft", "refused by a condition")
 
 
@@ -121,7 +160,7 @@ def _race_for_the_gate(stage: Stage) -> None:
         racers = [pool.submit(_race, stage.log(), name, barrier) for name in names]
         won = Counter({name: racer.result() for name, racer in zip(names, racers, strict=True)})
     seconds = time.perf_counter() - started
-    assigned = sum(1 for _ in stage.log().read(Query.where(types=[ASSIGNED], tags=[GATE])))
+    assigned = sum(1 for _ in stage.log().read(Query.where(types=["GateAssigned"], tags=[f"gate:{GATE}"])))
     assert won.total() == assigned == ROUNDS, f"{won.total()} wins and {assigned} assignments in {ROUNDS} rounds"
     stage.say(
         f"two airlines race for one gate, {ROUNDS} times: red won {won['red']}, blue won {won['blue']}, "
@@ -130,21 +169,39 @@ def _race_for_the_gate(stage: Stage) -> None:
     stage.note("races of two clients for one gate", f"{ROUNDS}, each with one winner")
 
 
+class GateTaken(Exception):
+    """Another airline has it."""
+
+
+def gate_holder() -> Projection[str]:
+    """The airline that has the gate; nobody at first."""
+    newest = Projection("", tags={"gate": GATE}, newest_only=True)
+    return newest.on(GateAssigned, lambda _, its: its.airline).on(GateReleased, lambda _, its: "")
+
+
 def _race(log: EventLog, name: str, barrier: threading.Barrier) -> int:
     """Race for the gate in every round; answers how often it was won."""
-    gate = Query.where(types=[ASSIGNED, RELEASED], tags=[GATE])
     won = 0
     for _ in range(ROUNDS):
-        barrier.wait(PATIENCE_S)  # the gate is free, and both see it
-        head = log.read(gate, backwards=True, limit=1).head
-        barrier.wait(PATIENCE_S)
+        barrier.wait(PATIENCE_S)  # the gate is free
+        has_seen = False
+
+        def assign(holder: str) -> GateAssigned:
+            nonlocal has_seen
+            if not has_seen:
+                has_seen = True
+                barrier.wait(PATIENCE_S)  # both see it so
+            if holder:
+                raise GateTaken(holder)
+            return GateAssigned(GATE, name)
+
         try:
-            log.append([Event(ASSIGNED, name.encode(), (GATE,))], AppendCondition(gate, after=head))
+            decide(log, Decision(gate_holder(), assign))
             is_mine = True
             won += 1
-        except AppendConditionFailed:
+        except GateTaken:
             is_mine = False
         barrier.wait(PATIENCE_S)
         if is_mine:
-            log.append([Event(RELEASED, name.encode(), (GATE,))])
+            decide(log, Decision(lambda: GateReleased(GATE, name)))
     return won

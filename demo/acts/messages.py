@@ -10,12 +10,12 @@ from headwater.amqp.filters import QUERY_FILTER
 from headwater.amqp.protocol.message import DATA, Message
 from headwater.amqp.protocol.performatives import Accepted
 from headwater.amqp.protocol.types import Described, Symbol
-from headwater.core import Event, EventLog
-from headwater.core.errors import AppendConditionFailed
+from headwater.core import EventLog
+from headwater.decisions import decide
 
-from ..flights import ARRIVED
 from ..stage import LOG, Stage
-from .decide import TAIL, depart, last_movement, movements
+from . import decide as decisions
+from .decide import TAIL, InTheAir, movements
 
 TITLE = "Messages"
 BURST = 20_000
@@ -70,25 +70,27 @@ def _replay(stage: Stage, hangar: Client, log: EventLog) -> None:
 
 def _share(stage: Stage, hangar: Client, tower: Client, log: EventLog) -> None:
     live = hangar.receiver(LOG, filter=about(TAIL, from_the_beginning=False))
-    if (last := last_movement(log, TAIL)[0]) is not None and last.type != ARRIVED:
-        log.append([Event(ARRIVED, b"{}", (f"tail:{TAIL}", "dest:BOS", "origin:JFK"))])
-        _next(live).settle()
-    seen = last_movement(log, TAIL)
+    decide(log, decisions.arrival(TAIL))
+    _next(live).settle()
     stage.say(f"a dispatcher (DCB over HTTP) sees {TAIL} on the ground; before it decides, the tower sends a message")
-    state = tower.sender(LOG).send(departure(TAIL))
-    assert state == Accepted(), f"the message was {state}"
-    message = _next(live)
-    offset = message.message.delivery_annotations["event-streams-offset"]
-    stage.say(f"  the tower's AMQP message: [green]accepted[/], durable; the hangar has it, offset {offset}")
+    offsets: list[int] = []
+
+    def tower_sends() -> None:
+        state = tower.sender(LOG).send(departure(TAIL))
+        assert state == Accepted(), f"the message was {state}"
+        offset = _next(live).message.delivery_annotations["event-streams-offset"]
+        offsets.append(int(offset))
+        stage.say(f"  the tower's AMQP message: [green]accepted[/], durable; the hangar has it, offset {offset}")
+
     try:
-        depart(log, TAIL, known=seen)
+        decide(log, decisions.departure(TAIL, meanwhile=tower_sends))
         raise AssertionError("the dispatcher's departure went in")
-    except AppendConditionFailed as refused:
-        assert refused.conflict == int(offset), f"the conflict is {refused.conflict}, the message {offset}"
-        stage.say(
-            f"  the dispatcher: [red]refused[/]: event {refused.conflict:,} is that message, one number everywhere"
-        )
-    number = log.append([Event(ARRIVED, b"{}", (f"tail:{TAIL}", "dest:BOS", "origin:JFK"))]).last
+    except InTheAir as refused:
+        (offset,) = offsets
+        number = refused.departure.sequence_number
+        assert number == offset, f"the conflict is {number}, the message {offset}"
+        stage.say(f"  the dispatcher: [red]refused[/]: event {number:,} is that message, one number everywhere")
+    number = decide(log, decisions.arrival(TAIL)).last
     arrived = _next(live).message
     assert int(arrived.delivery_annotations["event-streams-offset"]) == number
     stage.say(f"  the arrival, appended over HTTP: event {number:,}; the hangar gets it as a message (CloudEvents)")

@@ -37,6 +37,7 @@ def _show_kept(stage: Stage) -> None:
     url = stage.server.url
     read = '{"query":{"items":[{"tags":["tail:N725MQ"]}]},"backwards":true,"limit":3}'
     stage.say(f"[bold]The server stays:[/] {url}, process {stage.server.pid}, data in {stage.server.directory}")
+    stage.say(f"In a browser: [bold]{url}/console/[/]; one aircraft: {url}/console/logs/{LOG}?q=tag=tail:N725MQ")
     for command in (
         f"export HEADWATER_URL={url}",
         ".venv/bin/headwater logs",

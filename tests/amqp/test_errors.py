@@ -24,6 +24,7 @@ EXAMPLES: list[core.EventLogError] = [
     core.ConsumerNotFound("o", "c"), core.ConsumerFenced("o", "c", 1, 2), core.StateConflict("k", "k", 1, 2),
     core.Overloaded(2, 1), core.DiskFull("/secret", 1, 2), core.SequenceExhausted(1),
     core.StorageCorrupted("/secret", "p", "r"), core.StorageUnavailable("/secret"), core.Closed("x"),
+    core.NotPrimary("x"), core.OutcomeUnknown("x"),
     access.Unauthenticated("wrong"), access.TooManyLogins(2.0), access.IssuerUnavailable(2.0),
     access.Forbidden("u", access.Right.READ, "x"),
 ]  # fmt: skip

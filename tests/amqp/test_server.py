@@ -7,19 +7,21 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headwater.amqp.client import Client
 from headwater.amqp.protocol import conditions
-from headwater.amqp.protocol.conditions import AmqpError, SessionFault
+from headwater.amqp.protocol.conditions import AmqpError, LinkFault, SessionFault
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, frame
 from headwater.amqp.protocol.performatives import Accepted, Begin, Open, encode_performative
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.transport import Transport
 from headwater.storage import Engine
+from headwater.storage.framelog import nobody
 from headwater.storage.segments import SegmentLog
 
 from .asking import DURABLE, EARLIEST, bound, drained, message, numbers, payloads, put
@@ -325,6 +327,28 @@ def test_other_logs_and_readers_go_on_while_one_log_is_behind(slow_disk: Served)
         sender.send_all([message(b"%d" % number) for number in range(300)])
         assert numbers(receiver.take(300)) == list(range(300))
         assert payloads(drained(reader, reader.receiver("orders", credit=0))) == []
+
+
+def test_a_delivery_whose_outcome_is_not_known_gets_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its link ends, and the sender does not take the message for rejected: it may be in the log."""
+    write = SegmentLog.append_frames
+
+    def late(
+        log: SegmentLog, frames: Any, expected: Any, on_overdue: Callable[[], None] = nobody, **options: Any
+    ) -> None:
+        on_overdue()
+        write(log, frames, expected, on_overdue, **options)
+
+    with Engine(tmp_path) as store, Served(store=store) as served:
+        served.log("orders")
+        with served.client() as client:
+            sender = client.sender("orders")
+            monkeypatch.setattr(SegmentLog, "append_frames", late)
+            with pytest.raises(LinkFault, match="append them again, with the same ids"):
+                sender.send(message(b"one"))
+            monkeypatch.undo()
+            assert client.sender("orders").send(message(b"two")) == Accepted()
+        assert [event.data for event in served.log("orders").read()] == [b"one", b"two"]
 
 
 def test_a_connection_that_is_over_is_gone_at_once(served: Served) -> None:

@@ -19,9 +19,10 @@ ROOT = Path(__file__).parents[2]
         "benchmarks.profile_append 2000",
         "benchmarks.listeners --rounds 2 --slice-s 0.05",
         "benchmarks.client_http --rounds 2 --requests 20",
+        "benchmarks.decisions --rounds 2 --decisions 5",
         "benchmarks.hotpath head client tag conditional arrow --events 10000",
     ],
-    ids=["questions", "notifications", "profile", "listeners", "client_http", "hotpath"],
+    ids=["questions", "notifications", "profile", "listeners", "client_http", "decisions", "hotpath"],
 )
 def test_it_runs_and_its_answers_are_right(command: str, tmp_path: Path) -> None:
     arguments = command.split()

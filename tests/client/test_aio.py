@@ -71,7 +71,7 @@ def test_a_thousand_tasks_are_no_thousand_connections(served: ServedMemory) -> N
             results = await asyncio.gather(*[log.append([Event("A", b"%d" % number)]) for number in range(1000)])
             assert sorted(result.first for result in results) == list(range(1, 1001))
             assert places._value == UNDER_WAY_MAX
-            assert 0 < len(server._transport._idle) <= IDLE_CONNECTIONS_MAX
+            assert 0 < len(server._transport.targets.current.idle) <= IDLE_CONNECTIONS_MAX
 
     run(scenario)
 
@@ -81,12 +81,12 @@ def test_one_connection_carries_one_request_after_another_refused_ones_too(serve
         async with connect(served.url) as server:
             log = await server.create("orders")
             await log.append([Event("A")])
-            (idle,) = server._transport._idle
+            (idle,) = server._transport.targets.current.idle
             assert await log.head() == 1
             assert len(await (await log.read()).rest()) == 1
             with pytest.raises(errors.InvalidPosition):
                 await log.trim(9)
-            assert list(server._transport._idle) == [idle] and not idle.is_stale()
+            assert list(server._transport.targets.current.idle) == [idle] and not idle.is_stale()
 
     run(scenario)
 
@@ -223,7 +223,7 @@ def test_it_goes_over_a_unix_socket_and_says_when_nobody_is_there(tmp_path: Path
         async with served, connect(f"http+unix://{path}", retry_s=0) as server:
             assert await server.logs() == []
             path.unlink()
-            server._transport._idle.pop().close()
+            server._transport.targets.current.idle.pop().close()
             with pytest.raises(ServerUnreachable, match="No such file"):
                 await server.logs()
 

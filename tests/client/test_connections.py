@@ -54,7 +54,7 @@ def test_what_came_behind_an_answer_is_no_answer_to_the_next_request() -> None:
     ):
         log = server.log("orders")
         assert log.head() == 1
-        (idle,) = server._transport._idle
+        (idle,) = server._transport.targets.current.idle
         late.set()
         eventually(idle.is_stale)
         assert log.head() == 2
@@ -71,7 +71,7 @@ def test_a_connection_that_the_server_closed_is_not_used() -> None:
     ):
         log = server.log("orders")
         assert log.head() == 1
-        eventually(server._transport._idle[0].is_stale)
+        eventually(server._transport.targets.current.idle[0].is_stale)
         assert log.head() == 2
 
 
@@ -80,5 +80,5 @@ def test_a_refused_append_leaves_its_connection_open(server: Server, log: Remote
     for _ in range(3):
         with pytest.raises(errors.AppendConditionFailed):
             log.append([Event("A")], AppendCondition(Query.where(tags=["a:1"])))
-        (idle,) = server._transport._idle
+        (idle,) = server._transport.targets.current.idle
         assert not idle.is_stale()

@@ -188,9 +188,9 @@ def test_another_server_is_an_unexpected_answer() -> None:
 
 def test_one_connection_carries_one_request_after_another(log: RemoteLog) -> None:
     log.append([Event("A")])
-    (idle,) = log._transport._idle
+    (idle,) = log._transport.targets.current.idle
     log.head()
     list(log.read())
     with pytest.raises(errors.InvalidPosition):
         log.trim(9)
-    assert list(log._transport._idle) == [idle]
+    assert list(log._transport.targets.current.idle) == [idle]

@@ -289,7 +289,7 @@ def test_delete_of_all_is_a_few_changes_of_the_state_and_lets_others_in_between(
             world.store.state.put(f"cne/{path[:-1]}", made.id, msgspec.json.encode(made), is_durable=False)
             registry.by_id[made.id] = made
         changes = []
-        world.store.state._sum_up = counted(world.store.state._sum_up, changes)
+        world.store.state.journal.append = counted(world.store.state.journal.append, changes)
         deletion = asyncio.ensure_future(world.ask("DELETE", f"{V2}/{path}"))
         await asyncio.sleep(0)
         assert (await world.ask("GET", f"{V2}/health")).status == 200

@@ -83,6 +83,33 @@ class SegmentsBench(MemoryBench):
         return Engine(self.directory, clock=self._clock)
 
 
+class PostgresBench(SegmentsBench):
+    """The engine over a home in PostgreSQL. It is opened again with an empty directory: all is in the home."""
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        from tests.homes.postgres_server import fresh_home
+
+        self._url = fresh_home()
+        super().__init__(directory, clock)
+
+    def reopen(self) -> None:
+        self.close()
+        self.directory = self.directory.with_name(f"{self.directory.name}-again")
+        self.store = self._open()
+
+    def close(self) -> None:
+        super().close()
+        self._home.close()
+
+    def _open(self) -> Any:
+        from headwater.homes.postgres import PostgresHome
+        from headwater.storage import Engine
+
+        self._home = PostgresHome(self._url)
+        self._home.begin_term()
+        return Engine(self.directory, clock=self._clock, home=self._home)
+
+
 class ClientBench(MemoryBench):
     """The HTTP client against a server on loopback, over a store in memory."""
 
@@ -141,6 +168,7 @@ async def _made(make: Callable[[], Any]) -> Any:
 KINDS: dict[str, tuple[type[MemoryBench], str]] = {
     "memory": (MemoryBench, "headwater.storage.memory"),
     "segments": (SegmentsBench, "headwater.storage.engine"),
+    "postgres": (PostgresBench, "headwater.homes.postgres"),
     "client": (ClientBench, "headwater.client.server"),
     "client_aio": (AsyncClientBench, "headwater.client.aio"),
 }

@@ -64,7 +64,7 @@ ASKED_FOR: dict[str, tuple[str, str, Shape]] = {
 @pytest.mark.parametrize("route", ROUTES, ids=" ".join)
 def test_json_that_nobody_asked_for(server: ObservedServer, route: tuple[str, str], shape: str) -> None:
     method, path = route
-    target = path.format(log="l", owner="o", component="c")
+    target = path.format(log="l", owner="o", component="c", group="g", worker="w")
     server.check_growth(
         f"{method} {path}, {shape}",
         lambda size: server.exchange(method, target, ANY_JSON[shape](size), JSON),

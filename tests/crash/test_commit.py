@@ -88,7 +88,7 @@ def test_a_commit_that_ends_at_any_step_is_finished_by_the_next(tmp_path: Path) 
     staged(tmp_path / "staged", 1)
     for step in range(1, 50):
         directory = tmp_path / f"step{step}"
-        shutil.copytree(tmp_path / "staged", directory)
+        shutil.copytree(tmp_path / "staged", directory, ignore=shutil.ignore_patterns("*.sock"))
         ended = commit(directory, 1, step)
         assert ended in (0, 9)
         if ended == 0:
@@ -165,7 +165,7 @@ def with_marks(log: LocalLog) -> list[WriterState]:
 
 
 def crashed_copy(source: Path, target: Path) -> Path:
-    shutil.copytree(source, target)
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.sock"))
     return target
 
 
@@ -256,7 +256,7 @@ def test_a_lost_table_is_damage_and_its_loss_can_be_accepted(tmp_path: Path, con
     assert accept_loss(tmp_path, NAME) == []
     assert check_directory(tmp_path).is_sound
     with Engine(tmp_path, maintains=False) as engine:
-        assert engine.open(NAME).writers() == [state for state in states if state.writer != "empty"]
+        assert engine.open(NAME).writers() == states  # those without events are in the state
 
 
 def test_a_mark_in_damaged_frames_goes_with_their_events(tmp_path: Path) -> None:

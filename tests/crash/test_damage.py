@@ -62,7 +62,7 @@ def crashed(disk: Path) -> Crashed:
             attributes = {"subject": "s"}
             log.append([Event(f"T{number}", os.urandom(60), tags), Event("B", b"", ("x:2",), attributes=attributes)])
             ends.append(log.frames.segments[-1].end)
-        shutil.copytree(live, copy)
+        shutil.copytree(live, copy, ignore=shutil.ignore_patterns("*.sock"))
         events = list(log.read())
     crashed = Crashed(copy, events, [SEGMENT_HEADER_BYTES, *ends])
     os.truncate(crashed.segment, ends[-1] + 4096)  # as if preallocated to that size: copies are quick
@@ -112,7 +112,7 @@ def reopened(crashed: Crashed, tmp_path: Path, damage: Callable[[Path], None]) -
     """Damage a copy, open it, read everything; where it opens, append, open again, and read that too."""
     copy = tmp_path / "copy"
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(crashed.directory, copy)
+    shutil.copytree(crashed.directory, copy, ignore=shutil.ignore_patterns("*.sock"))
     damage(sorted(copy.glob("logs/*/log/*.log"))[-1])
     try:
         with Engine(copy, maintains=False) as engine:
@@ -229,7 +229,7 @@ def test_a_damaged_header_of_the_segment_is_refused(crashed: Crashed, tmp_path: 
 def test_what_a_consumer_acknowledged_was_durable(crashed: Crashed, tmp_path: Path) -> None:
     """Damage to the last frame is bit rot if somebody is known to have had its events."""
     witnessed = tmp_path / "witnessed"
-    shutil.copytree(crashed.directory, witnessed)
+    shutil.copytree(crashed.directory, witnessed, ignore=shutil.ignore_patterns("*.sock"))
     meta = next(witnessed.glob("logs/*/META.json"))
     unclean = meta.read_bytes()
     with Engine(witnessed, maintains=False) as engine:

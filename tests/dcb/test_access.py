@@ -55,14 +55,19 @@ def test_a_login_that_was_not_looked_at_is_to_come_again(client_of, store):
 
 
 CONSUMER = "/logs/courses/consumers/o/c"
+WORKER = "/logs/courses/groups/g/workers/w"
 ROUTES = [
     ("GET", "/logs/courses", Right.READ), ("PUT", "/logs/courses", Right.MANAGE),
     ("PATCH", "/logs/courses", Right.MANAGE), ("POST", "/logs/courses/append", Right.APPEND),
     ("POST", "/logs/courses/events", Right.APPEND), ("POST", "/logs/courses/read", Right.READ),
+    ("POST", "/logs/courses/count", Right.READ), ("POST", "/logs/courses/histogram", Right.READ),
+    ("GET", "/logs/courses/terms", Right.READ), ("GET", "/logs/courses/position", Right.READ),
+    ("GET", "/logs/courses/segments", Right.READ), ("GET", "/logs/courses/events/1", Right.READ),
     ("GET", "/logs/courses/head", Right.READ), ("GET", "/logs/courses/subscribe", Right.READ),
     ("POST", "/logs/courses/trim", Right.MANAGE), ("GET", "/logs/courses/consumers", Right.READ),
     ("PUT", CONSUMER, Right.MANAGE), ("POST", f"{CONSUMER}/acknowledge", Right.MANAGE),
     ("POST", f"{CONSUMER}/reset", Right.MANAGE), ("DELETE", CONSUMER, Right.MANAGE),
+    ("PUT", WORKER, Right.READ), ("POST", f"{WORKER}/acknowledge", Right.READ), ("DELETE", WORKER, Right.READ),
     ("GET", "/dcb/courses/read", Right.READ), ("POST", "/dcb/courses/append", Right.APPEND),
     ("DELETE", "/logs/courses", Right.MANAGE),
 ]  # fmt: skip
@@ -78,7 +83,10 @@ def test_each_route_needs_its_right(guarded, method, path, right):
 
 def test_every_route_on_a_log_is_in_the_table(guarded):
     served = {(method, path) for method, path in guarded.app.routes.patterns if "{log}" in path}
-    filled = {(method, path.format(log="courses", owner="o", component="c")) for method, path in served}
+    filled = {
+        (method, path.format(log="courses", owner="o", component="c", number=1, group="g", worker="w"))
+        for method, path in served
+    }
     assert filled == {(method, path) for method, path, _ in ROUTES}
 
 

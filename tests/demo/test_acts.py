@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from demo.acts import clock, crash, decide, messages, push, results, spark, start
-from demo.flights import ARRIVED, DEPARTED
+from demo.flights import ARRIVED, DEPARTED, Flight
 from demo.server_process import ServerFailed, ServerProcess
 from demo.stage import Stage
 
+from headwater import decisions
 from headwater.core import Event
-from headwater.core.errors import AppendConditionFailed
 from headwater.storage.memory import MemoryLog
 
 
@@ -29,7 +29,7 @@ def test_a_short_performance(
     with Stage() as stage:
         start.play(stage)
         tags = (f"tail:{decide.TAIL}",)
-        stage.log().append([Event(DEPARTED, tags=tags), Event(DEPARTED, tags=tags), Event(ARRIVED, tags=tags)])
+        stage.log().append([Event(type, b"{}", tags) for type in (DEPARTED, DEPARTED, ARRIVED)])
         decide.play(stage)
         messages.play(stage)
         push.play(stage)
@@ -62,13 +62,23 @@ def test_a_server_that_does_not_start_is_told_with_its_words(tmp_path: Path) -> 
 
 def test_an_aircraft_departs_once() -> None:
     log = MemoryLog()
-    seen = decide.last_movement(log, "N1")
-    assert decide.depart(log, "N1", known=seen) == 1
-    with pytest.raises(AppendConditionFailed):
-        decide.depart(log, "N1", known=seen)
     with pytest.raises(decide.InTheAir, match="since event 1"):
-        decide.depart(log, "N1")
-    assert decide.depart(log, "N2") == 2
+        decisions.decide(log, decide.departure("N1", meanwhile=lambda: decisions.decide(log, decide.departure("N1"))))
+    with pytest.raises(decide.InTheAir, match="since event 1"):
+        decisions.decide(log, decide.departure("N1"))
+    assert decisions.decide(log, decide.departure("N2")).last == 2
+    decisions.decide(log, decide.arrival("N1"))
+    assert decisions.decide(log, decide.departure("N1")).last == 4
+
+
+def test_the_tables_own_movements_are_read() -> None:
+    log = MemoryLog()
+    flight = Flight("UA1", "UA", "N1", "JFK", "BOS", "2013-01-01", 100, 105, 200)
+    log.append([flight.event(DEPARTED, 105)])
+    with pytest.raises(decide.InTheAir, match="since event 1"):
+        decisions.decide(log, decide.departure("N1"))
+    log.append([flight.event(ARRIVED, 200)])
+    assert decisions.decide(log, decide.departure("N1")).last == 3
 
 
 def test_a_lost_event_would_be_noticed() -> None:

@@ -40,6 +40,13 @@ PARTS = (
     Part("headwater.storage", "Logs in a directory of this process, or in memory."),
     Part("headwater.client", "Logs of a server, over HTTP."),
     Part("headwater.client.aio", "The same for asyncio."),
+    Part("headwater.decisions", "Event classes, projections and decisions, over any log."),
+    Part("headwater.decisions.aio", "The same for asyncio."),
+    Part(
+        "headwater.decisions.testing",
+        "Tests of decisions.",
+        ("Race", "Scenario", "When", "assert_serializable", "given", "memory_log", "races"),
+    ),
     Part(
         "headwater.client.outbox",
         "Events of a database transaction.",
@@ -134,7 +141,7 @@ def _told(kind: type, name: str) -> str:
 
 def _described_in(name: str) -> type | None:
     """The class that others refer to."""
-    for module in ("headwater.core", "headwater.core.reading", "headwater.core.local"):
+    for module in ("headwater.core", "headwater.core.reading", "headwater.core.local", "headwater.decisions"):
         if inspect.isclass(found := getattr(importlib.import_module(module), name, None)):
             return found
     return None

@@ -152,7 +152,7 @@ class Story:
         if "from proton" in block.code:
             self.said = self._command([str(PROTON), "-c", self._here(block.code)], where) if PROTON.exists() else None
             return
-        code = compile("\n" * block.line + self._here(block.code), where, "exec")
+        code = compile("\n" * block.line + self._here(block.code), where, "exec", dont_inherit=True)
         with contextlib.redirect_stdout(io.StringIO()) as written:
             exec(code, self.names)
         self.said = written.getvalue()

@@ -12,7 +12,9 @@ import pytest
 from .documents import DOCUMENTS, ROOT, name_of, without_blocks
 from .stories import Story, blocks
 
-LANGUAGES = {"sh", "python", "javascript", "toml", "json", "text"}
+COMPILED = {"go", "java", "typescript"}
+"""What `tests/interop/test_openapi.py` compiles and runs, and looks for in its guide."""
+LANGUAGES = {"sh", "python", "javascript", "toml", "json", "text"} | COMPILED
 WITH_SPARK = [
     ROOT / "docs" / "guides" / "archive.md",
     ROOT / "docs" / "guides" / "bulk-import.md",

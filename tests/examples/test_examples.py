@@ -13,6 +13,33 @@ bob: subscribed, event 2
 ann: refused, ann has a seat in chess
 cleo: refused, chess is full
 """,
+    "course_subscriptions.py": """\
+ann chess: event 4
+ann chess: refused, ann has a seat in chess
+bob chess: event 5
+cleo chess: refused, chess has no seat
+ann go: event 6
+ann whist: refused, ann has 2 courses
+""",
+    "unique_username.py": "ann is taken\nann has an account again\n",
+    "invoice_number.py": "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n",
+    "opt_in_token.py": """\
+ann@example.com signed up
+refused, ann@example.com is confirmed
+refused, there is no such token
+refused, the token is too old
+""",
+    "dynamic_price.py": """\
+bought for 750
+bought for 800
+refused, tea does not cost 320
+refused, tea does not cost 300
+""",
+    "double_submission.py": """\
+order 1: placed
+order 1: placed before
+order 3: placed
+""",
     "follow.py": "customer:ann: 2\ncustomer:bob: 1\n",
     "outbox.py": """\
 hat: 2 wanted, 1 are there

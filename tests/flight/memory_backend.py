@@ -47,6 +47,7 @@ from headwater.flight.wire import (
     Nothing,
     OneWriter,
     StageCommand,
+    Ticket,
     WriterBody,
     condition_of,
     decode,
@@ -88,6 +89,18 @@ class Writing:
     state: WriterState | None = None
     staged: dict[tuple[int, int, int], pa.Table] = field(default_factory=dict)
     """(batch, part, attempt) -> what was staged."""
+
+
+class Unwatched:
+    """A stream that nobody wants to end."""
+
+    end_reason = None
+
+    def sent(self, events: int) -> None: ...
+
+    def end(self) -> None: ...
+
+    def forget(self) -> None: ...
 
 
 class MemoryBackend:
@@ -138,6 +151,9 @@ class MemoryBackend:
 
     def count(self, log: str, span: Span) -> int:
         return sum(batch.num_rows for batch in self.scan(log, span, Query.all(), ["sequence_number"]))
+
+    def sending(self, user: User, peer: str, ticket: Ticket) -> Unwatched:
+        return Unwatched()
 
     def splits(self, log: str, span: Span, *, split_bytes: int, splits_min: int) -> list[SplitSize]:
         """Of equal length in numbers, as many as the bytes ask for."""

@@ -25,7 +25,8 @@ TOLD: list[core.EventLogError] = [
 ]  # fmt: skip
 KEPT: list[core.EventLogError] = [
     core.DiskFull("/secret", 1, 2), core.StorageCorrupted("/secret", "secret", "secret"),
-    core.StorageUnavailable("/secret"), access.Unauthenticated("secret"), ServerFault("secret"),
+    core.StorageUnavailable("/secret"), core.NotPrimary("orders"), core.OutcomeUnknown("orders"),
+    access.Unauthenticated("secret"), ServerFault("secret"),
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ class Peer:
         """A connection has ended."""
 
     @contextlib.asynccontextmanager
-    async def serving(self, serve: Serve, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[Peer]:
+    async def serving(self, serve: Serve, listener: socket.socket | None = None, **options: Any) -> AsyncIterator[Peer]:
         tasks: set[Any] = set()
 
         async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -49,7 +50,7 @@ class Peer:
                 writer.close()
                 self.ended.set()
 
-        server = await asyncio.start_server(peer, host, self.port, **options)
+        server = await asyncio.start_server(peer, sock=listener or socket.create_server(("127.0.0.1", 0)), **options)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
@@ -59,6 +60,17 @@ class Peer:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.sleep(0)  # the loop closes what they had
+
+
+def at_one_port(*hosts: str) -> list[socket.socket]:
+    """Listening sockets with one port at all these hosts: what is free at one may be somebody's at another."""
+    for _ in range(100):
+        first = socket.create_server((hosts[0], 0), family=socket.AF_INET6 if ":" in hosts[0] else socket.AF_INET)
+        try:
+            return [first, *(socket.create_server((host, first.getsockname()[1])) for host in hosts[1:])]
+        except OSError:
+            first.close()
+    raise AssertionError(f"no port of 100 was free at each of {', '.join(hosts)}")
 
 
 async def obliging(which: int, request: int, writer: asyncio.StreamWriter) -> None:
@@ -115,7 +127,7 @@ def test_addresses_are_tried_in_order_until_one_takes_the_connection() -> None:
 
 def test_an_address_is_called_as_it_stands() -> None:
     async def scenario() -> None:
-        async with Peer().serving(obliging, "::1") as peer, calling("127.0.0.9") as get:
+        async with Peer().serving(obliging, at_one_port("::1")[0]) as peer, calling("127.0.0.9") as get:
             assert (await get(f"http://[::1]:{peer.port}/")).status == 204
             assert b"\r\nHost: [::1]:%d\r\n" % peer.port in peer.heads[0]
 
@@ -161,11 +173,13 @@ def test_an_address_that_says_nothing_leaves_the_next_one_its_time(
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.own.file))
 
     async def scenario() -> None:
-        async with Peer().serving(obliging, ssl=context) as peer:
-            silent = Peer()
-            silent.port = peer.port
-            async with silent.serving(obliging, "127.0.0.2"), calling("127.0.0.2", "127.0.0.1") as get:
-                assert (await get(f"https://hook.example:{peer.port}/", timeout_s=2.0)).status == 204
+        answering, silent = at_one_port("127.0.0.1", "127.0.0.2")
+        async with (
+            Peer().serving(obliging, answering, ssl=context) as peer,
+            Peer().serving(obliging, silent),
+            calling("127.0.0.2", "127.0.0.1") as get,
+        ):
+            assert (await get(f"https://hook.example:{peer.port}/", timeout_s=2.0)).status == 204
 
     asyncio.run(scenario())
 

@@ -19,7 +19,7 @@ from tests.docs.documents import ROOT
 
 SERVERS_OWN = {
     core.EventLogError, core.StorageCorrupted, core.StorageUnavailable, core.Overloaded, core.Closed, core.DiskFull,
-    IssuerUnavailable,
+    IssuerUnavailable, core.NotPrimary, core.OutcomeUnknown,
     core.SequenceExhausted, Stopping,
 }  # fmt: skip
 

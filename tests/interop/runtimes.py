@@ -127,6 +127,24 @@ class Rhea(Runtime):
         return ["node", str(self.built / "client.js")]
 
 
+class Pyright(Runtime):
+    """No client: the type checker of editors, from npm."""
+
+    name = "pyright"
+    programs = ("node", "npm")
+    debian = ("nodejs", "npm")
+
+    def build(self) -> None:
+        """See Runtime."""
+        shutil.copy(self.sources / "package.json", self.built)
+        quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        _run("npm", "install", *quiet, cwd=self.built)
+
+    def command(self) -> list[str]:
+        """The command line; a project is added."""
+        return ["node", str(self.built / "node_modules" / "pyright" / "index.js")]
+
+
 class FutoIn(Runtime):
     """npm puts FutoIn's own library beside a copy of what names it; nothing is compiled."""
 
@@ -201,6 +219,10 @@ class Generated(Runtime):
 
     GENERATOR: ClassVar[str]
 
+    @abstractmethod
+    def lending(self) -> list[str]:
+        """The command line of the program in `docs/guides/other-languages.md`; its arguments are added."""
+
     def documents(self) -> dict[str, bytes]:
         """The documents as they are served, by the names of files."""
         from headwater.cne import documents
@@ -210,8 +232,7 @@ class Generated(Runtime):
 
     def copy(self) -> None:
         """Put the sources and the documents into `built`."""
-        for file in self.sources.iterdir():
-            shutil.copy(file, self.built)
+        shutil.copytree(self.sources, self.built, dirs_exist_ok=True)
         for name, document in self.documents().items():
             (self.built / name).write_bytes(document)
 
@@ -237,10 +258,15 @@ class OpenapiGo(Generated):
             _run("go", "run", self.GENERATOR, *made, cwd=self.built)
         _run("go", "vet", "./...", cwd=self.built)
         _run("go", "build", "-o", "client", ".", cwd=self.built)
+        _run("go", "build", "-o", "lend.bin", "./lend", cwd=self.built)
 
     def command(self) -> list[str]:
         """See Runtime; the URL of the server and a log are added."""
         return [str(self.built / "client")]
+
+    def lending(self) -> list[str]:
+        """See Generated."""
+        return [str(self.built / "lend.bin")]
 
 
 class OpenapiTypescript(Generated):
@@ -271,6 +297,40 @@ class OpenapiTypescript(Generated):
     def command(self) -> list[str]:
         """See Runtime; the URL of the server and a log are added."""
         return ["node", str(self.built / "client.js")]
+
+    def lending(self) -> list[str]:
+        """See Generated."""
+        return ["node", str(self.built / "lend.js")]
+
+
+class OpenapiJava(Generated):
+    """openapi-generator makes classes of the document, on Java's own HTTP client; Maven has all of it."""
+
+    name = "openapi-java"
+    programs = ("java", "javac", "mvn")
+    debian = ("openjdk-17-jdk-headless", "maven")
+    GENERATOR = "openapi-generator-maven-plugin"
+    MISTAKEN = "additionalProperties: false"
+    """In a document of OpenAPI 3.1 the generator takes it for its opposite: classes are maps, and written as `{}`."""
+
+    def build(self) -> None:
+        """See Runtime."""
+        self.copy()
+        shutil.rmtree(self.built / "target", ignore_errors=True)
+        document = self.built / "dcb.yaml"
+        lines = document.read_text(encoding="utf-8").splitlines(keepends=True)
+        document.write_text("".join(line for line in lines if line.strip() != self.MISTAKEN), encoding="utf-8")
+        _run("mvn", "-q", "-B", f"-Dinterop.build={self.built / 'target'}", "package", cwd=self.built)
+
+    def command(self) -> list[str]:
+        """See Runtime: the program of the guide is all that there is."""
+        return self.lending()
+
+    def lending(self) -> list[str]:
+        """See Generated."""
+        target = self.built / "target"
+        small = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
+        return ["java", *small, "-cp", f"{target / 'client.jar'}:{target / 'lib'}/*", "Lend"]
 
 
 class PostgreSql(Runtime):
@@ -406,8 +466,8 @@ class Recorder(Runtime):
 
 
 RUNTIMES: tuple[type[Runtime], ...] = (
-    Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, PostgreSql, MariaDb, DeltaSpark,
-    Chromium, Recorder,
+    Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, OpenapiJava, PostgreSql, MariaDb,
+    DeltaSpark, Chromium, Recorder, Pyright,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Clients that generators make of the OpenAPI documents, in Go and TypeScript: they compile, and they work.
+"""Clients that generators make of the OpenAPI documents, in Go, TypeScript and Java: they compile, and they work.
 
 `make interop` generates and compiles them.
 """
@@ -12,8 +12,10 @@ import subprocess
 import pytest
 
 from .install import unavailable
-from .runtimes import Generated, OpenapiGo, OpenapiTypescript
+from .runtimes import HERE, Generated, OpenapiGo, OpenapiJava, OpenapiTypescript
 from .serving import Broker
+
+GUIDE = HERE.parents[1] / "docs" / "guides" / "other-languages.md"
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -53,3 +55,43 @@ def test_typescript_refuses_what_is_misspelt_and_nothing_else() -> None:
         runtime.compile("misspelt.json")
     refused = set(map(int, re.findall(r"^misspelt\.ts\((\d+),", caught.value.stdout, re.MULTILINE)))
     assert refused == wrong, caught.value.stdout
+
+
+@pytest.mark.parametrize("kind", [OpenapiGo, OpenapiTypescript, OpenapiJava], ids=lambda kind: kind.name)
+class TestTheProgramOfTheGuide:
+    """`docs/guides/other-languages.md`: read, decide and append, and follow."""
+
+    def test_it_decides_and_follows(self, kind: type[Generated], broker: Broker) -> None:
+        program, log = [*built(kind).lending(), broker.url], broker.log()
+        assert ran([*program, log, "lend", "17", "ann"]) == (0, "event 1\n")
+        assert ran([*program, log, "lend", "17", "bob"]) == (1, "refused: copy 17 is lent to ann\n")
+        assert ran([*program, log, "lend", "18", "bob"]) == (0, "event 2\n")
+        assert ran([*program, log, "follow", "2"]) == (0, "1 CopyLent\n2 CopyLent\n")
+
+    def test_of_many_who_want_one_copy_one_has_it(self, kind: type[Generated], broker: Broker) -> None:
+        command = [*built(kind).lending(), broker.url, broker.log(), "lend", "17"]
+        racing = [subprocess.Popen([*command, f"member{n}"], stdout=subprocess.PIPE, text=True) for n in range(4)]
+        told = [process.communicate(timeout=60)[0] for process in racing]
+        assert sorted(process.returncode for process in racing) == [0, 1, 1, 1], told
+        assert sum(line.startswith("event") for line in told) == 1, told
+
+    def test_who_follows_sees_what_comes(self, kind: type[Generated], broker: Broker) -> None:
+        program, log = [*built(kind).lending(), broker.url], broker.log()
+        with subprocess.Popen([*program, log, "follow", "1"], stdout=subprocess.PIPE, text=True) as following:
+            try:
+                assert ran([*program, log, "lend", "17", "ann"]) == (0, "event 1\n")
+                assert following.communicate(timeout=60)[0] == "1 CopyLent\n"
+            finally:
+                following.kill()
+
+    def test_the_guide_shows_it_to_the_letter(self, kind: type[Generated]) -> None:
+        [source] = [path for path in kind().sources.rglob("*") if path.name in ("Lend.java", "lend.ts", "main.go")
+                    and "lend" in str(path.relative_to(kind().sources)).lower()]  # fmt: skip
+        assert source.read_text(encoding="utf-8") in GUIDE.read_text(encoding="utf-8")
+
+
+def ran(command: list[str]) -> tuple[int, str]:
+    """How a program ended, and what it said."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert not done.stderr, done.stderr
+    return done.returncode, done.stdout

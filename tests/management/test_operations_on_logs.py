@@ -15,6 +15,7 @@ from headwater.management.logs import SETTINGS
 from headwater.management.statuses import Status
 from headwater.storage.engine import Engine
 
+from ..storage.builders import without_identities
 from .asking import CONSUMER_TYPE, LOG_TYPE, PARTITION_TYPE, Node, user
 
 
@@ -366,6 +367,7 @@ def test_of_a_log_that_cannot_be_opened_there_is_its_problem_alone(tmp_path: Pat
     with Engine(tmp_path) as store:
         directory = store.create("hurt").directory
         store.create("sound")
+    without_identities(tmp_path)
     (directory / "META.json").write_bytes(b"{")
     with Engine(tmp_path, maintains=False) as store:
         node = Node(store)

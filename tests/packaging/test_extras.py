@@ -13,7 +13,7 @@ from tests.server.tracing.collector import Collector
 
 from .environments import HEALTH, PIPELINES, ROOT, TOKENS, WAYS_IN, built_wheel, environment, run, serving
 
-EXTRAS = "[mysql,oidc,otel,postgres,spark]"
+EXTRAS = "[eventsourcing,mysql,oidc,otel,postgres,spark]"
 """Those of users."""
 OF_REPOSITORY = {"demo", "dev", "bench"}
 
@@ -23,6 +23,13 @@ import cryptography, deltalake, google.protobuf, jwt, opentelemetry.sdk.trace, p
 from headwater.spark import java_home
 from headwater.spark.archive import snapshot
 print(java_home())
+"""
+RECORDER = """
+from eventsourcing.dcb.api import DCBEvent
+from eventsourcing.dcb.application import DCBApplication
+env = {"PERSISTENCE_MODULE": "headwater.eventsourcing", "HEADWATER_URL": "file:recorded"}
+with DCBApplication(env) as application:
+    print(application.recorder.append([DCBEvent("Recorded", b"1")]))
 """
 
 
@@ -39,6 +46,7 @@ def test_every_way_in_and_every_pipeline_works_in_an_environment_with_all_extras
     told = run(headwater, "pipeline", "--help", cwd=tmp_path)
     assert [name for name, _, _ in done if f"  {name} " not in told] == []
     assert [(name, ending) for name, ending, events in done if ending != "done" or events == "0"] == []
+    assert run(python, "-c", RECORDER, cwd=tmp_path) == "1\n"
     assert Path(run(python, "-c", LIBRARIES, cwd=tmp_path).strip()).is_dir()
     with serving(programs, tmp_path, *TOKENS) as urls:
         assert "live" in run(python, "-c", HEALTH, urls["http"], cwd=tmp_path)

@@ -11,10 +11,11 @@ import pytest
 from tests.server.tracing.collector import Collector
 
 from .environments import HEALTH, ROOT, TOKENS, WAYS_IN, built_wheel, environment, run, serving
+from .test_extras import RECORDER
 
 REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[\w,]+\])?>=([\w.]+)")
 """Each begins so: its name, and the lowest version."""
-EXTRAS = ("mysql", "oidc", "otel", "postgres")
+EXTRAS = ("eventsourcing", "mysql", "oidc", "otel", "postgres")
 """Those that are cheap to install; Spark's would take minutes."""
 
 
@@ -39,6 +40,7 @@ def test_the_lowest_versions_that_are_allowed_serve_every_way_in(tmp_path: Path)
         assert said.split() == ["PostedOverHttp", "SentOverAmqp", *["PutOverFlight"] * 2, "ADDED"]
         assert "SentOverAmqp" in run(programs / "headwater", "read", "orders", "--url", urls["http"], cwd=tmp_path)
         collector.named("append orders")
+    assert run(programs / "python", "-c", RECORDER, cwd=tmp_path) == "1\n"
     with serving(programs, tmp_path, *TOKENS) as urls:
         assert "live" in run(programs / "python", "-c", HEALTH, urls["http"], cwd=tmp_path)
     with serving(programs, tmp_path, "--storage", "memory", ways=2) as urls:  # Arrow Flight takes a disk

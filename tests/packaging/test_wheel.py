@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -66,6 +67,13 @@ def test_installed_server_keeps_what_the_installed_command_appends(installed: Pa
         assert list(urls) == ["http", "amqp", "grpc"]
         run(headwater, "append", "orders", *event, "--url", urls["http"], cwd=elsewhere)
         read = run(headwater, "read", "orders", "--tag", "order:17", "--json", "--url", urls["http"], cwd=elsewhere)
+        with urllib.request.urlopen(f"{urls['http']}/console/") as answer:
+            page = answer.read().decode()
+        files = re.findall(r'(?:href|src)="(/console/static/[^"]+)"', page)
+        for path in files:
+            with urllib.request.urlopen(urls["http"] + path) as answer:
+                assert answer.status == 200 and answer.read()
+    assert len(files) >= 3, "the console is in the wheel"
     [envelope] = map(json.loads, read.splitlines())
     assert (envelope["sequence_number"], envelope["event"]["data"]) == (1, '{"total": 30}')
 

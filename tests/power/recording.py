@@ -70,25 +70,17 @@ class Record(NamedTuple):
 
 
 def read_records(file: Path) -> list[Record]:
-    """All records of a file, in order."""
+    """All records of a file, in order. Sockets are left out: nothing is kept of them, and their making is not seen."""
     content, records, start = file.read_bytes(), [], 0
     while start < len(content):
         length, operation, path_length, other_length, _, inode, at, size = _HEADER.unpack_from(content, start)
         paths = start + _HEADER.size
         other = paths + path_length
         data = other + other_length
-        records.append(
-            Record(
-                len(records),
-                Operation(operation),
-                inode,
-                at,
-                size,
-                content[paths:other].decode(),
-                content[other:data].decode(),
-                content[data : start + length],
-            )
-        )
+        path = content[paths:other].decode()
+        if not path.endswith(".sock"):
+            to, written = content[other:data].decode(), content[data : start + length]
+            records.append(Record(len(records), Operation(operation), inode, at, size, path, to, written))
         start += length
     return records
 

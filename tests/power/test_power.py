@@ -101,7 +101,8 @@ SEEN = {
     "a batch is frozen": (Operation.RENAME, r"/staged/.*/MANIFEST\.json.*tmp$"),
     "rows are staged": (Operation.RENAME, r"/staged/.*\.tmp$"),
     "the table of writers is written": (Operation.RENAME, r"/WRITERS\.json.*tmp$"),
-    "the state is written": (Operation.WRITE, r"/state\.sqlite-wal$"),
+    "the state is written": (Operation.WRITE, r"/journal/log/\d+\.log$"),
+    "and its image": (Operation.WRITE, r"/state\.sqlite-wal$"),
     "and brought together": (Operation.WRITE, r"/state\.sqlite$"),
 }
 
@@ -139,12 +140,11 @@ def _syncs(pattern: str) -> Callable[[Record], bool]:
 
 
 BROKEN = {
-    "segments are not synced": (r"/log/\d+\.log$", list(Kind), "acknowledged, and not there"),
-    "segments are not synced as they are made": (r"/log/prepared\.tmp$", [Kind.STRICT], "not there|check|Storage"),
-    "the directory of segments is not synced": (r"/log$", [Kind.STRICT], "acknowledged, and not there"),
+    "segments are not synced": (r"/logs/.*/log/\d+\.log$", list(Kind), "acknowledged, and not there"),
+    "segments are not synced as they are made": (r"/logs/.*/prepared\.tmp$", [Kind.STRICT], "not there|check|Storage"),
+    "the directory of segments is not synced": (r"/logs/.*/log$", [Kind.STRICT], "acknowledged, and not there"),
     "no directory is synced": (r"/(data|logs|log|idx|history|root|\w[\w-]*\.[0-9a-f]{8})$", [Kind.STRICT], "."),
-    "META is not synced": (r"/META\.json[^/]*tmp$", list(Kind), "META"),
-    "the state is not synced": (r"/state\.sqlite", list(Kind), "log|user|subscription|consumer|state"),
+    "the journal is not synced": (r"/journal/log/\d+\.log$", list(Kind), "log|user|subscription|consumer|state"),
     "staged rows are not synced": (r"/staged/.*\.arrow\.\w+\.tmp$|/staged/.*\.tmp$", list(Kind), "stage|unreadable"),
 }  # fmt: skip
 

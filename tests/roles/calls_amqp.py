@@ -162,6 +162,16 @@ def _user(world: World) -> Names:
     return target
 
 
+def _no_token(world: World) -> Names:
+    return {"name": f"{_user(world)['name']}/ci"}
+
+
+def _token(world: World) -> Names:
+    target = _no_token(world)
+    assert world.client(ADMIN).manage("CREATE", {}, type=f"{TYPE}token", **target).status == 201
+    return target
+
+
 def _no_user(world: World) -> Names:
     return {"name": world.fresh("user")}
 
@@ -184,6 +194,9 @@ OPERATIONS: dict[str, Sample] = {
     f"DELETE {TYPE}durableLink": Sample(_durable_link),
     f"READ {TYPE}client": Sample(World.http_peer),
     f"DELETE {TYPE}client": Sample(World.http_peer),
+    f"READ {TYPE}reader": Sample(World.reader),
+    f"DELETE {TYPE}reader": Sample(World.reader),
+    f"READ {TYPE}refusal": Sample(World.refusal),
     f"CREATE {TYPE}consumer": Sample(World.no_consumer, {"acknowledged": 0}),
     f"READ {TYPE}consumer": Sample(World.consumer),
     f"UPDATE {TYPE}consumer": Sample(World.consumer, {"acknowledged": 1}),
@@ -196,6 +209,9 @@ OPERATIONS: dict[str, Sample] = {
     f"READ {TYPE}user": Sample(_user),
     f"UPDATE {TYPE}user": Sample(_user, {"grants": ["all:*"]}),
     f"DELETE {TYPE}user": Sample(_user),
+    f"CREATE {TYPE}token": Sample(_no_token, {"lifetimeMs": 60_000}),
+    f"READ {TYPE}token": Sample(_token),
+    f"DELETE {TYPE}token": Sample(_token),
     f"READ {TYPE}subscription": Sample(World.subscription),
     f"DELETE {TYPE}subscription": Sample(World.subscription),
 }

@@ -17,6 +17,8 @@ class Sample(NamedTuple):
     prepare: Prepare = on_log
     query: str = ""
     media_type: str = "application/json"
+    done: tuple[int, ...] = ()
+    """Other answers that only those get who may."""
 
 
 SAMPLES: dict[str, Sample] = {
@@ -30,6 +32,11 @@ SAMPLES: dict[str, Sample] = {
         media_type="application/cloudevents+json",
     ),
     "POST /logs/{log}/read": Sample({"query": {"all": True}}),
+    "POST /logs/{log}/count": Sample({"query": "all", "by_type": True}),
+    "POST /logs/{log}/histogram": Sample({"query": "all", "by_type": True}),
+    "GET /logs/{log}/terms": Sample(query="?kind=tag"),
+    "GET /logs/{log}/position": Sample(query="?at=1"),
+    "GET /logs/{log}/events/{number}": Sample(None, lambda world: {**on_log(world), "number": "1"}, "?form=amqp"),
     "GET /logs/{log}/subscribe": Sample(query="?query=all"),
     "GET /dcb/{log}/read": Sample(query="?query=all"),
     "POST /logs/{log}/trim": Sample({"below": 2}, World.log),
@@ -37,6 +44,11 @@ SAMPLES: dict[str, Sample] = {
     "DELETE /logs/{log}/consumers/{owner}/{component}": Sample(None, World.consumer),
     "POST /logs/{log}/consumers/{owner}/{component}/acknowledge": Sample({"sequence_number": 1}, World.consumer),
     "POST /logs/{log}/consumers/{owner}/{component}/reset": Sample({"after": 1}, World.consumer),
+    "PUT /logs/{log}/groups/{group}/workers/{worker}": Sample({"lease_ms": 500}, World.workers),
+    "DELETE /logs/{log}/groups/{group}/workers/{worker}": Sample(None, World.workers),
+    "POST /logs/{log}/groups/{group}/workers/{worker}/acknowledge": Sample(
+        {"partition": 0, "epoch": 1, "sequence_number": 0}, World.workers, done=(409,)
+    ),
     "POST /dcb/{log}/append": Sample({"events": [{"type": "T", "data": "{}", "tags": ["a"]}]}),
 }
 """Those that need more than the log."""
@@ -65,5 +77,5 @@ def make(world: World, call: str, role: Role, target: Target) -> Verdict:
         assert answer.json["type"] == "urn:headwater:problem:forbidden", answer
         assert answer.json["log"] == target["log"] and answer.json["right"] in ("read", "append", "manage"), answer
         return Verdict.FORBIDDEN
-    assert 200 <= answer.status < 300, (call, role.name, answer)
+    assert 200 <= answer.status < 300 or answer.status in sample.done, (call, role.name, answer)
     return Verdict.DONE

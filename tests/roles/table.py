@@ -89,6 +89,12 @@ HTTP = Protocol(
         Row("POST /logs/{log}/append", TO_APPEND, "with a condition too, although its outcome tells what is there"),
         Row("POST /logs/{log}/events", TO_APPEND),
         Row("POST /logs/{log}/read", TO_READ),
+        Row("POST /logs/{log}/count", TO_READ),
+        Row("POST /logs/{log}/histogram", TO_READ),
+        Row("GET /logs/{log}/terms", TO_READ),
+        Row("GET /logs/{log}/position", TO_READ),
+        Row("GET /logs/{log}/segments", TO_READ),
+        Row("GET /logs/{log}/events/{number}", TO_READ),
         Row("GET /logs/{log}/head", TO_READ),
         Row("GET /logs/{log}/subscribe", TO_READ),
         Row("POST /logs/{log}/trim", TO_MANAGE),
@@ -97,6 +103,9 @@ HTTP = Protocol(
         Row("DELETE /logs/{log}/consumers/{owner}/{component}", TO_MANAGE),
         Row("POST /logs/{log}/consumers/{owner}/{component}/acknowledge", TO_MANAGE),
         Row("POST /logs/{log}/consumers/{owner}/{component}/reset", TO_MANAGE),
+        Row("PUT /logs/{log}/groups/{group}/workers/{worker}", TO_READ),
+        Row("DELETE /logs/{log}/groups/{group}/workers/{worker}", TO_READ),
+        Row("POST /logs/{log}/groups/{group}/workers/{worker}/acknowledge", TO_READ),
         Row("GET /dcb/{log}/read", TO_READ),
         Row("POST /dcb/{log}/append", TO_APPEND),
     ),
@@ -208,6 +217,9 @@ AMQP = Protocol(
         Row(f"DELETE {_TYPE}durableLink", MANAGE_SERVER),
         Row(f"READ {_TYPE}client", MANAGE_SERVER, "of one's own: none"),
         Row(f"DELETE {_TYPE}client", MANAGE_SERVER),
+        Row(f"READ {_TYPE}reader", MANAGE_SERVER, "of one's own: none"),
+        Row(f"DELETE {_TYPE}reader", MANAGE_SERVER),
+        Row(f"READ {_TYPE}refusal", MANAGE_SERVER),
         Row(f"CREATE {_TYPE}consumer", TO_MANAGE),
         Row(f"READ {_TYPE}consumer", READ_OR_MANAGE),
         Row(f"UPDATE {_TYPE}consumer", TO_MANAGE),
@@ -220,6 +232,9 @@ AMQP = Protocol(
         Row(f"READ {_TYPE}user", MANAGE_SERVER),
         Row(f"UPDATE {_TYPE}user", MANAGE_SERVER),
         Row(f"DELETE {_TYPE}user", MANAGE_SERVER),
+        Row(f"CREATE {_TYPE}token", MANAGE_SERVER),
+        Row(f"READ {_TYPE}token", MANAGE_SERVER),
+        Row(f"DELETE {_TYPE}token", MANAGE_SERVER),
         Row(f"READ {_TYPE}subscription", TO_READ),
         Row(f"DELETE {_TYPE}subscription", TO_MANAGE, "of one's own: none"),
     ),
@@ -286,7 +301,31 @@ MANAGEMENT = Protocol(
     ),
 )
 
-PROTOCOLS = (HTTP, FUTOIN, CNE, AMQP, MANAGEMENT, FLIGHT)
+CONSOLE = Protocol(
+    "Console",
+    "401 with `WWW-Authenticate`, a problem of type `unauthenticated`",
+    "there is nothing that a user has no right to",
+    "A session counts as the login of its user on every call over HTTP of this page, but for FutoIn's, together with "
+    "`Headwater-Console: 1` and where the browser says that a page of this server sent the call.",
+    (
+        Row("GET /console/", NOTHING, "the page alone, and its files; what it shows is asked for by other calls"),
+        Row("POST /console/session", ANY_USER, "the credentials are in the body"),
+        Row("GET /console/session", ANY_USER),
+        Row("DELETE /console/session", NOTHING, "ends the session that the call shows"),
+        Row(
+            "GET /console/history",
+            ANY_USER,
+            "of a log: `read`; of the server: `manage:*`; without a series: names those",
+        ),
+        Row(
+            "GET /console/stream",
+            ANY_USER,
+            "with `log`: `read`; hears of logs that the user may read; of the rest: `manage:*`",
+        ),
+    ),
+)
+
+PROTOCOLS = (HTTP, FUTOIN, CNE, AMQP, MANAGEMENT, CONSOLE, FLIGHT)
 
 _OPENING = """\
 # Rights

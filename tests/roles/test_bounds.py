@@ -105,7 +105,7 @@ def test_refusals_do_not_tell_which_logs_there_are(world: World, row: table.Row)
     headers = {"content-type": sample.media_type} if body else {}
     answers = []
     for log in (LOG, "nowhere"):
-        target = {"log": log, "owner": "o", "component": "c"}
+        target = {"log": log, "owner": "o", "component": "c", "number": "1", "group": "g", "worker": "w"}
         answer = world.ask(STRANGER, method, path.format_map(target) + sample.query, body, headers)
         answers.append((answer.status, answer.body.replace(log.encode(), b"LOG")))
     assert answers[0] == answers[1] and answers[0][0] == 403

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from . import calls_amqp, calls_cne, calls_flight, calls_futoin, calls_http, calls_management, table
+from . import calls_amqp, calls_cne, calls_console, calls_flight, calls_futoin, calls_http, calls_management, table
 from .table import Need, Row
 from .world import KNOWN_ROLES, NOBODY, ROLES, WRONG, Role, Target, Verdict, World
 
@@ -131,6 +131,12 @@ def test_management(world: World, row: Row) -> None:
         lambda: calls_management.prepared(world, call),
         lambda role, target: calls_management.make(world, call, role, target),
     )
+
+
+@rows(table.CONSOLE)
+def test_console(world: World, row: Row) -> None:
+    call = row.call
+    check(world, row.need, lambda: {}, lambda role, _: calls_console.make(world, call, role))
 
 
 @rows(table.FLIGHT)

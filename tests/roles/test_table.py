@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow.flight as flight
 
 from headwater.cne import server as cne
+from headwater.console import server as console
 from headwater.core.access import OpenGuard, Right
 from headwater.dcb.server import Application
 from headwater.flight.server import BulkServer
@@ -17,6 +18,7 @@ from headwater.management.entities import TYPES
 from headwater.management.operations import Management
 from headwater.server.health import HEALTH_PATHS, METRICS
 from headwater.storage.memory import MemoryStore
+from tests.console.hosting import console_host
 from tests.docs.documents import ROOT
 
 from . import calls_amqp, calls_flight, calls_futoin, table
@@ -67,6 +69,11 @@ def test_every_route_of_management_is_in_the_table() -> None:
     assert set(table.OPERATION_OF.values()) == operations
 
 
+def test_every_route_of_the_console_is_in_the_table() -> None:
+    routes = console.Application(console_host(MemoryStore(), OpenGuard())).routes.patterns
+    assert calls(table.CONSOLE) == {"GET /console/", *(f"{method} {path}" for method, path in routes)}
+
+
 def test_every_call_of_flight_is_in_the_table() -> None:
     base = set(dir(flight.FlightServerBase))
     served = {name for name in vars(BulkServer) if name in base and not name.startswith("_")}
@@ -95,6 +102,7 @@ def test_requests_of_no_other_room_reach_dcb() -> None:
         "Cloud",
         "AMQP",
         "Management",
+        "Console",
         "Arrow",
     ]
 

@@ -237,6 +237,20 @@ class World:
         address, port = connection.sock.getsockname()
         return {"name": f"http/{address}:{port}"}
 
+    def reader(self) -> Target:
+        """A subscription of the admin's, which goes on."""
+        its = urlsplit(self.url)
+        connection = http.client.HTTPConnection(its.hostname or "", its.port, timeout=TIMEOUT_S)
+        self._ending.callback(connection.close)
+        connection.request("GET", f"/logs/{LOG}/subscribe?query=all", headers=self.authorization(ADMIN))
+        self._ending.callback(connection.getresponse().close)
+        return {"name": self._entities("reader", "name")[-1][0]}
+
+    def refusal(self) -> Target:
+        """What was refused to nobody in particular."""
+        self.ask(NOBODY, "GET", "/logs")
+        return {"name": self._entities("refusal", "name")[-1][0]}
+
     def append(self, log: str) -> None:
         """Two events."""
         self.told("POST", f"/logs/{log}/append", {"events": [{"type": "T", "data": "{}"}] * 2})
@@ -263,6 +277,10 @@ class World:
         """The name of a consumer that is not there."""
         component = self.fresh("C")
         return {"log": LOG, "owner": "someone", "component": component, "name": f"{LOG}/someone/{component}"}
+
+    def workers(self) -> Target:
+        """A group and a worker that nobody has named before."""
+        return {"log": LOG, "group": self.fresh("group"), "worker": "someone"}
 
     def publisher(self, resource: str | None = None) -> Target:
         """A publisher of the admin's, and an event of it."""

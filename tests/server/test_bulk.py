@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from headwater.core.errors import AppendConditionFailed, LogNotFound, PositionTr
 from headwater.core.event import Event
 from headwater.core.query import ALL, Query
 from headwater.flight.client import BulkClient, Ticket
+from headwater.flight.errors import ServerFault
 from headwater.formats.arrow import events_of
 from tests.waiting import eventually
 
@@ -261,3 +263,25 @@ def test_a_changed_password_and_a_removed_user_end_their_sessions(tmp_path):
 
 def login(name: str, password: str) -> dict[str, str]:
     return {"authorization": f"Basic {b64encode(f'{name}:{password}'.encode()).decode()}"}
+
+
+def test_a_stream_that_nobody_takes_is_a_reader_and_can_be_ended(server):
+    def readers() -> list[dict[str, object]]:
+        body = json.loads(server.ask("/management/reader")[1])
+        return [dict(zip(body["attributeNames"], row, strict=True)) for row in body["results"]]
+
+    with connect(server.url) as http, BulkClient(server.further_url("grpc")) as bulk:
+        log = http.log("orders")
+        for _ in range(64):
+            log.append([Event("Large", os.urandom(900_000))])
+        stream = bulk.read(Ticket("orders", query="type=Large"))
+        next(stream)
+        eventually(lambda: len(readers()) == 1, readers)
+        [reader] = readers()
+        assert (reader["protocol"], reader["log"], reader["peer"]) == ("flight", "orders", "127.0.0.1")
+        assert (reader["wants"], reader["waitsFor"], reader["position"]) == ("type=Large", "reading", None)
+        request = urllib.request.Request(f"{server.url}/management/reader/{reader['name']}", method="DELETE")
+        urllib.request.urlopen(request).close()
+        with pytest.raises(ServerFault, match="closed by an administrator"):
+            list(stream)
+        eventually(lambda: readers() == [], readers)

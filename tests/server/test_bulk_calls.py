@@ -21,13 +21,16 @@ from headwater.core.access import ANYBODY, OpenGuard
 from headwater.core.errors import Closed, EventLogError, InvalidInput, StorageCorrupted, StorageUnavailable, TooLarge
 from headwater.core.event import Event
 from headwater.core.query import ALL
+from headwater.core.readers import Readers, Waiting
 from headwater.flight.backend import Span
-from headwater.flight.wire import AppendCommand, CommitBody, LogBody, Nothing, SequenceNumberAtBody, encode
+from headwater.flight.wire import AppendCommand, CommitBody, LogBody, Nothing, SequenceNumberAtBody, Ticket, encode
 from headwater.formats.jsontext import MalformedJson
 from headwater.server.bulk import backend as backend_module
+from headwater.server.bulk import sendings
 from headwater.server.bulk.backend import BulkBackend
 from headwater.server.bulk.calls import BulkCalls
 from headwater.server.bulk.link import REQUEST_BYTES_MAX, Answering, Link
+from headwater.server.bulk.sendings import About, Sendings
 from headwater.server.bulk.supervisor import BulkSettings, Reservation, Supervisor
 from headwater.storage import Engine
 from headwater.storage.staging import Staging
@@ -59,7 +62,7 @@ def served(engine: Engine) -> Iterator[tuple[Engine, BulkBackend]]:
     ours.setblocking(False)
     thread = threading.Thread(target=lambda: asyncio.run(Answering(calls.table()).run(ours)))
     thread.start()
-    link = Link(theirs, ended=lambda: None, asked=lambda _: None)
+    link = Link(theirs, ended=lambda: None, asked=lambda what, arguments: None)
     yield engine, BulkBackend(link, staged_bytes_max=2**30, disk_reserve_bytes=0)
     theirs.shutdown(socket.SHUT_RDWR)
     thread.join()
@@ -198,7 +201,7 @@ def test_no_log_is_opened_for_a_writer_whose_name_cannot_be_one(
 def test_a_request_that_is_too_large_is_refused_before_it_is_sent() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        link = Link(theirs, ended=lambda: None, asked=lambda _: None)
+        link = Link(theirs, ended=lambda: None, asked=lambda what, arguments: None)
         with pytest.raises(TooLarge, match="bytes"):
             link.call("append", b"x" * (REQUEST_BYTES_MAX + 1), type=type(None))
         ours.shutdown(socket.SHUT_RDWR)
@@ -208,7 +211,7 @@ def test_an_answer_that_makes_no_sense_ends_the_link_instead_of_letting_callers_
     ours, theirs = socket.socketpair()
     ended = threading.Event()
     with ours, theirs:
-        link = Link(theirs, ended=ended.set, asked=lambda _: None)
+        link = Link(theirs, ended=ended.set, asked=lambda what, arguments: None)
 
         def answer() -> None:
             ours.recv(1024)
@@ -248,3 +251,65 @@ def test_a_process_that_cannot_be_started_is_started_later(monkeypatch: pytest.M
     asyncio.run(scenario())
     reservation.close()
     assert not refusals
+
+
+class Heard:
+    """What the server was told of streams."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def tell(self, *call: Any) -> None:
+        self.calls.append(call)
+
+
+def test_a_short_stream_is_told_of_once_and_a_long_one_as_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = Heard()
+    streams = Sendings(heard)  # type: ignore[arg-type]
+    short = streams.begin("alice", "10.0.0.1", Ticket("orders", query="type=A"))
+    short.sent(5)
+    short.end()
+    short.forget()
+    short.end()
+    streams.begin("alice", "10.0.0.1", Ticket("orders")).end()  # which had none
+    assert heard.calls == [("sent", 1, 5, True, None)]
+    monkeypatch.setattr(sendings, "TELL_S", 0.0)
+    long = streams.begin("alice", "10.0.0.1", Ticket("orders", partition=1, query="type=A"))
+    streams.look()
+    about = About("alice", "10.0.0.1", "orders", "type=A", 1)
+    assert heard.calls[1:] == [("sent", 3, 0, False, about)]
+    long.sent(7)
+    streams.end(3, "closed by root")
+    streams.end(99, "closed by root")
+    assert long.end_reason == "closed by root" and short.end_reason is None
+    long.forget()
+    assert heard.calls[2:] == [("sent", 3, 7, False, None)]
+    streams.look()
+    streams.look()
+    assert heard.calls[3:] == [("sent", 3, 0, True, None)]
+
+
+def test_streams_of_the_bulk_process_are_readers_until_they_end(engine: Engine) -> None:
+    readers, asked = Readers(), list[tuple[Any, ...]]()
+    about = ["alice", "10.0.0.1", "orders", "type=A", 0]
+
+    async def scenario() -> None:
+        calls = BulkCalls(engine, OpenGuard(), readers)
+        calls.ask = lambda *arguments: asked.append(arguments)
+        await calls.sent(1, 100, True, None)
+        assert calls.traffic.events_out == 100 and not readers.by_number
+        await asyncio.gather(
+            calls.sent(2, 10, False, about), calls.sent(2, 5, False, None), calls.sent(3, 1, False, about)
+        )
+        first, second = readers.by_number.values()
+        assert (first.events, first.user, first.peer, first.log.name) == (15, "alice", ("10.0.0.1", None), "orders")
+        assert (first.position, first.waits_for, first.partition) == (None, Waiting.READING, 0)
+        second.end("closed by root")
+        assert asked == [("end", 3, "closed by root")]
+        await asyncio.gather(calls.sent(4, 1, False, [*about[:2], "gone", None, None]), calls.sent(2, 1, True, None))
+        assert list(readers.by_number.values()) == [second]
+        calls.forget_streams()
+        assert not readers.by_number and calls.traffic.events_out == 118
+        calls.close()
+
+    asyncio.run(scenario())

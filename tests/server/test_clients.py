@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from headwater.amqp.client import Client
@@ -87,6 +88,12 @@ def test_connections_of_http_and_websockets_are_seen_with_their_users_and_closed
             with suppress(ConnectionResetError):
                 assert web.sock.recv(1) == b""
             assert root.manage("READ", type=CLIENT, name=of_web["name"]).status == 404
+            assert root.manage("DELETE", type=CLIENT, name=of_socket["name"]).status == 204
+            with pytest.raises(ConnectionClosed) as closed:
+                web_socket.recv()
+            assert closed.value.rcvd is not None
+            assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1008, "closed by root")
+            eventually(lambda: of_socket["name"] not in clients(root), lambda: clients(root))
 
 
 def test_who_changed_what_is_told_whatever_the_protocol(tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def test_a_flip_in_the_wal_after_a_kill_lets_nobody_in_and_begins_no_log(tmp_pat
     assert len(content) > WAL_HEADER_BYTES + 2 * WAL_FRAME_BYTES
     content[WAL_HEADER_BYTES + 700] ^= 16
     wal.write_bytes(content)
+    shutil.rmtree(tmp_path / "d" / "journal")  # SQLite alone would be made anew from it, and users found in it
     refused = headwater("serve", "--data", "d", "--log", "l", "--http-port", "0", "--amqp-port", "0", cwd=tmp_path)
     assert refused.returncode == 5
     assert "was confirmed" in refused.stderr and "headwater check --accept-state-loss" in refused.stderr

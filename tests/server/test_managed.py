@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,8 @@ from headwater.amqp.protocol.types import Described, Symbol
 from headwater.management.entities import TYPES
 from headwater.server.accounts import hash_password
 
+from ..matrix.world import CNE, Webhook
+from ..waiting import eventually
 from .running import RunningServer
 from .test_amqp import amqp_url
 
@@ -145,6 +148,47 @@ def test_subscriptions_are_seen_and_deleted(tmp_path: Path) -> None:
         assert client.manage("DELETE", type=SUBSCRIPTION, name=id).status == 404
         assert client.manage("READ", type=SUBSCRIPTION, name=id).status == 404
         assert json.loads(server.ask(routes)[1]) == []
+
+
+def test_a_subscription_tells_what_its_webhook_answered_last_and_since_when_it_fails(tmp_path: Path) -> None:
+    answers = Webhook()
+    with RunningServer(cwd=tmp_path) as server, closing(answers):
+        request = {"ResourceAddress": "/sync", "EndpointUri": answers.url}
+        place = "/east/node/sync/sync-status/sync-state"
+        status, text = server.ask(f"{CNE}/publishers", json.dumps({"ResourceAddress": place}).encode())
+        assert status == 201, text
+        values = [{"ResourceAddress": place, "data_type": "notification", "value_type": "enumeration", "value": "X"}]
+        event = {"id": json.loads(text)["SubscriptionId"], "type": "event.sync.sync-status", "source": "/sync"}
+        notification = json.dumps({**event, "data": {"version": "1.0", "values": values}}).encode()
+        status, text = server.ask(f"{CNE}/subscriptions", json.dumps(request).encode())
+        assert status == 201, text
+        path = f"/management/subscription/{json.loads(text)['SubscriptionId']}"
+
+        def told() -> dict[str, Any]:
+            return json.loads(server.ask(path)[1])
+
+        before = told()
+        assert (before["standing"], before["lastAnswer"], before["failingSince"]) == ("delivering", None, None)
+        server.ask(f"{CNE}/create/event", notification)
+        eventually(lambda: told()["lastAnswer"] == "answered 204", told)
+        assert (told()["problem"], told()["delivered"], told()["waiting"]) == (None, 1, 0)
+        answers.is_up = False
+        server.ask(f"{CNE}/create/event", notification)
+        eventually(lambda: told()["failures"] > 0, told)
+        failing = told()
+        assert failing["standing"] == "retrying" and failing["problem"] and failing["waiting"] == 1
+        assert before["createdAt"] <= failing["failingSince"] <= failing["answeredAt"]
+        assert failing["lastAnswer"] != "answered 204"
+
+
+def test_the_server_tells_of_its_disk_and_its_health(tmp_path: Path) -> None:
+    with RunningServer(cwd=tmp_path) as server:
+        told = json.loads(server.ask("/management/server/self")[1])
+        assert told["diskBytes"] >= told["diskFreeBytes"] > 0 and told["diskReserveBytes"] > 0
+        assert (told["unready"], told["troubles"], told["logs"]) == (None, [], 1)
+    with RunningServer("--storage", "memory", cwd=tmp_path) as server:
+        told = json.loads(server.ask("/management/server/self")[1])
+        assert (told["diskBytes"], told["diskFreeBytes"], told["diskReserveBytes"]) == (None, None, None)
 
 
 def test_all_types_are_served_and_every_entity_can_be_read(tmp_path: Path) -> None:

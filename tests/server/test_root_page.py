@@ -16,7 +16,7 @@ from headwater.cne import server as cne
 from headwater.core import OpenGuard
 from headwater.dcb import Application
 from headwater.server.health import HEALTH_PATHS, METRICS
-from headwater.server.root_page import LINKS
+from headwater.server.root_page import CONSOLE, LINKS
 from headwater.storage.memory import MemoryStore
 
 from .running import RunningServer
@@ -104,15 +104,24 @@ def test_the_root_has_links_and_all_lead_somewhere(connection: http.client.HTTPC
     answer = ask(connection, "GET", "/")
     assert (answer.status, answer.fields["content-type"], answer.fields["vary"]) == (200, "application/json", "accept")
     links = json.loads(answer.body)["links"]
-    assert links == {link.name: link.path for link in LINKS} and links["openapi"] == "/openapi.yaml"
+    assert links == {link.name: link.path for link in (CONSOLE, *LINKS)} and links["openapi"] == "/openapi.yaml"
     for path in links.values():
         assert ask(connection, "GET", path).status == 200, path
 
 
-def test_a_browser_gets_a_page(connection: http.client.HTTPConnection) -> None:
+def test_a_browser_is_sent_to_the_console(connection: http.client.HTTPConnection) -> None:
     answer = ask(connection, "GET", "/", accept=BROWSER)
-    assert (answer.status, answer.fields["content-type"]) == (200, "text/html; charset=utf-8")
-    assert set(re.findall(r'href="([^"]+)"', answer.body.decode())) == {link.path for link in LINKS}
+    assert (answer.status, answer.fields["location"], answer.fields["vary"]) == (303, "/console/", "accept")
+
+
+def test_without_a_console_a_browser_gets_links_and_nothing_is_below_it(tmp_path: Path) -> None:
+    with RunningServer("--storage", "memory", "--console-enabled", "false", cwd=tmp_path) as bare:
+        status, page = bare.ask("/", headers={"accept": BROWSER})
+        assert status == 200 and set(re.findall(r'href="([^"]+)"', page)) == {link.path for link in LINKS}
+        for path in ("/console/", "/console", "/console/session", "/console/history", "/console/stream"):
+            status, problem = bare.ask(path)
+            assert status == 404 and "route_not_found" in problem, path
+        assert json.loads(bare.ask("/")[1])["links"] == {link.name: link.path for link in LINKS}
 
 
 def test_the_root_takes_no_parameters_and_nothing_is_below_it(connection: http.client.HTTPConnection) -> None:
@@ -126,7 +135,8 @@ def test_the_web_guard_is_before_the_root(connection: http.client.HTTPConnection
     foreign = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors", "sec-fetch-dest": "empty"}
     assert ask(connection, "GET", "/", **foreign).status == 403
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
-    assert ask(connection, "GET", "/", accept=BROWSER, **link).status == 200, "a link on another page leads here"
+    assert ask(connection, "GET", "/", accept=BROWSER, **link).status == 303, "a link on another page leads here"
+    assert ask(connection, "GET", "/console/", accept=BROWSER, **link).status == 200
 
 
 def test_the_root_is_shown_without_credentials(tmp_path: Path) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from headwater.console.settings import ConsoleSettings
+from headwater.http.authentication import BASIC, BEARER
 from headwater.http.cross_origin import unchanged, varied
-from headwater.http.errors import ForeignPage, HostNotServed, HttpError, InvalidParameter, UnsupportedMediaType
+from headwater.http.errors import (
+    ConsoleReadOnly,
+    ForeignPage,
+    HostNotServed,
+    HttpError,
+    InvalidParameter,
+    UnsupportedMediaType,
+)
 from headwater.server.config import Http
 from headwater.server.web_guard import WebGuard
 from tests.http.asgi import scope
@@ -362,3 +372,55 @@ def test_a_get_that_may_change_something_needs_a_browser_that_says_whose_page_it
 def test_answers_are_changed_only_where_origins_are_configured(guard: WebGuard) -> None:
     assert guard.judge(asked(headers=CURL)) is unchanged
     assert WebGuard(Http(origins=(LISTED,))).judge(asked(headers=CURL)) is varied
+
+
+CONSOLE = {"headwater-console": "1", "content-type": JSON, "content-length": "2"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/logs/orders/append"), ("PUT", "/logs/orders"), ("PATCH", "/logs/orders"), ("DELETE", "/logs/orders"),
+        ("POST", "/logs/orders/trim"), ("POST", "/logs/orders/events"), ("PUT", "/logs/orders/consumers/a/b"),
+        ("POST", "/logs/orders/consumers/a/b/reset"), ("DELETE", "/management/connection/1"),
+        ("PUT", "/management/user/eve"), ("PATCH", "/management/consumer/a"), ("POST", "/futoin/orders"),
+        ("GET", "/futoin/orders/futoin.evt.gen/1.1/addEvent"), ("POST", "/dcb/orders/append"),
+        ("POST", "/ocloudNotifications/v2/subscriptions/1/resume"), ("POST", "/logs/orders/read/append"),
+    ],
+)  # fmt: skip
+def test_a_console_that_may_only_look_changes_nothing(method: str, path: str) -> None:
+    looking, acting = WebGuard(console=ConsoleSettings(read_only=True)), WebGuard()
+    with pytest.raises(ConsoleReadOnly):
+        looking.judge(asked(path, method, CONSOLE))
+    acting.judge(asked(path, method, CONSOLE))
+    others = {name: value for name, value in CONSOLE.items() if name != "headwater-console"}
+    looking.judge(asked(path, method, others))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/logs"), ("POST", "/logs/orders/read"), ("POST", "/logs/orders/count"), ("HEAD", "/console/"),
+        ("POST", "/logs/orders/histogram"), ("POST", "/console/session"), ("DELETE", "/console/session"),
+        ("POST", "/management/org.amqp.management/self/GET-TYPES"), ("GET", "/console/stream"),
+    ],
+)  # fmt: skip
+def test_a_console_that_may_only_look_looks_and_logs_in(method: str, path: str) -> None:
+    WebGuard(console=ConsoleSettings(read_only=True)).judge(asked(path, method, CONSOLE))
+
+
+def test_a_page_of_the_console_is_not_asked_for_basic_credentials() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    fields = [BASIC, BEARER, (b"content-type", b"application/problem+json")]
+    for given in ({"headwater-console": "1"}, {}):
+        answering = WebGuard().judge(asked("/logs", "GET", given))
+        asyncio.run(_sent(answering(send), {"type": "http.response.start", "status": 401, "headers": fields}))
+    assert [message["headers"] for message in sent] == [fields[1:], fields]
+
+
+async def _sent(send: Any, message: Any) -> None:
+    await send(message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 from headwater.flight.client import BulkClient, Ticket
 from headwater.spark.running import Run
 from tests.server.running import RunningServer
+from tests.soak.server import free_ports
 
 COUNT = 6000
 
@@ -21,9 +21,7 @@ COUNT = 6000
 def test_every_event_is_there_once_though_the_server_is_killed_again_and_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     arguments = ("--data", "data", "--log", "orders", "--log", "target", "--flight-enabled", "true",
                  "--flight-port", str(port))  # fmt: skip
     servers = [RunningServer(*arguments, cwd=tmp_path)]

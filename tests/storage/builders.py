@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from headwater.core import AppendCondition, Event, Query, SequencedEvent
 from headwater.core.limits import EventColumns, check_append
 from headwater.storage import Engine, StoredLog
+from headwater.storage.engine import open_state
 from headwater.storage.frame import Chain, EncodedFrame, Frame, encode
+from headwater.storage.identity import IDENTITY_KIND
 
 SEED = 0x5EED
 CHAIN = Chain(crc_seed=SEED, epoch=1, previous_crc=0, durable_upto=0, nonce=7)
@@ -82,8 +85,16 @@ def engine(directory: Path, **options: Any) -> Engine:
 
 def crashed(source: Path, target: Path) -> Path:
     """What a crash leaves of a data directory: a copy taken while it was open."""
-    shutil.copytree(source, target)
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.sock"))
     return target
+
+
+def without_identities(directory: Path) -> Path:
+    """A data directory whose state does not know who its logs are: META.json alone does, as before the journal."""
+    with closing(open_state(directory)) as state:
+        for key, _ in list(state.items(IDENTITY_KIND)):
+            state.delete(IDENTITY_KIND, key)
+    return directory
 
 
 def newest(log: StoredLog) -> Path:

@@ -21,7 +21,7 @@ from headwater.storage.meta import META_NAME
 from headwater.storage.worker import Worker, do
 
 from ..dcb.conftest import Client
-from .builders import engine, event, fill, log_directory
+from .builders import engine, event, fill, log_directory, without_identities
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -52,6 +52,7 @@ def test_a_hurt_log_is_a_problem_with_text_over_http(data: Path) -> None:
     with engine(data) as one:
         one.create("orders")
         one.create("flights").append([event()])
+    without_identities(data)
     for content in (b"\xff\xfe", b"{}", b'{"format": 3, "segments_id": "zz"}'):
         (log_directory(data) / META_NAME).write_bytes(content)
         with engine(data) as one:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -31,7 +32,7 @@ from headwater.storage import log as log_module
 from headwater.storage.checked_file import with_checksum
 from headwater.storage.meta import META_NAME, read_meta
 
-from .builders import Fatal, crashed, engine, event, log_directory, numbers, unless
+from .builders import Fatal, crashed, engine, event, log_directory, numbers, unless, without_identities
 from .disks import BrokenDisk, FullDisk, HeldDisk
 
 
@@ -204,7 +205,7 @@ def test_the_largest_appends_are_taken(data: Path, tmp_path: Path) -> None:
 def test_numbers_run_to_the_largest_and_no_further(data: Path) -> None:
     with engine(data) as one:
         one.create("orders")
-    directory = log_directory(data)
+    directory = log_directory(without_identities(data))
     floor = SEQUENCE_NUMBER_MAX - 2
     read_meta(directory).changed(
         voids=[(1, floor)], first_retained=floor + 1, known_from=floor + 1
@@ -249,7 +250,7 @@ def test_a_newer_format_of_the_directory_is_refused(data: Path) -> None:
 def test_an_unreadable_meta_is_refused(data: Path, content: bytes) -> None:
     with engine(data) as one:
         one.create("orders")
-    (log_directory(data) / META_NAME).write_bytes(content)
+    (log_directory(without_identities(data)) / META_NAME).write_bytes(content)
     with engine(data) as refusing, pytest.raises(StorageCorrupted, match="headwater restore"):
         refusing.open("orders")
 
@@ -258,7 +259,7 @@ def test_a_damaged_log_does_not_stop_the_others(data: Path) -> None:
     with engine(data) as one:
         one.create("orders")
         one.create("flights").append([event()])
-    (log_directory(data) / META_NAME).unlink()
+    (log_directory(without_identities(data)) / META_NAME).unlink()
     with engine(data) as again:
         with pytest.raises(StorageCorrupted):
             again.open("orders")
@@ -452,7 +453,7 @@ def test_opening_and_closing_leaves_no_file_and_no_thread(data: Path, open_files
         with engine(data) as again:
             again.open("orders").append([event()])
             list(again.open("orders").read(Query.where(tags=["x"])))
-    assert open_files() <= before + 1
+    assert open_files() <= before + 2  # `again` still maps a segment of its log, and one of the journal
     assert threading.active_count() == threads
     with Engine(data, reserve_bytes=0):
         pass
@@ -467,7 +468,7 @@ def test_what_is_remembered_of_readers_goes_with_their_log(data: Path) -> None:
         one.state.put(kinds[1], "who", b"7")
         one.state.put("reader/of another log", "who", b"8")
         one.delete("orders")
-        assert [list(one.state.items(kind)) for kind in kinds] == [[], [], []]
+        assert [list(one.state.items(kind)) for kind in kinds] == [[]] * len(kinds)
         assert one.state.get("reader/of another log", "who") is not None
 
 
@@ -478,12 +479,13 @@ def test_deleted_logs_leave_no_file_open(data: Path, open_files: Callable[[], in
         for _ in range(20):
             one.create("orders").append([event()])
             one.delete("orders")
-        assert open_files() <= before + 1
+        assert open_files() <= before + 2  # `again` still maps a segment of its log, and one of the journal
 
 
 def test_refused_opening_leaves_no_file_open(data: Path, open_files: Callable[[], int]) -> None:
     engine(data).close()
     (data / "state.sqlite").write_bytes(b"garbage" * 1000)
+    (data / "journal" / "META.json").write_bytes(b"garbage")
     before = open_files()
     for _ in range(5):
         with pytest.raises(StorageCorrupted):
@@ -533,5 +535,6 @@ def test_logs_without_their_state_are_not_taken_for_an_empty_directory(tmp_path:
         engine.create("orders").append([event()])
     for path in tmp_path.glob("state.sqlite*"):
         path.unlink()
+    shutil.rmtree(tmp_path / "journal")
     with pytest.raises(StorageCorrupted, match="the file is missing, but there are logs"):
         Engine(tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,8 @@ import pytest
 from headwater.core.errors import DiskFull, StorageCorrupted, StorageUnavailable
 from headwater.storage import segments as module
 from headwater.storage.disk import Disk
-from headwater.storage.framelog import HeadMoved
+from headwater.storage.frame import EncodedFrame
+from headwater.storage.framelog import Head, HeadMoved, Term, new_term
 from headwater.storage.recovery import open_segments
 from headwater.storage.room import Room
 from headwater.storage.segments import PREPARED, SEGMENT_HEADER_BYTES, SegmentLog, segment_header, segment_paths
@@ -48,7 +49,7 @@ class Logs:
             gaps=gaps,
             disk=disk,
         )
-        log = SegmentLog(self.directory, LOG_ID, found, crc_seed=SEED, floor=floor, disk=disk,
+        log = SegmentLog(self.directory, LOG_ID, found, crc_seed=SEED, floor=floor, term=new_term(1), disk=disk,
                          room=Room(self.directory, disk, reserve))  # fmt: skip
         self._opened.append(log)
         return log
@@ -69,6 +70,10 @@ def logs(tmp_path: Path) -> Iterator[Logs]:
     found.close()
 
 
+def append(log: SegmentLog, frames: Sequence[EncodedFrame], after: int) -> None:
+    log.append_frames(frames, Head(after, log.last_crc, log.term))
+
+
 def given_numbers(log: SegmentLog, after: int = 0) -> list[int]:
     return [event.sequence_number for frame in log.read(after) for event in frame.events()]
 
@@ -84,8 +89,8 @@ def test_an_empty_log_has_no_segment(logs: Logs) -> None:
 def test_frames_are_appended_and_read_back(logs: Logs) -> None:
     log = logs.open()
     frames = chained([1, 3, 2])
-    log.append_frames(frames[:2], 0)
-    log.append_frames(frames[2:], 4)
+    append(log, frames[:2], 0)
+    append(log, frames[2:], 4)
     assert (log.head, log.last_crc, log.recorded_at) == (6, frames[-1].crc, 1000)
     assert given_numbers(log) == [1, 2, 3, 4, 5, 6]
     assert given_numbers(log, 4) == [5, 6]
@@ -94,17 +99,34 @@ def test_frames_are_appended_and_read_back(logs: Logs) -> None:
 
 def test_the_head_is_compared_before_anything_is_written(logs: Logs) -> None:
     log = logs.open()
-    log.append_frames(chained([2]), 0)
+    append(log, chained([2]), 0)
     with pytest.raises(HeadMoved) as moved:
-        log.append_frames(chained([1], 2), 1)
-    assert moved.value.head == 2
+        append(log, chained([1], 2), 1)
+    assert moved.value.head == Head(2, log.last_crc, log.term)
+
+
+@pytest.mark.parametrize("wrong", ["number", "crc", "term number", "nonce"])
+def test_number_checksum_and_term_are_compared(logs: Logs, wrong: str) -> None:
+    log = logs.open()
+    append(log, chained([2]), 0)
+    found = Head(2, log.last_crc, log.term)
+    expected = {
+        "number": found._replace(number=1),
+        "crc": found._replace(crc=found.crc ^ 1),
+        "term number": found._replace(term=Term(log.term.number + 1, log.term.nonce)),
+        "nonce": found._replace(term=Term(log.term.number, log.term.nonce ^ 1)),
+    }[wrong]
+    with pytest.raises(HeadMoved) as moved:
+        log.append_frames(chained([1], 2), expected)
+    assert moved.value.head == found
+    assert given_numbers(log) == [1, 2]
     assert given_numbers(log) == [1, 2]
 
 
 def test_segments_double_up_to_their_largest_size(logs: Logs, small_segments: None) -> None:
     log = logs.open()
     for frame in chained([4] * 60, data=bytes(200)):
-        log.append_frames([frame], frame.first - 1)
+        append(log, [frame], frame.first - 1)
     sizes = [segment.size for segment in log.segments]
     assert sizes[:2] == [8 * 1024, 16 * 1024]
     assert set(sizes[1:]) == {16 * 1024}
@@ -115,7 +137,7 @@ def test_segments_double_up_to_their_largest_size(logs: Logs, small_segments: No
 def test_a_segment_holds_so_many_events_at_most(logs: Logs, small_segments: None) -> None:
     log = logs.open()
     for frame in chained([90] * 5, data=b""):
-        log.append_frames([frame], frame.first - 1)
+        append(log, [frame], frame.first - 1)
     assert all(segment.events <= 200 for segment in log.segments)
     assert len(log.segments) == 3
 
@@ -123,16 +145,16 @@ def test_a_segment_holds_so_many_events_at_most(logs: Logs, small_segments: None
 def test_a_frame_larger_than_a_segment_gets_one_of_its_size(logs: Logs, small_segments: None) -> None:
     log = logs.open()
     small, large, next_one = chained([1, 300, 1], data=bytes(300))
-    log.append_frames([small], 0)
-    log.append_frames([large], 1)
-    log.append_frames([next_one], 301)
+    append(log, [small], 0)
+    append(log, [large], 1)
+    append(log, [next_one], 301)
     assert log.segments[1].size == SEGMENT_HEADER_BYTES + large.length
     assert given_numbers(logs.reopen()) == list(range(1, 303))
 
 
 def test_frames_of_one_append_may_go_to_several_segments(logs: Logs, small_segments: None) -> None:
     log = logs.open()
-    log.append_frames(chained([10] * 30), 0)
+    append(log, chained([10] * 30), 0)
     assert len(log.segments) > 2
     assert given_numbers(logs.reopen()) == list(range(1, 301))
 
@@ -141,7 +163,7 @@ def test_a_first_frame_that_is_too_large_replaces_the_empty_segment(logs: Logs, 
     (logs.directory / module.segment_name(1)).write_bytes(segment_header(LOG_ID, 1, SEED) + bytes(1000))
     log = logs.open()
     assert (len(log.segments), log.head) == (1, 0)
-    log.append_frames(chained([100]), 0)
+    append(log, chained([100]), 0)
     assert len(segment_paths(logs.directory)) == len(log.segments) == 1
     assert given_numbers(logs.reopen()) == list(range(1, 101))
 
@@ -149,13 +171,13 @@ def test_a_first_frame_that_is_too_large_replaces_the_empty_segment(logs: Logs, 
 @pytest.mark.parametrize("bytes_max", [1, 5, 100])
 def test_short_writes_make_whole_frames(logs: Logs, bytes_max: int) -> None:
     log = logs.open(SlowWriter(bytes_max))
-    log.append_frames(chained([1, 2]), 0)
+    append(log, chained([1, 2]), 0)
     assert given_numbers(logs.reopen()) == [1, 2, 3]
 
 
 def test_frames_are_located_by_any_of_their_numbers(logs: Logs, small_segments: None) -> None:
     log = logs.open()
-    log.append_frames(chained([3] * 40), 0)
+    append(log, chained([3] * 40), 0)
     for number in range(1, 121):
         found = log.frame_at(number)
         assert found is not None
@@ -165,7 +187,7 @@ def test_frames_are_located_by_any_of_their_numbers(logs: Logs, small_segments: 
 
 def test_a_number_in_a_gap_is_located_at_the_next_frame(logs: Logs) -> None:
     log = logs.open()
-    log.append_frames(chained([3, 3, 3]), 0)
+    append(log, chained([3, 3, 3]), 0)
     path = log.segments[0].path
     damaged = log.segments[0].offsets[1]
     logs.close()
@@ -180,10 +202,10 @@ def test_a_number_in_a_gap_is_located_at_the_next_frame(logs: Logs) -> None:
 
 def test_the_floor_makes_a_gap_and_a_segment_of_its_own(logs: Logs) -> None:
     log = logs.open()
-    log.append_frames(chained([2]), 0)
+    append(log, chained([2]), 0)
     log = logs.reopen(floor=1000)
     assert log.head == 1000
-    log.append_frames(chained([2], 1001), 1000)
+    append(log, chained([2], 1001), 1000)
     assert [segment.first for segment in log.segments] == [1, 1001]
     assert given_numbers(log) == [1, 2, 1001, 1002]
     found = log.frame_at(3)
@@ -192,7 +214,7 @@ def test_the_floor_makes_a_gap_and_a_segment_of_its_own(logs: Logs) -> None:
 
 def test_trimming_unlinks_whole_segments_only_and_never_the_newest(logs: Logs, small_segments: None) -> None:
     log = logs.open()
-    log.append_frames(chained([3] * 40), 0)
+    append(log, chained([3] * 40), 0)
     boundaries = [segment.first for segment in log.segments]
     log.trim(boundaries[1])
     assert [segment.first for segment in log.segments] == boundaries[1:]
@@ -206,7 +228,7 @@ def test_trimming_unlinks_whole_segments_only_and_never_the_newest(logs: Logs, s
 
 def test_a_reader_keeps_what_is_trimmed_meanwhile(logs: Logs, small_segments: None) -> None:
     log = logs.open()
-    log.append_frames(chained([3] * 40), 0)
+    append(log, chained([3] * 40), 0)
     frames = log.read(0)
     first = next(frames)
     log.trim(10**6)
@@ -219,7 +241,7 @@ def test_trims_and_rolls_at_one_time_lose_no_segment(
     logs: Logs, small_segments: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = logs.open()
-    log.append_frames(chained([10] * 30), 0)
+    append(log, chained([10] * 30), 0)
     made = threading.Event()
     trimmed = threading.Event()
     real = module.Segment
@@ -232,7 +254,7 @@ def test_trims_and_rolls_at_one_time_lose_no_segment(
 
     monkeypatch.setattr(module, "Segment", Lingering)
     frame = chained([60], 301)[0]
-    appender = threading.Thread(target=log.append_frames, args=([frame], 300))
+    appender = threading.Thread(target=append, args=(log, [frame], 300))
     appender.start()
     assert made.wait(10)
     log.trim(290)
@@ -247,19 +269,19 @@ def test_trims_and_rolls_at_one_time_lose_no_segment(
 def test_the_next_segment_is_prepared_ahead_and_used(logs: Logs, small_segments: None) -> None:
     log = logs.open()
     frames = chained([20] * 4, data=bytes(200))
-    log.append_frames(frames[:1], 0)
+    append(log, frames[:1], 0)
     assert log._preparing is not None
     log._preparing.join()
     prepared = (logs.directory / PREPARED).stat()
     assert prepared.st_size == 16 * 1024
-    log.append_frames(frames[1:2], 20)
+    append(log, frames[1:2], 20)
     assert log.segments[1].path.stat().st_ino == prepared.st_ino
 
 
 def test_a_prepared_file_of_a_crashed_process_is_not_trusted(logs: Logs) -> None:
     (logs.directory / PREPARED).write_bytes(b"garbage" * 10_000)
     log = logs.open()
-    log.append_frames(chained([2]), 0)
+    append(log, chained([2]), 0)
     assert given_numbers(logs.reopen()) == [1, 2]
 
 
@@ -267,11 +289,11 @@ def test_a_full_disk_refuses_and_leaves_nothing_behind(logs: Logs) -> None:
     disk = FullDisk(free=1000)
     log = logs.open(disk, reserve=2000)
     with pytest.raises(DiskFull) as full:
-        log.append_frames(chained([1]), 0)
+        append(log, chained([1]), 0)
     assert (full.value.free_bytes, full.value.needed_bytes) == (1000, 2000)
     assert list(logs.directory.iterdir()) == []
     disk.free = 1 << 40
-    log.append_frames(chained([1]), 0)
+    append(log, chained([1]), 0)
     assert log.head == 1
 
 
@@ -280,10 +302,10 @@ def test_a_failed_preallocation_is_a_full_disk(logs: Logs) -> None:
     disk.refuses_allocation = True
     log = logs.open(disk)
     with pytest.raises(DiskFull):
-        log.append_frames(chained([1]), 0)
+        append(log, chained([1]), 0)
     assert list(logs.directory.iterdir()) == []
     disk.refuses_allocation = False
-    log.append_frames(chained([1]), 0)
+    append(log, chained([1]), 0)
     assert given_numbers(logs.reopen()) == [1]
 
 
@@ -291,16 +313,16 @@ def test_frames_that_found_room_before_the_disk_was_full_are_kept(logs: Logs, sm
     disk = FullDisk()
     log = logs.open(disk)
     frames = chained([10] * 12)
-    log.append_frames(frames[:1], 0)
+    append(log, frames[:1], 0)
     disk.refuses_allocation = True
     with pytest.raises(DiskFull):
-        log.append_frames(frames[1:], 10)
+        append(log, frames[1:], 10)
     kept = log.head
     assert 10 < kept < 120
     assert kept % 10 == 0
     assert given_numbers(log) == list(range(1, kept + 1))
     disk.refuses_allocation = False
-    log.append_frames(frames[kept // 10 :], kept)
+    append(log, frames[kept // 10 :], kept)
     assert given_numbers(logs.reopen()) == list(range(1, 121))
 
 
@@ -312,13 +334,13 @@ def test_no_room_for_the_next_segment_is_no_trouble_before_it_is_needed(
     frames = chained([18, 1, 20], data=bytes(200))
     log._prepare(8 * 1024)
     disk.refuses_allocation = True
-    log.append_frames(frames[:1], 0)
+    append(log, frames[:1], 0)
     assert log._preparing is not None
     log._preparing.join()
     assert "no room for the next segment" in caplog.text
-    log.append_frames(frames[1:2], 18)
+    append(log, frames[1:2], 18)
     disk.refuses_allocation = False
-    log.append_frames(frames[2:], 19)
+    append(log, frames[2:], 19)
     assert log.head == 39
 
 
@@ -330,7 +352,7 @@ def test_a_segment_of_another_log_is_refused(logs: Logs) -> None:
 
 def test_a_renamed_segment_is_refused(logs: Logs) -> None:
     log = logs.open()
-    log.append_frames(chained([2]), 0)
+    append(log, chained([2]), 0)
     logs.close()
     (path,) = segment_paths(logs.directory)
     path.rename(path.with_name(module.segment_name(5)))

@@ -14,13 +14,17 @@ from headwater.core.errors import (
     DiskFull,
     DuplicateEventId,
     EventLogError,
+    NotPrimary,
+    OutcomeUnknown,
     Overloaded,
     SequenceExhausted,
+    StorageUnavailable,
 )
 from headwater.core.limits import SEQUENCE_NUMBER_MAX, EventColumns
+from headwater.core.mark import Mark
 from headwater.storage import sequencer as module
 from headwater.storage.frame import Chain, EncodedFrame, Frame
-from headwater.storage.framelog import HeadMoved
+from headwater.storage.framelog import Head, HeadMoved, NotKept, Term, new_term, nobody
 from headwater.storage.index import Index
 from headwater.storage.judge import LogJudge, Numbering
 from headwater.storage.sequencer import Sequencer, Verdict
@@ -41,6 +45,7 @@ class ScriptedLog:
     def __init__(self) -> None:
         self.frames: list[EncodedFrame] = []
         self.floor = 0
+        self.term = new_term(1)
         self.script: list[Callable[[Sequence[EncodedFrame]], None]] = []
         self.appends: list[int] = []
         """How many frames each successful append had."""
@@ -49,6 +54,7 @@ class ScriptedLog:
         self.may_write = threading.Event()
         self.may_write.set()
         self.is_writing = threading.Event()
+        self.unavailable: StorageUnavailable | None = None
 
     @property
     def head(self) -> int:
@@ -58,13 +64,16 @@ class ScriptedLog:
     def last_crc(self) -> int:
         return self.frames[-1].crc if self.frames else 0
 
-    def append_frames(self, frames: Sequence[EncodedFrame], expected_head: int) -> None:
+    def append_frames(
+        self, frames: Sequence[EncodedFrame], expected: Head, on_overdue: Callable[[], None] = nobody
+    ) -> None:
+        self.on_overdue = on_overdue
         self.is_writing.set()
         assert self.may_write.wait(PATIENCE_S)
         if self.script:
             self.script.pop(0)(frames)
-        if expected_head != self.head:
-            raise HeadMoved(self.head)
+        if expected != (found := Head(self.head, self.last_crc, self.term)):
+            raise HeadMoved(found)
         self.keep(frames)
         self.writers.append(threading.current_thread().name)
 
@@ -116,7 +125,7 @@ class Desk:
             WriterTable(), id_seed=1, recorded_at=0, clock=lambda: 1000,
         )  # fmt: skip
         self.sequencer = Sequencer(
-            "orders", self.log, judge, self.statistics, self.published.append, epoch=1, fatal=self.fatal, **options
+            "orders", self.log, judge, self.statistics, self.published.append, fatal=self.fatal, **options
         )
 
     def deliver(self, requests: list[AppendRequest]) -> None:
@@ -261,6 +270,52 @@ def test_races_lost_again_and_again_lose_nothing_and_keep_the_order(desk: Desk) 
     assert [desk.log.types()[number - 1] for number in numbers] == ours
     assert len(desk.log.types()) == 66
     assert desk.sequencer.durable_head == desk.log.head
+
+
+def test_a_log_that_is_anothers_now_is_appended_to_no_more(desk: Desk) -> None:
+    """Not even what would still pass: nothing is judged on what is not the end of the log any more."""
+    before = desk.submit(event("Before"))
+    assert desk.outcome(before) == AppendResult(1, 1)
+    hold(desk)
+
+    def taken_over(_: Sequence[EncodedFrame]) -> None:
+        desk.log.term = new_term(2)
+        desk.log.by_another(event("Theirs"))
+
+    desk.log.script = [taken_over]
+    waiting = [desk.submit(event(f"E{number}")) for number in range(20)]
+    desk.log.may_write.set()
+    desk.wait(22)
+    for request in waiting:
+        refusal = desk.outcome(request)
+        assert isinstance(refusal, NotPrimary) and "append there" in str(refusal)
+    with pytest.raises(NotPrimary, match="another server appends to log 'orders' now"):
+        desk.submit(event("After"))
+    assert desk.log.types() == ["Before", "Theirs"]
+    assert desk.sequencer.durable_head == desk.published[-1] == 1
+    assert desk.statistics.queued_bytes == desk.statistics.queued_requests == 0
+    desk.sequencer.close()
+
+
+def test_the_number_of_a_term_given_twice_is_a_foreign_term(desk: Desk) -> None:
+    def taken_over(_: Sequence[EncodedFrame]) -> None:
+        desk.log.term = Term(desk.log.term.number, desk.log.term.nonce ^ 1)
+
+    desk.log.script = [taken_over]
+    assert isinstance(desk.outcome(desk.submit(event("Mine"))), NotPrimary)
+    assert desk.log.types() == []
+
+
+def test_a_mark_without_events_is_refused_too(desk: Desk) -> None:
+    def taken_over(_: Sequence[EncodedFrame]) -> None:
+        desk.log.term = new_term(2)
+
+    hold(desk)
+    desk.log.script = [taken_over]
+    mark = AppendRequest(EventColumns.none(), None, None, desk.deliver, mark=Mark("w", 1, 1, True))
+    desk.sequencer.submit(mark)
+    desk.log.may_write.set()
+    assert isinstance(desk.outcome(mark), NotPrimary)
 
 
 def test_a_full_disk_refuses_all_in_flight_and_is_recovered_from(desk: Desk) -> None:
@@ -507,3 +562,65 @@ def test_frames_that_landed_are_not_looked_for(desk: Desk, monkeypatch: pytest.M
         desk.outcome(desk.submit(event()))
     assert looked == []
     eventually(lambda: not desk.sequencer._judge._in_flight)  # type: ignore[attr-defined]
+
+
+# A log that does not answer
+
+
+def test_who_waits_for_a_silent_log_is_told_that_it_is_unknown_once(desk: Desk) -> None:
+    first = hold(desk)
+    behind = desk.submit(event("Behind"))
+    eventually(lambda: desk.sequencer._inbox.empty())
+    desk.log.on_overdue()
+    assert {type(desk.outcome(each)) for each in (first, behind)} == {OutcomeUnknown}
+    assert desk.statistics.queued_requests == desk.statistics.queued_bytes == 0
+    desk.log.may_write.set()
+    third = desk.submit(event("Third"))
+    assert desk.outcome(third) == AppendResult(3, 3)
+    assert desk.log.types() == ["Held", "Behind", "Third"]
+    assert desk.answered == [first, behind, third]
+
+
+def test_what_was_not_sent_is_refused_while_a_log_is_away() -> None:
+    desk = Desk(waiting_bytes_max=2**30)
+    first = hold(desk)
+    flights = [desk.submit(event(f"E{number}", data=b"x" * 9_000_000)) for number in range(12)]
+    desk.log.unavailable = StorageUnavailable("away")
+    eventually(lambda: desk.log.on_overdue() or len(desk.answered) == 13)
+    outcomes = [type(desk.outcome(each)) for each in (first, *flights)]
+    assert outcomes[0] is OutcomeUnknown
+    assert outcomes == sorted(outcomes, key=[OutcomeUnknown, StorageUnavailable].index)
+    assert outcomes[-1] is StorageUnavailable
+    with pytest.raises(StorageUnavailable):
+        desk.submit(event("Late"))
+    desk.log.unavailable = None
+    desk.log.may_write.set()
+    assert isinstance(desk.outcome(desk.submit(event("After"))), AppendResult)
+    assert len(desk.log.types()) == outcomes.count(OutcomeUnknown) + 1
+    desk.sequencer.close()
+
+
+def test_an_unknown_append_that_turns_out_to_be_refused_is_not_judged_again(desk: Desk) -> None:
+    def another(frames: Sequence[EncodedFrame]) -> None:
+        desk.log.on_overdue()
+        desk.log.by_another(event("Theirs"))
+
+    desk.log.script.append(another)
+    assert isinstance(desk.outcome(desk.submit(event("Mine"))), OutcomeUnknown)
+    assert isinstance(desk.outcome(desk.submit(event("Next"))), AppendResult)
+    assert desk.log.types() == ["Theirs", "Next"]
+
+
+def test_what_is_in_the_log_and_cannot_be_read_is_answered_and_nothing_more_is_taken(desk: Desk) -> None:
+    def not_kept(frames: Sequence[EncodedFrame]) -> None:
+        raise NotKept("no room")
+
+    first = hold(desk)
+    desk.log.script.append(not_kept)
+    behind = desk.submit(event("Behind"))
+    desk.log.may_write.set()
+    assert isinstance(desk.outcome(first), AppendResult)
+    assert isinstance(desk.outcome(behind), NotPrimary)
+    with pytest.raises(NotPrimary):
+        desk.submit(event("Late"))
+    assert desk.published == []

@@ -7,18 +7,32 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from headwater.core import StateEntry, StateStore
 from headwater.core.errors import StateConflict, StorageCorrupted, StorageUnavailable
-from headwater.storage import MemoryState, SqliteState
+from headwater.core.state import USER_KIND
+from headwater.storage import Engine, MemoryState, SqliteState
+from headwater.storage.engine import open_state
+from headwater.storage.journal_state import JournalState
+from headwater.storage.state_socket import RemoteState
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "journal", "remote"])
 def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StateStore]:
     if request.param == "memory":
         yield MemoryState()
+    elif request.param == "journal":
+        with closing(open_state(tmp_path)) as found:
+            yield found
+    elif request.param == "remote":
+        with closing(Engine(tmp_path)), closing(open_state(tmp_path)) as found:
+            assert isinstance(found, RemoteState)
+            yield found
     else:
         with closing(SqliteState(tmp_path / "state.sqlite")) as found:
             yield found
@@ -65,6 +79,70 @@ def test_items_are_of_one_kind_in_order_and_may_change_meanwhile(state: StateSto
     assert list(state.items("user")) == []
 
 
+def test_several_entries_are_removed_as_one_change(state: StateStore) -> None:
+    for key in ("a", "b", "c"):
+        state.put("user", key, key.encode())
+    assert state.delete_all("user", ["a", "c", "a", "missing"]) == 2
+    assert [key for key, _ in state.items("user")] == ["b"]
+    assert state.delete_all("user", []) == 0
+
+
+def test_that_there_were_users_is_remembered_until_it_is_forgotten_on_purpose(state: StateStore) -> None:
+    assert not state.had_users()
+    state.put(USER_KIND, "alice", b"{}")
+    assert state.delete(USER_KIND, "alice")
+    assert state.had_users()
+    state.keep_had_users(False)
+    assert not state.had_users()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["put", "put", "put lazily", "delete", "delete_all", "expect", "flush", "apply"]),
+            st.sampled_from(["k", "l"]),
+            st.sampled_from(["a", "b", "é", ""]),
+            st.binary(max_size=3),
+        ),
+        max_size=30,
+    )
+)
+def test_a_journal_says_what_a_dictionary_says(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
+    directory = tmp_path_factory.mktemp("state")
+    model, state = MemoryState(), open_state(directory)
+    assert isinstance(state, JournalState)
+    for step, kind, key, value in steps:
+        outcomes: list[object] = []
+        for each in (model, state):
+            try:
+                match step:
+                    case "put" | "put lazily":
+                        outcomes.append(each.put(kind, key, value, is_durable=step == "put"))
+                    case "delete":
+                        outcomes.append(each.delete(kind, key))
+                    case "delete_all":
+                        outcomes.append(each.delete_all(kind, [key, "a"]))
+                    case "expect":
+                        outcomes.append(each.put(kind, key, value, expected_version=len(value)))
+                    case "flush":
+                        outcomes.append(each.flush())
+                    case _:
+                        state.apply()
+                        outcomes.append(None)
+            except StateConflict as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
+    expected = {kind: list(model.items(kind)) for kind in ("k", "l")}
+    assert {kind: list(state.items(kind)) for kind in ("k", "l")} == expected
+    assert {kind: [state.get(kind, key) for key, _ in items] for kind, items in expected.items()} == {
+        kind: [entry for _, entry in items] for kind, items in expected.items()
+    }
+    state.close()
+    with closing(open_state(directory)) as again:
+        assert {kind: list(again.items(kind)) for kind in ("k", "l")} == expected
+
+
 def test_one_of_two_processes_wins_a_version(tmp_path: Path) -> None:
     with closing(SqliteState(tmp_path / "s")) as one, closing(SqliteState(tmp_path / "s")) as two:
         one.put("consumer", "c", b"0")
@@ -89,15 +167,6 @@ def test_one_of_two_processes_wins_a_version(tmp_path: Path) -> None:
             thread.join()
         assert wins == [50, 50, 50]
         assert one.get("consumer", "c") == two.get("consumer", "c") == StateEntry(b"150", 151)
-
-
-def test_a_change_of_another_process_is_noticed(tmp_path: Path) -> None:
-    with closing(SqliteState(tmp_path / "s")) as one, closing(SqliteState(tmp_path / "s")) as two:
-        before = one.changes()
-        one.put("user", "a", b"1")
-        assert one.changes() == before
-        two.put("user", "a", b"2")
-        assert one.changes() != before
 
 
 def test_what_was_put_is_there_after_reopening_and_in_a_copy(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def damaged(tmp_path: Path) -> Path:
     with closing(sqlite3.connect(live / STATE_NAME, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("UPDATE entries SET version = 7 WHERE key = 'c-2'")
-        shutil.copytree(live, tmp_path / "damaged")
+        shutil.copytree(live, tmp_path / "damaged", ignore=shutil.ignore_patterns("*.sock"))
     assert (tmp_path / "damaged" / f"{STATE_NAME}-wal").stat().st_size
     return tmp_path / "damaged"
 
@@ -86,7 +86,7 @@ def outcome(directory: Path) -> object:
 
 
 def copied(source: Path, target: Path) -> Path:
-    return shutil.copytree(source, target)
+    return shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.sock"))
 
 
 def test_a_loss_that_is_accepted_again_after_a_kill_at_any_step_is_the_same(damaged: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headwater.core.errors import DiskFull, StorageCorrupted, TooLarge
 from headwater.core.limits import EventColumns
 from headwater.storage import Engine, StoredLog, checked_file, writers
 from headwater.storage.frame_layout import MARKS_FEATURE, Column
-from headwater.storage.framelog import HeadMoved
+from headwater.storage.framelog import Head, HeadMoved
 from headwater.storage.meta import META_NAME
 from headwater.storage.writers import WRITER_IDLE_MS, WRITERS_NAME, FrameMark, WriterTable
 from tests.compiled import replaces_methods
@@ -128,11 +128,11 @@ def test_marks_of_frames_that_find_no_room_are_forgotten(log: StoredLog, disk: G
 def test_marks_are_judged_again_when_the_head_has_moved(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
     append, refused = log.frames.append_frames, []
 
-    def refuse_once(frames: Any, expected_head: int) -> None:
+    def refuse_once(frames: Any, expected: Head, on_overdue: Any) -> None:
         if not refused:
             refused.append(frames)
-            raise HeadMoved(log.frames.head)
-        append(frames, expected_head)
+            raise HeadMoved(expected)
+        append(frames, expected, on_overdue)
 
     monkeypatch.setattr(log.frames, "append_frames", refuse_once)
     assert log.append_columns(**marked(1, "a", 1, 1, True)) == AppendResult(1, 1)
@@ -156,10 +156,9 @@ def test_a_table_that_cannot_be_written_refuses_the_first_mark(
     assert not log.append_columns(**marked(count, "a", 1, count, True)).was_stored
     with monkeypatch.context() as patched:
         patched.setattr(checked_file, "write_whole", fail)
-        with pytest.raises(DiskFull):
-            log.append_columns(**marked(0, "a", 2, 0, True))
-        assert [state.batch for state in log.writers()] == [1]
-        log.append_columns(**marked(1, "a", 2, 1, True))
+        log.append_columns(**marked(0, "a", 2, 0, True))  # the journal has it
+        assert [state.batch for state in log.writers()] == [2]
+        log.append_columns(**marked(1, "a", 3, 1, True))
     assert log.writer("a") is not None
 
 

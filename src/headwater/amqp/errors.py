@@ -92,6 +92,8 @@ _TABLE: dict[type, _Row] = {
     core.SequenceExhausted: _Row(conditions.RESOURCE_LIMIT_EXCEEDED, ("last",)),
     core.Closed: _Row(conditions.LINK_DETACH_FORCED),
     core.StorageUnavailable: _Row(conditions.INTERNAL_ERROR, (), lambda e: e.reason),
+    core.NotPrimary: _Row(conditions.INTERNAL_ERROR, (), lambda e: e.reason),
+    core.OutcomeUnknown: _Row(conditions.INTERNAL_ERROR),
     core.StorageCorrupted: _Row(
         conditions.INTERNAL_ERROR, (), lambda e: "the stored log is damaged; the operator can run headwater check"
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
@@ -9,6 +10,11 @@ from typing import Any
 from ..core.local import LocalLog
 from .protocol.performatives import DeliveryState
 from .protocol.types import Described
+
+
+def now_ms() -> int:
+    """The wall clock, in ms since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 class Ending(IntEnum):
@@ -29,6 +35,17 @@ class LinkEnd:
     """The log on which the link depends."""
     deliveries: int = 0
     """Messages received or sent since the link was attached."""
+    attached_at: int = 0
+    """When it was attached, in ms since 1970."""
+    message_at: int = 0
+    """When a message last went over it, likewise; 0 if none did."""
+    outcome_at: int = 0
+    """When the peer last gave an outcome, likewise."""
+
+    @property
+    def waits_for(self) -> str | None:
+        """What must come before the next message goes over the link; None where that is not known."""
+        return None
 
     @property
     def has_more(self) -> bool:

@@ -20,6 +20,8 @@ class AmqpStatistics:
     links_refused: int = 0
     messages_received: int = 0
     messages_rejected: int = 0
+    messages_appended: int = 0
+    """Of those that were received: events of a log now, and not recognised as appended before."""
     messages_sent: int = 0
     messages_sent_again: int = 0
     """Of those that were sent: given back by their receiver before."""

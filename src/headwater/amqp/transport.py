@@ -19,7 +19,7 @@ from ..core.local import LocalLog
 from ..core.slices import Slices
 from ..core.turns import Flow, Pace
 from .errors import link_fault
-from .link_end import Ending, LinkEnd
+from .link_end import Ending, LinkEnd, now_ms
 from .login import Login
 from .notifying import ConnectionNotifier
 from .protocol import conditions
@@ -317,7 +317,7 @@ class Transport(asyncio.Protocol):
     def adopt(self, link: Link, end: LinkEnd) -> None:
         """The link is attached: from now on its end is called with the link's events."""
         self.shared.statistics.links += 1
-        link.context = end
+        link.context, end.attached_at = end, now_ms()
         self._ends[link] = end
         if link not in self._numbers:
             self._links_counted += 1

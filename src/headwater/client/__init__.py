@@ -10,5 +10,17 @@ from .bulk import BulkProgress, append_all
 from .log import RemoteLog
 from .problems import UnexpectedAnswer
 from .server import Server, connect
+from .work import Work
+from .working import Batch
 
-__all__ = ["BulkProgress", "RemoteLog", "Server", "ServerUnreachable", "UnexpectedAnswer", "append_all", "connect"]
+__all__ = [
+    "Batch",
+    "BulkProgress",
+    "RemoteLog",
+    "Server",
+    "ServerUnreachable",
+    "UnexpectedAnswer",
+    "Work",
+    "append_all",
+    "connect",
+]

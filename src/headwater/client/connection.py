@@ -20,9 +20,11 @@ JOINED_BYTES_MAX = 64 * 1024
 class Connection:
     """A connection to a server, opened by its first request. For one thread at a time; `close` is for any."""
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
+    def __init__(self, address: Address, timeout_s: float, connect_s: float) -> None:
+        """A piece of an answer is awaited for `timeout_s`, a connection for `connect_s`."""
         self._address = address
         self._timeout_s = self._waits_s = timeout_s
+        self._connect_s = connect_s
         self._socket: socket.socket | None = None
         self._poll = select.poll()
         self.has_received = False
@@ -43,7 +45,7 @@ class Connection:
             sock.close()
 
     def _connected(self) -> socket.socket:
-        sock = open_socket(self._address, self._timeout_s)
+        sock = open_socket(self._address, self._connect_s)
         sock.settimeout(self._timeout_s)
         self._poll.register(sock, select.POLLIN)
         self._socket, self._waits_s = sock, self._timeout_s

@@ -13,8 +13,10 @@ from ..core.event import SequencedEvent
 from ..core.log import PAGE_EVENTS
 from ..core.query import Query
 from ..formats import envelope
+from ..formats.answer import Answer
 from . import wire
 from .eventstream import EventStreamParser
+from .identity import check_same, incarnation_of
 from .pages import PagedRead
 from .request import Request
 from .routes import LogRoutes
@@ -29,6 +31,7 @@ class Follower:
         self._reached = after or 0
         """The cursor as the last piece left it: another one is where an iteration over it was left."""
         self._parser = EventStreamParser()
+        self._checked: PagedRead | None = None
 
     def is_ahead(self, cursor: int) -> bool:
         """Whether more came than was given out, so that the stream must begin again."""
@@ -36,7 +39,8 @@ class Follower:
 
     def check(self) -> PagedRead:
         """The read of nothing that says what is wrong with the position or the query."""
-        return self._read(self._reached, 0)
+        self._checked = self._read(self._reached, 0)
+        return self._checked
 
     def catch_up(self, cursor: int) -> PagedRead:
         """The read of the next page."""
@@ -53,6 +57,10 @@ class Follower:
         self._parser = EventStreamParser()
         return self._routes.subscribe(self._query, cursor, self._partition)
 
+    def begin(self, answer: Answer) -> None:
+        """The head of the stream has come. Raises PositionOfOtherIncarnation."""
+        check_same(self._routes.name, self._reached, self._incarnation, incarnation_of(answer))
+
     def receive_data(self, cursor: int, piece: bytes) -> tuple[int, Sequence[SequencedEvent]]:
         """What came of the stream: the cursor after it, and the events in it."""
         messages = self._parser.receive_data(piece)
@@ -63,4 +71,9 @@ class Follower:
     def _read(self, cursor: int, limit: int) -> PagedRead:
         after = None if self._starts_anywhere and cursor == 0 else cursor
         asked = wire.ReadBody(wire.query_json(self._query), after=after, limit=limit, partition=self._partition)
-        return PagedRead(self._routes, asked)
+        return PagedRead(self._routes, asked, self._incarnation)
+
+    @property
+    def _incarnation(self) -> str | None:
+        """That of the log with which it began."""
+        return None if self._checked is None else self._checked.incarnation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
@@ -15,6 +16,8 @@ from .reading import RemoteReading
 from .routes import LogRoutes
 from .subscription import RemoteSubscription
 from .transport import Transport
+from .work import Work
+from .working import Share
 
 
 class RemoteLog:
@@ -94,6 +97,23 @@ class RemoteLog:
     def consumers(self) -> list[Consumer]:
         """See EventLog."""
         return self._transport.call(self._routes.consumers())
+
+    def work(
+        self,
+        group: str,
+        *,
+        worker: str | None = None,
+        query: Query = ALL,
+        lease_s: float = 10.0,
+        start: Literal["earliest", "latest"] | None = None,
+    ) -> Work:
+        """Share the partitions of the log with all workers of a group, and receivers of AMQP in it.
+
+        `worker` is a name that no other has; one is made up otherwise. Who is not heard of for `lease_s` is dead.
+        `start` is where a group begins that was never there, otherwise as the log's settings have it. Raises
+        InvalidInput.
+        """
+        return Work(self._transport, Share(self._routes, group, worker, query, lease_s, start))
 
     def trim(self, below: int) -> int:
         """See EventLog."""

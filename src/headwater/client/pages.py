@@ -10,36 +10,48 @@ from ..core.limits import SEQUENCE_NUMBER_MAX
 from ..formats.answer import Answer
 from ..formats.packed import PageParser
 from . import wire
+from .identity import check_same, incarnation_of
 from .problems import UnexpectedAnswer
 from .request import Request
 from .routes import LogRoutes
+from .terms import ConnectionLost
+
+
+class ServerBehind(ConnectionLost):
+    """The server at another address does not have yet what the read began with: it is asked again, or another one."""
 
 
 class PagedRead:
     """One read, over one answer after the other where connections break: up to the head that the first one names."""
 
-    __slots__ = ("_asked", "_parser", "_routes", "_status", "head")
+    __slots__ = ("_asked", "_parser", "_routes", "_status", "head", "incarnation")
 
-    def __init__(self, routes: LogRoutes, asked: wire.ReadBody) -> None:
-        """`asked` becomes what is left to read."""
+    def __init__(self, routes: LogRoutes, asked: wire.ReadBody, incarnation: str | None = None) -> None:
+        """`asked` becomes what is left to read; `incarnation` is that of the log, where it is known already."""
         self._routes, self._asked = routes, asked
         self._parser = PageParser()
         self._status = 0
         self.head: int | None = None
         """The number of the last durable event when the read began; None until then."""
+        self.incarnation = incarnation
 
     def request(self) -> Request[None]:
         """What is to be sent: at first, and whenever a connection broke."""
         return self._routes.read(self._asked)
 
     def begin(self, answer: Answer) -> None:
-        """The head of an answer has come. Raises UnexpectedAnswer."""
+        """The head of an answer has come. Raises UnexpectedAnswer, PositionOfOtherIncarnation, ServerBehind."""
         self._parser = PageParser()
         self._status = answer.status
+        head, incarnation = wire.number_of(answer, b"headwater-head"), incarnation_of(answer)
+        check_same(self._routes.name, head, self.incarnation, incarnation)
+        self.incarnation = incarnation
         if self.head is None:
-            self.head = wire.number_of(answer, b"headwater-head")
+            self.head = head
             if self._asked.backwards:
-                self._begin_at_head(self.head)
+                self._begin_at_head(head)
+        elif head < self.head:
+            raise ServerBehind(f"this server's log ends at {head}, and the read began with events up to {self.head}")
 
     def receive_data(self, piece: bytes) -> Sequence[SequencedEvent]:
         """The events of pages that are whole by now. Raises UnexpectedAnswer for what is no page."""

@@ -60,7 +60,7 @@ class RemoteReading:
                 if not self._read.is_between_pages:
                     raise ConnectionLost("the answer ends in the middle of a page")
             except OSError as error:
-                self._stream.close()
+                self._stream.give_up(error)
                 self._wait_after(error)
                 self._stream = self._opened()
             except BaseException:
@@ -77,13 +77,22 @@ class RemoteReading:
     def _opened(self) -> Stream:
         while True:
             try:
-                stream = self._transport.open(self._read.request())
-                self._read.begin(stream.answer)
-                return stream
+                return self._begun(self._transport.open(self._read.request()))
             except PASSING as error:
                 self._wait_after(error)
+
+    def _begun(self, stream: Stream) -> Stream:
+        try:
+            self._read.begin(stream.answer)
+        except OSError as error:
+            stream.give_up(error)
+            raise
+        except BaseException:
+            stream.close()
+            raise
+        return stream
 
     def _wait_after(self, error: OSError | EventLogError) -> None:
         if self._attempts is None:
             self._attempts = self._transport.terms.attempts()
-        self._attempts.failed(self._transport.terms.known(error))
+        self._transport.wait_after(self._attempts, error)

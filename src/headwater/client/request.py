@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from ..formats.answer import Answer
+from .identity import Identity
 
 T = TypeVar("T")
 
@@ -30,4 +31,8 @@ class Request(NamedTuple, Generic[T]):
     log: str
     """The log that is asked, or nothing: for messages."""
     decode: Callable[[Answer], T]
-    """What a whole answer means, if its status is below 400."""
+    """What a whole answer means, if its status is below 300."""
+    identity: Identity | None = None
+    """What is known of the log, if it must be the same one at each address."""
+    waits: bool = False
+    """Whether its answer may wait for something to happen, so that it is no measure of what is under way."""

@@ -13,8 +13,10 @@ from ..core.limits import APPEND_BYTES_MAX, check_append
 from ..core.log import AppendResult, ArrowBatch, LogInfo
 from ..core.query import Query
 from ..core.settings import SYSTEM_LOG, LogSettings, check_log_name
+from ..core.workers import check_worker_key
 from ..formats import packed
 from . import wire
+from .identity import Identity
 from .request import JSON, Request, Route
 
 CREATED = 201
@@ -28,13 +30,14 @@ class LogRoutes:
         """Raises InvalidLogName."""
         self.name = name if name == SYSTEM_LOG else check_log_name(name)
         self._path = path = f"/logs/{name}"
+        self._identity = Identity(name)
         self._append = Route("POST", f"{path}/append", packed.MEDIA_TYPE)
         self._read = Route("POST", f"{path}/read", accept=packed.MEDIA_TYPE)
-        self._head = Request(Route("GET", f"{path}/head"), b"", name, wire.head)
+        self._head = Request(Route("GET", f"{path}/head"), b"", name, wire.head, self._identity)
 
     def info(self) -> Request[LogInfo]:
         """See EventLog."""
-        return Request(Route("GET", self._path), b"", self.name, wire.info)
+        return Request(Route("GET", self._path), b"", self.name, wire.info, self._identity)
 
     def append(
         self, events: Sequence[Event], condition: AppendCondition | None, partition: int | None
@@ -43,7 +46,7 @@ class LogRoutes:
         if condition is not None:
             check_condition(condition)
         body = wire.append_body(check_append(events, APPEND_BYTES_MAX), condition, partition)
-        return Request(self._append, body, self.name, wire.append_result)
+        return Request(self._append, body, self.name, wire.append_result, self._identity)
 
     def append_batch(
         self, batch: ArrowBatch, condition: AppendCondition | None, partition: int | None
@@ -57,11 +60,11 @@ class LogRoutes:
             check_condition(condition)
         checked = batch_of(columns_of(batch, LogSettings(event_bytes_max=APPEND_BYTES_MAX)))
         route = Route("POST", f"{self._append.path}{wire.append_parameters(condition, partition)}", wire.ARROW)
-        return Request(route, stream_of_batch(checked), self.name, wire.append_result)
+        return Request(route, stream_of_batch(checked), self.name, wire.append_result, self._identity)
 
     def read(self, asked: wire.ReadBody) -> Request[None]:
         """See EventLog; the answer is for `PagedRead`."""
-        return Request(self._read, wire.encode(asked), self.name, _as_it_comes)
+        return Request(self._read, wire.encode(asked), self.name, _as_it_comes, self._identity)
 
     def head(self) -> Request[int]:
         """See EventLog."""
@@ -73,7 +76,7 @@ class LogRoutes:
         if partition is not None:
             options["partition"] = str(partition)
         route = Route("GET", f"{self._path}/subscribe?{urlencode(options)}", accept=EVENT_STREAM)
-        return Request(route, b"", self.name, _as_it_comes)
+        return Request(route, b"", self.name, _as_it_comes, self._identity)
 
     def register_consumer(self, owner: str, component: str, after: int | None) -> Request[Consumer]:
         """See EventLog."""
@@ -90,19 +93,41 @@ class LogRoutes:
 
     def unregister_consumer(self, owner: str, component: str) -> Request[None]:
         """See EventLog."""
-        return Request(Route("DELETE", self._consumer_path(owner, component)), b"", self.name, wire.nothing)
+        return Request(
+            Route("DELETE", self._consumer_path(owner, component)), b"", self.name, wire.nothing, self._identity
+        )
 
     def consumers(self) -> Request[list[Consumer]]:
         """See EventLog."""
-        return Request(Route("GET", f"{self._path}/consumers"), b"", self.name, wire.consumers)
+        return Request(Route("GET", f"{self._path}/consumers"), b"", self.name, wire.consumers, self._identity)
+
+    def beat(self, group: str, worker: str, body: wire.BeatBody) -> Request[wire.Holding]:
+        """A worker of a group is alive, and asks what it holds."""
+        route = Route("PUT", self._worker_path(group, worker))
+        return Request(route, wire.encode(body), self.name, wire.holding, self._identity, waits=body.wait_ms > 0)
+
+    def done(self, group: str, worker: str, body: wire.DoneBody) -> Request[None]:
+        """It is done with a part of a partition."""
+        route = Route("POST", f"{self._worker_path(group, worker)}/acknowledge")
+        return Request(route, wire.encode(body), self.name, wire.nothing, self._identity)
+
+    def leave(self, group: str, worker: str) -> Request[None]:
+        """It ends."""
+        return Request(Route("DELETE", self._worker_path(group, worker)), b"", self.name, wire.nothing, self._identity)
 
     def trim(self, below: int) -> Request[int]:
         """See EventLog."""
-        return Request(Route("POST", f"{self._path}/trim"), wire.encode({"below": below}), self.name, wire.trimmed)
+        return Request(
+            Route("POST", f"{self._path}/trim"), wire.encode({"below": below}), self.name, wire.trimmed, self._identity
+        )
 
     def _consumer(self, method: str, owner: str, component: str, verb: str, asked: dict[str, Any]) -> Request[Consumer]:
         path = self._consumer_path(owner, component) + verb
-        return Request(Route(method, path), wire.encode(asked), self.name, wire.consumer)
+        return Request(Route(method, path), wire.encode(asked), self.name, wire.consumer, self._identity)
+
+    def _worker_path(self, group: str, worker: str) -> str:
+        check_worker_key(group, worker)
+        return f"{self._path}/groups/{quote(group, safe='')}/workers/{quote(worker, safe='')}"
 
     def _consumer_path(self, owner: str, component: str) -> str:
         check_consumer_key(owner, component)
@@ -112,6 +137,11 @@ class LogRoutes:
 def logs() -> Request[list[str]]:
     """The names of the logs that the user may read, in order."""
     return Request(Route("GET", "/logs"), b"", "", wire.names)
+
+
+def head_of(identity: Identity) -> Request[tuple[int, str]]:
+    """The head of a log and whose number it is: asked of an address before the log is worked with there."""
+    return Request(Route("GET", f"/logs/{identity.log}/head"), b"", identity.log, wire.head_and_incarnation)
 
 
 def ensure(name: str, settings: LogSettings | None) -> Request[bool]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..core.closing import Closing
 from ..core.errors import EventLogError
 from ..core.log import LogInfo
 from ..core.settings import LogSettings
 from . import routes
-from .address import address_of
 from .log import RemoteLog
 from .management import Management
 from .problems import settings_named
-from .terms import Terms
+from .terms import terms_of
 from .transport import Transport
 
 
 def connect(
-    url: str,
+    url: str | Sequence[str],
     *,
     user: str | None = None,
     password: str | None = None,
@@ -34,10 +33,25 @@ def connect(
     With `https`, certificates are checked against the system's authorities, or those in `ca_file`; `is_verified` False
     checks nothing. A single answer is awaited for `timeout_s`; a request that fails because the server is away or
     overloaded is repeated for `retry_s` (0 = never); `on_waiting` is called with the error when that has gone on for a
-    second. A certificate that is not trusted, and TLS against plain HTTP, are told at once. Raises InvalidInput.
+    second. A certificate that is not trusted, and TLS against plain HTTP, are told at once.
+
+    Several URLs, as a sequence or with commas between them, are addresses of one server and its replicas: where one
+    does not answer, the next one is asked at once, whatever `retry_s`, and stays in use; a primary that a replica names
+    is turned to, with the same credentials. A log whose incarnation is another one there is an error,
+    PositionOfOtherIncarnation. Raises InvalidInput.
     """
-    address = address_of(url, user, password, token, ca_file, is_verified)
-    return Server(Transport(Terms(address, timeout_s, retry_s, on_waiting)))
+    terms = terms_of(
+        url,
+        user=user,
+        password=password,
+        token=token,
+        ca_file=ca_file,
+        is_verified=is_verified,
+        timeout_s=timeout_s,
+        retry_s=retry_s,
+        on_waiting=on_waiting,
+    )
+    return Server(Transport(terms))
 
 
 class Server(Closing):
@@ -48,8 +62,8 @@ class Server(Closing):
 
     @property
     def url(self) -> str:
-        """Where it is."""
-        return self._transport.address.url
+        """Where it is: of several addresses, the one in use."""
+        return self._transport.targets.current.address.url
 
     @property
     def management(self) -> Management:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from ..core.errors import LogNotFound
+from ..core.errors import EventLogError, LogNotFound
 from ..core.event import SequencedEvent
 from ..core.query import Query
 from ..core.subscription import Subscription
@@ -50,9 +50,9 @@ class RemoteSubscription(Subscription):
             except LogNotFound:
                 break  # it was deleted: nothing follows any more
             except PASSING as error:
-                self._drop_stream()
+                self._give_up(error)
                 if not self.is_closed:
-                    self._attempts.failed(self._transport.terms.known(error))
+                    self._transport.wait_after(self._attempts, error)
         return None
 
     def _catch_up_or_follow(self, deadline: float | None) -> Sequence[SequencedEvent]:
@@ -76,6 +76,7 @@ class RemoteSubscription(Subscription):
 
     def _follow(self) -> None:
         self._stream = self._transport.open(self._follower.follow(self.cursor))
+        self._follower.begin(self._stream.answer)
         self._attempts.succeeded()
         if self.is_closed:  # by another thread, meanwhile
             self._drop_stream()
@@ -95,6 +96,11 @@ class RemoteSubscription(Subscription):
             if events:
                 return events
         raise ConnectionLost("the subscription ended")
+
+    def _give_up(self, error: OSError | EventLogError) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.give_up(error)
 
     def _drop_stream(self) -> None:
         stream, self._stream = self._stream, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,13 @@ from ..formats import retrying
 from ..formats.answer import Answer
 from ..formats.retrying import Attempts
 from ..formats.unreachable import ServerUnreachable
-from .address import Address
+from .address import Address, address_of, urls_of
 from .problems import error_of
 from .request import Request
 
 IDLE_CONNECTIONS_MAX = 32
+CONNECT_S_MAX = 5.0
+"""How long a connection to one of several addresses may take."""
 PASSING = (OSError, *retrying.PASSING)
 """What may be better in a moment: the server is away, stopping (503), or has too much to do (503)."""
 
@@ -29,29 +31,54 @@ class ConnectionLost(OSError):
 class Terms:
     """The terms of one client of a server."""
 
-    address: Address
+    addresses: tuple[Address, ...]
+    """At least one; the first is asked first."""
+    address_at: Callable[[str], Address]
+    """The address of another URL, with the same credentials; raises InvalidInput."""
     timeout_s: float
     """How long a single answer is awaited."""
     retry_s: float
     on_waiting: Callable[[EventLogError], object] | None = None
 
+    @property
+    def url(self) -> str:
+        """All addresses, for messages."""
+        return ",".join(address.url for address in self.addresses)
+
+    @property
+    def connect_s(self) -> float:
+        """How long a connection may take: shorter where there are others to turn to."""
+        return self.timeout_s if len(self.addresses) == 1 else min(self.timeout_s, CONNECT_S_MAX)
+
     def attempts(self, sleep: Callable[[float], object] = time.sleep) -> Attempts:
         """How often to try: until `retry_s` went by since the first failure in a row."""
         return Attempts(within_s=self.retry_s, sleep=sleep, on_waiting=self.on_waiting)
 
-    def known(self, error: OSError | EventLogError) -> EventLogError:
-        """What a failed attempt is to be told as: ServerUnreachable for an OSError."""
-        if not isinstance(error, OSError):
-            return error
-        unreachable = ServerUnreachable(self.address.url, str(error) or type(error).__name__)
-        unreachable.__cause__ = error
-        return unreachable
-
     def closed(self) -> EventLogError:
         """What a request gets when its client is closed."""
-        return ServerUnreachable(self.address.url, "this client was closed")
+        return ServerUnreachable(self.url, "this client was closed")
+
+
+def terms_of(
+    url: str | Sequence[str],
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    token: str | None = None,
+    ca_file: str | None = None,
+    is_verified: bool = True,
+    timeout_s: float,
+    retry_s: float,
+    on_waiting: Callable[[EventLogError], object] | None = None,
+) -> Terms:
+    """The terms that the arguments of `connect` stand for. Raises InvalidInput."""
+
+    def address_at(url: str) -> Address:
+        return address_of(url, user, password, token, ca_file, is_verified)
+
+    return Terms(tuple(map(address_at, urls_of(url))), address_at, timeout_s, retry_s, on_waiting)
 
 
 def refusal(request: Request[Any], answer: Answer) -> EventLogError:
-    """The exception that a whole answer of 400 or above stands for."""
+    """The exception that a whole answer of 300 or above stands for."""
     return error_of(answer.status, answer.body(), answer.retry_after_s, request.log)

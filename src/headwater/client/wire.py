@@ -21,6 +21,22 @@ from ..formats.answer import Answer
 from .problems import UnexpectedAnswer
 
 
+class HeldPartition(Struct):
+    """A partition that a worker holds."""
+
+    partition: int
+    epoch: int
+    after: int
+    is_leaving: bool
+
+
+class Holding(Struct):
+    """What a worker holds, and which version of that it is."""
+
+    version: int
+    partitions: list[HeldPartition]
+
+
 class _Appended(Struct, gc=False):
     sequence_number: int
     first_sequence_number: int
@@ -29,6 +45,7 @@ class _Appended(Struct, gc=False):
 
 class _Head(Struct, gc=False):
     head: int
+    incarnation: str = ""
 
 
 class _Trimmed(Struct, gc=False):
@@ -61,6 +78,24 @@ class ReadBody(Struct, omit_defaults=True):
     partition: int | None = None
 
 
+class BeatBody(Struct, omit_defaults=True):
+    """The body of a worker's beat."""
+
+    lease_ms: int
+    wait_ms: int = 0
+    version: int | None = None
+    start: str | None = None
+
+
+class DoneBody(Struct, omit_defaults=True):
+    """The body of a worker's acknowledgement."""
+
+    partition: int
+    epoch: int
+    sequence_number: int
+    gives_up: bool = False
+
+
 ARROW = "application/vnd.apache.arrow.stream"
 
 encode = msgspec.json.encode
@@ -70,6 +105,7 @@ _decode_trimmed = msgspec.json.Decoder(_Trimmed).decode
 _decode_names = msgspec.json.Decoder(_Names).decode
 _decode_info = msgspec.json.Decoder(LogInfo).decode
 _decode_consumer = msgspec.json.Decoder(Consumer).decode
+_decode_holding = msgspec.json.Decoder(Holding).decode
 _decode_consumers = msgspec.json.Decoder(_Consumers).decode
 
 
@@ -101,6 +137,12 @@ def head(answer: Answer) -> int:
     return _decode_head(answer.body()).head
 
 
+def head_and_incarnation(answer: Answer) -> tuple[int, str]:
+    """The same, with the incarnation whose number it is."""
+    head = _decode_head(answer.body())
+    return head.head, head.incarnation
+
+
 def trimmed(answer: Answer) -> int:
     """The answer to a trim: the first number that is retained."""
     return _decode_trimmed(answer.body()).first_retained
@@ -124,6 +166,11 @@ def consumer(answer: Answer) -> Consumer:
 def consumers(answer: Answer) -> list[Consumer]:
     """The answer to the question for consumers."""
     return _decode_consumers(answer.body()).consumers
+
+
+def holding(answer: Answer) -> Holding:
+    """The answer to a worker's beat."""
+    return _decode_holding(answer.body())
 
 
 def nothing(answer: Answer) -> None:

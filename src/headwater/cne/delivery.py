@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from msgspec.structs import replace
 
 from ..core.spans import Spans
+from ..core.traffic import Traffic
 from ..formats.tracing import headers_of
 from . import rendering
 from .envelope import enveloped
@@ -47,6 +48,8 @@ class Delivery:
 
     def __init__(self, webhooks: Webhooks, settings: Settings, spans: Spans | None = None) -> None:
         """`spans` gets each call, where somebody collects those."""
+        self.traffic = Traffic()
+        """Events that were appended, and that webhooks took."""
         self._webhooks, self._settings, self._spans = webhooks, settings, spans
 
     def send(self, subscription: Subscription, stored: Stored) -> Awaitable[Outcome]:

@@ -82,6 +82,10 @@ class Endpoint:
         self.delivered = 0
         self.failures = 0
         """In a row."""
+        self.outcome: Outcome | None = None
+        """Of the last call."""
+        self.outcome_at = 0
+        """When that was, in ms since 1970."""
         self._queue: deque[Item] = deque()
         self._extras: deque[Item] = deque()
         self._in_flight = False
@@ -256,6 +260,7 @@ class Endpoint:
             except Undeliverable as error:
                 self._bury(item.stored, str(error))
                 break
+            self.outcome, self.outcome_at = outcome, now_ms()
             if outcome.is_success:
                 self._succeeded(item.stored.sequence_number)
                 break
@@ -270,6 +275,7 @@ class Endpoint:
 
     def _succeeded(self, number: int) -> None:
         self.delivered += 1
+        self._delivery.traffic.events_out += 1
         if self.kept.unbury(number):
             self._upstream.changed(self.uri)
         self._failing_since = None

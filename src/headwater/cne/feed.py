@@ -66,7 +66,7 @@ class Feed:
         """`bus` gets the notifications of endpoints that fail and recover; `turns` deals the time of the loop."""
         self.log = log
         self._turns = turns or Turns()
-        self.asynchronous = AsyncLog(log, self._turns)
+        self.asynchronous = AsyncLog(log, self._turns, delivery.traffic)
         self.joining = Joining(self.asynchronous)
         """For single events."""
         self.states = States()

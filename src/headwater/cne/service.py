@@ -46,6 +46,7 @@ class Service:
         self.publishers = Registry(store.state, "publisher", Publisher, settings)
         self.webhooks = Webhooks(settings)
         self._delivery = Delivery(self.webhooks, settings, spans)
+        self.traffic = self._delivery.traffic
         self._supervisor = Supervisor(store, self.subscriptions, self._delivery, settings, bus, turns)
         self._is_started = False
 
@@ -80,7 +81,7 @@ class Service:
             else:
                 await feed.asynchronous.append(events)
         except DuplicateEventId:  # now and then; what is left out is found in one go, however much it is
-            await asyncio.to_thread(_append_new, feed.log, events)
+            self.traffic.events_in += await asyncio.to_thread(_append_new, feed.log, events)
 
     async def states(self, resource: str) -> list[Stored]:
         """The current states for a resource address, as pattern; those that say that there is none are left out."""
@@ -204,5 +205,7 @@ class Service:
             endpoint.resume()
 
 
-def _append_new(log: LocalLog, events: Sequence[Event]) -> None:
-    log.append_new(check_append(events, log.settings.event_bytes_max))
+def _append_new(log: LocalLog, events: Sequence[Event]) -> int:
+    """How many were new."""
+    _, skipped = log.append_new(check_append(events, log.settings.event_bytes_max))
+    return len(events) - skipped

@@ -152,6 +152,9 @@ class Guard(Protocol):
     def recall(self, credentials: Credentials) -> User | None:
         """The user behind credentials that can be known for right without a wait; None says nothing."""
 
+    def session_user(self, secret: str, peer: str) -> User | None:
+        """The user of the console's session with that secret, as the accounts are now; None if there is none."""
+
     def authorize(self, user: User, right: Right, log: str) -> None:
         """Raises Forbidden if the user lacks the right on that log (`*` = the server itself)."""
 
@@ -188,6 +191,10 @@ class OpenGuard:
         return Unauthenticated("the login is not well-formed")
 
     def recall(self, credentials: Credentials) -> User | None:
+        """See Guard."""
+        return ANYBODY
+
+    def session_user(self, secret: str, peer: str) -> User | None:
         """See Guard."""
         return ANYBODY
 

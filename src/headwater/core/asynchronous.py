@@ -18,15 +18,17 @@ from .local import LocalLog
 from .log import AppendRequest, AppendResult, Page, Selection
 from .query import ALL, Query
 from .reading import read_pages
+from .traffic import Traffic
 from .turns import Flow, Turns
 
 
 class AsyncLog:
     """The asyncio face of one local log; make one per event loop and log, on that loop."""
 
-    def __init__(self, log: LocalLog, turns: Turns | None = None) -> None:
-        """`turns` deals the loop's time to readers who have a flow."""
+    def __init__(self, log: LocalLog, turns: Turns | None = None, traffic: Traffic | None = None) -> None:
+        """`turns` deals the loop's time to readers who have a flow; `traffic` counts what is appended."""
         self.log = log
+        self.traffic = traffic or Traffic()
         self.turns = turns or Turns()
         self._loop = asyncio.get_running_loop()
         self._advance: asyncio.Future[None] = self._loop.create_future()
@@ -144,8 +146,8 @@ class AsyncLog:
     def _deliver(self, requests: list[AppendRequest]) -> None:
         self._call_soon(self._resolve, requests)
 
-    @staticmethod
-    def _resolve(requests: list[AppendRequest]) -> None:
+    def _resolve(self, requests: list[AppendRequest]) -> None:
+        self.traffic.came_in(requests)
         for request in requests:
             future: asyncio.Future[AppendResult] = request.context  # type: ignore[assignment]
             if future.done():  # the caller went away; its events stay

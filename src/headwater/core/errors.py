@@ -23,6 +23,7 @@ EventLogError
 ├── SequenceExhausted                10**18 - 1 numbers were issued
 ├── StorageCorrupted
 ├── StorageUnavailable               locked by another process, not writable, foreign or newer format; a failing disk
+├── OutcomeUnknown                   where the log is committed to does not answer
 └── Closed
 
 Exceptions carry data; the message is built from it.
@@ -238,6 +239,25 @@ class StorageUnavailable(EventLogError):
     def __init__(self, problem: str = "", *, reason: str = "the log cannot be opened at present") -> None:
         self.reason = reason
         super().__init__(problem or reason)
+
+
+class NotPrimary(StorageUnavailable):
+    """Another server appends to the log now, and this one does so no more. What was refused so, is not in the log."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(reason=f"another server appends to log {show(name)} now; append there")
+
+
+class OutcomeUnknown(EventLogError):
+    """Whether the events are in the log, or will be, is not known at present: ask again with the same ids."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"whether the events are in log {show(name)} is not known: where it is committed to does not answer; "
+            "append them again, with the same ids, and they are there once"
+        )
 
 
 class Closed(EventLogError):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .acting import acting
 from .bus import Bus
 from .condition import AppendCondition, check_condition
 from .consumer import Consumer, ConsumerRegistry
+from .counting import Counted, TermKind
 from .errors import DuplicateEventId, InvalidEvent, InvalidPosition, Overloaded, PositionOfOtherIncarnation
 from .event import Event
+from .extent import HELD_MAX, ForeseenTrim, Held, SegmentInfo, Weight
 from .limits import SEQUENCE_NUMBER_MAX, EventColumns, check_append, show
 from .log import (
     AppendRequest,
@@ -82,6 +84,30 @@ class LocalLog(PagedLog):
         """The number of the first retained event recorded at that time (ms) or later; head + 1 if there is none."""
 
     @abstractmethod
+    def count_steps(
+        self, query: Query, after: int, upto: int, *, partition: int | None = None, by_type: bool = False
+    ) -> Iterator[Counted]:
+        """Count the retained events numbered above `after`, up to `upto` (at most the head), that match.
+
+        Each step is short, and blocks no longer than `read_page`. The query must be checked. Raises StorageCorrupted,
+        Closed, while steps are taken.
+        """
+
+    @abstractmethod
+    def terms(self, kind: TermKind, prefix: str) -> Iterator[Sequence[str]]:
+        """The terms of that kind that begin so, in short steps, of which some have none; in no order, some repeatedly.
+
+        There may be some that only trimmed events have.
+        """
+
+    @abstractmethod
+    def events_with(self, kind: TermKind, terms: Sequence[str]) -> Iterator[Mapping[str, int]]:
+        """How many retained events have each of these terms, in short steps: the sum over all of them is the answer.
+
+        A key of tags takes memory for each event of a part of the log, so that KEYS_MAX are to be given at most.
+        """
+
+    @abstractmethod
     def info(self) -> LogInfo:
         """See EventLog."""
 
@@ -137,14 +163,51 @@ class LocalLog(PagedLog):
         for wake in list(self._watchers.values()):
             wake()
 
+    @abstractmethod
+    def segments(self, after: int, limit: int) -> list[SegmentInfo]:
+        """The first so many segments that begin above that number, oldest first. May read from the disk.
+
+        Raises StorageCorrupted.
+        """
+
+    @abstractmethod
+    def weigh(self, low: int, high: int) -> Weight:
+        """What the events from `low` to `high` are that the log has; those that were trimmed may count, or not."""
+
+    @abstractmethod
+    def freed_by(self, first_retained: int) -> tuple[int, int]:
+        """How many segments would go, and what they take, if the log began there."""
+
+    def foresee_trim(self, below: int) -> ForeseenTrim:
+        """What `trim` would do now. Raises InvalidPosition, as it does."""
+        with self._changing:
+            bound, previous = max(self._trim_bound(below), self.first_retained), self.first_retained
+            held = sorted(
+                (each for each in self.consumers() if each.acknowledged + 1 < below),
+                key=lambda each: (each.acknowledged, each.owner, each.component),
+            )
+            segments, freed = self.freed_by(bound)
+            return ForeseenTrim(
+                bound,
+                self.weigh(previous, bound - 1),
+                segments,
+                freed,
+                [Held(each, self.weigh(max(each.acknowledged + 1, previous), below - 1)) for each in held[:HELD_MAX]],
+                len(held),
+            )
+
+    def _trim_bound(self, below: int) -> int:
+        """Where the log begins if what is below that number is to go. Raises InvalidPosition."""
+        head = self.head()
+        if not isinstance(below, int) or isinstance(below, bool) or not 0 <= below <= head + 1:
+            raise InvalidPosition(f"{below!r} given, 0 to {head + 1} (the head + 1) is allowed", "below")
+        lowest = self.registry.lowest_acknowledged()
+        return below if lowest is None else min(below, lowest + 1)
+
     def trim(self, below: int) -> int:
         """See EventLog. Logical and exact at once."""
         with self._changing:
-            head = self.head()
-            if not isinstance(below, int) or isinstance(below, bool) or not 0 <= below <= head + 1:
-                raise InvalidPosition(f"{below!r} given, 0 to {head + 1} (the head + 1) is allowed", "below")
-            lowest = self.registry.lowest_acknowledged()
-            bound = below if lowest is None else min(below, lowest + 1)
+            bound = self._trim_bound(below)
             if bound > (previous := self.first_retained):
                 self._begin_at(bound)
                 self.bus.emit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from .condition import AppendCondition
@@ -12,6 +12,7 @@ from .errors import EventLogError
 from .event import Event, SequencedEvent
 from .limits import EventColumns
 from .mark import Mark
+from .peaks import Peaks
 from .query import ALL, Query
 from .settings import LogSettings
 from .subscription import Subscription
@@ -79,6 +80,8 @@ class LogStatistics:
     fsync_seconds: float = 0.0
     """Total time in write and fsync."""
     fsync_seconds_max: float = 0.0
+    fsync_peaks: Peaks = field(default_factory=Peaks)
+    """The longest of each of the last seconds, by the monotonic clock."""
     conditions_failed: int = 0
     duplicates: int = 0
     refused: int = 0

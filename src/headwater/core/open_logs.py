@@ -10,6 +10,7 @@ from .asynchronous import AsyncLog
 from .joining import Joining
 from .local import LocalLog
 from .store import LogStore
+from .traffic import Traffic
 from .turns import Turns
 
 T = TypeVar("T")
@@ -21,9 +22,9 @@ class OpenLog(Generic[T]):
 
     __slots__ = ("asynchronous", "joining", "log", "view")
 
-    def __init__(self, log: LocalLog, view: T, turns: Turns) -> None:
+    def __init__(self, log: LocalLog, view: T, turns: Turns, traffic: Traffic) -> None:
         self.log, self.view = log, view
-        self.asynchronous = AsyncLog(log, turns)
+        self.asynchronous = AsyncLog(log, turns, traffic)
         self.joining = Joining(self.asynchronous)
         """For single events."""
 
@@ -31,12 +32,15 @@ class OpenLog(Generic[T]):
 class OpenLogs(Generic[T]):
     """The logs that one room has opened, by name."""
 
-    def __init__(self, store: LogStore, view: Callable[[str, LocalLog], T], turns: Turns) -> None:
+    def __init__(
+        self, store: LogStore, view: Callable[[str, LocalLog], T], turns: Turns, traffic: Traffic | None = None
+    ) -> None:
         """`view` makes of a log, and its name, what the room wants beside it. It is called where it may block.
 
-        `turns` deals the loop's time to those who read.
+        `turns` deals the loop's time to those who read; `traffic` counts what is appended.
         """
         self._turns = turns
+        self.traffic = traffic or Traffic()
         self.store = store
         self._view = view
         self._opened: dict[str, OpenLog[T]] = {}
@@ -55,7 +59,7 @@ class OpenLogs(Generic[T]):
                 return opened
             self._drop(name)
             log, view = await asyncio.to_thread(self._open, name)
-            opened = self._opened[name] = OpenLog(log, view, self._turns)
+            opened = self._opened[name] = OpenLog(log, view, self._turns, self.traffic)
             return opened
 
     async def change(self, name: str, change: Callable[[], Answer]) -> Answer:

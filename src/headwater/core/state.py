@@ -54,10 +54,10 @@ class StateStore(Protocol):
         """Remember that there are users elsewhere, or forget, on purpose, that there ever were any. Durable."""
 
 
-def kinds_of_log(incarnation: str) -> tuple[str, str, str]:
+def kinds_of_log(incarnation: str) -> tuple[str, str, str, str]:
     """The kinds of entries that belong to one incarnation of a log: gone with the log, and carried over by a restore.
 
-    They are registered consumers, what front ends remember of readers (each under keys that begin with its name), and
-    how far the log is trimmed.
+    They are registered consumers, what front ends remember of readers (each under keys that begin with its name),
+    how far the log is trimmed, and what is to be known of exactly-once writers without the frames that said it.
     """
-    return f"consumer/{incarnation}", f"reader/{incarnation}", f"trimmed/{incarnation}"
+    return f"consumer/{incarnation}", f"reader/{incarnation}", f"trimmed/{incarnation}", f"writer/{incarnation}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import NamedTuple
 
@@ -12,11 +13,14 @@ from msgspec import UNSET, UnsetType
 from ..core.errors import InvalidEvent
 from ..core.event import NO_ATTRIBUTES, Encoding, Event, SequencedEvent
 from ..formats import cloudevents, packed
+from ..formats.previewing import beginning
 from . import seed
 from .queries import tag_text
-from .wire import EnvelopeOut, EventIn, EventOut, SuiteEventOut
+from .wire import EnvelopeOut, EventIn, EventOut, PreviewOut, SuiteEventOut
 
 _ENCODINGS = {None: Encoding.DATA, "data": Encoding.DATA, "amqp": Encoding.AMQP}
+_ENCODING_NAMES = ("data", "amqp")
+"""By encoding; the first is the very text that is the default, which is left out."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -60,20 +64,22 @@ class Rendering(NamedTuple):
     """The bytes of a page that is not empty."""
 
 
-def ndjson(*, has_partitions: bool, in_seed_form: bool) -> Rendering:
-    """One envelope per line."""
+def ndjson(*, has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None) -> Rendering:
+    """One envelope per line; with `data_bytes_max`, a preview."""
+    made = envelopes if data_bytes_max is None else partial(previews, data_bytes_max)
 
     def page(events: Sequence[SequencedEvent]) -> bytes:
-        return _encoder.encode_lines(envelopes(events, has_partitions, in_seed_form))
+        return _encoder.encode_lines(made(events, has_partitions, in_seed_form))
 
     return Rendering(b"application/x-ndjson", b"", b"", b"", page)
 
 
-def json_array(*, has_partitions: bool, in_seed_form: bool) -> Rendering:
-    """A JSON array of envelopes."""
+def json_array(*, has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None) -> Rendering:
+    """A JSON array of envelopes; with `data_bytes_max`, of previews."""
+    made = envelopes if data_bytes_max is None else partial(previews, data_bytes_max)
 
     def page(events: Sequence[SequencedEvent]) -> bytes:
-        return _encoder.encode(envelopes(events, has_partitions, in_seed_form))[1:-1]
+        return _encoder.encode(made(events, has_partitions, in_seed_form))[1:-1]
 
     return Rendering(b"application/json", b"[", b",", b"]", page)
 
@@ -127,14 +133,44 @@ def envelopes(events: Sequence[SequencedEvent], has_partitions: bool, in_seed_fo
         [dict(each) if each else UNSET for each in attributes] if any(attributes) else repeat(UNSET),
         group_keys,
         [each or UNSET for each in amqp_envelopes] if any(amqp_envelopes) else repeat(UNSET),
-        [each.name.lower() for each in encodings] if any(encodings) else repeat("data"),
+        [_ENCODING_NAMES[each] for each in encodings] if any(encodings) else repeat("data"),
     )
     return list(map(EnvelopeOut, shown, numbers, times, partitions if has_partitions else repeat(UNSET)))
 
 
-def envelope_texts(events: Sequence[SequencedEvent], has_partitions: bool, in_seed_form: bool) -> list[bytes]:
-    """The envelopes, each as one line of JSON."""
-    return list(map(_encoder.encode, envelopes(events, has_partitions, in_seed_form)))
+def previews(
+    data_bytes_max: int, events: Sequence[SequencedEvent], has_partitions: bool, in_seed_form: bool
+) -> list[EnvelopeOut]:
+    """As `envelopes`, with so many bytes of each event's data at most (`formats.previewing`), and their sizes."""
+    return [_preview(data_bytes_max, event, has_partitions, in_seed_form) for event in events]
+
+
+def _preview(data_bytes_max: int, event: SequencedEvent, has_partitions: bool, in_seed_form: bool) -> EnvelopeOut:
+    text, raw = beginning(event.data, data_bytes_max)
+    shown = PreviewOut(
+        seed.shown_id(event.id, event.source) if in_seed_form else event.id,
+        event.type,
+        text,
+        event.tags,
+        raw,
+        event.source,
+        dict(event.attributes) if event.attributes else UNSET,
+        event.group_key,
+        UNSET,
+        _ENCODING_NAMES[event.encoding],
+        data_bytes=len(event.data),
+        envelope_bytes=len(event.envelope),
+    )
+    return EnvelopeOut(shown, event.sequence_number, event.recorded_at, event.partition if has_partitions else UNSET)
+
+
+def envelope_texts(
+    events: Sequence[SequencedEvent], has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None
+) -> list[bytes]:
+    """The envelopes, or previews, each as one line of JSON."""
+    if data_bytes_max is None:
+        return list(map(_encoder.encode, envelopes(events, has_partitions, in_seed_form)))
+    return list(map(_encoder.encode, previews(data_bytes_max, events, has_partitions, in_seed_form)))
 
 
 def _texts_and_bytes(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from ..core.access import Guard
 from ..core.local import LocalLog
 from ..core.open_logs import OpenLog
+from ..core.readers import Readers
+from ..core.store import LogStore
+from ..core.turns import Turns
+from ..core.workers import Workers
 from ..http import Header, LogHost
 
 
@@ -21,5 +26,19 @@ class Described:
         return [(b"headwater-head", b"%d" % head), (b"headwater-incarnation", self.incarnation.encode())]
 
 
-Host = LogHost[Described]
+class Host(LogHost[Described]):
+    """The open logs, and who keeps the groups of their workers."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        guard: Guard,
+        turns: Turns | None = None,
+        readers: Readers | None = None,
+        workers: Workers | None = None,
+    ) -> None:
+        super().__init__(store, guard, Described, turns, readers)
+        self.workers = workers
+
+
 Opened = OpenLog[Described]

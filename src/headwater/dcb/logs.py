@@ -10,6 +10,7 @@ import msgspec
 
 from ..core.access import Right
 from ..core.errors import InvalidLogName, LogNotFound
+from ..core.extent import ForeseenTrim
 from ..core.log import LogInfo
 from ..core.settings import LogSettings
 from ..core.store import LogStore
@@ -18,7 +19,7 @@ from ..formats.logsettings import SettingsJson, named_settings
 from ..http import Exchange
 from ..http.errors import InvalidParameter
 from .host import Host
-from .wire import TrimIn
+from .wire import ForeseenTrimOut, HeldOut, TrimIn
 
 _settings_decoder = msgspec.json.Decoder(SettingsJson)
 _trim_decoder = msgspec.json.Decoder(TrimIn)
@@ -69,8 +70,29 @@ async def trim(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/trim"""
     opened = await host.log(exchange, Right.MANAGE)
     given = jsontext.decode(_trim_decoder, await exchange.json_body())
+    if given.dry_run:
+        foreseen = await asyncio.to_thread(opened.log.foresee_trim, given.below)
+        await exchange.answer_json(200, _shown(foreseen))
+        return
     first_retained = await asyncio.to_thread(opened.log.trim, given.below)
     await exchange.answer_json(200, {"first_retained": first_retained})
+
+
+def _shown(foreseen: ForeseenTrim) -> ForeseenTrimOut:
+    held = [
+        HeldOut(each.owner, each.component, each.acknowledged, each.seen_at, weight.events, weight.bytes)
+        for each, weight in foreseen.held_back
+    ]
+    weight = foreseen.weight
+    return ForeseenTrimOut(
+        foreseen.first_retained,
+        weight.events,
+        weight.bytes,
+        foreseen.freed_segments,
+        foreseen.freed_bytes,
+        foreseen.held_back_by,
+        held,
+    )
 
 
 def _given_settings(body: bytes) -> dict[str, Any]:

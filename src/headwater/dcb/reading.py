@@ -10,10 +10,12 @@ import msgspec
 
 from ..core.access import Right
 from ..core.errors import InvalidInput
+from ..core.limits import APPEND_BYTES_MAX, show
 from ..core.log import Page, Selection
 from ..core.query import Query
 from ..core.reading import read_pages
 from ..core.remembered import remembered
+from ..core.traffic import Traffic
 from ..formats import cloudevents, jsontext, packed
 from ..http import Exchange
 from ..http.negotiation import preferred
@@ -45,8 +47,11 @@ async def read(host: Host, exchange: Exchange) -> None:
     given = jsontext.decode(_read_decoder, body)
     query = query_of(given.query, "query")
     selection = opened.log.selection(given.from_, given.after, _is_backwards(given), given.limit, given.partition)
+    form = accepted_form(exchange.header(b"accept"))
+    if given.data_bytes_max is not None:
+        check_data_bytes_max(given.data_bytes_max, form)
     rendering = _rendering(
-        accepted_form(exchange.header(b"accept")), exchange.arguments[0], opened, is_in_seed_form(given.query)
+        form, exchange.arguments[0], opened, is_in_seed_form(given.query), data_bytes_max=given.data_bytes_max
     )
     await answer_events(host, exchange, opened, query, selection, rendering)
 
@@ -73,6 +78,8 @@ async def answer_events(
     if first is None:  # a limit of 0
         await exchange.answer(200, rendering.opening + rendering.closing, rendering.media_type, headers)
         return
+    traffic = host.logs.traffic
+    traffic.events_out += len(first.events)
     body = rendering.opening + (rendering.page(first.events) if first.events else b"")
     if first.is_last or (selection.limit is not None and len(first.events) >= selection.limit):
         await exchange.answer(200, body + rendering.closing, rendering.media_type, headers)
@@ -80,7 +87,7 @@ async def answer_events(
     has_events = bool(first.events)
     await exchange.start(rendering.media_type, headers)
     gone = asyncio.ensure_future(exchange.disconnected())
-    turns, flow, step = host.turns, host.flow(exchange), partial(_next_rendered, pages, rendering)
+    turns, flow, step = host.turns, host.flow(exchange), partial(_next_rendered, pages, rendering, traffic)
     try:
         await exchange.send(body)
         while (text := await turns.do(flow, step)) is not None:
@@ -95,10 +102,13 @@ async def answer_events(
         gone.cancel()
 
 
-def _next_rendered(pages: Iterator[Page], rendering: Rendering) -> bytes | None:
+def _next_rendered(pages: Iterator[Page], rendering: Rendering, traffic: Traffic) -> bytes | None:
     """The next page as it is written, empty if it has no events; None after the last."""
     page = next(pages, None)
-    return None if page is None else rendering.page(page.events) if page.events else b""
+    if page is None or not page.events:
+        return None if page is None else b""
+    traffic.events_out += len(page.events)
+    return rendering.page(page.events)
 
 
 @remembered(256)
@@ -107,7 +117,17 @@ def accepted_form(accept: bytes | None) -> str:
     return preferred(accept, _OFFERED, _NDJSON)
 
 
-def _rendering(form: str, log: str, opened: Opened, in_seed_form: bool) -> Rendering:
+def check_data_bytes_max(value: int, form: str = _NDJSON) -> None:
+    """Raises InvalidInput: out of range, or in a form that says no sizes."""
+    if not 0 <= value <= APPEND_BYTES_MAX:
+        raise InvalidInput(f"{show(value)} given, 0 to {APPEND_BYTES_MAX} is allowed", "data_bytes_max")
+    if form not in (_NDJSON, _JSON):
+        raise InvalidInput(f"{form} has all of the data; {_NDJSON} and {_JSON} can have less", "data_bytes_max")
+
+
+def _rendering(
+    form: str, log: str, opened: Opened, in_seed_form: bool, *, data_bytes_max: int | None = None
+) -> Rendering:
     if form == _CLOUDEVENTS:
         return cloudevents_batch(default_source(log))
     if form == packed.MEDIA_TYPE:
@@ -115,7 +135,7 @@ def _rendering(form: str, log: str, opened: Opened, in_seed_form: bool) -> Rende
     if form == ARROW:
         return arrow_stream()
     make = json_array if form == _JSON else ndjson
-    return make(has_partitions=opened.view.has_partitions, in_seed_form=in_seed_form)
+    return make(has_partitions=opened.view.has_partitions, in_seed_form=in_seed_form, data_bytes_max=data_bytes_max)
 
 
 def default_source(log: str) -> str:

@@ -6,12 +6,15 @@ import logging
 from importlib.resources import files
 
 from ..core.access import Guard
+from ..core.readers import Readers
 from ..core.store import LogStore
 from ..core.turns import Turns
+from ..core.workers import Workers
 from ..http import Exchange, FrontEnd, Routes
 from ..http.front_end import Handler
-from . import appending, consumers, logs, reading, subscribing, suite
-from .host import Described, Host
+from . import appending, consumers, counting, logs, reading, segments, subscribing, suite, terms, times, workers
+from .host import Host
+from .one_event import EventForms, OneEvent
 
 BODY_BYTES_MAX = 96 * 1024 * 1024
 """Of an append, which takes 64 MiB; base64 makes four bytes of three, and JSON adds its own."""
@@ -28,18 +31,35 @@ class Application(FrontEnd[Host, Exchange]):
     """DCB over HTTP for the logs of one store, on one event loop. See FrontEnd."""
 
     def __init__(
-        self, store: LogStore, guard: Guard, *, body_bytes_max: int = BODY_BYTES_MAX, turns: Turns | None = None
+        self,
+        store: LogStore,
+        guard: Guard,
+        *,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        turns: Turns | None = None,
+        readers: Readers | None = None,
+        forms: EventForms | None = None,
+        workers: Workers | None = None,
     ) -> None:
         """`guard` says who may do what. An append over `body_bytes_max` is refused with 413 and not read on.
 
-        `turns` deals the time of the loop to those who read.
+        `turns` deals the time of the loop to those who read; `readers` are told of subscriptions; `forms` of an
+        event are those that other rooms know. `workers` keeps the groups; without it there are none.
         """
         self.routes: Routes[Handler[Host, Exchange]] = Routes()
-        for method, path, handler in _TABLE:
-            has_parameters = handler in _WITH_PARAMETERS
+        one_event = OneEvent(forms or {})
+        table: list[tuple[str, str, Handler[Host, Exchange]]] = [
+            *_TABLE,
+            ("GET", "/logs/{log}/events/{number}", one_event),
+        ]
+        for method, path, handler in table:
+            has_parameters = handler is one_event or handler in _WITH_PARAMETERS
             limit = min(body_bytes_max, _BODY_BYTES_MAX.get(handler, SMALL_BYTES_MAX))
             self.routes.add(method, path, handler, body_bytes_max=limit, has_parameters=has_parameters)
-        super().__init__(Host(store, guard, Described, turns), self.routes.find, _logger, Exchange)
+        host = Host(store, guard, turns, readers, workers)
+        self.traffic = host.logs.traffic
+        """Events that were appended, and that were read, subscriptions included."""
+        super().__init__(host, self.routes.find, _logger, Exchange)
 
 
 async def _openapi(host: Host, exchange: Exchange) -> None:
@@ -47,6 +67,7 @@ async def _openapi(host: Host, exchange: Exchange) -> None:
 
 
 _CONSUMER = "/logs/{log}/consumers/{owner}/{component}"
+_WORKER = "/logs/{log}/groups/{group}/workers/{worker}"
 _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("GET", "/openapi.yaml", _openapi),
     ("GET", "/logs", logs.list_logs),
@@ -57,6 +78,11 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("POST", "/logs/{log}/append", appending.append),
     ("POST", "/logs/{log}/events", appending.append_cloudevents),
     ("POST", "/logs/{log}/read", reading.read),
+    ("POST", "/logs/{log}/count", counting.count),
+    ("POST", "/logs/{log}/histogram", times.histogram),
+    ("GET", "/logs/{log}/terms", terms.list_terms),
+    ("GET", "/logs/{log}/position", times.position),
+    ("GET", "/logs/{log}/segments", segments.list_segments),
     ("GET", "/logs/{log}/head", reading.head),
     ("GET", "/logs/{log}/subscribe", subscribing.subscribe),
     ("POST", "/logs/{log}/trim", logs.trim),
@@ -65,6 +91,9 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("DELETE", _CONSUMER, consumers.unregister),
     ("POST", f"{_CONSUMER}/acknowledge", consumers.acknowledge),
     ("POST", f"{_CONSUMER}/reset", consumers.reset),
+    ("PUT", _WORKER, workers.beat),
+    ("DELETE", _WORKER, workers.leave),
+    ("POST", f"{_WORKER}/acknowledge", workers.acknowledge),
     ("GET", "/dcb/{log}/read", suite.read),
     ("POST", "/dcb/{log}/append", suite.append),
 ]
@@ -74,6 +103,10 @@ _BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
     appending.append_cloudevents: BODY_BYTES_MAX,
     suite.append: BODY_BYTES_MAX,
     reading.read: READ_BYTES_MAX,
+    counting.count: READ_BYTES_MAX,
+    times.histogram: READ_BYTES_MAX,
 }
-_WITH_PARAMETERS = frozenset({appending.append, subscribing.subscribe, suite.read})
+_WITH_PARAMETERS = frozenset({
+    appending.append, subscribing.subscribe, suite.read, terms.list_terms, times.position, segments.list_segments,
+})  # fmt: skip
 """The handlers that look at query parameters themselves."""

@@ -7,16 +7,19 @@ no event ("dispatch the event", steps 1 and 2): that is how the cursor moves ove
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 
 import msgspec
 
 from ..core.access import Right
 from ..core.errors import InvalidInput, PositionOfOtherIncarnation, PositionTrimmed
+from ..core.event import SequencedEvent
 from ..core.limits import show
 from ..core.log import Page, Selection
 from ..core.query import Query
+from ..core.readers import Reader, Waiting
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import InvalidParameter, misplaced
@@ -24,6 +27,7 @@ from ..http.parameters import whole_number
 from .events import envelope_texts
 from .host import Host, Opened
 from .queries import is_in_seed_form, query_of
+from .reading import check_data_bytes_max
 from .wire import QueryIn
 
 HEARTBEAT_S = 15.0
@@ -33,27 +37,63 @@ CURSOR_INTERVAL_S = 1.0
 GOODBYE_S = 1.0
 """How long a stopping server waits for a slow client to take the end of its stream."""
 
+Texts = Callable[[Sequence[SequencedEvent]], list[bytes]]
+"""What makes the envelopes of events, each a line of JSON."""
+
 _query_decoder = msgspec.json.Decoder(QueryIn)
 
 
 async def subscribe(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}/subscribe"""
     opened = await host.log(exchange, Right.READ)
-    parameters = exchange.parameters("query", "from", "after", "partition", "heartbeat")
+    parameters = exchange.parameters("query", "from", "after", "partition", "heartbeat", "data_bytes_max")
     given = query_parameter(parameters)
     try:
         query = query_of(given, "")
     except InvalidInput as error:
         raise misplaced(error, "query") from None
     heartbeat_s = _heartbeat(parameters)
+    data_bytes_max = _data_bytes_max(parameters)
     selection = _selection(exchange, opened, parameters)
     fields = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"), *opened.view.headers(selection.head)]
     await exchange.start(b"text/event-stream", fields)
-    stream = _stream(host, exchange, opened, query, selection, heartbeat_s, is_in_seed_form(given))
-    if await _run(stream, exchange, host):
+    texts = partial(
+        envelope_texts,
+        has_partitions=opened.view.has_partitions,
+        in_seed_form=is_in_seed_form(given),
+        data_bytes_max=data_bytes_max,
+    )
+    ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    reader = _reader(exchange, opened, parameters, selection, ended)
+    stream = _stream(host, exchange, opened, query, selection, heartbeat_s, texts, reader)
+    with host.readers.having(reader):
+        is_there = await _run(stream, exchange, host, ended)
+    if is_there:
         with suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
-                await exchange.finish()
+                await exchange.finish(b": %b\n\n" % " ".join(ended.result().split()).encode() if ended.done() else b"")
+
+
+def _reader(
+    exchange: Exchange, opened: Opened, parameters: dict[str, str], selection: Selection, ended: asyncio.Future[str]
+) -> Reader:
+    """The subscription, as who operates the server sees it."""
+    client = exchange.scope.get("client")
+
+    def end(reason: str) -> None:
+        if not ended.done():
+            ended.set_result(reason)
+
+    return Reader(
+        "http",
+        opened.log,
+        end,
+        user=exchange.user_name,
+        peer=(exchange.peer, client[1] if client else None),
+        wants=parameters["query"],
+        partition=selection.partition,
+        position=selection.after,
+    )
 
 
 def query_parameter(parameters: dict[str, str]) -> QueryIn | str:
@@ -71,8 +111,8 @@ def query_parameter(parameters: dict[str, str]) -> QueryIn | str:
         raise InvalidParameter("query", "is not UTF-8") from None
 
 
-async def _run(stream: Coroutine[None, None, None], exchange: Exchange, host: Host) -> bool:
-    """Run the stream until it ends, the client goes away, its login ends or the server stops.
+async def _run(stream: Coroutine[None, None, None], exchange: Exchange, host: Host, ended: asyncio.Future[str]) -> bool:
+    """Run the stream until it ends, or is ended, the client goes away, its login ends or the server stops.
 
     Answers whether the client is still there.
     """
@@ -80,7 +120,9 @@ async def _run(stream: Coroutine[None, None, None], exchange: Exchange, host: Ho
     gone = asyncio.ensure_future(exchange.disconnected())
     stopping = asyncio.ensure_future(host.stopping.wait())
     try:
-        await asyncio.wait((streaming, gone, stopping), timeout=exchange.login_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            (streaming, gone, stopping, ended), timeout=exchange.login_s, return_when=asyncio.FIRST_COMPLETED
+        )
         if streaming.done():
             streaming.result()
         return not gone.done()
@@ -97,7 +139,8 @@ async def _stream(
     query: Query,
     selection: Selection,
     heartbeat_s: float,
-    in_seed_form: bool,
+    texts: Texts,
+    reader: Reader,
 ) -> None:
     """Send pages until the log closes, or is trimmed beyond the cursor; each waits until the last was taken."""
     await exchange.send(b"retry: 1000\n\n")
@@ -115,16 +158,19 @@ async def _stream(
             is_idle = page.cursor == cursor
             cursor = page.cursor
             if page.events or is_idle or loop.time() - told_at >= CURSOR_INTERVAL_S:
-                await exchange.send(_blocks(page, opened.view.has_partitions, in_seed_form, is_idle))
+                host.logs.traffic.events_out += len(page.events)
+                reader.waits(Waiting.READING)
+                await exchange.send(_blocks(page, texts, is_idle))
+                reader.waits(Waiting.EVENTS)
                 told_at = loop.time()
+            reader.sent(cursor, len(page.events))
 
 
-def _blocks(page: Page, has_partitions: bool, in_seed_form: bool, is_idle: bool) -> bytes:
+def _blocks(page: Page, texts: Texts, is_idle: bool) -> bytes:
     blocks = []
     if page.events:
-        texts = envelope_texts(page.events, has_partitions, in_seed_form)
         numbers = [event.sequence_number for event in page.events]
-        blocks = [b"id: %d\ndata: %b\n\n" % block for block in zip(numbers, texts, strict=True)]
+        blocks = [b"id: %d\ndata: %b\n\n" % block for block in zip(numbers, texts(page.events), strict=True)]
     if is_idle:
         blocks.append(b": heartbeat\n")
     if not page.events or page.events[-1].sequence_number < page.cursor:
@@ -153,6 +199,16 @@ def _selection(exchange: Exchange, opened: Opened, parameters: dict[str, str]) -
         return opened.log.selection(from_, after, False, None, partition)
     except InvalidInput as error:
         raise InvalidParameter(error.where, error.problem) from None
+
+
+def _data_bytes_max(parameters: dict[str, str]) -> int | None:
+    value = whole_number(parameters, "data_bytes_max")
+    try:
+        if value is not None:
+            check_data_bytes_max(value)
+    except InvalidInput as error:
+        raise InvalidParameter(error.where, error.problem) from None
+    return value
 
 
 def _heartbeat(parameters: dict[str, str]) -> float:

@@ -6,9 +6,12 @@ documents the same shapes for people. Unknown fields are errors, so that a missp
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import UNSET, Struct, UnsetType, field
 
 from ..core.event import Event
+from ..core.extent import SegmentInfo
 
 ARROW = "application/vnd.apache.arrow.stream"
 """`formats.arrow.STREAM`, for those who need not load Arrow."""
@@ -106,6 +109,30 @@ class ReadIn(Struct, forbid_unknown_fields=True):
     read_backwards_camel: bool | None = field(default=None, name="readBackwards")
     limit: int | None = None
     partition: int | None = None
+    data_bytes_max: int | None = None
+
+
+class CountIn(Struct, forbid_unknown_fields=True):
+    """The body of a count."""
+
+    query: QueryIn | str
+    from_: int | None = field(default=None, name="from")
+    after: int | None = None
+    upto: int | None = None
+    partition: int | None = None
+    by_type: bool | None = None
+
+
+class HistogramIn(Struct, forbid_unknown_fields=True):
+    """The body of a histogram."""
+
+    query: QueryIn | str
+    recorded_from: int | None = None
+    recorded_before: int | None = None
+    buckets: int | None = None
+    partition: int | None = None
+    by_type: bool | None = None
+    types_max: int | None = None
 
 
 class RegisterIn(Struct, forbid_unknown_fields=True):
@@ -127,10 +154,45 @@ class ResetIn(Struct, forbid_unknown_fields=True):
     after: int
 
 
+class BeatIn(Struct, forbid_unknown_fields=True):
+    """The body of a worker's beat."""
+
+    lease_ms: int = 10_000
+    wait_ms: int = 0
+    version: int | None = None
+    start: Literal["earliest", "latest"] | None = None
+
+
+class DoneIn(Struct, forbid_unknown_fields=True):
+    """The body of a worker's acknowledgement."""
+
+    partition: int
+    epoch: int
+    sequence_number: int
+    gives_up: bool = False
+
+
+class PartitionOut(Struct):
+    """A partition that a worker holds."""
+
+    partition: int
+    epoch: int
+    after: int
+    is_leaving: bool
+
+
+class HoldingOut(Struct):
+    """What a worker holds."""
+
+    version: int
+    partitions: list[PartitionOut]
+
+
 class TrimIn(Struct, forbid_unknown_fields=True):
     """The body of a trim."""
 
     below: int
+    dry_run: bool | None = None
 
 
 class SuiteEventIn(Struct):
@@ -171,6 +233,96 @@ class HeadOut(Struct, gc=False):
     incarnation: str
 
 
+class CountOut(Struct, omit_defaults=True, gc=False):
+    """How many events match."""
+
+    events: int
+    upto: int
+    is_complete: bool
+    head: int
+    incarnation: str
+    types: dict[str, int] | UnsetType = UNSET
+    other_types: int | UnsetType = UNSET
+
+
+class SegmentsOut(Struct, omit_defaults=True):
+    """Segments, oldest first; `after` is there where there are more."""
+
+    segments: list[SegmentInfo]
+    first_retained: int
+    head: int
+    incarnation: str
+    after: int | None = None
+
+
+class HeldOut(Struct, gc=False):
+    """A consumer that holds a trim back, and what it holds."""
+
+    owner: str
+    component: str
+    acknowledged: int
+    seen_at: int
+    events: int
+    bytes: int
+
+
+class ForeseenTrimOut(Struct):
+    """What a trim would do."""
+
+    first_retained: int
+    events: int
+    bytes: int
+    freed_segments: int
+    freed_bytes: int
+    held_back_by: int
+    held_back: list[HeldOut]
+
+
+class TermOut(Struct, gc=False):
+    """A term, and how many retained events have it."""
+
+    term: str
+    events: int
+
+
+class TermsOut(Struct, omit_defaults=True):
+    """Terms in order; `after` is there where there are more."""
+
+    terms: list[TermOut]
+    is_complete: bool
+    head: int
+    incarnation: str
+    after: str | None = None
+
+
+class PositionOut(Struct, gc=False):
+    """The number that a time has."""
+
+    sequence_number: int
+    head: int
+    incarnation: str
+
+
+class BucketOut(Struct, omit_defaults=True, gc=False):
+    """The events of some time."""
+
+    recorded_from: int
+    first: int
+    events: int
+    types: dict[str, int] | UnsetType = UNSET
+
+
+class HistogramOut(Struct):
+    """How many events match, by the time at which they were recorded."""
+
+    recorded_from: int
+    recorded_before: int
+    buckets: list[BucketOut]
+    is_complete: bool
+    head: int
+    incarnation: str
+
+
 class EventOut(Struct, omit_defaults=True, gc=False):
     """An event as the seed writes it; what the seed does not know is there only when it says something."""
 
@@ -184,6 +336,13 @@ class EventOut(Struct, omit_defaults=True, gc=False):
     group_key: str = ""
     envelope_base64: bytes | UnsetType = UNSET
     encoding: str = "data"
+
+
+class PreviewOut(EventOut, kw_only=True, omit_defaults=True, gc=False):
+    """An event whose data may be cut; of an envelope there is but the size."""
+
+    data_bytes: int
+    envelope_bytes: int = 0
 
 
 class EnvelopeOut(Struct, omit_defaults=True, gc=False):

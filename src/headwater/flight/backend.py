@@ -13,7 +13,7 @@ from ..core.extent import Extent, SplitSize
 from ..core.mark import Staged
 from ..core.query import Query
 from ..core.settings import LogSettings
-from .wire import AppendCommand, Appended, StageCommand
+from .wire import AppendCommand, Appended, StageCommand, Ticket
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +56,23 @@ class StageWriter(Protocol):
         """Leave nothing of it. Raises nothing."""
 
 
+class Sending(Protocol):
+    """A stream on its way to its reader, as the server knows of it. Nothing of it raises."""
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why it is to end before its end, if it is."""
+
+    def sent(self, events: int) -> None:
+        """So many events were given to it."""
+
+    def end(self) -> None:
+        """It gets no more. To be called once it has all, or is refused the rest."""
+
+    def forget(self) -> None:
+        """The same, from whatever code the interpreter happens to be in: nothing is waited for. More than once, too."""
+
+
 class Backend(Protocol):
     """The logs as the server sees them. What a client sent has been checked for its shape, and the right to it.
 
@@ -96,6 +113,9 @@ class Backend(Protocol):
         What is retained at the time of the call is given, the rest is absent; batches are made as they are asked for.
         Closing the iterator, or forgetting it, ends the scan; another thread may close it than that which ran it.
         """
+
+    def sending(self, user: User, peer: str, ticket: Ticket) -> Sending:
+        """A stream to a reader begins."""
 
     # Writing
 

@@ -152,6 +152,8 @@ TABLE: dict[type[core.EventLogError], _Row] = {
     core.StorageUnavailable: _wordy(
         "storage_unavailable", _UNAVAILABLE, core.StorageUnavailable, "the log cannot be opened at present"
     ),
+    core.NotPrimary: _plain("not_primary", _UNAVAILABLE, core.NotPrimary, "name"),
+    core.OutcomeUnknown: _plain("outcome_unknown", flight.FlightTimedOutError, core.OutcomeUnknown, "name"),
     core.Closed: _plain("stopping", _UNAVAILABLE, core.Closed, "name"),
     access.Unauthenticated: _wordy(
         "unauthenticated", _UNAUTHENTICATED, access.Unauthenticated, "credentials are missing or wrong"

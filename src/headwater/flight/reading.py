@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.flight as flight
 from msgspec import structs
 
+from ..core.access import User
 from ..core.errors import Closed, InvalidPosition, PositionOfOtherIncarnation, TooLarge
 from ..core.extent import Extent
 from ..core.limits import show
 from ..core.log import LogInfo
-from .backend import Backend, Span
+from .backend import Backend, Sending, Span
 from .errors import flight_error_of
 from .limits import Place
 from .schemas import Shaping, schema_of
@@ -49,14 +50,17 @@ def span_of(backend: Backend, asked: Ticket | CountBody) -> tuple[Span, Extent]:
     return Span(asked.after, upto, asked.partition), extent
 
 
-def batches_of(backend: Backend, ticket: Ticket, place: Place, stopping: threading.Event) -> flight.FlightDataStream:
+def batches_of(
+    backend: Backend, user: User, peer: str, ticket: Ticket, place: Place, stopping: threading.Event
+) -> flight.FlightDataStream:
     """The stream that a ticket stands for; it holds its place until it ends, or is forgotten. Raises as `span_of`."""
     shaping = Shaping(ticket)
     query = query_of(ticket.query, "query")
     span, _ = span_of(backend, ticket)
     batches = backend.scan(ticket.log, span, query, shaping.columns)
     span_of(backend, ticket)  # again: what was trimmed, or made anew, in between would be missing in silence
-    return flight.GeneratorStream(shaping.schema, Batches(batches, shaping, place, stopping, ticket.log))
+    sending = backend.sending(user, peer, ticket)
+    return flight.GeneratorStream(shaping.schema, Batches(batches, shaping, place, stopping, ticket.log, sending))
 
 
 class Batches(Iterator[pa.RecordBatch]):
@@ -72,21 +76,32 @@ class Batches(Iterator[pa.RecordBatch]):
         place: Place,
         stopping: threading.Event,
         log: str,
+        sending: Sending,
     ) -> None:
         self._batches, self._shaping, self._place, self._stopping, self._log = batches, shaping, place, stopping, log
+        self._sending = sending
 
     def __next__(self) -> pa.RecordBatch:
         if self._stopping.is_set():
-            self._end()
+            self._finish()
             raise flight_error_of(Closed(self._log), "a read")
+        if (reason := self._sending.end_reason) is not None:
+            self._finish()
+            raise flight.FlightServerError(f"a read of {show(self._log)} was {reason}")  # not to be tried again
         try:
-            return self._shaping.shape(next(self._batches))
+            batch = self._shaping.shape(next(self._batches))
+            self._sending.sent(batch.num_rows)
+            return batch
         except StopIteration:
-            self._end()
+            self._finish()
             raise
         except Exception as error:
-            self._end()
+            self._finish()
             raise flight_error_of(error, f"a read of {show(self._log)}") from None
+
+    def _finish(self) -> None:
+        self._end()
+        self._sending.end()
 
     def _end(self) -> None:
         self._place.release()
@@ -94,6 +109,7 @@ class Batches(Iterator[pa.RecordBatch]):
             close()
 
     def __del__(self) -> None:
+        self._sending.forget()
         self._end()
 
 

@@ -122,9 +122,10 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         def read(user: User) -> flight.FlightDataStream:
             given = decode(Ticket, ticket.ticket, "ticket")
             self._backend.authorize(user, Right.READ, given.log)
-            place = self.gets.take(user.name or self._address_of(context.peer()))
+            peer = self._address_of(context.peer())
+            place = self.gets.take(user.name or peer)
             try:
-                return reading.batches_of(self._backend, given, place, self._stopping)
+                return reading.batches_of(self._backend, user, peer, given, place, self._stopping)
             except BaseException:
                 place.release()
                 raise

@@ -113,6 +113,7 @@ _TABLE: dict[type, _Row] = {
     core.Closed: _Row(INTERNAL_ERROR, _say(_STOPPING)),
     core.StateConflict: _Row(INTERNAL_ERROR),
     core.StorageUnavailable: _Row(INTERNAL_ERROR, lambda e: e.reason),
+    core.OutcomeUnknown: _Row(INTERNAL_ERROR),
     core.StorageCorrupted: _Row(
         INTERNAL_ERROR, _say("the stored log is damaged; the operator can run headwater check")
     ),

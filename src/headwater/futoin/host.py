@@ -7,6 +7,7 @@ import asyncio
 from ..core.access import Guard, Right
 from ..core.errors import LogNotFound
 from ..core.open_logs import OpenLog, OpenLogs
+from ..core.readers import Readers
 from ..core.settings import LOG_NAME
 from ..core.store import LogStore
 from ..core.turns import Turns
@@ -21,15 +22,26 @@ Opened = OpenLog[Naming]
 class Host:
     """The server as calls on one event loop see it."""
 
-    def __init__(self, store: LogStore, guard: Guard, settings: Settings, turns: Turns | None = None) -> None:
-        """`turns` deals the loop's time to those who read."""
+    def __init__(
+        self,
+        store: LogStore,
+        guard: Guard,
+        settings: Settings,
+        turns: Turns | None = None,
+        readers: Readers | None = None,
+    ) -> None:
+        """`turns` deals the loop's time to those who read; `readers` are told of pushes."""
+        self.readers = readers or Readers()
         self.turns = turns or Turns()
         self.guard, self.settings = guard, settings
         self.statistics = Statistics()
         self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the server stops: connections end, and new requests are refused."""
         self.logs = OpenLogs(
-            store, lambda name, _: Naming.of_log(name, settings.aliases, settings.without_other), self.turns
+            store,
+            lambda name, _: Naming.of_log(name, settings.aliases, settings.without_other),
+            self.turns,
+            self.statistics.traffic,
         )
 
     async def log(self, name: str, caller: Caller, right: Right) -> Opened:

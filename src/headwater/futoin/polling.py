@@ -62,6 +62,7 @@ async def poll_events(call: Call) -> bytes:
     group = await _next_group(call, opened, selected, after, given.get("wait_ms", 0) / 1000)
     if component != LIVE and not group.events:
         await _acknowledged(call, opened, component, group.upto)  # what is not wanted counts as delivered
+    call.host.statistics.traffic.events_out += len(group.events)
     return call.coder.array(group.events)
 
 

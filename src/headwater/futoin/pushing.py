@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 
 from ..core.access import Right
 from ..core.consumer import Consumer
 from ..core.errors import ConsumerNotFound
+from ..core.readers import Reader, Waiting
 from .calls import ENVELOPE_BYTES, Call, Connection
 from .coders import JSON
 from .errors import DEFENSE_REJECTED, FutoInError
@@ -82,17 +84,36 @@ class Push(ABC):
         self._login_s = None if expires_at is None else max(0.0, expires_at - time.time())
         """For how long the login of its caller holds; None = for ever."""
         self._task: asyncio.Task[None] | None = None
+        self._readers, want = call.host.readers, call.parameters["want"]
+        client = call.channel.scope.get("client")
+        self.reader = Reader(
+            "futoin",
+            opened.log,
+            self._end,
+            user=call.caller.user.name,
+            peer=(call.channel.peer, client[1] if client else None),
+            wants=None if want is None else ",".join(want),
+            component=self.component,
+            position=self._begin,
+        )
+        self._forget: Callable[[], None] | None = None
+        """From `start` to `stop`."""
+        self._on_the_way = 0
+        """Groups without an answer."""
 
     def start(self) -> None:
         """Begin, in place of an older push of the same consumer on this connection."""
         if (older := self.connection.pushes.get(self.key)) is not None:
             older.stop()
         self.connection.pushes[self.key] = self
+        self._forget = self._readers.add(self.reader)
         self.resume()
 
     def stop(self) -> None:
         """End, wherever it is; what was not acknowledged will be pushed again."""
         self.pause()
+        if self._forget is not None:
+            self._forget()
         if self.connection.pushes.get(self.key) is self:
             del self.connection.pushes[self.key]
 
@@ -105,6 +126,10 @@ class Push(ABC):
         if self._task is not None:
             self._task.cancel()
             self._task = None
+
+    def _end(self, reason: str) -> None:
+        """An operator ends it, and with it the connection: so its consumer comes to know."""
+        self.connection.close(reason)
 
     async def _run(self) -> None:
         """Push, until it cannot go on; then the connection is closed, so that the consumer comes to know of it."""
@@ -129,8 +154,21 @@ class Push(ABC):
     async def _send(self, seq: int, group: Group) -> asyncio.Future[str | None]:
         """Send a group; the future is the name of the error that answers it, or None for success."""
         self.statistics.pushes[LIVE.lower() if self.component == LIVE else "reliable"] += 1
+        self.statistics.traffic.events_out += len(group.events)
         parameters = JSON.message([("seq", JSON.value(seq)), ("events", JSON.array(group.events))])
-        return await self.connection.call(self._function, parameters)
+        self.reader.waits(Waiting.READING)
+        answer = await self.connection.call(self._function, parameters)
+        self.reader.waits(Waiting.ANSWERS)
+        self.reader.sent(group.upto, len(group.events))
+        self._on_the_way += 1
+        answer.add_done_callback(self._on_answer)
+        return answer
+
+    def _on_answer(self, answer: asyncio.Future[str | None]) -> None:
+        """A group was answered, or nobody waits for that any more."""
+        self._on_the_way -= 1
+        if not self._on_the_way:
+            self.reader.waits(Waiting.EVENTS)
 
     async def _group_after(self, cursor: int, events_max: int) -> tuple[Group, bool]:
         """See `group_after`."""
@@ -157,6 +195,7 @@ class ReliablePush(Push):
     ) -> None:
         super().__init__(call, connection, opened, key)
         self._reliable, self._consumer_key = reliable, (opened, *key)
+        self.reader.position = self._consumer().acknowledged
         self._seq = 0
         self._unanswered = Unanswered()
         """Of this `seq`."""
@@ -261,6 +300,7 @@ class ReliablePush(Push):
             await self._acknowledge(reach.upto)
 
     async def _acknowledge(self, position: int) -> None:
+        self.reader.sent(position, 0)
         await asyncio.to_thread(self.opened.log.acknowledge, self.owner, self.component, position)
 
 
@@ -287,7 +327,9 @@ class LivePush(Push):
                     answer = await self._send(seq, group)
                     on_the_way.add(asyncio.create_task(self._answered(answer)))
                     seq += 1
-                elif is_last:
+                    continue
+                self.reader.sent(cursor, 0)
+                if is_last:
                     await asyncio.wait((next_commit,))
                 else:
                     await asyncio.sleep(0)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from ..core.access import Guard
+from ..core.readers import Readers
 from ..core.store import LogStore
 from ..core.turns import Turns
 from ..http import Exchange, Receive, Scope, Send, refuse_websocket
@@ -41,10 +42,17 @@ class Application:
     """
 
     def __init__(
-        self, store: LogStore, guard: Guard, settings: Settings | None = None, turns: Turns | None = None
+        self,
+        store: LogStore,
+        guard: Guard,
+        settings: Settings | None = None,
+        turns: Turns | None = None,
+        readers: Readers | None = None,
     ) -> None:
-        """`guard` says who may do what; `turns` deals the loop's time to those who read. To be made on its loop."""
-        self._host = Host(store, guard, settings or Settings(), turns)
+        """`guard` says who may do what; `turns` deals the loop's time to those who read, and `readers` are told of
+        pushes. To be made on its loop.
+        """
+        self._host = Host(store, guard, settings or Settings(), turns, readers)
         self.pushing = Pushing()
         self.statistics = self._host.statistics
         self._handlers = handlers(self.pushing)

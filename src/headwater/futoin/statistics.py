@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ..core.traffic import Traffic
+
 
 @dataclass(slots=True)
 class Statistics:
@@ -18,5 +20,7 @@ class Statistics:
     """Groups that were pushed: `reliable` and `live`."""
     redeliveries: int = 0
     """Of the reliable groups, those that were pushed again after an error, or without an answer in time."""
+    traffic: Traffic = field(default_factory=Traffic)
+    """Events that were added, and that were polled or pushed."""
     skipped: int = 0
     """Numbers of the log that live consumers were too slow for."""

@@ -109,6 +109,7 @@ _FIELDS = _OF_BROWSERS | {
     b"content-length",
     b"transfer-encoding",
     b"ce-specversion",
+    b"headwater-console",
     b"access-control-request-method",
     b"access-control-request-headers",
 }

@@ -15,8 +15,10 @@ PREFLIGHT_S_MAX = 600
 EXPOSED = (
     "accept-encoding",
     "allow",
+    "content-disposition",
     "headwater-head",
     "headwater-incarnation",
+    "headwater-primary",
     "headwater-problem",
     "location",
     "retry-after",

@@ -2,10 +2,12 @@
 
 HttpError
 ├── RouteNotFound        nothing is served at that path
+├── EventNotFound        no event has that number
 ├── MethodNotAllowed
 ├── InvalidParameter     a query parameter, a path parameter or a header field breaks a rule
 ├── HostNotServed        the request is for a name that is not this server's
 ├── ForeignPage          a web page sent it that may not
+├── ConsoleReadOnly      the console sent it, and may only look
 ├── UnsupportedMediaType
 ├── CodedBody            the body is compressed
 ├── BodyTooLarge         and is not read on
@@ -47,6 +49,17 @@ class RouteNotFound(HttpError):
         super().__init__(f"nothing is served at {show(path)}")
 
 
+class EventNotFound(HttpError):
+    """404: no event of the log has that number, and none of it was trimmed away."""
+
+    def __init__(self, log: str, sequence_number: int, first_retained: int, head: int) -> None:
+        self.sequence_number, self.first_retained, self.head = sequence_number, first_retained, head
+        there = f"it has events from {first_retained} to {head}"
+        if first_retained > head:
+            there = f"it retains none, and the last one was {head}"
+        super().__init__(f"log {show(log)} has no event {sequence_number}; {there}")
+
+
 class MethodNotAllowed(HttpError):
     """405, with the methods that the resource has."""
 
@@ -85,6 +98,15 @@ class ForeignPage(HttpError):
             f"{page} sent {request}; allowed are pages of this server itself (scheme, name and port as it was asked) "
             f"and of the origins in the setting http.origins"
         )
+
+
+class ConsoleReadOnly(HttpError):
+    """403 for what the console sent that may change something, where it may only look."""
+
+    headers = ((b"cache-control", b"no-store"),)
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(f"{method} {show(path)} given; the console of this server may only look (console.read_only)")
 
 
 class UnsupportedMediaType(HttpError):

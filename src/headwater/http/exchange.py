@@ -161,9 +161,9 @@ class Exchange:
         return self.answer(status, _encode(value), JSON, headers)
 
     async def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> None:
-        """Give an answer without a body: it has no media type, nor, as 204, a length (RFC 9110, 8.6)."""
+        """Give an answer without a body: it has no media type, nor, as 204 and 304, a length (RFC 9110, 8.6)."""
         self.has_started = True
-        length = [] if status == 204 else [(b"content-length", b"0")]
+        length = [] if status in (204, 304) else [(b"content-length", b"0")]
         await self._send({"type": "http.response.start", "status": status, "headers": [*length, *headers]})
         await self._send({"type": "http.response.body", "body": b""})
 

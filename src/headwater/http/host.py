@@ -10,10 +10,12 @@ from ..core.access import ANYBODY, Guard, Right, User
 from ..core.acting import act_as
 from ..core.local import LocalLog
 from ..core.open_logs import OpenLog, OpenLogs
+from ..core.readers import Readers
 from ..core.store import LogStore
 from ..core.turns import Flow, Turns
 from .authentication import authenticate
 from .exchange import Exchange
+from .sessions import secret_of
 
 T = TypeVar("T")
 USER_KEY = "headwater.user"
@@ -32,11 +34,18 @@ class Host:
         """Who asks. Raises Unauthenticated."""
         if self.guard.is_open:
             return ANYBODY
-        user = await authenticate(self.guard, exchange.header(b"authorization"), exchange.peer)
+        header = exchange.header(b"authorization")
+        user = self._user_of_session(exchange) if header is None else None
+        if user is None:
+            user = await authenticate(self.guard, header, exchange.peer)
         exchange.user_name, exchange.expires_at = user.name, user.expires_at
         exchange.scope[USER_KEY] = user.name
         act_as(user.name)
         return user
+
+    def _user_of_session(self, exchange: Exchange) -> User | None:
+        secret = secret_of(exchange.scope)
+        return None if secret is None else self.guard.session_user(secret, exchange.peer)
 
     def close(self) -> None:
         """Let go of what is held, when nothing runs any more."""
@@ -46,10 +55,16 @@ class LogHost(Host, Generic[T]):
     """The same, and the logs of one store."""
 
     def __init__(
-        self, store: LogStore, guard: Guard, view: Callable[[str, LocalLog], T], turns: Turns | None = None
+        self,
+        store: LogStore,
+        guard: Guard,
+        view: Callable[[str, LocalLog], T],
+        turns: Turns | None = None,
+        readers: Readers | None = None,
     ) -> None:
-        """`view`: see OpenLogs. `turns` deals the loop's time to those who read."""
+        """`view`: see OpenLogs. `turns` deals the loop's time to those who read; `readers` are who is sent events."""
         super().__init__(guard)
+        self.readers = readers or Readers()
         self.turns = turns or Turns()
         self.logs = OpenLogs(store, view, self.turns)
 

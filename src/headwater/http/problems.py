@@ -41,6 +41,9 @@ def _fields(*names: str) -> Callable[[Any], dict[str, object]]:
 
 _TABLE: dict[type, _Row] = {
     errors.RouteNotFound: _Row(404, "route_not_found", "Nothing is here"),
+    errors.EventNotFound: _Row(
+        404, "event_not_found", "No such event", _fields("sequence_number", "first_retained", "head")
+    ),
     errors.MethodNotAllowed: _Row(405, "method_not_allowed", "Method not allowed"),
     errors.InvalidParameter: _Row(
         400, "invalid_request", "Invalid request", lambda e: {"parameter": e.name, "path": e.path}
@@ -49,6 +52,9 @@ _TABLE: dict[type, _Row] = {
         421, "host_not_served", "No such server here", lambda e: {"host": e.name, "setting": "http.hosts"}
     ),
     errors.ForeignPage: _Row(403, "foreign_page", "A web page may not do this", lambda e: {"setting": "http.origins"}),
+    errors.ConsoleReadOnly: _Row(
+        403, "console_read_only", "The console may only look", lambda e: {"setting": "console.read_only"}
+    ),
     errors.UnsupportedMediaType: _Row(415, "unsupported_media_type", "Unsupported media type"),
     errors.CodedBody: _Row(415, "unsupported_media_type", "Unsupported media type"),
     errors.BodyTooLarge: _Row(
@@ -110,6 +116,8 @@ _TABLE: dict[type, _Row] = {
     core.Overloaded: _Row(503, "overloaded", "Overloaded", _fields("waiting_bytes", "allowed_bytes")),
     core.Closed: _Row(503, "stopping", "Stopping"),
     core.StorageUnavailable: _Row(503, "storage_unavailable", "Storage unavailable", detail=lambda e: e.reason),
+    core.NotPrimary: _Row(503, "not_primary", "Not the primary", detail=lambda e: e.reason),
+    core.OutcomeUnknown: _Row(504, "outcome_unknown", "The outcome is not known", lambda e: {"log": e.name}),
     core.DiskFull: _Row(
         507,
         "disk_full",

@@ -103,7 +103,7 @@ MANAGEMENT_NODE = EntityType(
 )
 SERVER = EntityType(
     "io.headwater.server",
-    "the server, with what its AMQP side counts since it started; its one entity is called `self`",
+    "the server, its disk, and what its AMQP side counts since it started; its one entity is called `self`",
     f"READ: {_MANAGES_SERVER}",
     _READ_ONLY,
     (
@@ -112,6 +112,11 @@ SERVER = EntityType(
         _text("containerId", "what it calls itself in AMQP"),
         _time("startedAt", "when AMQP was started"),
         _number("logs", "how many logs there are"),
+        _text("unready", "why it should get no work at the moment; null if it should"),
+        Attribute("troubles", Kind.STRINGS, "what an operator should look at, though the server serves"),
+        _number("diskBytes", "how large the file system of the data is; null where logs are in memory"),
+        _number("diskFreeBytes", "what of it is free for the data"),
+        _number("diskReserveBytes", "what must be free; below that, appends are refused"),
         _number("connections", "AMQP connections at present"),
         _number("connectionsTaken", "AMQP connections accepted"),
         _number("connectionsRefused", "refused: too many, or the server was stopping"),
@@ -256,6 +261,17 @@ LINK = EntityType(
         _number("credit", "deliveries that may still be sent"),
         _number("deliveries", "messages sent or received since it was attached"),
         _number("unsettled", "messages that were sent and wait for their outcome; null: the peer sends"),
+        _number("unsettledMax", "of a receiver of a log: so many may wait for their outcome"),
+        _time("attachedAt", "when it was attached"),
+        _time("messageAt", "when a message last went over it; null: none has"),
+        _text(
+            "waitsFor",
+            "what must come before the next message: from a receiver of a log `outcomes` (it settles nothing), "
+            "`credit` (it asks for nothing), `window` (of its session) or `reading` (it reads nothing), for it "
+            "`events` (it has all there is); from a producer `messages`, for it `the log` (which has much to write); "
+            "null: none",
+        ),
+        _time("waitsSince", "since when at the earliest: when a message or, for `outcomes`, an outcome last came"),
         _flag("isAttached", "whether both sides have attached and neither has detached"),
         _number("partition", "of a receiver: the partition that it is bound to; null: all"),
         _text("group", "of a receiver: its consumer group; null: none"),
@@ -304,6 +320,58 @@ CLIENT = EntityType(
         _text("tls", "the version of TLS; null where there is none, and for Flight"),
         _text("request", "method and path of the last request; null if there was none, and for Flight"),
         _flag("isAnswering", "whether that request is not fully answered: a subscription, say; null for Flight"),
+    ),
+)
+READER = EntityType(
+    "io.headwater.reader",
+    "somebody who is being sent the events of a log by another protocol than AMQP: a subscription over HTTP, a push of "
+    "FutoIn, or a stream of Arrow Flight that lasts for more than a second. Its name is a number that counts from 1",
+    f"READ: {_MANAGES_SERVER}, or to be its user; DELETE: to manage the server",
+    _CLOSED,
+    (
+        _text("protocol", "`http`, `futoin` or `flight`"),
+        _text("log", "the log"),
+        _text("user", "the user; empty where none is configured"),
+        _text("peer", "the peer's address"),
+        _number("port", "the peer's port; null where it has none"),
+        _text("wants", "the query, or the types of events, as they were given; null: all"),
+        _text("component", "of FutoIn: the consumer's component, `LIVE` for one that is not registered"),
+        _number("partition", "the only partition that it reads; null: all"),
+        _time("startedAt", "when it began"),
+        _number("events", "how many it was sent since"),
+        _number("position", "up to this number it was sent what it wants; null, with both lags, for Flight"),
+        _number("lag", "the log's head minus that"),
+        _number("lagMs", "how old the first event after it is; 0 if there is none"),
+        _time("sentAt", "when it was last sent events; null: not yet"),
+        _text(
+            "waitsFor",
+            "what must come before it is sent more: `reading` (it takes nothing of what was sent), `answers` (to "
+            "pushes of FutoIn), or `events`",
+        ),
+        _time("waitsSince", "since when"),
+    ),
+)
+REFUSAL = EntityType(
+    "io.headwater.refusal",
+    "what was refused lately: connections, logins, accesses, of one peer and one user, for one reason. Its name is a "
+    "number that counts from 1. The newest 1,000 are kept, of one peer 16, and an hour long",
+    f"READ: {_MANAGES_SERVER}",
+    _READ_ONLY,
+    (
+        _text("kind", "`connection`, `login` or `access`"),
+        _text(
+            "reason",
+            "of connections: `limit` or `stopping`; of logins: `missing`, `wrong`, `hasty`, `unchecked`; of accesses: "
+            "`forbidden`",
+        ),
+        _text("protocol", "of a connection: `amqp` or `http`; null for others"),
+        _text("user", "the name that was given, or the user who lacks a right; null: of more than are told apart"),
+        _text("peer", "the peer's address; null for accesses"),
+        _text("right", "of an access: the right that the user lacked last"),
+        _text("log", "and on which log, or `*`"),
+        _number("count", "how often"),
+        _time("firstAt", "when first"),
+        _time("lastAt", "when last"),
     ),
 )
 CONSUMER = EntityType(
@@ -381,6 +449,26 @@ USER = EntityType(
         _text("origin", "`data directory`, or `configuration`: such a user can only be read"),
     ),
 )  # fmt: skip
+TOKEN = EntityType(
+    "io.headwater.token",
+    "a token of a user, by which a program logs in. Its name is `USER/LABEL`; the label of one that has none is "
+    "`unnamed-` and the beginning of its hash",
+    f"all: {_MANAGES_SERVER}",
+    {CREATE: (), READ: (), DELETE: ()},
+    (
+        _text("user", "whose it is"),
+        _text("label", "what it is called: 1 to 64 letters, digits, dots, dashes and underscores"),
+        _text("secret", "the token itself: in the answer to CREATE, and never again; only a hash is kept"),
+        _number(
+            "lifetimeMs", "for how long it is a login, from 1,000 to ten years; null: until it is deleted",
+            is_initial=True, is_removable=True,
+        ),
+        _time("createdAt", "when it was made; null: not known"),
+        _time("expiresAt", "when it is a login no more, and those that it was end; null: never"),
+        _flag("isOver", "whether that has come"),
+        _text("origin", "`data directory`, or `configuration`: such a token can only be read"),
+    ),
+)  # fmt: skip
 SUBSCRIPTION = EntityType(
     "io.headwater.subscription",
     "a subscription of cloud native events. Its name is its id",
@@ -399,6 +487,12 @@ SUBSCRIPTION = EntityType(
         _text("standing", "how delivery stands; `none` if nothing is delivered"),
         _number("delivered", "events delivered since the server started"),
         _number("failures", "tries that failed in a row"),
+        _text("problem", "what became of the last of these; null if there is none"),
+        _time("failingSince", "when the first of these failed; null if none did"),
+        _text("lastAnswer", "what became of the last call: `answered 204`, or why there was no answer; null: none yet"),
+        _time("answeredAt", "and when"),
+        _number("waiting", "events in memory for the endpoint; more may wait in the log"),
+        _number("position", "up to this number its endpoint is done with all that concerns it; null: nothing is sent"),
         _number("deadLetters", "events given up and kept for another try"),
     ),
 )
@@ -406,8 +500,8 @@ SUBSCRIPTION = EntityType(
 TYPES: Mapping[str, EntityType] = {
     each.name: each
     for each in (
-        MANAGEMENT_NODE, SERVER, LOG, PARTITION, CONNECTION, SESSION, LINK, DURABLE_LINK, CLIENT, CONSUMER,
-        CONSUMER_GROUP, STREAM, USER, SUBSCRIPTION,
+        MANAGEMENT_NODE, SERVER, LOG, PARTITION, CONNECTION, SESSION, LINK, DURABLE_LINK, CLIENT, READER, REFUSAL,
+        CONSUMER, CONSUMER_GROUP, STREAM, USER, TOKEN, SUBSCRIPTION,
     )
 }  # fmt: skip
 """All types by name, in the order in which a QUERY without type answers their entities."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..core.access import Guard, User
 from ..core.slices import Slices
-from ..http import Exchange, FrontEnd, Host, Routes
+from ..http import Exchange, FrontEnd, Header, Host, Routes
 from ..http.errors import Disconnected, InvalidParameter, MethodNotAllowed
 from ..http.front_end import Handler
 from .entities import CREATE, DELETE, READ, UPDATE, EntityType
@@ -27,6 +27,7 @@ from .statuses import Refusal
 from .wire import BODY_BYTES_MAX, described, encode, given_object, pieces_of, problem_of, query_of
 
 _METHODS = {"GET": READ, "HEAD": READ, "PUT": CREATE, "PATCH": UPDATE, "DELETE": DELETE}
+_NO_STORE: Header = (b"cache-control", b"no-store")
 _logger = logging.getLogger("headwater.management")
 
 
@@ -136,11 +137,11 @@ async def _answer(exchange: Exchange, answer: Answer) -> None:
         if answer.status == 204:
             await exchange.answer_empty(204)
         else:
-            await exchange.answer(answer.status, encode(answer.body))
+            await exchange.answer(answer.status, encode(answer.body), headers=(_NO_STORE,))
         return
     slices = Slices()
     assert isinstance(answer.body, dict)
-    await exchange.start(b"application/json")
+    await exchange.start(b"application/json", [_NO_STORE])
     for piece in pieces_of(answer.body, answer.count):
         await exchange.send(piece)
         await slices.pause()

@@ -66,6 +66,7 @@ _TABLE: dict[type, Status] = {
     core.Overloaded: Status.UNAVAILABLE,
     core.Closed: Status.UNAVAILABLE,
     core.StorageUnavailable: Status.UNAVAILABLE,
+    core.OutcomeUnknown: Status.UNAVAILABLE,
     core.DiskFull: Status.OUT_OF_STORAGE,
     core.SequenceExhausted: Status.OUT_OF_STORAGE,
     core.StorageCorrupted: Status.INTERNAL_ERROR,

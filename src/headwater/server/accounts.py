@@ -23,7 +23,8 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import msgspec
 
@@ -54,6 +55,21 @@ _COST_LOG2, _BLOCK, _LANES = 14, 8, 1
 _COST_LOG2_MAX, _BLOCK_MAX, _LANES_MAX = 18, 16, 4
 
 
+class AccessToken(NamedTuple):
+    """What is kept of a token that was made with a label."""
+
+    hashed: str
+    label: str
+    created_at: int
+    """In ms since 1970."""
+    expires_at: int | None = None
+    """Likewise; None: never."""
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether it is a login no more."""
+        return self.expires_at is not None and now_ms >= self.expires_at
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """What is kept of one user. `password` and `tokens` are hashes; `key` is the key itself."""
@@ -63,6 +79,10 @@ class Account:
     password: str | None = None
     tokens: tuple[str, ...] = ()
     key: bytes | None = None
+    access_tokens: tuple[AccessToken, ...] = ()
+    """Beside `tokens`: those with a label. Only users of the data directory have them."""
+    revision: int = 0
+    """How often one of all these tokens was taken away: what logins are held against changes with it."""
 
     @property
     def user(self) -> User:
@@ -96,8 +116,13 @@ class Account:
         )
 
 
-CHANGEABLE = ("grants", "password", "tokens", "key")
-"""The fields of an account in which a change of it is told."""
+CHANGEABLE: Mapping[str, Callable[[Account], object]] = {
+    "grants": lambda account: account.grants,
+    "password": lambda account: account.password,
+    "tokens": lambda account: (account.tokens, account.access_tokens),
+    "key": lambda account: account.key,
+}
+"""In what a change of an account is told."""
 ACCOUNT_KEYS = ("password", "tokens", "key", "grants")
 
 
@@ -170,7 +195,11 @@ class Accounts:
 
     def __init__(self, accounts: Iterable[Account]) -> None:
         self.by_name = {account.name: account for account in accounts}
-        self.by_token = {hashed: account for account in self.by_name.values() for hashed in account.tokens}
+        self.by_token: dict[str, tuple[Account, AccessToken | None]] = {}
+        """The account, and the token where more than its hash is known."""
+        for account in self.by_name.values():
+            self.by_token.update((hashed, (account, None)) for hashed in account.tokens)
+            self.by_token.update((token.hashed, (account, token)) for token in account.access_tokens)
 
 
 class AccountDirectory:
@@ -255,7 +284,7 @@ class AccountDirectory:
             if known is None:
                 self._bus.emit(NotificationType.USER_CREATED, **about, user=by)
             else:
-                names = [name for name in CHANGEABLE if getattr(known, name) != getattr(account, name)]
+                names = [name for name, part in CHANGEABLE.items() if part(known) != part(account)]
                 self._bus.emit(NotificationType.USER_CHANGED, **about, changed=",".join(names), user=by)
         for name in before:
             self._bus.emit(NotificationType.USER_DELETED, account=name, user=self._changed_by.pop(name, None))
@@ -264,12 +293,25 @@ class AccountDirectory:
 def decode_entry(item: tuple[str, StateEntry]) -> Account:
     """The account of an entry of kind `user`."""
     name, entry = item
-    return Account.of_table(name, msgspec.json.decode(entry.value, type=dict[str, object]))
+    table = msgspec.json.decode(entry.value, type=dict[str, object])
+    more = msgspec.convert({key: table.pop(key) for key in _KEPT_KEYS if key in table}, _Kept)
+    return replace(Account.of_table(name, table), access_tokens=more.access_tokens, revision=more.revision)
 
 
 def encode_account(account: Account) -> bytes:
     """The value of an account's entry."""
-    return msgspec.json.encode(account.table)
+    more = {"access_tokens": account.access_tokens, "revision": account.revision}
+    return msgspec.json.encode(account.table | {key: value for key, value in more.items() if value})
+
+
+class _Kept(msgspec.Struct):
+    """What the configuration has no words for."""
+
+    access_tokens: tuple[AccessToken, ...] = ()
+    revision: int = 0
+
+
+_KEPT_KEYS = ("access_tokens", "revision")
 
 
 def _scrypt(password: str, salt: bytes, cost_log2: int, block: int, lanes: int, length: int) -> bytes:

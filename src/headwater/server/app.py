@@ -24,17 +24,23 @@ from ..amqp.container import Container
 from ..amqp.management.node import ManagementNode
 from ..amqp.server import AmqpServer
 from ..amqp.streams.following import Following
+from ..amqp.streams.workers import GroupWorkers
 from ..cne import server as cne
+from ..console import server as console
+from ..console.host import ConsoleHost
+from ..console.live import Live
 from ..core.bus import Bus
 from ..core.doing import Doing
-from ..core.errors import InvalidSettings, StorageCorrupted
+from ..core.errors import InvalidSettings, NotPrimary, OutcomeUnknown, StorageCorrupted
 from ..core.giving_way import GivesWay
 from ..core.notification_types import NotificationType
+from ..core.readers import Readers
 from ..core.settings import LogSettings
 from ..core.store import LogStore
 from ..core.threads import Threads
 from ..core.turns import Turns
 from ..futoin import server as futoin
+from ..homes.postgres import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
 from ..management import server as management_http
 from ..management.operations import Management
@@ -44,16 +50,21 @@ from .allocators import give_memory_back
 from .bulk.serving import BulkPlane
 from .config import Config
 from .errors import InvalidConfiguration
+from .event_forms import event_forms
 from .gate import Gate, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_server import HttpServer
+from .itself import Itself
 from .listening import CannotListen, close_all, is_loopback, listen, tls_context, url
 from .log_lines import fields
 from .managed import serve_management
+from .measuring import Measuring
+from .membership import Membership
 from .metrics import ServerCollector
 from .notifications import Notifications
 from .oidc.tokens import TokenLogins
 from .open_files import raise_open_files
+from .protocol_traffic import protocol_traffic
 from .request_meter import RequestMeter
 from .room_metrics import (
     amqp_metrics,
@@ -65,6 +76,7 @@ from .room_metrics import (
     notification_metrics,
     storage_metrics,
     thread_metrics,
+    traffic_metrics,
     webhook_metrics,
 )
 from .root_page import RootPage
@@ -93,14 +105,28 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
 
     raise_open_files(config)
     give_memory_back()
-    with asyncio.Runner(loop_factory=EventLoop) as runner:
-        runner.run(Server(config, announce).run())
+    if config.home is None:
+        with asyncio.Runner(loop_factory=EventLoop) as runner:
+            runner.run(Server(config, announce).run())
+        return
+    membership = Membership(config)
+    try:
+        while membership.goes_on:
+            try:
+                with asyncio.Runner(loop_factory=EventLoop) as runner:
+                    runner.run(Server(config, announce, membership).run())
+            except (HomeUnavailable, NotPrimary, OutcomeUnknown) as error:
+                membership.could_not_begin(error)
+    finally:
+        membership.close()
 
 
-def open_store(config: Config, bus: Bus | None = None, threads: Threads | None = None) -> LogStore:
+def open_store(
+    config: Config, bus: Bus | None = None, threads: Threads | None = None, membership: Membership | None = None
+) -> LogStore:
     """The logs where the configuration keeps them; `bus` is told what happens to them, `threads` keeps them tended.
 
-    Raises StorageUnavailable, StorageCorrupted.
+    With `membership` they are a copy of what its home has. Raises StorageUnavailable, StorageCorrupted.
     """
     limits = config.limits
     if config.storage == "memory":
@@ -116,6 +142,8 @@ def open_store(config: Config, bus: Bus | None = None, threads: Threads | None =
         clock_patience_ms=limits.clock_patience_ms,
         bus=bus,
         threads=threads,
+        home=None if membership is None else membership.home,
+        on_lost=logger.error if membership is None else membership.driver.lost,
     )
 
 
@@ -159,22 +187,26 @@ class FrontEnd(Protocol):
 class Server:
     """One run of the server."""
 
-    def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
-        self._config, self._announce = config, announce
+    def __init__(self, config: Config, announce: Callable[[str], None], membership: Membership | None = None) -> None:
+        self._config, self._announce, self._membership = config, announce, membership
         bodies_bytes_max = max(config.http.bodies_bytes_max, config.http.body_bytes_max)  # there is room for one
         self._doing = Doing()
-        health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host)
+        health, web = Health(self.unready, self.troubles), WebGuard(config.http, config.host, config.console)
         self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), bodies_bytes_max, web, self._doing)
         self._notifications = Notifications(config.management)
         self._bus, self._threads = self._notifications.bus, self._notifications.threads
         self._watchman = Watchman(self._bus, self._doing, self._threads)
         self._gives_way = GivesWay()
+        self._readers = Readers()
         self._store: LogStore | None = None
+        self._live: asyncio.Task[None] | None = None
+        """What measures for the console."""
 
     async def run(self) -> None:
         """Start, wait for a signal, stop. Raises as `serve`."""
         config = self._config
-        stop = _on_signals()
+        stop = asyncio.Event()
+        is_told = _on_signals(stop)
         tls = tls_context(config.tls)
         sockets = listen(config.host, config.http.port, "--http-port")
         amqp_sockets: list[socket.socket] = []
@@ -198,6 +230,11 @@ class Server:
         if bulk is not None:
             lines.append(f"headwater: listening on {bulk.url}")
         async with AsyncExitStack() as ending:
+            if self._membership is not None:
+                ending.callback(self._membership.may_go_on, is_told)
+            ending.callback(close_all, amqp_sockets)
+            if bulk is not None:  # its port, though it may never be served
+                ending.push_async_callback(bulk.stop)
             if local is not None:
                 ending.callback(local.close)
             self._gate.spans = spans = open_spans(config.tracing)
@@ -208,11 +245,16 @@ class Server:
             http = HttpServer(self._gate, sockets, config.http, tls, admission, died=stop.set)
             await http.start()
             ending.push_async_callback(http.stop)
-            self._store = store = await asyncio.to_thread(open_store, config, self._bus, self._threads)
+            membership = self._membership
+            if membership is not None:
+                self._gate.primary = membership.primary
+                if not await membership.turn(stop):
+                    return
+            self._store = store = await asyncio.to_thread(open_store, config, self._bus, self._threads, membership)
             ending.push_async_callback(asyncio.to_thread, store.close)
             ending.push_async_callback(self._notifications.stop)
             await self._notifications.start(store)
-            create_logs(store, config.logs)
+            self._create_logs(store)
             guard = self._guard(store, has_tls=tls is not None)
             self._gate.web.has_users = lambda: guard.has_users
             container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
@@ -222,7 +264,9 @@ class Server:
             clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
             ending.push_async_callback(clouds.close)
             await clouds.start()
-            serve_management(management, guard, store.state, clouds, http, bulk)
+            guard.refused_lately.listen(self._bus)
+            itself = Itself(container, store, self.unready, self.troubles)
+            serve_management(management, guard, store.state, clouds, http, bulk, self._readers, itself)
             front_ends = self._open(store, guard, http, container, clouds, bulk, turns, management.management)
             for front_end in front_ends:
                 ending.push_async_callback(front_end.close)
@@ -230,7 +274,9 @@ class Server:
             ending.push_async_callback(messages.stop)
             if bulk is not None:
                 ending.push_async_callback(bulk.stop)
-                await bulk.start(store, guard, self._threads)
+                await bulk.start(store, guard, self._threads, self._readers)
+            if membership is not None and not await membership.begin():
+                stop.set()
             _tune_interpreter()
             self._watchman.start()
             ending.callback(self._watchman.stop)
@@ -240,6 +286,8 @@ class Server:
                 self._announce(line)
             self._notify_started(len(store.names()))
             await stop.wait()
+            if membership is not None:
+                await membership.leave(store, stops=is_told.is_set())
             if local is not None:
                 local.remove_file()
             clouds.stop()
@@ -247,12 +295,19 @@ class Server:
             await asyncio.gather(*endings, *([bulk.stop()] if bulk is not None else []))
         logger.info("stopped")
 
+    def _create_logs(self, store: LogStore) -> None:
+        """As configured; a home that has logs already is left as it is: its servers may be configured differently."""
+        if self._membership is None or not store.names():
+            create_logs(store, self._config.logs)
+
     def _notify_started(self, logs: int) -> None:
         data = "memory" if self._config.storage == "memory" else str(self._config.data)
         self._bus.emit(NotificationType.SERVER_STARTED, version=__version__, logs=logs, data=data)
 
     def unready(self) -> str | None:
         """Why the server should get no work at the moment, or None."""
+        if self._membership is not None and (reason := self._membership.standing_by()) is not None:
+            return reason
         if self._gate.state is not State.OPEN:
             return f"the server is {self._gate.state}"
         return self._store.unready() if self._store is not None else None
@@ -273,8 +328,21 @@ class Server:
         entities: Management,
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
-        events = futoin.Application(store, guard, self._config.futoin, turns)
+        events = futoin.Application(store, guard, self._config.futoin, turns, self._readers)
+        data = dcb.Application(
+            store,
+            guard,
+            body_bytes_max=self._config.http.body_bytes_max,
+            turns=turns,
+            readers=self._readers,
+            forms=event_forms(self._config.futoin),
+            workers=GroupWorkers(container),
+        )
+        traffic = protocol_traffic(
+            container.statistics, data.traffic, clouds.service.traffic, events.statistics.traffic, bulk
+        )
         rooms_metrics = (
+            partial(traffic_metrics, traffic),
             partial(storage_metrics, store),
             partial(thread_metrics, self._threads),
             partial(http_metrics, http),
@@ -287,18 +355,31 @@ class Server:
             partial(bulk_metrics, bulk),
         )
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=rooms_metrics)
-        data = dcb.Application(store, guard, body_bytes_max=self._config.http.body_bytes_max, turns=turns)
         management = management_http.Application(entities, guard)
         rooms: dict[str, Application] = dict.fromkeys(cne.ROOMS, clouds)
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
-        own: dict[str, Application] = {"": RootPage(guard), METRICS.strip("/"): metrics}
-        self._gate.open(by_room({**own, "futoin": events, "management": management, **rooms}, data))
-        return data, events, management
+        wants = self._config.console
+        own: dict[str, Application] = {"": RootPage(guard, has_console=wants.enabled), METRICS.strip("/"): metrics}
+        own_rooms: dict[str, Application] = {"futoin": events, "management": management}
+        front_ends: list[FrontEnd] = [data, events, management]
+        if wants.enabled:
+            live = Live(Measuring(store, self._gate, container, lambda: guard.refusals, traffic).sample)
+            lag = self._config.management.lag_events, self._config.management.lag_ms
+            page = console.Application(
+                ConsoleHost(store, guard, guard.sessions, self._bus, live, turns, wants=wants, lag=lag)
+            )
+            self._live = self._threads.task("measuring", live.run)
+            own_rooms["console"] = page
+            front_ends.append(page)
+        self._gate.open(by_room({**own, **own_rooms, **rooms}, data))
+        return front_ends
 
     async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:
         """Refuse what is new, end subscriptions, and let what runs finish."""
         self._bus.emit(NotificationType.SERVER_STOPPING, requests=self._gate.requests, streams=self._gate.streams)
         self._gate.stop()
+        if self._live is not None:
+            self._live.cancel()
         http.refuse_connections()
         for front_end in front_ends:
             front_end.stop()
@@ -354,12 +435,13 @@ def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Applica
     return dispatch
 
 
-def _on_signals() -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; the second one has its usual effect, at once."""
-    stop = asyncio.Event()
+def _on_signals(stop: asyncio.Event) -> asyncio.Event:
+    """The first SIGTERM or SIGINT sets both `stop` and the answer; the second one has its usual effect, at once."""
+    is_told = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def stop_once() -> None:
+        is_told.set()
         stop.set()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
@@ -367,11 +449,12 @@ def _on_signals() -> asyncio.Event:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_once)
-    return stop
+    return is_told
 
 
 def _tune_interpreter() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.unfreeze()  # a server that stood by again
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -59,6 +59,9 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "groups": Entry("peers", "groups", "List AMQP consumer groups, and close their members' links."),
         "manage": Entry("manage", "manage", "See and change all that can be managed, by type and name."),
     },
+    "Several servers": {
+        "home": Entry("home", "home", "Make, check and mend a home that servers share."),
+    },
     "Data directory": {
         "check": Entry("storage", "check", "Verify a data directory, or a backup, on which no server runs."),
         "clock": Entry("clock", "clock", "Show whether the system's clock is believed, or accept it."),

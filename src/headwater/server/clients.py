@@ -14,6 +14,7 @@ from ..management.ports import Attributes, ReadOnly
 from ..management.statuses import Refusal, Status
 from .bulk.callers import BulkCaller
 from .http_server import HttpServer, OpenConnection
+from .websocket_protocol import BoundedWebSocketProtocol
 
 FLIGHT = "flight"
 
@@ -76,7 +77,7 @@ class Clients(ReadOnly):
         }
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: closes the connection. Flight has none that the server knows."""
+        """See Entities: closes the connection, and tells a WebSocket by whom. Flight has none that the server knows."""
         self._guard.authorize(user, Right.MANAGE, "*")
         if name in self._callers:
             problem = "connections of Flight are not closed one by one; take the user's rights, or its tokens, away"
@@ -84,7 +85,10 @@ class Clients(ReadOnly):
         connection = self._connection(name)
         if connection is None:
             raise _unknown(name)
-        connection.transport.abort()
+        if isinstance(connection, BoundedWebSocketProtocol):
+            connection.expel(f"closed by {user.name}" if user.name else "closed by an administrator")
+        else:
+            connection.transport.abort()
 
     @property
     def _callers(self) -> Mapping[str, BulkCaller]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..amqp.settings import AmqpSettings
 from ..cne.settings import Settings as CneSettings
+from ..console.settings import ConsoleSettings
 from ..core.limits import APPEND_BYTES_MAX
 from ..core.settings import LogSettings
 from ..flight.settings import FlightSettings
@@ -168,6 +169,22 @@ class Config:
     """Data directory; made where it is missing. One process may serve it at a time."""
     storage: str = setting("disk", one_of("disk", "memory"), "where logs are kept; memory keeps nothing over a restart")
     """`disk`, or `memory` for trying things out: nothing is kept over a restart."""
+    home: str | None = setting(
+        None, text, "PostgreSQL database to keep logs in, for several servers: postgresql://USER@HOST/DATABASE"
+    )
+    """Address of a [home in PostgreSQL](../guides/replicas.md), which several servers share: one of them appends, the
+    others stand by. The data directory is a copy then. `headwater home init` makes the home. A password is better kept
+    where PostgreSQL's clients look for one (`PGPASSFILE`, `PGPASSWORD`) than in the address."""
+    advertise: tuple[str, ...] = setting(
+        (), texts, "where clients reach this server, told to others of its home: http=URL,amqp=URL,flight=URL"
+    )
+    """Where clients reach this server, as the other servers of its home are told: `http=https://a.example:8080`,
+    `amqp=`, `flight=`. A list; in the environment and in flags, separated by commas."""
+    home_lease_ms: int = setting(
+        5_000, duration_ms(1_000, 600_000), "how long a server of a home stays its primary without being heard of"
+    )
+    """How long a server of a home stays its primary without being heard of: so long nobody can append after it died,
+    and a little longer. The same on all servers of a home."""
     host: str = setting("127.0.0.1", text, "name or address to listen on, for every port")
     insecure: bool = setting(False, boolean, "allow everything to everybody on an address that is not loopback")
     """Allow everything to everybody on an address that is not loopback, where no user is configured."""
@@ -183,6 +200,7 @@ class Config:
     oidc: Oidc = field(default_factory=Oidc)
     limits: Limits = field(default_factory=Limits)
     cne: CneSettings = field(default_factory=CneSettings)
+    console: ConsoleSettings = field(default_factory=ConsoleSettings)
     management: Management = field(default_factory=Management)
     tracing: Tracing = field(default_factory=Tracing)
     logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})

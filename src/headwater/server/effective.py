@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ..formats.values import show_bytes, show_duration, toml
@@ -18,7 +19,7 @@ def render(config: Config) -> Iterator[str]:
         if head != section:
             section = head
             yield from ("", f"[{section}]")
-        yield _line(name, _value(config, key), config.origins.get(key, "default"))
+        yield _line(name, _shown(key, _value(config, key)), config.origins.get(key, "default"))
     for log, given in config.logs.items():
         yield from ("", f"[logs.{toml(log)}]  # {config.origins.get(f'logs.{log}', 'default')}")
         for name in LOG_READERS:
@@ -35,6 +36,12 @@ def _value(config: Config, key: str) -> object:
     for name in key.split("."):
         value = getattr(value, name)
     return value
+
+
+def _shown(key: str, value: object) -> object:
+    """Without the password that an address may have."""
+    is_secret = key == "home" and isinstance(value, str)
+    return re.sub(r"(?<=:)[^:@/]+(?=@)|(?<=password=)\S+", SECRET, str(value)) if is_secret else value
 
 
 def show_value(name: str, value: object) -> str:

@@ -59,6 +59,8 @@ class Gate:
         self._doing = doing or Doing()
         self._health, self._health_paths, self.meter = health, health_paths, meter
         self.web = web or WebGuard()
+        self.primary: Callable[[], str | None] = lambda: None
+        """Where the server is that serves what this one stands by for; None where there is none, or it is not known."""
         self.spans: Spans | None = None
         """Who collects spans of the requests that pass; None while nobody does."""
         self._bodies_bytes_max = bodies_bytes_max
@@ -89,7 +91,7 @@ class Gate:
             await self._health(scope, receive, answering(send))
             return
         if self.state is not State.OPEN:
-            await refuse(scope, receive, answering(send), f"the server is {self.state}; try again in a few seconds")
+            await self._not_now(scope, receive, answering(send))
             return
         self._doing.what = scope
         passage = _Passage(self, receive, send, is_stream=scope["type"] == "websocket")
@@ -106,6 +108,15 @@ class Gate:
         finally:
             passage.end(scope)
             self._left.set()
+
+    async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
+        primary = self.primary() if self.state is State.STARTING else None
+        if primary is None or scope["type"] != "http":
+            await refuse(scope, receive, send, f"the server is {self.state}; try again in a few seconds")
+            return
+        detail = f"this server stands by, and {primary} is the primary: ask there"
+        named = (b"headwater-primary", primary.encode())
+        await Exchange(scope, receive, send).answer_problem(Problem.of_status(421, detail, named, CLOSE))
 
     async def _turn_away(self, scope: Scope, receive: Receive, send: Send, error: HttpError) -> None:
         problem = problem_of(error)

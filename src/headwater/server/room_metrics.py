@@ -20,6 +20,7 @@ from ..management.consumers import ConsumerWatch
 from .bulk.serving import BulkPlane
 from .http_server import HttpServer
 from .metric_families import counter, gauge, histogram
+from .protocol_traffic import IN, OUT, TrafficNow
 from .watchman import Watchman
 
 AMQP_COUNTERS = {
@@ -65,6 +66,16 @@ def thread_metrics(threads: Threads) -> Iterator[Metric]:
     """How often what goes on for as long as the server had to begin again."""
     counts = [([name], count) for name, count in threads.restarts.items()]
     yield counter("thread_restarts", "Restarts of background threads and tasks that failed.", counts, ["thread"])
+
+
+def traffic_metrics(traffic: TrafficNow) -> Iterator[Metric]:
+    """Events that came in and went out by each protocol."""
+    counts = [
+        ([protocol, direction], count)
+        for protocol, counted in traffic().items()
+        for direction, count in ((IN, counted.events_in), (OUT, counted.events_out))
+    ]
+    yield counter("events", "Events appended (in) and given to readers (out).", counts, ["protocol", "direction"])
 
 
 def amqp_metrics(container: Container) -> Iterator[Metric]:

@@ -1,4 +1,7 @@
-"""`GET /`: links to what a server has, as JSON, or as a page for a browser. Nobody needs credentials to see them."""
+"""`GET /`: links to what a server has, as JSON; a browser is sent to the console, or gets them as a page.
+
+Nobody needs credentials to see them.
+"""
 
 from __future__ import annotations
 
@@ -35,23 +38,36 @@ LINKS = (
     Link("metrics", METRICS, "its metrics, in the text format of Prometheus"),
 )
 """In the order in which they are shown."""
+CONSOLE = Link("console", "/console/", "the console: look at logs, consumers and connections, and act")
 
 
 class RootPage(FrontEnd[Host, Exchange]):
     """The front end of the path `/` alone."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, *, has_console: bool = False) -> None:
         routes = Routes[Any]()
-        routes.add("GET", "/", show)
+        routes.add("GET", "/", lead if has_console else show)
         super().__init__(Host(guard), routes.find, logging.getLogger("headwater.server"), Exchange)
 
 
+async def lead(host: Host, exchange: Exchange) -> None:
+    """GET / where there is a console."""
+    if preferred(exchange.header(b"accept"), _OFFERED, _JSON) == _HTML:
+        await exchange.answer_empty(303, ((b"location", CONSOLE.path.encode()), _VARY))
+    else:
+        await exchange.answer_json(200, _document((CONSOLE, *LINKS)), (_VARY,))
+
+
 async def show(host: Host, exchange: Exchange) -> None:
-    """GET /"""
+    """GET / where there is none."""
     if preferred(exchange.header(b"accept"), _OFFERED, _JSON) == _HTML:
         await exchange.answer(200, _PAGE, b"text/html; charset=utf-8", (_VARY,))
     else:
-        await exchange.answer_json(200, _DOCUMENT, (_VARY,))
+        await exchange.answer_json(200, _document(LINKS), (_VARY,))
+
+
+def _document(links: tuple[Link, ...]) -> dict[str, object]:
+    return {"name": "headwater", "links": {link.name: link.path for link in links}}
 
 
 def _page() -> bytes:
@@ -70,4 +86,3 @@ def _page() -> bytes:
 
 
 _PAGE = _page()
-_DOCUMENT = {"name": "headwater", "links": {link.name: link.path for link in LINKS}}

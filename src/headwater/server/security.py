@@ -18,9 +18,10 @@ import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2s
 
+from ..console.sessions import Sessions
 from ..core.access import (
     ANYBODY,
     Credentials,
@@ -39,6 +40,7 @@ from .brake import WAIT_S_MAX, Attempt, Brake, Seats
 from .log_lines import fields
 from .oidc.tokens import KeyUnknown, TokenLogins
 from .password_checks import NoRoom, PasswordChecks
+from .refusals import Refusals
 
 logger = logging.getLogger("headwater.security")
 
@@ -65,12 +67,13 @@ class AccountGuard:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         bus: Bus | None = None,
         tokens: TokenLogins | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """`allows_anybody`: whether everything is allowed while there is no account, and never was one.
 
         `bus` is notified of refused logins. `tokens` are those of an issuer: with one, nobody is let in without.
         """
-        self._tokens = tokens
+        self._tokens, self._wall_clock = tokens, wall_clock
         self._bus = bus or Bus()
         self._directory, self._allows_anybody, self._sleep = directory, allows_anybody, sleep
         self._logins = Logins(clock)
@@ -84,6 +87,11 @@ class AccountGuard:
         self.refusals: Counter[str] = Counter(missing=0, wrong=0, hasty=0, unchecked=0, forbidden=0)
         """Refusals by reason: no credentials, wrong ones, too many attempts, tokens whose issuer does not answer, a
         right that the user lacks."""
+
+        self.refused_lately = Refusals()
+        """The accesses among them, and whatever else somebody notes there."""
+        self.sessions = Sessions(self, clock)
+        """Those of consoles."""
 
     @property
     def directory(self) -> AccountDirectory:
@@ -140,7 +148,7 @@ class AccountGuard:
         if account is None:
             user = self._tokens.user(name) if self._tokens else None
             return "" if user is None else hmac.new(self._no_key, b"token\n" + name.encode(), "sha256").hexdigest()
-        secrets_of = "\n".join((account.password or "", *account.tokens))
+        secrets_of = "\n".join((account.password or "", *account.tokens, f"revision {account.revision}"))
         return hmac.new(self._no_key, secrets_of.encode(), "sha256").hexdigest()
 
     def refused(self, name: str, peer: str) -> Unauthenticated:
@@ -151,10 +159,15 @@ class AccountGuard:
         """See Guard."""
         return self._recalled(credentials, self._directory.current())
 
+    def session_user(self, secret: str, peer: str) -> User | None:
+        """See Guard."""
+        return self.sessions.user(secret, peer)
+
     def authorize(self, user: User, right: Right, log: str) -> None:
         """See Guard."""
         if not user.may(right, log):
             self.refusals["forbidden"] += 1
+            self.refused_lately.note("access", "forbidden", user=user.name, right=right.value, log=log)
             refused = fields(user=user.name, right=right.value, log=log[:LOG_NAME_SHOWN])
             logger.warning("access refused", extra=refused)
             raise Forbidden(user.name, right, log)
@@ -182,8 +195,12 @@ class AccountGuard:
         if not is_token(credentials):
             return self._logins.get(self._logins.digest(credentials), accounts)
         # Looked up by its hash: what the time of that could give away is the hash of a random token.
-        account = accounts.by_token.get(hash_token(credentials.secret))
-        return account.user if account else None
+        account, token = accounts.by_token.get(hash_token(credentials.secret), (None, None))
+        if account is None or token is None or token.expires_at is None:
+            return account.user if account else None
+        if token.is_over(round(self._wall_clock() * 1000)):
+            return None
+        return replace(account.user, expires_at=token.expires_at / 1000)
 
     async def _token_checked(self, tokens: TokenLogins, credentials: Credentials, peer: str) -> User | None:
         """The user of an issuer's token. A right one waits for nothing but for its key, if that is new."""

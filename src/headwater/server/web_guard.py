@@ -6,29 +6,36 @@ and then read the answers as if they were its own. So every request is looked at
 
 - `Host`: where the server listens on loopback, or has no users, the name must be one that no stranger can give;
 - `Origin` and `Sec-Fetch-Site`: pages are served that come from this server, or from an origin of `http.origins`;
-- a body must say what it is, by a media type that no page may send unasked.
+- a body must say what it is, by a media type that no page may send unasked;
+- what the console sends may only look, where that is set: its cookie counts only with a field that is seen here.
 
 Programs that are no browsers send neither Origin nor Sec-Fetch. What the fields mean is in `http.browsers`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+from ..console.settings import ConsoleSettings
 from ..http import Scope
 from ..http.browsers import NULL_ORIGIN, Authority, Head, authority_of, head_of, origin_of, own_origin
 from ..http.cross_origin import Answering, crossing, preflight, unchanged, varied
-from ..http.errors import ForeignPage, HostNotServed, InvalidParameter, UnsupportedMediaType
+from ..http.errors import ConsoleReadOnly, ForeignPage, HostNotServed, InvalidParameter, UnsupportedMediaType
+from ..http.sessions import FIELD, unasked
 from .config import Http
 from .listening import is_loopback
 
-TYPED_ROOMS = frozenset({"logs", "management"})
+TYPED_ROOMS = frozenset({"logs", "management", "console"})
 """First segments of paths where a body without a media type is refused even from a program. The standards of the other
 rooms have clients that say none."""
 TYPES = ("application/json, or another that the route takes",)
 ROOMS_CHANGED_BY_GET = frozenset({"futoin"})
 """Where a GET may change something, because a standard asks for it (FTN5, 3)."""
 CONSOLE = "console"
+LOOKS_BY_POST = re.compile(r"/logs/[^/]+/(read|count|histogram)|/management/org\.amqp\.management/self/[^/]+")
+"""Paths where a POST changes nothing."""
+SESSION_PATH = "/console/session"
 
 ANY_ORIGIN = "*"
 
@@ -36,9 +43,12 @@ ANY_ORIGIN = "*"
 class WebGuard:
     """Looks at every request and WebSocket."""
 
-    def __init__(self, http: Http | None = None, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, http: Http | None = None, host: str = "127.0.0.1", console: ConsoleSettings | None = None
+    ) -> None:
         """`host` is what the server listens on. Raises CannotListen where it is no address of this machine."""
         http = http or Http()
+        self._console_looks = (console or ConsoleSettings()).read_only
         self._host = host.strip("[]").lower()
         self._names = frozenset({self._host, *http.hosts})
         self._is_loopback = is_loopback(host)
@@ -53,7 +63,8 @@ class WebGuard:
     def judge(self, scope: Scope) -> Answering:
         """What is to be put on the answer to a request that passes.
 
-        Raises InvalidParameter (400), HostNotServed (421), ForeignPage (403), UnsupportedMediaType (415).
+        Raises InvalidParameter (400), HostNotServed (421), ForeignPage and ConsoleReadOnly (403),
+        UnsupportedMediaType (415).
         """
         head = head_of(scope["headers"])
         authority = self._authority(scope, head)
@@ -67,7 +78,16 @@ class WebGuard:
                 raise ForeignPage("a browser that does not say which page sent it", "a GET that may change something")
         elif head.has_simple_type and _must_say_type(scope, head):
             raise UnsupportedMediaType(head.media_type.decode("latin-1"), TYPES)
-        return crossing(head[b"origin"]) if is_other else self._ordinary
+        if is_other:
+            return crossing(head[b"origin"])
+        return self._of_console(scope) if FIELD in head else self._ordinary
+
+    def _of_console(self, scope: Scope) -> Answering:
+        """Raises ConsoleReadOnly."""
+        if self._console_looks and not _looks(scope):
+            raise ConsoleReadOnly(scope["method"], scope["path"])
+        ordinary = self._ordinary
+        return lambda send: unasked(ordinary(send))
 
     def _authority(self, scope: Scope, head: Head) -> Authority | None:
         """The host that was asked for; None where HTTP/1.0 names none. Raises InvalidParameter, HostNotServed."""
@@ -116,6 +136,14 @@ def _must_say_type(scope: Scope, head: Head) -> bool:
     if head.has_body and head.is_of_browser:
         return True
     return (head.has_body or scope["method"] == "POST") and _room_of(scope) in TYPED_ROOMS
+
+
+def _looks(scope: Scope) -> bool:
+    """Whether a request changes nothing but a login."""
+    if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        return _room_of(scope) not in ROOMS_CHANGED_BY_GET
+    is_post = scope["method"] == "POST"
+    return scope["path"] == SESSION_PATH or (is_post and LOOKS_BY_POST.fullmatch(scope["path"]) is not None)
 
 
 def _leads_to_console(scope: Scope, head: Head) -> bool:

@@ -26,7 +26,9 @@ PING_TIMEOUT_S = 20.0
 LINGER_S = 2.0
 """How long a peer that broke the protocol may take to read why, while what it still sends is thrown away."""
 
-CLOSE_NOT_UTF8 = 1007
+CLOSE_NOT_UTF8, CLOSE_UNWANTED = 1007, 1008
+REASON_BYTES_MAX = 123
+"""Of a reason for which a connection is closed (RFC 6455, 5.5)."""
 MESSAGES_WAITING_MAX = 16
 """For the application; after these, reading stops until it has taken them."""
 
@@ -209,6 +211,14 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self.read_paused = False
         self.transport.resume_reading()
         self.close_timer = self.loop.call_later(LINGER_S, self.transport.abort)
+
+    def expel(self, reason: str) -> None:
+        """End it: the peer gets a moment to read that it is unwanted here (1008), and why."""
+        if self.conn.state is not State.OPEN or self.close_sent:
+            self.transport.abort()
+            return
+        self.conn.send_close(CLOSE_UNWANTED, reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore"))
+        self.handle_parser_exception()
 
     def keepalive_timeout(self) -> None:
         """See WebSocketsSansIOProtocol, which would wait until the peer has taken all that is still to be sent."""

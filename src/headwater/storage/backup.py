@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Callable
@@ -26,7 +27,10 @@ from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.state import kinds_of_log
 from .checked_file import CheckedFile, earlier_struct
 from .disk import private_opener, sync_directory
-from .engine import PARTIAL_BACKUP, STATE_NAME
+from .engine import PARTIAL_BACKUP
+from .identity import identified, known_identity, record_identity
+from .journal import JOURNAL, read_journal
+from .journal_snapshot import replay
 from .locks import BACKUP_LOCK
 from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond, known_logs
 from .meta import META_NAME, Meta, read_meta
@@ -37,8 +41,9 @@ from .segments import Segment, segment_paths
 from .staged_part import PART_SUFFIX
 from .staging import MANIFEST_NAME, STAGED
 from .state import SqliteState, copy_state
-from .state_files import PLAIN_SCHEMA_VERSION, SHARED_MEMORY, files_of, prove
+from .state_files import PLAIN_SCHEMA_VERSION, SHARED_MEMORY, STATE_NAME, files_of, prove, witness_path
 from .trimming import check_witness, copy_witness, take_over
+from .witness import REMEDY, read_witness
 from .writer_owners import OWNERS
 from .writers import WRITERS_NAME, write_writers
 
@@ -87,7 +92,7 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
     make_file(target / PARTIAL_BACKUP)
     with open(source / BACKUP_LOCK, "a", encoding="ascii", opener=private_opener) as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
-        copy_state(source / STATE_NAME, target / STATE_NAME)
+        _copy_state(source, target)
         copy = _Copy(target, progress)
         heads = {name: copy.log(source / LOGS / directory) for name, directory in _log_directories(target)}
         _copy_witnesses(source, target)
@@ -135,20 +140,48 @@ def read_manifest(directory: Path) -> Manifest:
         raise StorageUnavailable(f"{directory}: not a complete backup ({error})") from None
 
 
+def _copy_state(source: Path, target: Path) -> None:
+    """The state of one moment, without a journal: whoever opens the copy makes one.
+
+    Raises StorageUnavailable, StorageCorrupted: it ends before what was confirmed.
+    """
+    path, has_journal = source / STATE_NAME, (source / JOURNAL).exists()
+    confirmed = read_witness(witness_path(path)).serial if has_journal else 0
+    copy_state(path, target / STATE_NAME, has_journal=has_journal)
+    if not has_journal:
+        return
+    with closing(SqliteState(target / STATE_NAME)) as copied:
+        replay(copied, read_journal(source / JOURNAL, copied.serial))
+        if copied.serial < confirmed:
+            problem = f"it ends with record {copied.serial}, but {confirmed} was confirmed: some are lost"
+            raise StorageCorrupted(str(source / JOURNAL), problem, REMEDY)
+        copied.belong_to(0)
+        copied.flush()
+
+
 def _copy_witnesses(source: Path, target: Path) -> None:
-    """How far each log is trimmed by the state as it is now: META was copied after it, and must not be ahead."""
-    if prove(source / STATE_NAME) == PLAIN_SCHEMA_VERSION:
+    """How far each log is trimmed, and who it is, by the state as it is now: META must not be ahead of the copy."""
+    if prove(source / STATE_NAME, has_journal=(source / JOURNAL).exists()).version == PLAIN_SCHEMA_VERSION:
         return  # 0.1.0 has none; and its state is not brought up to date, for its server may run on it
-    with closing(SqliteState(source / STATE_NAME)) as state, closing(SqliteState(target / STATE_NAME)) as copied:
-        for entry in known_logs(copied).values():
-            meta = read_meta(target / LOGS / entry.directory)
-            copy_witness(state, copied, meta)
-            check_witness(copied, meta, target / LOGS / entry.directory)
+    with tempfile.TemporaryDirectory(prefix="headwater-backup-") as place:
+        now = Path(place)
+        _copy_state(source, now)
+        with closing(SqliteState(now / STATE_NAME)) as state, closing(SqliteState(target / STATE_NAME)) as copied:
+            _copy_witnesses_of(state, copied, target)
+
+
+def _copy_witnesses_of(state: SqliteState, copied: SqliteState, target: Path) -> None:
+    for entry in known_logs(copied).values():
+        meta = read_meta(target / LOGS / entry.directory)
+        copy_witness(state, copied, meta)
+        if known_identity(state, target / LOGS / entry.directory) is not None:
+            record_identity(copied, target / LOGS / entry.directory, meta)  # as of its frames: they were copied with it
+        check_witness(copied, meta, target / LOGS / entry.directory)
 
 
 def _renew(directory: Path, head: int, state: SqliteState) -> None:
     """Make a copied log a new incarnation, with the consumers and readers of the old one."""
-    meta = read_meta(directory)
+    meta, _ = identified(state, directory)
     check_witness(state, meta, directory)
     take_over(state, meta)
     incarnation = uuid.uuid4().hex
@@ -157,7 +190,9 @@ def _renew(directory: Path, head: int, state: SqliteState) -> None:
             state.put(new, key, entry.value)
             state.delete(old, key)
     void = (head + 1, beyond(max(head, meta.floor)))
-    meta.changed(incarnation=incarnation, voids=[*meta.voids, void], clean=None).write(directory)
+    meta = meta.changed(incarnation=incarnation, voids=[*meta.voids, void], clean=None)
+    record_identity(state, directory, meta)
+    meta.write(directory)
 
 
 def _log_directories(target: Path) -> list[tuple[str, str]]:

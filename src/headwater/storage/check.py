@@ -17,7 +17,8 @@ from ..core.state import StateStore
 from . import id_files
 from .backup import MANIFEST, read_manifest
 from .check_staged import check_staged
-from .engine import PARTIAL_BACKUP, STATE_NAME, lock_directory, open_state
+from .engine import PARTIAL_BACKUP, lock_directory, open_state
+from .identity import accept_identity, identified, record_identity
 from .loading import missing_history
 from .locks import unserved
 from .log_directories import LOGS, adopt, give_up, known_logs, stopped_logs, unknown_directories
@@ -29,6 +30,7 @@ from .recovery import Scan, highest_kept, known_durable, require_directory
 from .sealing import FRAMES, HISTORY, INDEX, frames_of, postings_ranges
 from .segments import Segment, segment_paths
 from .state_check import StateCheck, looking_at_state
+from .state_files import STATE_NAME
 from .trimming import accept_witness, check_witness, take_over
 from .writer_owners import damaged_owners
 from .writers import WriterTable, read_writers, write_writers
@@ -107,14 +109,16 @@ def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
         log_directory = directory / LOGS / entry.directory
         if not log_directory.is_dir():
             return [(1, give_up(state, name))]
-        meta = read_meta(log_directory)
+        meta = accept_identity(state, log_directory)
         accept_witness(state, meta, log_directory)
         take_over(state, meta)
         given_up = list(_damaged(log_directory, meta, known_durable(state, meta)))
         if given_up:
             for index_file in (log_directory / INDEX).iterdir():
                 index_file.unlink()  # derived; made anew without what was lost
-            meta.changed(lost=[*meta.lost, *given_up], clean=None).write(log_directory)
+            meta = meta.changed(lost=[*meta.lost, *given_up], clean=None)
+            record_identity(state, log_directory, meta)
+            meta.write(log_directory)
         if meta.has_marks:
             _mend_writers(log_directory, read_meta(log_directory))
         return given_up
@@ -127,7 +131,7 @@ def adopt_log(directory: Path, name: str) -> Path:
     """
     with closing(lock_directory(directory)), closing(open_state(directory, is_locked=True)) as state:
         path = adopt(directory, state, name)
-        accept_witness(state, read_meta(path), path)
+        accept_witness(state, accept_identity(state, path), path)
         return path
 
 
@@ -188,7 +192,8 @@ def _check_log(
         if not directory.is_dir():
             return report
     with _telling(report):
-        meta = read_meta(directory)
+        meta, told = (read_meta(directory), None) if state is None else identified(state, directory)
+        report.notes += [f"{told} at the next start"] if told else []
         if state is not None:
             with _telling(report):
                 check_witness(state, meta, directory)

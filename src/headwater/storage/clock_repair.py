@@ -14,8 +14,9 @@ from ..core.errors import LogNotFound
 from .clock import TOLERANCE_MS, wall_clock_ms
 from .clock_memory import accept_clock
 from .engine import lock_directory, open_state
+from .identity import identified, record_identity
 from .log_directories import LOGS, known_logs
-from .meta import Meta, read_meta
+from .meta import Meta
 from .recovery import Scan
 from .sealing import FRAMES, frames_of
 from .segments import Segment, segment_paths
@@ -45,12 +46,14 @@ def repair_clock(directory: Path, name: str, now: int | None = None) -> Distrust
         if entry is None:
             raise LogNotFound(name)
         log_directory = directory / LOGS / entry.directory
-        meta = read_meta(log_directory)
+        meta, _ = identified(state, log_directory)
         found = _found(log_directory, meta, now)
         if found is not None:
             distrusted = [*meta.distrusted, (found.first, found.last, found.taken_as)]
             take_over(state, meta)
-            meta.changed(distrusted=distrusted).write(log_directory)
+            meta = meta.changed(distrusted=distrusted)
+            record_identity(state, log_directory, meta)
+            meta.write(log_directory)
         accept_clock(state)
         return found
 

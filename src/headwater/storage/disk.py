@@ -103,11 +103,17 @@ def private_opener(path: str, flags: int) -> int:
     found = os.fstat(descriptor)
     if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != FILE_MODE:
         os.fchmod(descriptor, FILE_MODE)
-    if found.st_uid == 0 == os.geteuid() and flags & os.O_CREAT:
-        home = os.stat(os.path.dirname(path) or ".")
-        if home.st_uid:
-            os.fchown(descriptor, home.st_uid, home.st_gid)
+    if found.st_uid == 0 and flags & os.O_CREAT and (owner := owner_above(os.path.dirname(path) or ".")) is not None:
+        os.fchown(descriptor, *owner)
     return descriptor
+
+
+def owner_above(directory: str | Path) -> tuple[int, int] | None:
+    """User and group to whom what root makes in a directory is to belong; None where it belongs to whoever makes it."""
+    if os.geteuid() != 0:
+        return None
+    home = os.stat(directory)
+    return (home.st_uid, home.st_gid) if home.st_uid else None
 
 
 def write_whole(path: Path, *parts: bytes) -> Path:

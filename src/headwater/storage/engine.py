@@ -1,8 +1,10 @@
 """The engine: the logs of one data directory, the state beside them, and the threads that tend them.
 
 DIR/LOCK                 held by the one process that serves the directory
-DIR/state.sqlite         settings, consumers, users: the StateStore
+DIR/journal/             settings, consumers, users, each change of them: the StateStore
+DIR/state.sqlite         the same, as it is now: what the journal makes
 DIR/state.witness        which change of the state was the last one to be confirmed
+DIR/state.sock           where commands reach the state while this is open
 DIR/logs/NAME.XXXXXXXX/  one directory per log and incarnation: META.json, log/, idx/, history/
 """
 
@@ -13,9 +15,9 @@ import logging
 import os
 import secrets
 import threading
+import time
 import uuid
 from collections.abc import Callable, Container
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -35,7 +37,12 @@ from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
 from .clock_memory import ClockMemory, poisoned
 from .decoded import DecodedFrames
 from .disk import Disk, private_opener, sync_directory
-from .locks import BACKUP_LOCK, LOCK, DirectoryUnavailable, NoBackup, hold
+from .home import Home
+from .homed import CopyOutlived, Homed
+from .identity import forget_identity, identified, known_identity, meta_of, record_identity
+from .journal import JOURNAL
+from .journal_state import JournalState
+from .locks import BACKUP_LOCK, LOCK, DirectoryUnavailable, InUse, NoBackup, hold
 from .log import StoredLog
 from .log_directories import (
     EVERY_LOG,
@@ -50,24 +57,26 @@ from .log_directories import (
     stopped_logs,
     unknown_directories,
 )
-from .meta import META_NAME, Meta, read_meta
+from .meta import META_NAME, Meta
 from .notifying import notify_changed, notify_created, notify_deleted
 from .private import make_directory, tighten
 from .refusals import refusal_of, refusing
 from .room import Room
 from .sealing import FRAMES, HISTORY, INDEX
-from .sequencer import WAITING_BYTES_MAX
-from .state import SqliteState
-from .state_files import ACCEPTED, PLAIN_SCHEMA_VERSION, prove
+from .sequencer import WAITING_BYTES_MAX, end_process
+from .state_files import ACCEPTED, STATE_NAME
+from .state_opening import open_journaled
+from .state_socket import RemoteState, StateSocket
 from .trash import remove_log_directory
 from .witness import REMEDY
 from .worker import Worker
 
 logger = logging.getLogger("headwater.storage")
 
-STATE_NAME = "state.sqlite"
 PARTIAL_BACKUP = "BACKUP.partial"
 """In a backup that is not finished: nobody may take it for a data directory."""
+STARTING_S = 5.0
+"""A command waits so long for a server that has the directory and does not answer yet, or no more."""
 MAINTENANCE_INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
 
@@ -88,6 +97,8 @@ class Engine(Closing):
         maintains: bool = True,
         bus: Bus | None = None,
         threads: Threads | None = None,
+        home: Home | None = None,
+        on_lost: Callable[[Exception], None] = logger.error,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
@@ -97,6 +108,9 @@ class Engine(Closing):
         `clock_patience_ms`: how long a clock that jumped ahead must stay so before it is believed (see `TrustedClock`).
 
         `threads` sees to it that maintenance goes on.
+
+        With a `home`, in which this server has begun a term, the directory is a copy of what is there, and is brought
+        up to it; `on_lost` gets, perhaps more than once, why nothing can be appended any more: see `Homed`.
 
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
@@ -117,7 +131,14 @@ class Engine(Closing):
                 logger.warning(problem, directory, mode)
             for each in (LOGS, BACKUP_LOCK):
                 tighten(self.directory / each)
-            self.state = open_state(self.directory, is_locked=True)
+            if home is None:  # a copy is fetched
+                refuse_missing(self.directory)
+            self._homed = None if home is None else Homed(home, on_lost)
+            self.state = open_journaled(
+                self.directory, fatal=fatal or end_process, disk=self._disk, clock=wall_clock_ms, homed=self._homed
+            )
+            for problem in self.state.mended:
+                logger.error("%s", problem)
         except BaseException:
             self._lock_file.close()
             raise
@@ -134,14 +155,18 @@ class Engine(Closing):
         sync_directory(self.directory)  # whoever made it, and whenever: what is appended below it is durable
         self._clock_memory = ClockMemory(self.state, self.clock, self.directory / LOGS)
         self._empty_trash()
+        if self._homed is not None:
+            self._make_copies()
         self._stopped = stopped_logs(self.directory, self.state)
         self._unopened: set[str] = set()
         """The logs that were damaged when they were last to be opened."""
         """Logs that no part of the directory and the state agree about: by name, what is wrong and what to do."""
         self._tell_of_directories()
+        threads = threads or Threads(self.bus)
         self._tender: threading.Thread | None = None
         if maintains:
-            self._tender = (threads or Threads(self.bus)).start("maintenance", self._tend, self._stopping)
+            self._tender = threads.start("maintenance", self._tend, self._stopping)
+        self._socket = self._listen(threads)
 
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> StoredLog:
         """See LogStore."""
@@ -156,7 +181,10 @@ class Engine(Closing):
             settings = settings or LogSettings()
             meta = _new_meta(name, floor, settings.partitions, self.clock())
             directory = f"{name}.{meta.incarnation[:8]}"
+            if self._homed is not None:
+                self._homed.home.create(meta.segments_id, meta.floor)
             self.state.put(TRASH_KIND, directory, b"")  # until it is known as a log
+            record_identity(self.state, self.directory / LOGS / directory, meta)
             with refusing(self.directory, "the log cannot be made"):
                 _make_log_directory(self.directory / LOGS / directory, meta)
             entry = LogEntry(directory, settings)
@@ -202,7 +230,7 @@ class Engine(Closing):
         """See LogStore."""
         if (log := self._logs.get(name)) is not None:
             return log.meta.incarnation
-        return read_meta(self.directory / LOGS / self._entry(name).directory).incarnation
+        return identified(self.state, self.directory / LOGS / self._entry(name).directory)[0].incarnation
 
     def consumers_of(self, name: str) -> list[Consumer]:
         """See LogStore."""
@@ -232,10 +260,10 @@ class Engine(Closing):
             self.state.put(FLOOR_KIND, name, str(max(log.head(), log.meta.floor)).encode())
             self.state.put(TRASH_KIND, log.directory.name, name.encode())  # as META there says: else it is not removed
             self.state.delete(LOG_KIND, name)
+            del self._logs[name]
             for kind in kinds_of_log(log.meta.incarnation):
                 for key, _ in list(self.state.items(kind)):
                     self.state.delete(kind, key)
-            del self._logs[name]
             notify_deleted(log.bus, info)
         self._empty_trash_unless_backup()
 
@@ -251,6 +279,7 @@ class Engine(Closing):
         for log in self.opened():
             self._one_by_one(f"log {log.name}", partial(self._maintain_log, log, retention), log)
         self._one_by_one("deleted logs", self._empty_trash_unless_backup)
+        self._one_by_one("the state", self._maintain_state)
 
     def _one_by_one(self, what: str, step: Callable[[], None], log: StoredLog | None = None) -> None:
         """Whatever a step raises, the others and the next round must have their turn."""
@@ -277,6 +306,10 @@ class Engine(Closing):
             if may_unlink:
                 maintenance.drop_leftovers(log)
                 maintenance.reclaim(log, self.state.flush)
+
+    def _maintain_state(self) -> None:
+        with NoBackup(self.directory) as may_unlink:
+            self.state.maintain(may_unlink)
 
     def _empty_trash_unless_backup(self) -> None:
         with NoBackup(self.directory) as may_unlink:
@@ -307,23 +340,42 @@ class Engine(Closing):
                 return
             self._is_closed = True
         self._stopping.set()
+        if self._socket is not None:
+            self._socket.close()
         self._worker.close()
         if self._tender is not None:
             self._tender.join()
         for log in self.opened():
             log.close()
-        with self._maintaining:  # a round that somebody else began still asks the state
-            self._one_by_one("the clock", self._clock_memory.save)
-            self.state.flush()
-            self.state.close()
-        fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
-        self._lock_file.close()
+        try:
+            with self._maintaining:  # a round that somebody else began still asks the state
+                self._one_by_one("the clock", self._clock_memory.save)
+                self.state.close()
+        finally:
+            fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
+            self._lock_file.close()
+
+    def _listen(self, threads: Threads) -> StateSocket | None:
+        """For commands beside this process; without it they are refused, and all else goes on."""
+        try:
+            return StateSocket(self.state, self.directory, threads)
+        except OSError as error:
+            logger.warning("%s: commands cannot change the state meanwhile: %s", self.directory, error)
+            return None
 
     def _opened(self, name: str, entry: LogEntry) -> StoredLog:
         directory = self.directory / LOGS / entry.directory
         if not directory.is_dir():
             raise missing_directory(self.directory, name, entry, unknown_directories(self.directory, self.state))
         tighten(directory)
+        try:
+            return self._stored(directory, entry)
+        except CopyOutlived as error:
+            self._set_aside(directory, str(error))
+            _make_log_directory(directory, meta_of(self.state, directory))
+            return self._stored(directory, entry)
+
+    def _stored(self, directory: Path, entry: LogEntry) -> StoredLog:
         try:
             return StoredLog(
                 directory,
@@ -336,9 +388,33 @@ class Engine(Closing):
                 fatal=self._fatal,
                 bus=None if is_own(entry.directory) else self.bus,
                 decoded=self._decoded,
+                homed=self._homed,
             )
         except OSError as error:
             raise refusal_of(error, directory, "the log cannot be opened") from error
+
+    def _make_copies(self) -> None:
+        """Make the directories of the logs that the home has, as empty ones; remove those that it has no more."""
+        for entry in known_logs(self.state).values():
+            directory = self.directory / LOGS / entry.directory
+            if known_identity(self.state, directory) is None:
+                continue  # of a version without a journal
+            if directory.is_dir() and not (directory / FRAMES).is_dir():
+                self._set_aside(directory, "it is not whole")  # making it was interrupted
+            if not directory.is_dir():
+                _make_log_directory(directory, meta_of(self.state, directory))
+        for paths in unknown_directories(self.directory, self.state).values():
+            for path in paths:
+                self._set_aside(path, "its home does not have this log any more")
+
+    def _set_aside(self, directory: Path, why: str) -> None:
+        """Take the copy of a log out of the way. It is not removed: nobody else may have what is in it."""
+        aside = self.directory / f"aside-{directory.name}-{wall_clock_ms()}"
+        if directory.exists():  # it may have had two names
+            directory.rename(aside)
+        sync_directory(self.directory)
+        sync_directory(self.directory / LOGS)
+        logger.warning("%s: %s; it is %s now, remove it if nobody needs it", directory, why, aside)
 
     def _floor(self, name: str) -> int:
         entry = self.state.get(FLOOR_KIND, name)
@@ -353,6 +429,11 @@ class Engine(Closing):
             if gone:
                 sync_directory(self.directory / LOGS)  # it must not come back when nobody knows it any more
             for directory in gone:
+                if directory not in used:
+                    path = self.directory / LOGS / directory
+                    if self._homed is not None and (identity := known_identity(self.state, path)) is not None:
+                        self._homed.home.delete(identity.segments_id)
+                    forget_identity(self.state, path)
                 self.state.delete(TRASH_KIND, directory)
 
     def _is_gone(self, directory: str, name: bytes, used: Container[str]) -> bool:
@@ -410,24 +491,43 @@ class Engine(Closing):
         settings = entry.settings
         if settings.retention_ms or settings.retention_bytes or settings.retention_until_acknowledged:
             return True
-        meta = read_meta(self.directory / LOGS / entry.directory)
+        meta, _ = identified(self.state, self.directory / LOGS / entry.directory)
         return bool(stored_consumers(self.state, meta.incarnation))
 
 
-def open_state(directory: Path, *, is_locked: bool = False) -> SqliteState:
-    """The state of a data directory, which is made if it is missing. `is_locked`: the caller has locked it.
+def open_state(directory: Path, *, is_locked: bool = False) -> JournalState | RemoteState:
+    """The state of a data directory, which is made if it is missing; to be closed.
 
-    Without a lock, a state of 0.1.0 is left alone while a server, which is of 0.1.0 too, runs on it.
-    Raises StorageUnavailable, StorageCorrupted: it is not what was confirmed, or it is gone, but its logs are not.
+    It is locked for as long as the state is open, unless the caller has done so (`is_locked`). While a server has it,
+    that server is asked. Raises StorageUnavailable, StorageCorrupted: it is not what was confirmed, or it is gone, but
+    its logs are not.
     """
-    path = directory / STATE_NAME
     refuse_missing(directory)
     with refusing(directory, "the data directory cannot be made"):
         make_directory(directory)
-    if is_locked or prove(path) != PLAIN_SCHEMA_VERSION:
-        return SqliteState(path)
-    with closing(lock_directory(directory)):
-        return SqliteState(path)
+    if is_locked:
+        return open_journaled(directory, fatal=_told)
+    deadline = time.monotonic() + STARTING_S
+    while True:
+        try:
+            lock = lock_directory(directory)
+            break
+        except InUse:
+            try:
+                return RemoteState(directory)
+            except StorageUnavailable:  # it starts, or stops
+                if time.monotonic() > deadline:
+                    raise
+        time.sleep(0.05)
+    try:
+        return open_journaled(directory, fatal=_told, lock=lock)
+    except BaseException:
+        lock.close()
+        raise
+
+
+def _told(_: str) -> None:
+    """What a command cannot write, it tells; there is no more to be done about it."""
 
 
 def refuse_missing(directory: Path) -> None:
@@ -436,7 +536,7 @@ def refuse_missing(directory: Path) -> None:
     if (directory / ACCEPTED).exists():
         remedy = "do that again, and it will be finished: headwater check --accept-state-loss"
         raise StorageCorrupted(str(path), f"{ACCEPTED} was to take its place, but that was interrupted", remedy)
-    if not path.exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
+    if not path.exists() and not (directory / JOURNAL).exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
         raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
 
 

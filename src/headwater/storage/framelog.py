@@ -5,18 +5,59 @@ Nothing above this port knows where frames live. `segments` keeps them in local 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
+from ..core.errors import StorageUnavailable
 from .frame import EncodedFrame, Frame
 
 
-class HeadMoved(Exception):
-    """Somebody else appended: the head is not what the caller expected."""
+class Term(NamedTuple):
+    """The time in which one writer has a log. A number alone could be given twice, so its holder's nonce goes with it.
 
-    def __init__(self, head: int) -> None:
+    A log in local files has a new one at each opening.
+    """
+
+    number: int
+    """Counts up."""
+    nonce: int
+    """Drawn by chance."""
+
+
+def new_term(number: int) -> Term:
+    """A term of that number, told from any other of it."""
+    return Term(number, secrets.randbits(62))
+
+
+class Head(NamedTuple):
+    """Where a log ends: what an append compares before it sets it.
+
+    The number alone would not do: another history may have come to the same one.
+    """
+
+    number: int
+    """That of the last event."""
+    crc: int
+    """The checksum of the last frame; 0 in an empty log."""
+    term: Term
+    """Whose log it is."""
+
+
+class HeadMoved(Exception):
+    """The head is not what the caller expected: somebody else appended, or has the log now. Nothing was appended."""
+
+    def __init__(self, head: Head) -> None:
         self.head = head
-        super().__init__(f"the head is {head}")
+        super().__init__(f"the head is {head.number} (checksum {head.crc:08x}, term {head.term.number})")
+
+
+class NotKept(Exception):
+    """Frames were committed elsewhere, but the files here could not take them: nobody can read them here."""
+
+
+def nobody() -> None:
+    """To be called where nobody waits."""
 
 
 class FrameLog(Protocol):
@@ -27,6 +68,10 @@ class FrameLog(Protocol):
         """The number of the last event in it."""
 
     @property
+    def term(self) -> Term:
+        """Whose log it is now."""
+
+    @property
     def crc_seed(self) -> int:
         """What the checksums of this log's frames begin with."""
 
@@ -34,12 +79,21 @@ class FrameLog(Protocol):
     def last_crc(self) -> int:
         """The checksum of the last frame; 0 in an empty log."""
 
-    def append_frames(self, frames: Sequence[EncodedFrame], expected_head: int) -> None:
+    @property
+    def unavailable(self) -> StorageUnavailable | None:
+        """Why appends are refused at once at present, before they wait for anything; None if they are not."""
+
+    def append_frames(
+        self, frames: Sequence[EncodedFrame], expected: Head, on_overdue: Callable[[], None] = nobody
+    ) -> None:
         """Append all frames, durably when it returns.
 
         Raises HeadMoved if the head is another one, DiskFull or StorageUnavailable if there is no room (what was
         appended before that, is durable: `head` tells), OSError if writing failed: then it is unknown what is on
-        disk, and the process must end.
+        disk, and the process must end. Raises NotKept if all are in the log, but cannot be read here.
+
+        A log that can lose an answer asks again until it knows. `on_overdue` is called by another thread, again and
+        again, where that takes longer than anybody shall wait: who waits is to be told that the outcome is unknown.
         """
 
     def read(self, after: int) -> Iterator[Frame]:

@@ -26,7 +26,7 @@ from .places import Places, hashes_of_frame, places_name
 from .postings import FilePostings
 from .sealing import HISTORY, INDEX, frames_of, is_sealed, range_of, seal
 from .segments import Segment, SegmentLog
-from .writers import StoredWriterTable, read_writers
+from .writers import WRITERS_NAME, KeptMarks, StoredWriterTable, read_writers, write_writers
 
 REOPENED_IDS_MAX = 64 * 1024
 """The newest file of ids is read into memory, to take more, if it has no more than that (2 ms)."""
@@ -60,18 +60,26 @@ def load_index(directory: Path, frames: SegmentLog, meta: Meta) -> LoadedIndex:
     return LoadedIndex(index, frames, replay_after)
 
 
-def load_writers(directory: Path, frames: SegmentLog, meta: Meta, begin: Callable[[], None]) -> StoredWriterTable:
-    """The table of exactly-once writers: what is on file, and the marks of the frames behind that.
+def load_writers(
+    directory: Path, frames: SegmentLog, meta: Meta, begin: Callable[[], None], kept: KeptMarks, *, is_copy: bool
+) -> StoredWriterTable:
+    """The table of exactly-once writers: what is on file, the marks of the frames behind that, and those kept apart.
 
-    `begin` is called before a log without marks takes its first. Raises StorageCorrupted, StorageUnavailable.
+    `begin` is called before a log without marks takes its first. What is on file is kept nowhere else, but of a copy.
+    Raises StorageCorrupted, StorageUnavailable.
     """
     if not meta.has_marks:
-        return StoredWriterTable(directory, frames.head, (), begin)
+        return StoredWriterTable(directory, frames.head, (), begin, kept)
+    if is_copy and not (directory / WRITERS_NAME).exists():
+        write_writers(directory, 0, ())
     upto, known = read_writers(directory)
-    table = StoredWriterTable(directory, upto, known, None)
+    table = StoredWriterTable(directory, upto, known, None, kept)
     for frame in frames.read(upto):
         table.replay(frame)
     table.landed(frames.head)
+    table.merge_kept()
+    if not is_copy:
+        table.drop_kept()
     return table
 
 

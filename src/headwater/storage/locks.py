@@ -48,10 +48,14 @@ class DirectoryUnavailable(StorageUnavailable):
     """A data directory that this process cannot have: another one has it, or it cannot be written."""
 
 
+class InUse(DirectoryUnavailable):
+    """Another process has the data directory."""
+
+
 def hold(file: IO[str], directory: Path) -> None:
     """Take the lock of a data directory, whose file this is; closes it where that fails.
 
-    Raises DirectoryUnavailable.
+    Raises InUse.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,7 +63,7 @@ def hold(file: IO[str], directory: Path) -> None:
         file.seek(0)
         holder = file.read().strip() or "unknown"
         file.close()
-        raise DirectoryUnavailable(
+        raise InUse(
             f"{directory}: in use by another process (pid {holder}): a data directory belongs to one process; stop it, "
             "or run one server (`headwater serve`) and let every program use it through headwater.client"
         ) from None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..core.bus import Bus
+from ..core.counting import Counted, TermKind
 from ..core.errors import Closed, EventLogError, PositionOfOtherIncarnation, PositionTrimmed
+from ..core.extent import SegmentInfo, Weight
 from ..core.limits import EventColumns
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, ArrowBatch, LogInfo, LogStatistics, Page
@@ -18,28 +20,35 @@ from ..core.settings import LogSettings
 from ..core.state import StateStore
 from . import id_files
 from .committing import drop_committed
+from .counting import Counting, events_with
 from .decoded import DecodedFrames
 from .disk import Disk
 from .frame import Frame
+from .framelog import new_term
+from .homed import Homed, HomedLog, open_copy
+from .identity import identified, known_identity, record_identity
 from .ids import are_distinct
 from .judge import LogJudge, Numbering
 from .loading import load_index, load_writers
-from .meta import FORMAT, CleanStop, Meta, read_meta
+from .meta import FORMAT, CleanStop, Meta
 from .places import hash_ids, hashes_of
-from .postings import PARTITION, write_postings
+from .postings import KEY, PARTITION, TAG, TYPE, write_postings
 from .reader import Bounds, Reader
 from .recovery import known_durable, open_segments
 from .refusals import refusing
 from .room import Room
 from .sealing import FRAMES, INDEX
-from .segments import SegmentLog
+from .segments import Segment, SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
+from .terms import terms_of
 from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over
+from .weighing import bytes_between
 from .writer_owners import release_unknown
-from .writers import read_writers
+from .writers import KeptMarks, read_writers
 
 logger = logging.getLogger("headwater.storage")
 
+_KINDS = {TermKind.TYPE: TYPE, TermKind.TAG_KEY: KEY, TermKind.TAG: TAG}
 CLEAN_POSTINGS_MIN = 2000
 """So many events in memory are worth a file at a clean stop; fewer are read again at the next start."""
 
@@ -60,9 +69,15 @@ class StoredLog(LocalLog):
         fatal: Callable[[str], None] | None = None,
         bus: Bus | None = None,
         decoded: DecodedFrames | None = None,
+        homed: Homed | None = None,
     ) -> None:
-        """`decoded` keeps decoded frames of this log, and of others. Raises StorageCorrupted, StorageUnavailable."""
-        meta = read_meta(directory)
+        """`decoded` keeps decoded frames of this log, and of others. With a home the directory is a copy of its log.
+
+        Raises StorageCorrupted, StorageUnavailable, CopyOutlived.
+        """
+        meta, told = identified(state, directory)
+        if told is not None:
+            logger.error("log %s: %s, and nothing is lost", meta.name, told)
         check_witness(state, meta, directory)
         super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
@@ -70,29 +85,11 @@ class StoredLog(LocalLog):
         self._state = state
         self._log_id = bytes.fromhex(meta.segments_id)
         (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
-        segments = open_segments(
-            directory / FRAMES,
-            directory / INDEX,
-            self._log_id,
-            clean=meta.clean,
-            known_durable=max(known_durable(state, meta), read_writers(directory)[0] if meta.has_marks else 0),
-            first_retained=meta.first_retained,
-            gaps=meta.gaps,
-            disk=disk,
-        )
-        take_over(state, meta)
-        self.meta = meta.changed(format=FORMAT, epoch=meta.epoch + 1, clean=None)
-        self.meta.write(directory)  # before anything is appended: the old ending is none any more
-        self.frames = SegmentLog(
-            directory / FRAMES,
-            self._log_id,
-            segments,
-            crc_seed=meta.crc_seed,
-            floor=meta.floor,
-            disk=disk,
-            room=room,
-        )
+        self._homed = homed
+        self.frames = self._opened(meta, disk, room) if homed is None else self._copied(meta, disk, room, homed)
         try:
+            if isinstance(self.frames, HomedLog):
+                self.frames.catch_up()
             self._load(meta, clock, waiting_bytes_max, fatal)
         except BaseException:
             self.frames.close()
@@ -101,6 +98,63 @@ class StoredLog(LocalLog):
         """Who closes second waits for the first: until then frames are written."""
         drop_committed(self, directory)
         release_unknown(directory, lambda writer: self.writer(writer) is not None)
+
+    def _opened(self, meta: Meta, disk: Disk, room: Room) -> SegmentLog:
+        """The log's own frames, recovered; a new epoch begins."""
+        directory = self.directory
+        segments = open_segments(
+            directory / FRAMES,
+            directory / INDEX,
+            self._log_id,
+            clean=meta.clean,
+            known_durable=max(known_durable(self._state, meta), read_writers(directory)[0] if meta.has_marks else 0),
+            first_retained=meta.first_retained,
+            gaps=meta.gaps,
+            disk=disk,
+        )
+        self._begin_epoch(meta, max(meta.epoch, _last_epoch(segments)) + 1)
+        return SegmentLog(
+            directory / FRAMES,
+            self._log_id,
+            segments,
+            crc_seed=meta.crc_seed,
+            floor=meta.floor,
+            term=new_term(self.meta.epoch),
+            disk=disk,
+            room=room,
+        )
+
+    def _copied(self, meta: Meta, disk: Disk, room: Room, homed: Homed) -> HomedLog:
+        """The copy of a log that is kept at a home."""
+        directory = self.directory
+        segments = open_copy(
+            directory / FRAMES,
+            directory / INDEX,
+            self._log_id,
+            clean=meta.clean,
+            first_retained=meta.first_retained,
+            gaps=meta.gaps,
+            disk=disk,
+        )
+        self._begin_epoch(meta, homed.home.term.number)
+        return HomedLog(
+            homed,
+            meta.segments_id,
+            directory / FRAMES,
+            self._log_id,
+            segments,
+            crc_seed=meta.crc_seed,
+            floor=meta.floor,
+            disk=disk,
+            room=room,
+        )
+
+    def _begin_epoch(self, meta: Meta, epoch: int) -> None:
+        take_over(self._state, meta)
+        if known_identity(self._state, self.directory) is None:
+            record_identity(self._state, self.directory, meta)
+        self.meta = meta.changed(format=FORMAT, epoch=epoch, clean=None)
+        self.meta.write(self.directory)  # before anything is appended: the old ending is none any more
 
     def _load(
         self, meta: Meta, clock: Callable[[], int], waiting_bytes_max: int, fatal: Callable[[str], None] | None
@@ -112,7 +166,11 @@ class StoredLog(LocalLog):
         loaded = load_index(self.directory, self.frames, meta)
         self.index = loaded.index
         self._reader = Reader(self.frames, self.index, self._decoded)
-        self.writer_table = load_writers(self.directory, self.frames, self.meta, self._begin_marks)
+        self._counting = Counting()
+        kept = KeptMarks(self._state, meta.incarnation)
+        self.writer_table = load_writers(
+            self.directory, self.frames, self.meta, self._begin_marks, kept, is_copy=self._homed is not None
+        )
         judge = LogJudge(
             self.index,
             lambda: self.settings,
@@ -133,7 +191,6 @@ class StoredLog(LocalLog):
             judge,
             self._statistics,
             self._published,
-            epoch=self.meta.epoch,
             waiting_bytes_max=waiting_bytes_max,
             fatal=fatal,
         )
@@ -214,6 +271,25 @@ class StoredLog(LocalLog):
         taken_as = self.meta.counts_as(number) if self.meta.distrusted else None
         return frame.recorded_at_of(number) if taken_as is None else taken_as
 
+    def count_steps(
+        self, query: Query, after: int, upto: int, *, partition: int | None = None, by_type: bool = False
+    ) -> Iterator[Counted]:
+        """See LocalLog."""
+        low, high = max(after + 1, self._numbering.first_retained), min(upto, self.head())
+        if self.settings.partitions == 1:
+            partition = None  # the only one
+        pieces = self.index.pieces(low, high)
+        yield from self._counting.steps(pieces, query, partition, self._count, by_type=by_type)
+
+    def terms(self, kind: TermKind, prefix: str) -> Iterator[Sequence[str]]:
+        """See LocalLog."""
+        for piece in reversed(self.index.pieces(self._numbering.first_retained, self.head())):
+            yield from terms_of(piece.postings, _KINDS[kind], prefix)
+
+    def events_with(self, kind: TermKind, terms: Sequence[str]) -> Iterator[Mapping[str, int]]:
+        """See LocalLog."""
+        return events_with(self.index.pieces(self._numbering.first_retained, self.head()), _KINDS[kind], terms)
+
     def info(self) -> LogInfo:
         """See EventLog."""
         head, first = self.head(), self._numbering.first_retained
@@ -229,6 +305,30 @@ class StoredLog(LocalLog):
             self.meta.created_at,
             self._partition_events(first, head, events),
             sum(segment.allocated for segment in segments) + self.frames.prepared_bytes,
+        )
+
+    def segments(self, after: int, limit: int) -> list[SegmentInfo]:
+        """See LocalLog."""
+        segments = self.frames.segments
+        found = [each for each in segments if each.first > after][:limit]
+        return [self._shown_segment(each, is_written=each is segments[-1]) for each in found]
+
+    def weigh(self, low: int, high: int) -> Weight:
+        """See LocalLog."""
+        return Weight(self._count(low, high), bytes_between(self.frames.segments, low, high))
+
+    def freed_by(self, first_retained: int) -> tuple[int, int]:
+        """See LocalLog. The newest segment stays."""
+        gone = [each for each in self.frames.segments[:-1] if each.last < first_retained]
+        return len(gone), sum(each.allocated for each in gone)
+
+    def _shown_segment(self, segment: Segment, *, is_written: bool) -> SegmentInfo:
+        begin = end = None
+        if segment.events:
+            first, last = segment.frame(0), segment.frame(len(segment.offsets) - 1)
+            begin, end = self._time_of(first, first.first), self._time_of(last, last.last)
+        return SegmentInfo(
+            segment.first, segment.last, segment.events, segment.end, segment.allocated, begin, end, is_written
         )
 
     @property
@@ -323,6 +423,7 @@ class StoredLog(LocalLog):
             for generation in self.index.ids.generations:
                 id_files.save(generation, index)
         self.writer_table.save()
+        self.frames.sync()
         if self.frames.segments and (newest := self.frames.segments[-1]).events:
             clean = CleanStop(newest.last, newest.path.name, newest.end, newest.last_crc)
             self.meta = self.meta.changed(clean=clean)
@@ -331,6 +432,7 @@ class StoredLog(LocalLog):
     def _begin_marks(self) -> None:
         with self._changing:
             meta = self.meta.changed(has_marks=True)
+            record_identity(self._state, self.directory, meta)
             meta.write(self.directory)
             self.meta = meta
 
@@ -367,3 +469,11 @@ class StoredLog(LocalLog):
     def _published(self, head: int) -> None:
         self.writer_table.landed(head)
         self._wake_all()
+
+
+def _last_epoch(segments: Sequence[Segment]) -> int:
+    """Of the last frame; 0 if there is none. META.json does not know of it if it was made anew."""
+    for segment in reversed(segments):
+        if segment.events:
+            return int(segment.frame(len(segment.firsts) - 1).epoch)
+    return 0

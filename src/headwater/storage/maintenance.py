@@ -17,6 +17,7 @@ from ..core.errors import StorageCorrupted
 from ..core.notification_types import NotificationType
 from . import id_files
 from .disk import sync_directory
+from .homed import HomedLog
 from .id_files import IdFile
 from .log import StoredLog
 from .places import places_name
@@ -179,6 +180,10 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
             if log.settings.keeps_history:
                 _keep_history(log, gone[-1].last)
             log.writer_table.save()  # what the marks in these frames say must outlive them
+            if isinstance(log.frames, HomedLog) and not log.settings.keeps_history:
+                log.writer_table.keep_all()
+                flush_state()
+                log.frames.forget_at_home(gone[-1].last + 1)
             log.frames.trim(gone[-1].last + 1)
             for segment in gone:
                 (log.directory / INDEX / places_name(segment.first)).unlink(missing_ok=True)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from ..core.bus import Bus
 from ..core.condition import AppendCondition
 from ..core.consumer import Consumer
+from ..core.counting import Counted, TermKind
 from ..core.errors import (
     AppendConditionFailed,
     Closed,
@@ -27,7 +29,8 @@ from ..core.errors import (
     SequenceExhausted,
     StateConflict,
 )
-from ..core.event import SequencedEvent
+from ..core.event import SequencedEvent, tag_key
+from ..core.extent import SegmentInfo, Weight
 from ..core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ..core.local import LocalLog
 from ..core.log import PAGE_BYTES, PAGE_EVENTS, AppendRequest, AppendResult, ArrowBatch, LogInfo, Page
@@ -254,6 +257,39 @@ class MemoryLog(LocalLog):
                     return event.sequence_number
             return self._head + 1
 
+    def count_steps(
+        self, query: Query, after: int, upto: int, *, partition: int | None = None, by_type: bool = False
+    ) -> Iterator[Counted]:
+        """See LocalLog."""
+        with self._changing:
+            last = min(upto, self._head)
+            events = [event for event in self._retained() if after < event.sequence_number <= last]
+        for start in range(0, len(events), PAGE_EVENTS):
+            part = events[start : start + PAGE_EVENTS]
+            found = Counter(
+                event.type
+                for event in part
+                if partition in (None, event.partition) and query.matches(event.type, event.tags)
+            )
+            yield Counted(part[-1].sequence_number, found.total(), dict(found) if by_type else {})
+
+    def terms(self, kind: TermKind, prefix: str) -> Iterator[Sequence[str]]:
+        """See LocalLog."""
+        with self._changing:
+            events = self._retained()
+        for start in range(0, len(events), PAGE_EVENTS):
+            part = events[start : start + PAGE_EVENTS]
+            yield sorted({term for event in part for term in _terms(event, kind) if term.startswith(prefix)})
+
+    def events_with(self, kind: TermKind, terms: Sequence[str]) -> Iterator[Mapping[str, int]]:
+        """See LocalLog."""
+        with self._changing:
+            events = self._retained()
+        for start in range(0, len(events), PAGE_EVENTS):
+            yield Counter(
+                term for event in events[start : start + PAGE_EVENTS] for term in {*_terms(event, kind)} & {*terms}
+            )
+
     def info(self) -> LogInfo:
         """See EventLog."""
         with self._changing:
@@ -272,6 +308,25 @@ class MemoryLog(LocalLog):
                 self._created_at,
                 tuple(counts),
             )
+
+    def segments(self, after: int, limit: int) -> list[SegmentInfo]:
+        """See LocalLog. What is retained stands for one."""
+        with self._changing:
+            retained, first = self._retained(), self._first_retained
+        begin, end = (retained[0].recorded_at, retained[-1].recorded_at) if retained else (None, None)
+        size = sum(map(_size, retained))
+        found = SegmentInfo(first, first + len(retained) - 1, len(retained), size, size, begin, end, is_written=True)
+        return [found] if first > after and limit else []
+
+    def weigh(self, low: int, high: int) -> Weight:
+        """See LocalLog."""
+        with self._changing:
+            found = [event for event in self._retained() if low <= event.sequence_number <= high]
+        return Weight(len(found), sum(map(_size, found)))
+
+    def freed_by(self, first_retained: int) -> tuple[int, int]:
+        """See LocalLog. Memory keeps what was trimmed."""
+        return 0, 0
 
     def writer(self, name: str) -> WriterState | None:
         """See LocalLog."""
@@ -317,6 +372,16 @@ class MemoryLog(LocalLog):
 
     def _retained(self) -> list[SequencedEvent]:
         return self._events[self._first_retained - self._floor - 1 :]
+
+
+def _size(event: SequencedEvent) -> int:
+    return len(event.data) + len(event.envelope)
+
+
+def _terms(event: SequencedEvent, kind: TermKind) -> Collection[str]:
+    if kind is TermKind.TYPE:
+        return (event.type,)
+    return event.tags if kind is TermKind.TAG else {tag_key(tag) for tag in event.tags}
 
 
 class MemoryStore:

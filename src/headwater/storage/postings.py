@@ -259,6 +259,12 @@ class ActivePostings:
         for key, tags in self._grouped().items():
             yield KEY + key, self._merged(tags)
 
+    def texts(self, kind: str, at_once: int) -> Iterator[list[str]]:
+        """The types, or the tags, that there are at the time of the call, so many at a time."""
+        for names in [list(self._types)] if kind == TYPE else map(list, list(self._tags)):
+            for at in range(0, len(names), at_once):
+                yield names[at : at + at_once]
+
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
         """As `terms`, in bytes."""
         for term, numbers in self.terms():

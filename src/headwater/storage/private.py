@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-from .disk import private_opener, sync_directory
+from .disk import owner_above, private_opener, sync_directory
 
 logger = logging.getLogger("headwater.storage")
 
@@ -30,6 +30,8 @@ def make_directory(path: Path) -> None:
     make_directory(path.parent)
     path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
     path.chmod(DIRECTORY_MODE)  # the umask may have taken from its owner's rights
+    if (owner := owner_above(path.parent)) is not None:
+        os.chown(path, *owner)
     sync_directory(path.parent)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from .frame import BadFrame, Frame
 from .frame_layout import MAGIC
 from .meta import CleanStop, Meta
 from .places import Places, places_name
-from .segments import Segment, segment_paths
+from .segments import SEGMENT_HEADER_BYTES, Segment, segment_paths
 
 logger = logging.getLogger("headwater.storage")
 
@@ -58,13 +58,13 @@ def open_segments(
     expected = first_retained
     for segment, following in pairwise(segments):
         find_places(segment, index_directory, gaps, following.first - 1)
-        _check_order(expected, segment, gaps)
+        check_order(expected, segment, gaps)
         expected = segment.last + 1
     if not segments:
         _check_known(first_retained, highest_kept(gaps, known_durable), directory)
     else:
         newest = segments[-1]
-        _check_order(expected, newest, gaps)
+        check_order(expected, newest, gaps)
         if _ends_cleanly(newest, clean, gaps):
             newest.open_to_write()
         else:
@@ -104,7 +104,7 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
         raise scan.damage(last)
 
 
-def _check_order(expected: int, segment: Segment, gaps: Ranges) -> None:
+def check_order(expected: int, segment: Segment, gaps: Ranges) -> None:
     """Raises StorageCorrupted if a segment is missing before this one, which should begin with that number."""
     _check_known(expected, highest_kept(gaps, segment.first - 1), segment.path.parent)
 
@@ -147,10 +147,10 @@ def recover(segment: Segment, log_id: bytes, known_durable: int, gaps: Ranges, d
     if scan.bad is None and scan.is_zero_behind():
         return segment
     logger.warning("%s: cutting a torn tail behind event %d (%s)", segment.path, segment.last, scan.bad or "garbage")
-    return _cut(segment, log_id, disk)
+    return cut(segment, log_id, disk)
 
 
-def _cut(segment: Segment, log_id: bytes, disk: Disk) -> Segment:
+def cut(segment: Segment, log_id: bytes, disk: Disk) -> Segment:
     """Make everything behind the last frame zeros again, durably, before anything is appended."""
     with open(segment.path, "r+b") as file:
         os.ftruncate(file.fileno(), segment.end)
@@ -198,6 +198,13 @@ class Scan:
             durable = max(durable, frame.durable_upto)
             offset = frame.offset + frame.length
         return durable
+
+    def good_frames(self) -> Iterator[Frame]:
+        """Every whole frame of the segment, whatever lies between them."""
+        offset = SEGMENT_HEADER_BYTES
+        while (frame := self._next_good(offset)) is not None:
+            yield frame
+            offset = frame.offset + frame.length
 
     def is_zero_behind(self) -> bool:
         """Whether nothing but zeros follows the last good frame."""

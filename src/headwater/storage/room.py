@@ -78,6 +78,11 @@ class Room:
             self._reserve = min(RESERVE_BYTES, self._disk.size_bytes(self._directory) // RESERVE_SHARE)
         return self._reserve
 
+    @property
+    def size_bytes(self) -> int:
+        """How large the file system is. Raises OSError."""
+        return self._disk.size_bytes(self._directory)
+
     def standing(self) -> Standing:
         """How much there is now; nothing is told. Raises OSError."""
         return Standing(self._disk.free_bytes(self._directory), self.reserve_bytes, self._withheld)

@@ -123,6 +123,15 @@ class Run:
             slot += 1
         return None
 
+    def texts(self, kind: str, at_once: int) -> Iterator[list[str]]:
+        """The types, or the tags, so many at a time; of some there may be no numbers any more."""
+        if kind == TAG:
+            yield from parts_of(self._tags, at_once)
+            return
+        names = [term[len(kind) :] for term in self._few if term.startswith(kind)]
+        for at in range(0, len(names), at_once):
+            yield names[at : at + at_once]
+
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
         """Every term, in bytes, with its numbers: what goes to file."""
         first, ends, numbers = self.first, self._ends.tolist(), self._rows.astype(np.int64) + self.first

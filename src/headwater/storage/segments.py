@@ -13,7 +13,7 @@ import struct
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -21,9 +21,9 @@ import google_crc32c
 
 from ..core.errors import DiskFull, EventLogError, StorageCorrupted, StorageUnavailable
 from ..core.event import SequencedEvent
-from .disk import Disk, sync_directory
+from .disk import Disk, private_opener, sync_directory
 from .frame import BadFrame, EncodedFrame, Frame
-from .framelog import HeadMoved
+from .framelog import Head, HeadMoved, Term, nobody
 from .picking import pick
 from .refusals import NO_SPACE, refusal_of
 from .room import Room
@@ -43,6 +43,13 @@ SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 PREPARED = "prepared.tmp"
 _first = attrgetter("first")
 _CANNOT_PREPARE = "the next segment cannot be made"
+
+
+def id_in(path: Path) -> bytes:
+    """The id of the log that a segment says it belongs to: for who has nothing else to go by. Raises OSError."""
+    with open(path, "rb") as file:
+        head = file.read(_HEADER.size)
+    return bytes(_HEADER.unpack(head)[3]) if len(head) == _HEADER.size else b""
 
 
 def segment_name(first: int) -> str:
@@ -209,10 +216,18 @@ class SegmentLog:
     """A FrameLog in a directory. One thread appends; any thread reads what is durable."""
 
     def __init__(self, directory: Path, log_id: bytes, segments: Sequence[Segment], *, crc_seed: int, floor: int,
-                 disk: Disk, room: Room) -> None:  # fmt: skip
-        """Take over recovered segments (see `recovery`). `floor`: numbers up to it were issued before."""
+                 term: Term, disk: Disk, room: Room, segment_bytes: int | None = None) -> None:  # fmt: skip
+        """Take over recovered segments (see `recovery`). `floor`: numbers up to it were issued before.
+
+        `segment_bytes`: how large each new segment is to be; None: they grow with the log.
+        """
         self._directory, self._log_id, self._disk, self._room = directory, log_id, disk, room
+        self.term = term
+        """See FrameLog."""
         self.crc_seed = crc_seed
+        self._segment_bytes = segment_bytes
+        self._is_synced = True
+        """Whether all that was appended is durable."""
         self._segments: tuple[Segment, ...] = tuple(segments)
         self._replacing = threading.Lock()
         """Held while `_segments` is replaced: the writer adds, maintenance takes away."""
@@ -225,6 +240,11 @@ class SegmentLog:
     def head(self) -> int:
         """See FrameLog."""
         return max(self.last, self.floor)
+
+    @property
+    def unavailable(self) -> StorageUnavailable | None:
+        """See FrameLog."""
+        return None
 
     @property
     def last(self) -> int:
@@ -257,20 +277,38 @@ class SegmentLog:
         except FileNotFoundError:
             return 0
 
-    def append_frames(self, frames: Sequence[EncodedFrame], expected_head: int) -> None:
-        """See FrameLog."""
-        if expected_head != self.head:
-            raise HeadMoved(self.head)
+    def append_frames(
+        self,
+        frames: Sequence[EncodedFrame],
+        expected: Head,
+        on_overdue: Callable[[], None] = nobody,
+        *,
+        is_durable: bool = True,
+    ) -> None:
+        """See FrameLog. What is not appended durably is so with the next `sync`, or the next that is."""
+        if expected != (found := Head(self.head, self.last_crc, self.term)):
+            raise HeadMoved(found)
         self._room.check()
         for run in self._split(frames):
             segment = self._segments[-1]
             buffers = [buffer for frame in run for buffer in frame.buffers]
             self._disk.write(segment.fd, buffers, segment.end)
-            self._disk.sync(segment.fd)
+            if is_durable:
+                self._disk.sync(segment.fd)
+            self._is_synced = is_durable
             for frame in run:
                 segment.add(frame, segment.end)
         if self._segments[-1].end * 2 > self._segments[-1].size:
             self._prepare_soon()
+
+    def sync(self) -> None:
+        """Everything that was appended is durable when this returns. Raises OSError: then it is unknown, as above."""
+        self._sync_files()
+
+    def _sync_files(self) -> None:
+        if not self._is_synced:
+            self._disk.sync(self._segments[-1].fd)
+            self._is_synced = True
 
     def read(self, after: int) -> Iterator[Frame]:
         """See FrameLog."""
@@ -349,6 +387,7 @@ class SegmentLog:
         if self._preparing is not None:
             self._preparing.join()
             self._preparing = None
+        self._sync_files()  # only the newest segment may end in what is not durable
         needed = SEGMENT_HEADER_BYTES + frame.length
         try:
             segment = self._make_segment(frame, needed)
@@ -383,6 +422,8 @@ class SegmentLog:
         return segment
 
     def _next_size(self) -> int:
+        if self._segment_bytes is not None:
+            return self._segment_bytes
         if not self._segments:
             return SEGMENT_BYTES_MIN
         newest = self._segments[-1]
@@ -430,7 +471,7 @@ class SegmentLog:
             raise refusal
 
     def _allocate(self, path: Path, size: int) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640)
+        fd = private_opener(str(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             self._disk.allocate(fd, size)
             os.fsync(fd)

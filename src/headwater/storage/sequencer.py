@@ -10,14 +10,14 @@ publishes and answers by itself, and the next group gathers meanwhile. So it doe
 behind; else the writer gets it, and the next group is judged while it is written.
 
 If the frame log refuses frames (its head moved, the disk is full), everything in flight is rolled back: refused, or
-judged again on what the log then has.
+judged again on what the log then has. If the log is another's by then, nothing is judged any more: see `NotPrimary`.
+If it does not answer for long, who waits is told that the outcome is unknown; the frames stay in flight.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import secrets
 import threading
 import time
 from collections import deque
@@ -26,11 +26,11 @@ from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
-from ..core.errors import Closed, EventLogError, Overloaded
+from ..core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, Overloaded
 from ..core.limits import EventColumns
 from ..core.log import AppendRequest, LogStatistics
 from .frame import Chain, EncodedFrame, encode
-from .framelog import FrameLog, HeadMoved
+from .framelog import FrameLog, Head, HeadMoved, NotKept
 from .writers import FrameMark
 
 logger = logging.getLogger("headwater.storage")
@@ -104,18 +104,21 @@ class Sequencer:
         statistics: LogStatistics,
         publish: Callable[[int], None],
         *,
-        epoch: int,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
         fatal: Callable[[str], None] | None = None,
     ) -> None:
-        """`publish` gets each new durable head, from the writer thread. `fatal` ends the process."""
+        """`publish` gets each new durable head, from the writer thread. `fatal` ends the process.
+
+        It writes in the term that the frame log is in now, and in no other.
+        """
         self._name = name
         self._frame_log, self._judge, self._statistics, self._publish = frame_log, judge, statistics, publish
-        self._epoch = epoch
-        self._nonce = secrets.randbits(62)
-        """Tells this writer's frames from everybody else's."""
+        self._term = frame_log.term
+        self._nonce = self._term.nonce
+        """Tells this writer's frames from everybody else's, and from each other."""
+        self._stepped_down: NotPrimary | None = None
         self._waiting_bytes_max = waiting_bytes_max
-        self._fatal = fatal or _abort
+        self._fatal = fatal or end_process
         self._inbox: SimpleQueue[object] = SimpleQueue()
         """AppendRequests; None = stop, behind everything taken."""
         self._flights: SimpleQueue[_Flight | None] = SimpleQueue()
@@ -134,17 +137,24 @@ class Sequencer:
         self._refusal: EventLogError | HeadMoved | None = None
         """Why the frame log refused the grounded flights; handed from the writer to the committer."""
         self._resume = threading.Event()
+        self._answering = threading.Lock()
+        """Guards who is answered: the flights below, in order, and the requests of each, which go when they are; and
+        `_held`."""
+        self._unanswered: deque[_Flight] = deque()
         self._applied_head = frame_log.head
         self._last_crc = frame_log.last_crc
         self.durable_head = frame_log.head
+        self._durable_crc = frame_log.last_crc
         self._threads: list[threading.Thread] = []
 
     def submit(self, request: AppendRequest) -> None:
-        """Queue an append. Raises Overloaded, Closed."""
+        """Queue an append. Raises Overloaded, Closed, NotPrimary, StorageUnavailable."""
         size = request.columns.bytes
         with self._admission:
             if self._is_closed:
                 raise Closed(self._name)
+            if (refusal := self._stepped_down or self._frame_log.unavailable) is not None:
+                raise refusal
             if self._waiting_bytes and self._waiting_bytes + size > self._waiting_bytes_max:
                 self._statistics.refused += 1
                 raise Overloaded(self._waiting_bytes, self._waiting_bytes_max)
@@ -198,6 +208,9 @@ class Sequencer:
                 continue
             if not group:
                 continue
+            if self._stepped_down is not None:
+                self._refuse(group, self._stepped_down)
+                continue
             if not group[0].columns.count:
                 self._record(group)
                 continue
@@ -211,8 +224,7 @@ class Sequencer:
         """Wait for appends; take all that wait and fit one group, and whether to stop after them."""
         group: list[AppendRequest] = []
         events = size = 0
-        request = self._held or self._inbox.get()
-        self._held = None
+        request = self._take_held() or self._inbox.get()
         while isinstance(request, AppendRequest):
             events += request.columns.count
             size += request.columns.bytes
@@ -231,6 +243,11 @@ class Sequencer:
                 break
         return group, request is None
 
+    def _take_held(self) -> AppendRequest | None:
+        with self._answering:
+            held, self._held = self._held, None
+        return held
+
     def _commit(self, group: list[AppendRequest]) -> None:
         """Judge a group, encode one frame of what passes, hand it to the writer."""
         recorded_at = self._judge.next_recorded_at()
@@ -238,7 +255,7 @@ class Sequencer:
         frame = None
         if columns is not None:
             self._nonce += 1
-            link = Chain(self._frame_log.crc_seed, self._epoch, self._last_crc, self.durable_head, self._nonce)
+            link = Chain(self._frame_log.crc_seed, self._term.number, self._last_crc, self.durable_head, self._nonce)
             frame = encode(columns, partitions, self._applied_head + 1, recorded_at, link, marks)
             self._judge.applied(frame, columns)
             self._applied_head, self._last_crc = frame.last, frame.crc
@@ -259,6 +276,8 @@ class Sequencer:
 
         Whether something was refused is looked at last: the writer says so before it says that it is done.
         """
+        with self._answering:
+            self._unanswered.append(flight)
         if (
             (_is_small(flight) or self._nothing_waits())
             and self._flights_sent == self._flights_done
@@ -286,24 +305,42 @@ class Sequencer:
             grounded.append(flight)
             self._flights_sent -= 1
             self._slots.release()
+        with self._answering:
+            self._unanswered.clear()
         self._judge.rollback(self.durable_head)
+        if isinstance(refusal, HeadMoved) and refusal.head.term != self._term:
+            refusal = self._step_down(refusal.head)
         if isinstance(refusal, HeadMoved):
             self._judge.catch_up(self._frame_log, self.durable_head)
-            self.durable_head = self._frame_log.head
+            self.durable_head, self._durable_crc = self._frame_log.head, self._frame_log.last_crc
             self._publish(self.durable_head)
             for flight in grounded:
                 for request in flight.requests:
                     request.result = request.error = None
             self._again.extendleft([flight.requests for flight in reversed(grounded)])
-        else:
+        elif refusal is not None:
             for flight in grounded:
-                for request in flight.requests:
-                    request.result, request.error = None, refusal
-                self._statistics.refused += len(flight.requests)
-                self._answer(flight.requests)
+                self._refuse(flight.requests, refusal)
         self._applied_head, self._last_crc = self._frame_log.head, self._frame_log.last_crc
         self._grounded, self._refusal = [], None
         self._resume.set()
+
+    def _refuse(self, requests: list[AppendRequest], refusal: EventLogError) -> None:
+        for request in requests:
+            request.result, request.error = None, refusal
+        self._statistics.refused += len(requests)
+        self._answer(requests)
+
+    def _step_down(self, head: Head) -> NotPrimary:
+        """The log is another's: nothing that waits is judged any more, for it may be on what is not the log's end."""
+        return self._stop_appending(f"another server appends to it now (term {head.term.number})")
+
+    def _stop_appending(self, why: str) -> NotPrimary:
+        logger.error("log %s: %s, so this one stops", self._name, why)
+        refusal = NotPrimary(self._name)
+        with self._admission:
+            self._stepped_down = refusal
+        return refusal
 
     def _has_settled(self) -> bool:
         """Wait until the writer is done with everything, or refuses some of it; whether it refused nothing."""
@@ -341,19 +378,62 @@ class Sequencer:
         frames = [flight.frame for flight in flights if flight.frame is not None]
         if frames:
             begin = time.perf_counter()
+            expected = Head(self.durable_head, self._durable_crc, self._term)
             try:
-                self._frame_log.append_frames(frames, self.durable_head)
+                self._frame_log.append_frames(frames, expected, self._tell_unknown)
             except (EventLogError, HeadMoved) as refusal:
+                self._taken(flights)
                 return refusal
+            except NotKept as error:
+                self._answer(self._taken(flights))
+                for flight in flights:
+                    flight.requests.clear()
+                return self._stop_appending(f"what is appended cannot be read here any more ({error})")
             except OSError as error:
                 logger.critical("log %s: writing failed, what is on the disk is unknown: %s", self._name, error)
                 self._fatal(f"log {self._name}: writing failed: {error}")
                 raise
             self._count_commit(time.perf_counter() - begin)
-            self.durable_head = frames[-1].last
+            self.durable_head, self._durable_crc = frames[-1].last, frames[-1].crc
             self._publish(self.durable_head)
-        self._answer(chain.from_iterable([flight.requests for flight in flights]))
+        self._answer(self._taken(flights))
         return None
+
+    def _taken(self, flights: Sequence[_Flight]) -> list[AppendRequest]:
+        """The requests of the first flights that are to be answered, which nobody else answers from now on."""
+        with self._answering:
+            for _ in flights:
+                self._unanswered.popleft()
+            return list(chain.from_iterable([flight.requests for flight in flights]))
+
+    def _tell_unknown(self) -> None:
+        """What is in flight has no answer yet, and nobody shall wait longer; what was not sent is refused.
+
+        Called by a thread of the frame log's.
+        """
+        with self._answering:
+            overdue = list(chain.from_iterable([flight.requests for flight in self._unanswered]))
+            for flight in self._unanswered:
+                flight.requests.clear()
+        for request in overdue:
+            request.result, request.error = None, OutcomeUnknown(self._name)
+        self._answer(overdue)
+        if (refusal := self._frame_log.unavailable) is not None:
+            self._refuse(self._not_begun(), refusal)
+
+    def _not_begun(self) -> list[AppendRequest]:
+        """Take the appends that wait to be judged; whatever else is in the inbox stays."""
+        found = [held] if (held := self._take_held()) is not None else []
+        for _ in range(self._inbox.qsize()):
+            try:
+                each = self._inbox.get_nowait()
+            except Empty:
+                break
+            if isinstance(each, AppendRequest):
+                found.append(each)
+            else:
+                self._inbox.put(each)
+        return found
 
     def _ground(self, flights: list[_Flight], refusal: EventLogError | HeadMoved) -> None:
         """Hand what is not durable back to the committer, which rolls back while the writer waits."""
@@ -363,7 +443,7 @@ class Sequencer:
                 if flight.frame is not None:
                     if flight.frame.last > head:
                         break
-                    self.durable_head = flight.frame.last
+                    self.durable_head, self._durable_crc = flight.frame.last, flight.frame.crc
                     self._publish(self.durable_head)
                 self._answer(flight.requests)
                 landed += 1
@@ -376,6 +456,7 @@ class Sequencer:
         self._statistics.commits += 1
         self._statistics.fsync_seconds += seconds
         self._statistics.fsync_seconds_max = max(self._statistics.fsync_seconds_max, seconds)
+        self._statistics.fsync_peaks.add(int(time.monotonic()), seconds)
 
     def _answer(self, requests: Iterable[AppendRequest]) -> None:
         """Give requests back to whom they came from: one call for all of one caller."""
@@ -412,7 +493,7 @@ def _is_small(flight: _Flight) -> bool:
     return frame is None or frame.last - frame.first < SMALL_FRAME_EVENTS
 
 
-def _abort(reason: str) -> None:
+def end_process(reason: str) -> None:
     """End the process at once: what was acknowledged is on disk, and nothing more can be promised."""
     os.write(2, f"headwater: {reason}; ending at once, restart to recover\n".encode())
     os.abort()

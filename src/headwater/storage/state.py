@@ -18,14 +18,17 @@ from typing import Concatenate, ParamSpec, TypeVar
 from ..core.errors import StateConflict, StorageCorrupted
 from ..core.state import USER_KIND, StateEntry
 from .private import make_file, tighten
-from .state_files import begin, files_of, prove, translated, translating, witness_path
+from .state_files import Proven, begin, files_of, prove, translated, translating, witness_path
 from .state_rows import (
+    GUARDED_VERSION,
     SCHEMA_VERSION,
+    Entry,
     Summary,
     damage_of,
     examine,
     guard_of,
     is_sound,
+    journal_of,
     read_only,
     schema_version,
     summary_of,
@@ -47,6 +50,9 @@ WHERE id = 1 AND serial = ? AND digest = ? AND had_users = ? AND crc = ?
 _FIND = "SELECT value, version, guard FROM entries WHERE kind = ? AND key = ?"
 _ITEMS = """
 SELECT kind, key, value, version, guard FROM entries WHERE kind = ? AND substr(key, 1, ?) = ? ORDER BY key
+"""
+_AFTER = """
+SELECT kind, key, value, version, guard FROM entries WHERE (kind, key) > (?, ?) ORDER BY kind, key LIMIT ?
 """
 _CHECKPOINT_PAGES = 2000
 """Twice what SQLite does by itself: each change writes two pages, its own and the summary's."""
@@ -71,9 +77,11 @@ def _safely(method: Callable[Concatenate[SqliteState, _P], _R]) -> Callable[Conc
 class SqliteState:
     """A StateStore in one SQLite file, with its witness beside it. Safe to call from any thread."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, has_journal: bool = False, proven: Proven | None = None) -> None:
         """Open it, or make it, or bring one of 0.1.0 up to date.
 
+        `has_journal`: it may end before what was confirmed, for there is a journal that it follows. `proven`: what
+        `prove` said of it.
         Raises StorageUnavailable, StorageCorrupted: then nothing was changed.
         """
         self.path = path
@@ -82,7 +90,7 @@ class SqliteState:
         self._summed_up: Summary | None = None
         """What the last change wrote; if no other process has changed anything since, it is there still."""
         self._has_changed = False
-        version = prove(path)
+        version = (proven or prove(path, has_journal=has_journal)).version
         with translating(path), ExitStack() as opened:  # what cannot be used is not left open
             make_file(path)  # before SQLite would, which asks only the umask; its other files get the mode of this one
             for each in files_of(path):
@@ -91,12 +99,12 @@ class SqliteState:
             opened.callback(self._connection.close)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            if version < SCHEMA_VERSION:
+            if version < GUARDED_VERSION:
                 begin(self._connection, witness_path(path))
             self._cursor = self._connection.cursor()
             self._witness = Witness(witness_path(path))
             opened.callback(self._witness.close)
-            if version < SCHEMA_VERSION:
+            if version < GUARDED_VERSION:
                 self.flush()
             opened.pop_all()
 
@@ -168,11 +176,70 @@ class SqliteState:
         with _Change(self):
             self._sum_up(0, had_users=int(had_users))
 
+    @property
+    def serial(self) -> int:
+        """The number of the last change. Raises StorageCorrupted, StorageUnavailable."""
+        return self._summed().serial
+
+    @property
+    def digest(self) -> int:
+        """Of all entries: see `state_rows`. Raises StorageCorrupted, StorageUnavailable."""
+        return self._summed().digest
+
+    @property
+    def file_bytes(self) -> int:
+        """What its file takes, as far as SQLite has brought it together."""
+        return self.path.stat().st_size
+
     @_safely
-    def changes(self) -> int:
-        """A number that moves when another process has changed something."""
-        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
-        return int(version)
+    def after(self, kind: str, key: str, *, count: int, size: int) -> list[Entry]:
+        """The entries behind that one, by kind and key: so many, or fewer whose values have about so many bytes."""
+        found: list[Entry] = []
+        for row in self._cursor.execute(_AFTER, (kind, key, count)):
+            if not is_sound(*row):
+                raise StorageCorrupted(str(self.path), damage_of(row[0], row[1]), REMEDY)
+            found.append(row[:4])
+            size -= len(row[2])
+            if size <= 0:
+                break
+        return found
+
+    @_safely
+    def apply(self, entries: Iterable[Entry], serial: int, had_users: bool, *, is_durable: bool = False) -> None:
+        """Have these entries, as one change of that number; those of version 0 are gone.
+
+        The number is that of a journal, which knows of the change already: nothing is confirmed by it.
+        """
+        with _Change(self, is_durable, confirms=False):
+            change = 0
+            for kind, key, value, version in entries:
+                _, known, old_guard = self._find(kind, key)
+                if version:
+                    guard = guard_of(kind, key, value, version)
+                    self._cursor.execute(_PUT, (kind, key, value, version, guard))
+                    change += guard - old_guard
+                elif known:
+                    self._cursor.execute(_DELETE, (kind, key))
+                    change -= old_guard
+            last = self._summary()
+            self._summed_up = summary_of(serial, last.digest + change, int(had_users))
+            self._cursor.execute(_SUM_UP, (*self._summed_up, *last))
+
+    @_safely
+    def belong_to(self, journal: int) -> None:
+        """From now on it is the image of that journal (32 bits, signed; 0: of none), durably with the next change.
+
+        Versions that know of no journal leave it alone.
+        """
+        if schema_version(self._connection) < SCHEMA_VERSION:
+            self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        if journal_of(self._connection) != journal:
+            self._connection.execute(f"PRAGMA application_id = {journal}")
+
+    @_safely
+    def confirm(self, serial: int, had_users: bool) -> None:
+        """The change of that number is durable in a journal, and is not to be missed from now on."""
+        self._tell(serial, had_users)
 
     @_safely
     def flush(self) -> None:
@@ -223,11 +290,14 @@ class SqliteState:
         self._summed_up = summary_of(serial + 1, digest + change, had if had_users is None else had_users)
         return self._cursor.execute(_SUM_UP, (*self._summed_up, *last)).rowcount == 1
 
-    def _tell(self) -> None:
+    @_safely
+    def _summed(self) -> Summary:
+        return self._summed_up or self._summary()
+
+    def _tell(self, serial: int, had_users: bool) -> None:
         """What has been confirmed is not to be missed from now on."""
-        assert self._summed_up is not None
         try:
-            self._witness.tell(self._summed_up.serial, bool(self._summed_up.had_users))
+            self._witness.tell(serial, had_users)
         except OSError as error:  # the change is durable all the same, and the next one is told of too
             logger.error("%s: %s; a loss of state could go unnoticed", self._witness.path, error.strerror)
 
@@ -235,8 +305,8 @@ class SqliteState:
 class _Change:
     """BEGIN IMMEDIATE ... COMMIT, so that a read in it still holds when it writes; then the witness is told."""
 
-    def __init__(self, state: SqliteState, is_durable: bool = True) -> None:
-        self._state, self._is_durable = state, is_durable
+    def __init__(self, state: SqliteState, is_durable: bool = True, confirms: bool = True) -> None:
+        self._state, self._is_durable, self._confirms = state, is_durable, confirms
 
     def __enter__(self) -> None:
         state = self._state
@@ -254,22 +324,27 @@ class _Change:
         finally:
             if state._connection.in_transaction:  # where there is no space, SQLite has ended it itself
                 state._cursor.execute("ROLLBACK")
-        if self._is_durable and state._has_changed and not kind:
-            state._tell()
+                kind = kind or BaseException
+            if kind:
+                state._summed_up = None
+        if self._is_durable and self._confirms and state._has_changed and not kind:
+            assert state._summed_up is not None
+            state._tell(state._summed_up.serial, bool(state._summed_up.had_users))
 
 
-def copy_state(source: Path, target: Path) -> None:
+def copy_state(source: Path, target: Path, *, has_journal: bool = False) -> None:
     """A consistent copy in another file, proved, with a witness of its own, while others go on.
 
+    `has_journal`: the copy may end before what was confirmed, as its source may.
     The source stays as it is, one of 0.1.0 too; the copy has the newest schema. Raises StorageUnavailable,
     StorageCorrupted.
     """
-    prove(source)
+    prove(source, has_journal=has_journal)
     with translating(source):
         make_file(target)
         with closing(read_only(source)) as original, closing(sqlite3.connect(target, isolation_level=None)) as copy:
             original.backup(copy)
-            if schema_version(copy) == SCHEMA_VERSION:
+            if schema_version(copy) >= GUARDED_VERSION:
                 summary = examine(copy).summary
                 make_witness(witness_path(target), summary.serial, bool(summary.had_users))
     SqliteState(target).close()

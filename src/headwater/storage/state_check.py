@@ -14,12 +14,13 @@ from pathlib import Path
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.state import StateStore
-from .engine import STATE_NAME, refuse_missing
+from .engine import refuse_missing
+from .journal import JOURNAL
 from .log_directories import left_over
 from .memory import MemoryState
-from .private import make_file
-from .state import SqliteState
-from .state_files import SHARED_MEMORY, files_of, witness_path
+from .private import make_directory, make_file
+from .state_files import SHARED_MEMORY, STATE_NAME, files_of, witness_path
+from .state_opening import open_journaled
 from .witness import read_slots
 
 COPIES_MAX = 5
@@ -45,7 +46,7 @@ def looking_at_state(directory: Path) -> Iterator[tuple[StateStore, StateCheck]]
         copy_files(directory / STATE_NAME, copy)
         try:
             refuse_missing(directory)
-            state = SqliteState(copy)
+            state = open_journaled(Path(place), fatal=_never)
         except (StorageCorrupted, StorageUnavailable) as error:
             report.problems.append(str(error).replace(place, str(directory)))
             yield MemoryState(), report
@@ -53,6 +54,7 @@ def looking_at_state(directory: Path) -> Iterator[tuple[StateStore, StateCheck]]
         with closing(state):
             report.entries = state.count()
             report.notes += _notes(directory, state)
+            report.notes += [note.replace(place, str(directory)) for note in state.mended]
             yield state, report
 
 
@@ -67,17 +69,15 @@ def _notes(directory: Path, state: StateStore) -> Iterator[str]:
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """The files of a state, of one moment: they are copied again while somebody changes them."""
-    pairs = [
-        (each, copy)
-        for each, copy in zip(files_of(source), files_of(target), strict=True)
-        if each.suffix != SHARED_MEMORY
-    ]
+    """The files of a state, of one moment, and its journal: they are copied again while somebody changes them."""
     for _ in range(COPIES_MAX):
+        pairs = _pairs(source, target)
         before = [_stamp(each) for each, _ in pairs]
+        shutil.rmtree(target.parent / JOURNAL, ignore_errors=True)
         for each, copy in pairs:
             copy.unlink(missing_ok=True)
             if each.exists():
+                make_directory(copy.parent)
                 make_file(copy)
                 with suppress(FileNotFoundError):
                     shutil.copyfile(each, copy)
@@ -86,9 +86,24 @@ def copy_files(source: Path, target: Path) -> None:
     raise StorageUnavailable(f"{source}: it changes all the time; try again when nobody changes it")
 
 
+def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:
+    """What is to be copied, and where to."""
+    journal = source.parent / JOURNAL
+    files = zip(files_of(source), files_of(target), strict=True)
+    return [(each, copy) for each, copy in files if each.suffix != SHARED_MEMORY] + [
+        (each, target.parent / JOURNAL / each.relative_to(journal))
+        for each in sorted(journal.rglob("*"))
+        if each.is_file()
+    ]
+
+
 def _stamp(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
     except FileNotFoundError:
         return None
     return found.st_size, found.st_mtime_ns
+
+
+def _never(problem: str) -> None:
+    raise AssertionError(problem)

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
 from ..core.state import USER_KIND
@@ -16,17 +17,21 @@ from .private import make_file
 from .refusals import refusal_of
 from .state_rows import (
     ENTRIES,
+    GUARDED_VERSION,
     SCHEMA_VERSION,
     SUMMARY,
     Entry,
     examine,
     guard_of,
+    journal_of,
     read_only,
     schema_version,
     summary_of,
 )
 from .witness import REMEDY, make_witness, read_witness
 
+STATE_NAME = "state.sqlite"
+"""The file, in the data directory."""
 _CANNOT_USE = "what the server must remember cannot be read or written"
 PLAIN_SCHEMA_VERSION = 1
 """That of 0.1.0: no guards, and no witness."""
@@ -55,9 +60,21 @@ def files_of(path: Path) -> tuple[Path, ...]:
     return path, Path(f"{path}-wal"), Path(f"{path}-shm"), journal_path(path), witness_path(path)
 
 
-def prove(path: Path) -> int:
-    """Look whether the state is what was confirmed; answers its schema version, 0 where there is none yet.
+class Proven(NamedTuple):
+    """What was seen to be whole."""
 
+    version: int
+    """Of the schema; 0 where there is no state yet."""
+    serial: int = 0
+    """Of the last change; 0 in a schema that has none."""
+    journal: int = 0
+    """Of which journal it is the image; 0 if of none."""
+
+
+def prove(path: Path, *, has_journal: bool = False) -> Proven:
+    """Look whether the state is what was confirmed.
+
+    `has_journal`: it may end before what was confirmed.
     Changes nothing, but for a first start that was interrupted. Raises StorageUnavailable (a newer schema),
     StorageCorrupted.
     """
@@ -66,21 +83,21 @@ def prove(path: Path) -> int:
         read_witness(witness).serial if witness.exists() else 0
     )  # before the state, which others may take further
     if not path.exists() or not path.stat().st_size:
-        if confirmed:
+        if confirmed and not has_journal:
             raise StorageCorrupted(str(path), f"it is gone, but change {confirmed} of it was confirmed", REMEDY)
-        return 0
+        return Proven(0)
     _roll_back(path)
     with translating(path), closing(read_only(path)) as connection:
         version = schema_version(connection)
         if version > SCHEMA_VERSION:
             raise StorageUnavailable(f"{path}: schema {version} is newer; use a newer headwater")
-        if version == SCHEMA_VERSION:
-            _prove_guarded(path, connection)
-            return version
+        if version >= GUARDED_VERSION:
+            serial = _prove_guarded(path, connection, has_journal)
+            return Proven(version, serial, journal_of(connection))
         if confirmed:
             problem = f"it is of schema {version}, but change {confirmed} of a newer one was confirmed: all is lost"
             raise StorageCorrupted(str(path), problem, REMEDY)
-        return _prove_plain(path, connection)
+        return Proven(_prove_plain(path, connection))
 
 
 def _roll_back(path: Path) -> None:
@@ -90,14 +107,15 @@ def _roll_back(path: Path) -> None:
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
-def _prove_guarded(path: Path, connection: sqlite3.Connection) -> None:
+def _prove_guarded(path: Path, connection: sqlite3.Connection, has_journal: bool) -> int:
     confirmed = read_witness(witness_path(path)).serial
     found = examine(connection)
     if found.problems:
         raise StorageCorrupted(str(path), "; ".join(found.problems), REMEDY)
-    if found.summary.serial < confirmed:
+    if found.summary.serial < confirmed and not has_journal:
         problem = f"it ends with change {found.summary.serial}, but change {confirmed} was confirmed: some are lost"
         raise StorageCorrupted(str(path), problem, REMEDY)
+    return found.summary.serial
 
 
 def _prove_plain(path: Path, connection: sqlite3.Connection) -> int:
@@ -145,7 +163,7 @@ def _fill(connection: sqlite3.Connection, entries: Iterable[Entry], serial: int,
     connection.execute(SUMMARY)
     connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
     connection.execute("INSERT INTO summary VALUES (1, ?, ?, ?, ?)", summary)
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute(f"PRAGMA user_version = {GUARDED_VERSION}")
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:

@@ -20,15 +20,17 @@ import msgspec
 from ..core.errors import EventLogError, StorageCorrupted
 from ..formats.decoders import json_decoder
 from .disk import sync_directory, write_whole
-from .engine import STATE_NAME, lock_directory
+from .engine import lock_directory
+from .journal import JOURNAL, EntryRecord, salvaged
+from .journal_snapshot import entry_of
 from .log_directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond
 from .meta import META_NAME, read_meta
 from .private import make_directory
 from .refusals import refusing
 from .state import SqliteState
 from .state_check import copy_files
-from .state_files import ACCEPTED, files_of, is_plain, make_state, plain_entries, witness_path
-from .state_rows import Entry, all_rows, damage_of, is_sound, read_only
+from .state_files import ACCEPTED, STATE_NAME, files_of, is_plain, make_state, plain_entries, witness_path
+from .state_rows import Entry, Summary, all_rows, damage_of, is_sound, read_only
 from .witness import read_witness
 
 UNFINISHED = "state.new"
@@ -72,10 +74,13 @@ def _prepare(directory: Path, new: Path) -> None:
     path, old = directory / STATE_NAME, new / _OLD
     make_directory(old)
     copy_files(path, old / STATE_NAME)
-    for each in old.iterdir():
-        _sync(each)
+    for each in old.rglob("*"):
+        if each.is_file():
+            _sync(each)
+        else:
+            sync_directory(each)
     sync_directory(old)
-    entries, given_up = _salvaged(old / STATE_NAME)
+    entries, given_up = _salvaged(old)
     entries = [*_without(entries, FLOOR_KIND, EVERY_LOG), _floor(directory, entries)]
     serial, had_users = _confirmed(path)
     make_state(new / STATE_NAME, entries, serial + 1, had_users)
@@ -91,6 +96,7 @@ def _put_in_place(directory: Path, new: Path) -> _Told:
         os.rename(new / _OLD, directory / told.aside)
         sync_directory(directory)  # before anything of the old state goes
     if (new / STATE_NAME).exists():
+        shutil.rmtree(directory / JOURNAL, ignore_errors=True)  # the next start makes one of the new state
         for old in files_of(path)[1:4]:  # they are of the old file
             old.unlink(missing_ok=True)
         sync_directory(directory)
@@ -108,25 +114,59 @@ def _sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _salvaged(path: Path) -> tuple[list[Entry], list[str]]:
-    """All entries that are sound, and what is said of the others."""
+def _salvaged(directory: Path) -> tuple[list[Entry], list[str]]:
+    """All entries that are sound, and what is said of the others: in the image first, then in the journal."""
+    found, lost, serial, hurt = _salvaged_rows(directory / STATE_NAME)
+    if (directory / JOURNAL).exists():
+        written, problems = salvaged(directory / JOURNAL)
+        lost += problems
+        for number, record in written:
+            if not isinstance(record, EntryRecord):
+                continue
+            if serial is None or number > serial or (record.kind, record.key) in hurt:
+                if record.version:
+                    found[record.kind, record.key] = entry_of(record)
+                else:
+                    found.pop((record.kind, record.key), None)
+        end = max(serial or 0, written[-1].number if written else 0)
+        confirmed, _ = _confirmed(directory / STATE_NAME)
+        if end < confirmed:
+            lost.append(f"changes {end + 1} to {confirmed} of the state")
+    return list(found.values()), lost
+
+
+def _salvaged_rows(path: Path) -> tuple[dict[tuple[str, str], Entry], list[str], int | None, set[tuple[str, str]]]:
+    """The sound rows, what is said of the others, up to which change they are, and the names of those that are not.
+
+    Up to which change: None where nobody can tell.
+    """
     found: dict[tuple[str, str], Entry] = {}
+    hurt: set[tuple[str, str]] = set()
     lost: dict[str, None] = {}
     if not path.exists():
-        return [], [f"{STATE_NAME}, which is missing"]
+        return {}, [f"{STATE_NAME}, which is missing"], None, hurt
     with closing(read_only(path)) as connection:
         for order in ("ASC", "DESC"):  # what cannot be reached from one end may be from the other
             try:
                 if is_plain(connection):
-                    return plain_entries(connection), []
+                    return {entry[:2]: entry for entry in plain_entries(connection)}, [], None, hurt
                 for row in all_rows(connection, order):
                     if is_sound(*row):
                         found[row[0], row[1]] = row[:4]
                     else:
                         lost[damage_of(row[0], row[1])] = None
+                        hurt.add((row[0], row[1]))
             except sqlite3.Error as error:
                 lost[f"{STATE_NAME}: {error}"] = None
-    return list(found.values()), list(lost)
+        return found, list(lost), _serial(connection), hurt
+
+
+def _serial(connection: sqlite3.Connection) -> int | None:
+    try:
+        rows = connection.execute("SELECT serial, digest, had_users, crc FROM summary").fetchall()
+    except sqlite3.Error:
+        return None
+    return next((row[0] for row in rows if Summary(*row).is_sound), None)
 
 
 def _floor(directory: Path, entries: Iterable[Entry]) -> Entry:

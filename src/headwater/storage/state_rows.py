@@ -18,7 +18,10 @@ from zlib import crc32
 
 import google_crc32c
 
-SCHEMA_VERSION = 2
+GUARDED_VERSION = 2
+"""From here on rows have guards."""
+SCHEMA_VERSION = 3
+"""From here on it is the image of a journal, if there is one: who does not know that must not write it."""
 ENTRIES = (
     "CREATE TABLE entries (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL, "
     "guard INTEGER NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID"
@@ -87,6 +90,12 @@ def schema_version(connection: sqlite3.Connection) -> int:
     """PRAGMA user_version."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
+
+
+def journal_of(connection: sqlite3.Connection) -> int:
+    """PRAGMA application_id: of which journal it is the image; 0 if of none."""
+    (journal,) = connection.execute("PRAGMA application_id").fetchone()
+    return int(journal)
 
 
 def read_only(path: Path) -> sqlite3.Connection:

@@ -44,7 +44,7 @@ def bear_witness(state: StateStore, incarnation: str, said: Trimmed) -> None:
 
 def check_witness(state: StateStore, meta: Meta, directory: Path) -> None:
     """Raises StorageCorrupted if META calls more trimmed than the state does."""
-    witness = _witness(state, meta)
+    witness = trimmed_in(state, meta)
     for name in Trimmed.__struct_fields__:
         said, borne_out = getattr(meta, name), getattr(witness, name)
         if said > borne_out:
@@ -110,7 +110,7 @@ def _check_neighbours(segment: Segment, following: Segment, upto: int, log_id: b
         raise segment.corrupted(f"it ends with event {segment.last}, and {following.path.name} comes behind it")
 
 
-def _witness(state: StateStore, meta: Meta) -> Trimmed:
+def trimmed_in(state: StateStore, meta: Meta) -> Trimmed:
     """What the state says; of a log that was never trimmed it says nothing."""
     entry = state.get(_kind(meta.incarnation), "")
     if entry is None:

@@ -56,6 +56,7 @@ class Witness:
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
+        self._descriptor = -1  # that number may be another file's
 
 
 def make_witness(path: Path, serial: int, had_users: bool) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from ..core.errors import TooLarge
 from ..core.log import AppendResult
 from ..core.mark import BATCH_MAX, Mark, WriterState, advanced
+from ..core.state import StateStore, kinds_of_log
 from ..formats.decoders import json_decoder
 from .checked_file import CheckedFile, earlier_struct
 from .refusals import refusing
@@ -200,15 +201,44 @@ class WriterTable:
         return min(old)[1] if old else None
 
 
+class KeptMarks:
+    """What the state has of a log's writers: marks without events, for which there is no frame to be found in."""
+
+    def __init__(self, state: StateStore, incarnation: str) -> None:
+        self._state, self._kind = state, kinds_of_log(incarnation)[3]
+
+    def keep(self, state: WriterState, at: int, *, is_durable: bool = True) -> None:
+        """Enter what is known of a writer. Raises DiskFull, StorageUnavailable."""
+        row = msgspec.json.encode([_row(state, at)])
+        kept = self._state.get(self._kind, state.writer)
+        if kept is None or kept.value != row:
+            self._state.put(self._kind, state.writer, row, is_durable=is_durable)
+
+    def all(self) -> list[tuple[WriterState, int]]:
+        """All writers of which something was entered, and when each was heard of. Raises StorageUnavailable."""
+        decode = json_decoder(list[_Row]).decode
+        rows = [row for _, entry in self._state.items(self._kind) for row in decode(entry.value)]
+        return [(WriterState(*row[:7]), row[7]) for row in rows]
+
+    def drop(self, writers: Iterable[str]) -> None:
+        """What the state has of these is known without it."""
+        self._state.delete_all(self._kind, writers)
+
+
 class StoredWriterTable(WriterTable):
     """A writer table with a file. `begin` is called once in the life of a log, before its first mark."""
 
     def __init__(
-        self, directory: Path, upto: int, known: Iterable[tuple[WriterState, int]], begin: Callable[[], None] | None
+        self,
+        directory: Path,
+        upto: int,
+        known: Iterable[tuple[WriterState, int]],
+        begin: Callable[[], None] | None,
+        kept: KeptMarks,
     ) -> None:
-        """`begin`: what else is to be done before the log's first mark; None if it has marks."""
+        """`begin`: what else is to be done before the log's first mark; None if it has marks. `kept`: those without."""
         super().__init__(upto, known)
-        self._directory = directory
+        self._directory, self._kept = directory, kept
         self._begin = begin
         self._saving = threading.Lock()
 
@@ -232,14 +262,29 @@ class StoredWriterTable(WriterTable):
                 write_writers(self._directory, *self.snapshot())
 
     def record(self, mark: Mark, head: int, at: int) -> None:
-        """See WriterTable. On file first: there is no frame that it could be found in again."""
-        with self._saving:
-            upto, known = self.snapshot()
-            state = advanced(self.get(mark.writer), mark, 0, 0)
-            others = [each for each in known if each.state.writer != mark.writer]
-            with refusing(self._directory, _CANNOT_WRITE):
-                write_writers(self._directory, upto, [*others, (state, at)])
-            super().record(mark, head, at)
+        """See WriterTable. Kept first: there is no frame that it could be found in again."""
+        self._kept.keep(advanced(self.get(mark.writer), mark, 0, 0), at)
+        super().record(mark, head, at)
+
+    def merge_kept(self) -> None:
+        """Enter what was kept apart from frames, where it is newer than what they say."""
+        upto, _ = self.snapshot()
+        for state, at in self._kept.all():
+            known = self.get(state.writer)
+            if known is None or (state.batch, state.rows) > (known.batch, known.rows):
+                self._enter(state, upto, at)
+        self.landed(upto)
+
+    def drop_kept(self) -> None:
+        """The file has all that was kept apart. Raises DiskFull, StorageUnavailable."""
+        if writers := [state.writer for state, _ in self._kept.all()]:
+            self.save()
+            self._kept.drop(writers)
+
+    def keep_all(self) -> None:
+        """Keep all that is durable apart from the frames, which may go. To be made durable by the caller."""
+        for state, at in self.snapshot()[1]:
+            self._kept.keep(state, at, is_durable=False)
 
 
 class _File(msgspec.Struct):

@@ -102,6 +102,35 @@ def test_links_tell_their_address_role_and_how_much_went_over_them(served: Serve
     assert (own["address"], own["log"]) == ("$management", None)
 
 
+def test_links_tell_what_they_wait_for_and_since_when(served: Served, client: Client) -> None:
+    log = served.store.open("orders")
+    put(log, 1, 2, 3)
+    with served.client(container_id="other") as other:
+        sender = other.sender("orders", name="in")
+        told = one(client, LINK, linkName="in")
+        assert (told["waitsFor"], told["messageAt"], told["waitsSince"]) == ("messages", None, told["attachedAt"])
+        sender.send(message())
+        told = one(client, LINK, linkName="in")
+        assert told["attachedAt"] <= told["messageAt"] and told["waitsSince"] == told["messageAt"]
+        idle = other.receiver("orders", filter=EARLIEST, credit=0, name="out")
+        told = one(client, LINK, linkName="out")
+        assert (told["waitsFor"], told["credit"], told["unsettled"]) == ("credit", 0, 0)
+        assert told["unsettledMax"] == served.container.shared.settings.unsettled_max
+        idle.link.grant(2)
+        first, second = idle.take(2)
+        told = one(client, LINK, linkName="out")
+        assert (told["waitsFor"], told["credit"], told["unsettled"]) == ("outcomes", 0, 2)
+        assert told["waitsSince"] == told["messageAt"]
+        first.settle()
+        second.settle()
+        idle.link.grant(10)
+        idle.take(2)
+        told = one(client, LINK, linkName="out")
+        assert (told["waitsFor"], told["lag"]) == ("events", 2)
+    own = one(client, LINK, role="sender", address="$management")
+    assert (own["waitsFor"], own["waitsSince"], own["unsettledMax"]) == (None, None, None)
+
+
 def test_every_entity_of_the_container_is_read_by_its_identity(served: Served, client: Client) -> None:
     client.receiver(None, source={"dynamic": True})
     for type in (SERVER, CONNECTION, SESSION, LINK):

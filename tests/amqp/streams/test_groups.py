@@ -373,3 +373,11 @@ class GroupMachine(RuleBasedStateMachine):
 
 def test_links_of_one_group_never_share_a_partition():
     run_state_machine_as_test(GroupMachine)
+
+
+def test_an_epoch_that_is_raised_is_the_next_one_of_the_partition_that_is_free() -> None:
+    node = groups(2, epochs={("G", 0): 7})
+    assert node.attach("G", "a", "A", 0.0, raises_epoch=True) == [RecordEpoch("G", 0, 8), Assign("a", 0, 8)]
+    assert node.attach("G", "b", "B", 0.0, raises_epoch=True) == [RecordEpoch("G", 1, 1), Assign("b", 1, 1)]
+    assert node.attach("G", "c", "C", 0.0, raises_epoch=True) == []
+    assert node.detached("a", 1.0, is_closed_by_receiver=False) == [RecordEpoch("G", 0, 9), Assign("c", 0, 9)]

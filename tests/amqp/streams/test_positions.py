@@ -182,6 +182,17 @@ def test_group_is_reset_where_its_consumer_asks_for_that():
     assert positions.group_position("g", 3, after=99).after == 5
 
 
+def test_epochs_count_as_the_positions_that_they_are_of():
+    positions = Positions(2)
+    positions.record_epoch("g", 0, 7)
+    positions.group_position("h", 0, after=0)
+    with pytest.raises(LinkFault, match="remembers 2 positions"):
+        positions.group_position("h", 1, after=0)
+    positions.group_position("g", 0, after=0)
+    positions.forget_group("h")
+    positions.group_position("h", 1, after=0)
+
+
 def test_number_of_group_positions_is_bounded():
     positions = Positions(1)
     positions.group_position("g", 0, after=0)
@@ -271,7 +282,7 @@ def test_source_outlives_the_server_and_0_1_0_stored_none(state):
     attached(positions, "new", source=b"\x00\x01")
     attached(positions, "old")
     write(positions, state)
-    _, kind, _ = kinds_of_log(LOG)
+    kind = kinds_of_log(LOG)[1]
     for key, entry in list(state.items(kind)):
         if key.endswith("old"):
             value = json.loads(entry.value)

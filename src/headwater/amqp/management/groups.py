@@ -18,6 +18,7 @@ from ..container import Container
 from ..streams.consuming import GroupMember
 from ..streams.node import EventLogNode
 from ..streams.positions import Positions, load
+from ..streams.workers import WorkerMember
 
 
 class ConsumerGroups(ReadOnly):
@@ -46,7 +47,8 @@ class ConsumerGroups(ReadOnly):
         owners = [] if node is None else node.groups.owners(group)
         if group not in _groups(positions) and not any(owners):
             raise Refusal(Status.NOT_FOUND, f"log {log!r} has no consumer group {show(group)}")
-        named = {str(number): owner.link_name for number, owner in enumerate(owners) if isinstance(owner, GroupMember)}
+        members = [each if isinstance(each, GroupMember | WorkerMember) else None for each in owners]
+        named = {str(number): owner.link_name for number, owner in enumerate(members) if owner is not None}
         afters = {number: after for (each, number), after in positions.groups().items() if each == group}
         lags = await asyncio.to_thread(self._lags, log, afters)
         return {
@@ -66,7 +68,9 @@ class ConsumerGroups(ReadOnly):
         self._rights.check_managed(user, log)
         found = await self.read(user, name)
         if found["members"]:
-            problem = f"the group has {found['members']} members; delete their links first"
+            problem = (
+                f"the group has {found['members']} members; delete the links of receivers, and end the workers, first"
+            )
             raise Refusal(Status.CONFLICT, problem)
         node: EventLogNode = await self._container.node_of(log)
         node.forget_group(group)

@@ -211,6 +211,8 @@ class Links(_OfServer):
             "credit": link.credit,  # type: ignore[attr-defined]
             "deliveries": end.deliveries,
             "unsettled": link.unsettled if isinstance(link, Sender) else None,
+            "unsettledMax": end.unsettled_max if isinstance(end, Consumer) else None,
+            **_times(end),
             "isAttached": link.is_attached,
             **(await _of_receiver(end) if isinstance(end, Consumer) else {}),
         }
@@ -229,6 +231,18 @@ class Links(_OfServer):
         if found is not None and transport.session_number(found[0].session) == _number(session):
             return transport, *found
         raise Refusal(Status.NOT_FOUND, f"connection {connection} has no link {show(rest)}")
+
+
+def _times(end: LinkEnd) -> Attributes:
+    """When what went over it, and since when it waits for what."""
+    waits_for = end.waits_for
+    since = max(end.attached_at, end.message_at, end.outcome_at if waits_for == "outcomes" else 0)
+    return {
+        "attachedAt": end.attached_at or None,
+        "messageAt": end.message_at or None,
+        "waitsFor": waits_for,
+        "waitsSince": None if waits_for is None else since,
+    }
 
 
 async def _of_receiver(consumer: Consumer) -> Attributes:

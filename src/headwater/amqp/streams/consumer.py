@@ -15,7 +15,7 @@ from ...core.shown import cut
 from ...core.turns import BUDGET_S, STEP_S, Pace
 from ..errors import refusal_of
 from ..filters import SourceFilter
-from ..link_end import Ending, LinkEnd
+from ..link_end import Ending, LinkEnd, now_ms
 from ..protocol import conditions
 from ..protocol.link import Sender
 from ..protocol.performatives import Accepted, DeliveryState, Modified, Rejected
@@ -111,6 +111,24 @@ class Consumer(LinkEnd):
         """The filters in effect, as they were given."""
         return self._filter.accepted
 
+    @property
+    def unsettled_max(self) -> int:
+        """How many messages may wait for their outcome."""
+        return self._node.settings.unsettled_max
+
+    @property
+    def waits_for(self) -> str | None:
+        """See LinkEnd."""
+        if self._is_full or (self._link.credit <= 0 < self._link.unsettled):
+            return "outcomes"
+        if self._link.credit <= 0:
+            return "credit"
+        if self in self._node.waiting:
+            return "events"
+        if not self._link.sendable:
+            return "window"
+        return None if self._transport.has_room else "reading"
+
     # LinkEnd
 
     def on_ready(self) -> None:
@@ -122,6 +140,7 @@ class Consumer(LinkEnd):
     def on_outcomes(self, contexts: Sequence[int], state: DeliveryState | Described | None) -> None:
         """See LinkEnd; contexts are sequence numbers."""
         state = state or self._default_outcome
+        self.outcome_at = now_ms()
         if is_final(state):
             self.position.finish(contexts)
         else:
@@ -166,7 +185,7 @@ class Consumer(LinkEnd):
                 self._transport.flush_soon()
             return
         try:
-            until = self._turns.cpu() + STEP_S
+            until, deliveries = self._turns.cpu() + STEP_S, self.deliveries
             sent, has_more = self._send_again(room, until), True
             if sent < room and self._turns.cpu() < until:
                 has_more = self._send_next(room - sent)
@@ -180,6 +199,8 @@ class Consumer(LinkEnd):
             )
             self.expel(conditions.INTERNAL_ERROR, "internal error; see the server's log")
             return
+        if self.deliveries > deliveries:
+            self.message_at = now_ms()
         if has_more:
             self._take_turn_soon()
         else:

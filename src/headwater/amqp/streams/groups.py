@@ -14,6 +14,7 @@ at most one owner at every moment, because the action that ends the old one come
   for its partition is never asked to leave.
 - Epochs are recorded before an owner is named. They go back to zero only where the receiver whose epoch it is closes
   its link in order: one that gave none says nothing of them.
+- A worker that asks over another protocol gets its partitions under epochs that are each the next one (`raises_epoch`).
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ class _Pending(NamedTuple):
     connection: Hashable
     until: float
     epoch: int | None
+    raises_epoch: bool
 
 
 class Groups:
@@ -117,15 +119,20 @@ class Groups:
         now: float,
         partition: int | None = None,
         epoch: int | None = None,
+        *,
+        raises_epoch: bool = False,
     ) -> list[Action]:
-        """A receiver wants to join the group, for that partition, or for any."""
+        """A receiver wants to join the group, for that partition, or for any.
+
+        With `raises_epoch`, which goes with neither, its epoch is the next one after that of the partition it gets.
+        """
         group = self._groups.get(name)
         if group is None:
-            if len(self._groups) >= self._settings.groups_max:
+            if self._is_full:
                 problem = f"there are {len(self._groups)} consumer groups, and no more are allowed"
                 return [Refuse(link, RESOURCE_LIMIT_EXCEEDED, problem)]
             group = self._groups[name] = Group(name, self._partitions, self._settings)
-        actions = group.attach(link, connection, now, partition, epoch)
+        actions = group.attach(link, connection, now, partition, epoch, raises_epoch=raises_epoch)
         return self._after(group, actions, link)
 
     def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
@@ -157,6 +164,17 @@ class Groups:
         """By partition: which link reads it for the group."""
         group = self._groups.get(name)
         return [None] * self._partitions if group is None else list(group.owners)
+
+    def next_free(self, name: str) -> int | None:
+        """The partition that a link that names none would get at once; None where it would wait, or be refused."""
+        group = self._groups.get(name)
+        if group is None:
+            return None if self._is_full else 0
+        return group.owners.index(None) if None in group.owners else None
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._groups) >= self._settings.groups_max
 
     def forget(self, name: str) -> None:
         """Forget a group that has no members: its epochs begin anew. One that has some stays."""
@@ -194,7 +212,14 @@ class Group:
         return not self._members and not self._pending and not any(self.epochs)
 
     def attach(
-        self, link: Link, connection: Hashable, now: float, partition: int | None, epoch: int | None
+        self,
+        link: Link,
+        connection: Hashable,
+        now: float,
+        partition: int | None,
+        epoch: int | None,
+        *,
+        raises_epoch: bool,
     ) -> list[Action]:
         """See Groups."""
         if epoch is not None and not 0 <= epoch <= EPOCH_MAX:
@@ -202,13 +227,14 @@ class Group:
         if partition is not None:
             return self._claim(link, connection, now, partition, epoch)
         if None in self.owners:
-            return list(self._bind(link, connection, self.owners.index(None), epoch, is_asked_for=False))
+            free = self.owners.index(None)
+            return list(self._bind(link, connection, free, self._raised(free, epoch, raises_epoch), is_asked_for=False))
         if len(self._pending) >= self._settings.group_pending_max:
             problem = f"all {len(self.owners)} partitions have a receiver in the group {self.name!r}"
             if self._settings.group_pending_max:
                 problem += f", and {len(self._pending)} more wait for one"
             return [Refuse(link, LINK_DETACH_FORCED, problem)]
-        self._pending[link] = _Pending(connection, now + self._settings.group_pending_ms / 1000, epoch)
+        self._pending[link] = _Pending(connection, now + self._settings.group_pending_ms / 1000, epoch, raises_epoch)
         return self._rebalance(now)
 
     def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
@@ -301,8 +327,12 @@ class Group:
             link = self._next_served(self._pending, held)
             pending = self._pending.pop(link)
             partition = self.owners.index(None)
-            actions += self._bind(link, pending.connection, partition, pending.epoch, is_asked_for=False)
+            epoch = self._raised(partition, pending.epoch, pending.raises_epoch)
+            actions += self._bind(link, pending.connection, partition, epoch, is_asked_for=False)
         return actions
+
+    def _raised(self, partition: int, epoch: int | None, raises_epoch: bool) -> int | None:
+        return min(self.epochs[partition] + 1, EPOCH_MAX) if raises_epoch else epoch
 
     def _rebalance(self, now: float) -> list[Action]:
         """Ask links of connections that have more than their share to leave, for those that wait."""

@@ -89,6 +89,8 @@ class EventLogNode:
         self.groups = Groups(self.partitions, settings, positions.epochs)
         self.is_changed = False
         """Whether positions may differ from what is stored."""
+        self.on_end: set[Callable[[], object]] = set()
+        """What is to be called, once, when the log is closed."""
         self.waiting: set[Reading] = set()
         """Consumers that have read all there is, and could send more."""
         self.consumers: set[Reading] = set()
@@ -98,7 +100,9 @@ class EventLogNode:
         """Appends that the log, which has too much to write, would not take yet."""
         self._actions: deque[Action] = deque()
         """What the groups have decided, to be done in this order."""
+        self._is_performing = False
         self._performing: asyncio.Task[None] | None = None
+        """What records epochs."""
         self._information: asyncio.Task[bytes] | None = None
         self._saving = asyncio.Lock()
         self._tasks: set[asyncio.Task[bool]] = set()
@@ -127,6 +131,7 @@ class EventLogNode:
         """Watch the log no more, and store what is remembered."""
         self._append_gathered()
         self._stop_watching()
+        self._end()
         if self._performing is not None:
             self._performing.cancel()
         await self._save()
@@ -230,13 +235,22 @@ class EventLogNode:
             task.add_done_callback(self._tasks.discard)
 
     def perform(self, actions: Sequence[Action]) -> None:
-        """Do what the groups have decided: now, unless an epoch must be recorded before."""
+        """Do what the groups have decided: now, unless an epoch must be recorded before.
+
+        What one action leads to is done after those that were decided before it, and not within it.
+        """
         self._actions += actions
-        while self._actions and self._performing is None:
-            if isinstance(self._actions[0], RecordEpoch):
-                self._performing = self.loop.create_task(self._record_epochs())
-            else:
-                self._perform(self._actions.popleft())
+        if self._is_performing:
+            return
+        self._is_performing = True
+        try:
+            while self._actions and self._performing is None:
+                if isinstance(self._actions[0], RecordEpoch):
+                    self._performing = self.loop.create_task(self._record_epochs())
+                else:
+                    self._perform(self._actions.popleft())
+        finally:
+            self._is_performing = False
 
     def _perform(self, action: Action) -> None:
         try:
@@ -329,11 +343,17 @@ class EventLogNode:
         self._is_woken = False
         self._retry()
         if self.log.is_closed:
+            self._end()
             self._on_closed(self)
             return
         waiting, self.waiting = self.waiting, set()
         for consumer in waiting:
             consumer.on_ready()
+
+    def _end(self) -> None:
+        on_end, self.on_end = self.on_end, set()
+        for call in on_end:
+            call()
 
 
 def _perform(action: Action) -> None:

@@ -76,6 +76,11 @@ class Position:
         while order and order[0] not in failures:
             order.popleft()
 
+    def finish_up_to(self, number: int) -> None:
+        """Everything up to that number is done with, whoever it was sent to."""
+        self.finish([each for each in self._failures if each <= number])
+        self.passed(number)
+
     def give_back(self, numbers: Iterable[int], *, has_failed: bool) -> None:
         """These are to be sent again; `has_failed` (`modified` with delivery-failed) is counted in their headers."""
         for number in numbers:

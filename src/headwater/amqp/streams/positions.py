@@ -188,8 +188,9 @@ class Positions:
         if position is not None and is_reset:
             position = self._groups[group, partition] = Position(after)
         if position is None:
-            if len(self._groups) >= self._termini_max:
-                problem = f"this log remembers {len(self._groups)} positions of groups, and no more are allowed"
+            known = self._groups.keys() | self._epochs.keys()  # an epoch takes the place of its position
+            if len(known) >= self._termini_max and (group, partition) not in known:
+                problem = f"this log remembers {len(known)} positions of groups, and no more are allowed"
                 raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
             position = self._groups[group, partition] = Position(after)
         return position
@@ -252,7 +253,7 @@ class Positions:
 
 def store(state: StateStore, incarnation: str, changes: Sequence[Change]) -> None:
     """Write changes; blocks. Raises what the store raises: then say nothing of them to `stored`."""
-    _, kind, _ = kinds_of_log(incarnation)
+    kind = kinds_of_log(incarnation)[1]
     for key, value in changes:
         if value is None:
             state.delete(kind, key)
@@ -263,7 +264,7 @@ def store(state: StateStore, incarnation: str, changes: Sequence[Change]) -> Non
 def load(state: StateStore, incarnation: str, now_ms: int, termini_max: int) -> Positions:
     """What the store has of one incarnation of a log; blocks. The connections of its receivers have ended by now."""
     positions = Positions(termini_max)
-    _, kind, _ = kinds_of_log(incarnation)
+    kind = kinds_of_log(incarnation)[1]
     for key, entry in state.items(kind, "amqp-"):
         sort, first, second = key.split("\n")
         value = json.loads(entry.value)
@@ -287,7 +288,7 @@ def load(state: StateStore, incarnation: str, now_ms: int, termini_max: int) -> 
 
 def remembers(state: StateStore, incarnation: str, container: str, link: str) -> bool:
     """Whether the store has the source of that receiver; blocks."""
-    _, kind, _ = kinds_of_log(incarnation)
+    kind = kinds_of_log(incarnation)[1]
     return state.get(kind, f"{_TERMINUS}\n{container}\n{link}") is not None
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from ...core.errors import EventLogError, InvalidInput
+from ...core.errors import EventLogError, InvalidInput, OutcomeUnknown
 from ...core.event import Event
 from ...core.log import AppendRequest
 from ...core.shown import show
 from ..container import Container
 from ..errors import MessageFault, link_fault
-from ..link_end import Ending, LinkEnd
+from ..link_end import Ending, LinkEnd, now_ms
 from ..protocol import conditions
 from ..protocol.codec import DecodeError
 from ..protocol.conditions import AmqpError
@@ -57,7 +57,8 @@ class _Append:
         self.bytes += delivery.bytes
 
     def on_appended(self, request: AppendRequest) -> None:
-        self._producer.on_appended(self, request.error)
+        is_new = request.result is not None and not request.result.was_stored
+        self._producer.on_appended(self, request.error, is_new=is_new)
 
 
 class _RunAppend:
@@ -102,6 +103,11 @@ class Producer(LinkEnd):
         self._anonymous: asyncio.Queue[Delivery | None] | None = None
         """What is to be forwarded to the log that it names; None ends it."""
 
+    @property
+    def waits_for(self) -> str | None:
+        """See LinkEnd."""
+        return "messages" if self._link.credit > 0 else "the log"
+
     def grant(self) -> None:
         """Give the sender as much credit as there is room for; not for less than half a window."""
         room = self._window - self._outstanding
@@ -120,6 +126,7 @@ class Producer(LinkEnd):
             size += each.bytes
         self._statistics.messages_received += count
         self.deliveries += count
+        self.message_at = now_ms()
         self._outstanding += count
         self._transport.hold(size + DELIVERY_BYTES * count)
         if self._node is None:
@@ -165,13 +172,16 @@ class Producer(LinkEnd):
             address = target.address if isinstance(target, Target) else None
             self._container.suspended.put(key, self._unsettled, shared.loop.time(), address)
 
-    def on_appended(self, append: _Append, error: EventLogError | None) -> None:
-        """What became of an append: its deliveries get their outcome."""
+    def on_appended(self, append: _Append, error: EventLogError | None, *, is_new: bool = False) -> None:
+        """What became of an append: its deliveries get their outcome. `is_new`: they were not stored before."""
         if isinstance(error, InvalidInput) and len(append.deliveries) > 1:
             self._append_each(append)
             return
         if error is None:
+            self._statistics.messages_appended += len(append.deliveries) if is_new else 0
             self._accept(append.deliveries)
+        elif isinstance(error, OutcomeUnknown):
+            self._give_up(error)
         else:
             fault = link_fault(error)
             for delivery in append.deliveries:
@@ -188,7 +198,10 @@ class Producer(LinkEnd):
             self._append(deliveries_of(run), append.node, append.partition)
             return
         if error is None:
+            self._statistics.messages_appended += len(run.tags)
             self._accept_run(run)
+        elif isinstance(error, OutcomeUnknown):
+            self._give_up(error)
         else:
             fault = link_fault(error)
             for delivery in deliveries_of(run):
@@ -335,6 +348,12 @@ class Producer(LinkEnd):
         if self._is_over:
             return
         refuse(self._transport, self._link, delivery, fault)
+
+    def _give_up(self, error: OutcomeUnknown) -> None:
+        """End the link without an outcome for its deliveries: its sender knows that they may have arrived, or not."""
+        if not self._is_over:
+            fault = link_fault(error)
+            self._transport.expel(self._link, fault.condition, fault.description or "", fault.info)
 
     def _done(self, count: int, size: int) -> None:
         self._outstanding -= count

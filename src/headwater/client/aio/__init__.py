@@ -11,5 +11,6 @@ from .log import RemoteLog
 from .reading import RemoteReading
 from .server import Server, connect
 from .subscription import RemoteSubscription
+from .work import Work
 
-__all__ = ["RemoteLog", "RemoteReading", "RemoteSubscription", "Server", "connect"]
+__all__ = ["RemoteLog", "RemoteReading", "RemoteSubscription", "Server", "Work", "connect"]

@@ -34,12 +34,12 @@ class Connection(asyncio.Protocol):
         """Done when nothing is left of it."""
 
     @classmethod
-    async def open(cls, address: Address, timeout_s: float) -> Connection:
-        """A connection to that address, with TLS if the address has it. Raises OSError."""
+    async def open(cls, address: Address, timeout_s: float, connect_s: float) -> Connection:
+        """A connection to that address, with TLS if the address has it, in `connect_s`. Raises OSError."""
         loop = asyncio.get_running_loop()
         connection = cls(timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(connect_s):
                 if address.unix_path is not None:
                     await loop.create_unix_connection(lambda: connection, address.unix_path)
                 else:

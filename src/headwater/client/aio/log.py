@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Literal
 
 from ...core.condition import AppendCondition
 from ...core.consumer import Consumer
@@ -13,9 +14,11 @@ from ...core.query import ALL, Query
 from .. import wire
 from ..pages import PagedRead
 from ..routes import LogRoutes
+from ..working import Share
 from .reading import RemoteReading
 from .subscription import RemoteSubscription
 from .transport import Transport
+from .work import Work
 
 
 class RemoteLog:
@@ -100,6 +103,20 @@ class RemoteLog:
     async def consumers(self) -> list[Consumer]:
         """See EventLog."""
         return await self._transport.call(self._routes.consumers())
+
+    def work(
+        self,
+        group: str,
+        *,
+        worker: str | None = None,
+        query: Query = ALL,
+        lease_s: float = 10.0,
+        start: Literal["earliest", "latest"] | None = None,
+    ) -> Work:
+        """Share the partitions of the log with all workers of a group, from `async with` on. See
+        `headwater.client.RemoteLog.work`.
+        """
+        return Work(self._transport, Share(self._routes, group, worker, query, lease_s, start))
 
     async def trim(self, below: int) -> int:
         """See EventLog."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Self
 
@@ -54,7 +53,7 @@ class RemoteReading(AsyncIterator[SequencedEvent]):
                     return ()
                 raise ConnectionLost("the answer ends in the middle of a page")
             except OSError as error:
-                stream.close()
+                stream.give_up(error)
                 await self._wait_after(error)
                 self._stream = await self._opened()
             except BaseException:
@@ -78,13 +77,22 @@ class RemoteReading(AsyncIterator[SequencedEvent]):
     async def _opened(self) -> Stream:
         while True:
             try:
-                stream = await self._transport.open(self._read.request())
-                self._read.begin(stream.answer)
-                return stream
+                return self._begun(await self._transport.open(self._read.request()))
             except PASSING as error:
                 await self._wait_after(error)
+
+    def _begun(self, stream: Stream) -> Stream:
+        try:
+            self._read.begin(stream.answer)
+        except OSError as error:
+            stream.give_up(error)
+            raise
+        except BaseException:
+            stream.close()
+            raise
+        return stream
 
     async def _wait_after(self, error: OSError | EventLogError) -> None:
         if self._attempts is None:
             self._attempts = self._transport.terms.attempts()
-        await asyncio.sleep(self._attempts.pause_s(self._transport.terms.known(error)))
+        await self._transport.wait_after(self._attempts, error)

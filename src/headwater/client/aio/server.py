@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from ...core.errors import EventLogError
 from ...core.log import LogInfo
 from ...core.settings import LogSettings
 from .. import routes
-from ..address import address_of
 from ..problems import settings_named
-from ..terms import Terms
+from ..terms import terms_of
 from .log import RemoteLog
 from .transport import Transport
 
 
 def connect(
-    url: str,
+    url: str | Sequence[str],
     *,
     user: str | None = None,
     password: str | None = None,
@@ -28,9 +27,21 @@ def connect(
     retry_s: float = 30.0,
     on_waiting: Callable[[EventLogError], object] | None = None,
 ) -> Server:
-    """The server at that URL. Nothing is sent yet: the first request connects. See `headwater.client.connect`."""
-    address = address_of(url, user, password, token, ca_file, is_verified)
-    return Server(Transport(Terms(address, timeout_s, retry_s, on_waiting)))
+    """The server at that URL, or those URLs. Nothing is sent yet: the first request connects. See
+    `headwater.client.connect`.
+    """
+    terms = terms_of(
+        url,
+        user=user,
+        password=password,
+        token=token,
+        ca_file=ca_file,
+        is_verified=is_verified,
+        timeout_s=timeout_s,
+        retry_s=retry_s,
+        on_waiting=on_waiting,
+    )
+    return Server(Transport(terms))
 
 
 class Server:
@@ -41,8 +52,8 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it is."""
-        return self._transport.terms.address.url
+        """Where it is: of several addresses, the one in use."""
+        return self._transport.targets.current.address.url
 
     async def logs(self) -> list[str]:
         """The names of the logs that the user may read, in order."""

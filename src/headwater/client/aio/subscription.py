@@ -75,14 +75,15 @@ class RemoteSubscription:
             except LogNotFound:
                 break  # it was deleted: nothing follows any more
             except PASSING as error:
-                self._drop_stream()
+                self._give_up(error)
                 if not self.is_closed:
-                    await self._wait_after(self._transport.terms.known(error))
+                    await self._wait_after(error)
         return None
 
-    async def _wait_after(self, error: EventLogError) -> None:
+    async def _wait_after(self, error: OSError | EventLogError) -> None:
+        pause_s = self._transport.targets.pause_s(self._attempts, error)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._attempts.pause_s(error)):
+            async with asyncio.timeout(pause_s):
                 await self._closing.wait()
 
     async def _catch_up_or_follow(self, deadline: float | None) -> Sequence[SequencedEvent]:
@@ -106,6 +107,7 @@ class RemoteSubscription:
 
     async def _follow(self) -> None:
         self._stream = await self._transport.open(self._follower.follow(self.cursor))
+        self._follower.begin(self._stream.answer)
         self._attempts.succeeded()
         if self.is_closed:  # by another task, meanwhile
             self._drop_stream()
@@ -125,6 +127,11 @@ class RemoteSubscription:
             if events:
                 return events
         raise ConnectionLost("the subscription ended")
+
+    def _give_up(self, error: OSError | EventLogError) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.give_up(error)
 
     def _drop_stream(self) -> None:
         stream, self._stream = self._stream, None

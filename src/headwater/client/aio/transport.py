@@ -1,28 +1,33 @@
 """Requests to one server by tasks: idle connections, retries while it is away or overloaded, problems as exceptions.
 
+Which of its addresses is asked, `targets` says.
 Every request sent from here may be repeated: appends carry ids, so a repeated one is recognised by the log.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from ...core.access import Forbidden
+from ...core.errors import EventLogError, PositionOfOtherIncarnation
 from ...formats.answer import Answer
-from ...formats.unreachable import ServerUnreachable
+from ...formats.retrying import Attempts
 from ..handshakes import why_hopeless
-from ..heads import Heads
+from ..identity import Identity
 from ..request import Request
-from ..terms import IDLE_CONNECTIONS_MAX, PASSING, Terms, refusal
+from ..routes import head_of
+from ..targets import HOPS_MAX, PrimaryAway, Target, Targets
+from ..terms import IDLE_CONNECTIONS_MAX, PASSING, ConnectionLost, Terms, refusal
 from .connection import Connection
 
 T = TypeVar("T")
 
 UNDER_WAY_MAX = 64
 """Requests whose answers are awaited at the same time; more wait for them, so that a thousand tasks are no thousand
-connections. An answer that is read piece by piece does not count once it has begun."""
+connections. An answer that is read piece by piece does not count once it has begun; one that waits does not at all."""
 
 Send = Callable[[Connection, bytes, bytes], Awaitable[Answer]]
 
@@ -32,9 +37,7 @@ class Transport:
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
-        self._heads = Heads(terms.address)
-        self._has_answered = False
-        self._idle: deque[Connection] = deque()
+        self.targets = Targets[Connection](terms)
         self._places = asyncio.Semaphore(UNDER_WAY_MAX)
         self._is_closed = False
 
@@ -43,12 +46,12 @@ class Transport:
         attempts = None
         while True:
             try:
-                connection, answer = await self._sent(request, Connection.ask)
+                target, connection, answer = await self._sent(request, Connection.ask)
             except PASSING as error:
                 attempts = attempts or self.terms.attempts()
-                await asyncio.sleep(attempts.pause_s(self.terms.known(error)))
+                await self.wait_after(attempts, error)
             else:
-                self.give_back(connection, answer)
+                self.give_back(target, connection, answer)
                 return request.decode(answer)
 
     async def open(self, request: Request[T]) -> Stream:
@@ -59,66 +62,116 @@ class Transport:
         """
         return Stream(self, *await self._sent(request, Connection.send))
 
+    async def wait_after(self, attempts: Attempts, error: OSError | EventLogError) -> None:
+        """Pause before the next attempt; where there is none left, raises the error."""
+        await asyncio.sleep(self.targets.pause_s(attempts, error))
+
     async def close(self) -> None:
         """Close what is idle, and what is in use as soon as it is given back; no more requests are taken."""
         self._is_closed = True
-        closing = list(self._idle)
-        self._idle.clear()
+        closing = self.targets.idle()
         for connection in closing:
             connection.close()
         for connection in closing:
             await connection.lost
 
-    def give_back(self, connection: Connection, answer: Answer) -> None:
+    def give_back(self, target: Target[Connection], connection: Connection, answer: Answer) -> None:
         """Keep a connection for the next request, if its answer is complete and leaves it open."""
-        if not answer.is_reusable or self._is_closed or len(self._idle) >= IDLE_CONNECTIONS_MAX:
+        if not answer.is_reusable or self._is_closed or len(target.idle) >= IDLE_CONNECTIONS_MAX:
             connection.close()
         else:
-            self._idle.append(connection)
+            target.idle.append(connection)
 
-    async def _sent(self, request: Request[T], send: Send) -> tuple[Connection, Answer]:
-        """One attempt: the answer as far as `send` waits for it, or the error that it is as a whole."""
+    async def _sent(self, request: Request[T], send: Send) -> tuple[Target[Connection], Connection, Answer]:
+        """One attempt, wherever the primary is: the answer as far as `send` waits for it, or the error that it is."""
+        target = self.targets.best()
+        for _ in range(HOPS_MAX):
+            if request.identity is not None and not self.targets.is_single:
+                proved = await self._proved(target, request.identity)
+                if proved is not target:
+                    target = proved
+                    continue
+            connection, answer = await self._answered(target, request, send)
+            if answer.status < 300:
+                return target, connection, answer
+            target = self._elsewhere(target, request, connection, answer)
+        raise PrimaryAway(f"{HOPS_MAX} servers in a row name another one as the primary")
+
+    async def _proved(self, target: Target[Connection], identity: Identity) -> Target[Connection]:
+        """The target, if it has the log that is meant; or the primary that it names. Raises as `_sent`."""
+        if identity.is_proved(target, failures := target.failures):
+            return target
+        question = head_of(identity)
+        connection, answer = await self._answered(target, question, Connection.ask)
+        if answer.status >= 300:
+            try:
+                return self._elsewhere(target, question, connection, answer)
+            except Forbidden:  # whoever may only append is not told
+                identity.prove(target, failures, 0, None)
+                return target
+        self.give_back(target, connection, answer)
+        try:
+            identity.prove(target, failures, *question.decode(answer))
+        except PositionOfOtherIncarnation as error:  # another address may have the log that is meant
+            self.targets.failed(target, ConnectionLost(str(error)))
+            raise
+        return target
+
+    def _elsewhere(
+        self, target: Target[Connection], request: Request[Any], connection: Connection, answer: Answer
+    ) -> Target[Connection]:
+        """The primary that an answer names; raises the error that any other answer of 300 or above stands for."""
+        self.give_back(target, connection, answer)
+        if (primary := self.targets.named_by(target, answer)) is not None:
+            return primary
+        error = refusal(request, answer)
+        self.targets.failed(target, error)
+        raise error
+
+    async def _answered(
+        self, target: Target[Connection], request: Request[Any], send: Send
+    ) -> tuple[Connection, Answer]:
+        """What one address answers: all of it, where it is no success. Raises OSError, ServerUnreachable."""
         if self._is_closed:
             raise self.terms.closed()
-        async with self._places:
+        async with contextlib.nullcontext() if request.waits else self._places:
             connection = None
             try:
-                connection = self._idle_connection() or await Connection.open(self.terms.address, self.terms.timeout_s)
-                answer = await send(connection, self._heads.of(request), request.body)
-                self._has_answered = True
-                if answer.status < 400:
-                    return connection, answer
-                await connection.finish(answer)
+                connection = self._idle_connection(target) or await self._connected(target)
+                answer = await send(connection, target.heads.of(request), request.body)
+                if answer.status >= 300:
+                    await connection.finish(answer)
             except OSError as error:
-                has_received = self._has_answered or (connection is not None and connection.has_received)
                 _close(connection)
-                await self._raise_hopeless(error, has_received)
+                has_received = target.has_answered or (connection is not None and connection.has_received)
+                hopeless = await asyncio.to_thread(why_hopeless, error, target.address, has_received=has_received)
+                self.targets.lost(target, error, hopeless)
                 raise
             except BaseException:
                 _close(connection)
                 raise
-            self.give_back(connection, answer)
-            raise refusal(request, answer)
+            target.succeeded()
+            return connection, answer
 
-    def _idle_connection(self) -> Connection | None:
-        while self._idle:
-            connection = self._idle.pop()
+    async def _connected(self, target: Target[Connection]) -> Connection:
+        return await Connection.open(target.address, self.terms.timeout_s, self.terms.connect_s)
+
+    def _idle_connection(self, target: Target[Connection]) -> Connection | None:
+        while target.idle:
+            connection = target.idle.pop()
             if not connection.is_stale():
                 return connection
             connection.close()
         return None
 
-    async def _raise_hopeless(self, error: OSError, has_received: bool) -> None:
-        address = self.terms.address
-        if reason := await asyncio.to_thread(why_hopeless, error, address, has_received=has_received):
-            raise ServerUnreachable(address.url, reason) from error
-
 
 class Stream:
     """An answer being read; closing it before its end costs the connection, and nothing else."""
 
-    def __init__(self, transport: Transport, connection: Connection, answer: Answer) -> None:
-        self._transport = transport
+    def __init__(
+        self, transport: Transport, target: Target[Connection], connection: Connection, answer: Answer
+    ) -> None:
+        self._transport, self._target = transport, target
         self._connection: Connection | None = connection
         self.answer = answer
 
@@ -140,7 +193,12 @@ class Stream:
         """Done with it; from another task too, where it ends a `read` with an error."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            self._transport.give_back(connection, self.answer)
+            self._transport.give_back(self._target, connection, self.answer)
+
+    def give_up(self, error: OSError | EventLogError) -> None:
+        """It cannot be used, for this reason: whoever asks again may turn to another address."""
+        self.close()
+        self._transport.targets.failed(self._target, error)
 
     def __del__(self) -> None:
         if getattr(self, "_connection", None) is not None:

@@ -17,13 +17,14 @@ from ...core.access import Credentials, Right, User
 from ...core.errors import EventLogError
 from ...core.extent import SplitSize
 from ...core.query import Query
-from ...flight.backend import Login, LogPlace, Span
-from ...flight.wire import AppendCommand, Appended, StageCommand, encode
+from ...flight.backend import Login, LogPlace, Sending, Span
+from ...flight.wire import AppendCommand, Appended, StageCommand, Ticket, encode
 from ...storage.mapped import MappedLog
 from ...storage.staging import StagedFile, Staging
 from ...storage.writer_owners import claim
 from .link import Link
 from .own_writers import check_own
+from .sendings import Sendings
 
 MAPPED_MAX = 128
 """Logs that are kept mapped; those used longest ago are let go."""
@@ -42,6 +43,8 @@ class BulkBackend:
         self._stagings: OrderedDict[str, Staging] = OrderedDict()
         """By directory, too."""
         self._mapping = threading.Lock()
+        self.sendings = Sendings(link)
+        """Streams to readers."""
 
     # Who asks
 
@@ -83,6 +86,10 @@ class BulkBackend:
         """See Backend."""
         mapped = self._opened(log)
         return mapped.scan(span.after, span.upto, partition=span.partition, query=query, columns=columns)
+
+    def sending(self, user: User, peer: str, ticket: Ticket) -> Sending:
+        """See Backend."""
+        return self.sendings.begin(user.name, peer, ticket)
 
     # Writing
 

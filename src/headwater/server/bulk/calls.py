@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from ...core.access import Credentials, Guard, Right, User
 from ...core.acting import act_as, as_now
-from ...core.errors import StorageUnavailable
+from ...core.errors import EventLogError, StorageUnavailable
 from ...core.extent import Extent
-from ...core.mark import check_writer
+from ...core.mark import Committed, check_writer
+from ...core.readers import Reader, Readers, Waiting
 from ...core.store import LogStore
+from ...core.traffic import Traffic
 from ...flight.backend import Login, LogPlace
 from ...flight.wire import (
     ACTIONS,
@@ -34,6 +38,7 @@ from .actions import HANDLERS, Work
 from .callers import BulkCallers
 from .link import Call
 from .own_writers import check_own, is_ended, owner_for
+from .sendings import About
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,9 +47,17 @@ T = TypeVar("T")
 class BulkCalls:
     """The calls by name: what `link.Answering` is given."""
 
-    def __init__(self, store: LogStore, guard: Guard) -> None:
-        self._store, self._guard = store, guard
+    def __init__(self, store: LogStore, guard: Guard, readers: Readers | None = None) -> None:
+        """`readers` are told of streams that last for a while."""
+        self._store, self._guard, self._readers = store, guard, readers or Readers()
+        self._streams: dict[int, tuple[Reader, Callable[[], None]]] = {}
+        """Those, by what the bulk process calls them, each with what forgets it."""
+        self._telling = asyncio.Lock()
+        self.ask: Callable[..., None] = lambda *_: None
+        """Tells the bulk process something, once there is one."""
         self.callers = BulkCallers()
+        self.traffic = Traffic()
+        """Events that were appended, and that were sent to readers."""
         self._threads = {kind: ThreadPoolExecutor(kind.value, f"bulk-{kind.name.lower()}") for kind in Work}
         self._opened_logs: WeakValueDictionary[str, StoredLog] = WeakValueDictionary()
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -52,7 +65,7 @@ class BulkCalls:
 
     def table(self) -> Mapping[str, Call]:
         """Every call that the bulk process may make."""
-        names = ("authenticate", "user", "authorize", "place", "check_position", "append", "act")
+        names = ("authenticate", "user", "authorize", "place", "check_position", "append", "act", "sent")
         return {name: getattr(self, name) for name in names}
 
     def close(self) -> None:
@@ -100,7 +113,48 @@ class BulkCalls:
         """Append the events of the batch in that file, in one append. Raises as EventLog.append, InvalidQuery."""
         given = decode(AppendCommand, command, "append")
         stored = await self._opened(given.log)
-        return await self._blocking(Work.APPEND, _append, stored, path, given)
+        appended = await self._blocking(Work.APPEND, _append, stored, path, given)
+        if appended.last and not appended.was_stored:
+            self.traffic.events_in += appended.last - appended.first + 1
+        return appended
+
+    async def sent(self, number: int, events: int, is_end: bool, about: list[Any] | None) -> None:
+        """So many events were sent to a reader, by the stream of that number. `about` is who it is, at first."""
+        self.traffic.events_out += events
+        async with self._telling:  # in the order in which it was told, though a log may have to be opened
+            if about is not None and number not in self._streams:
+                await self._begun(number, msgspec.convert(about, About))
+            if (found := self._streams.get(number)) is None:
+                return
+            reader, forget = found
+            reader.sent(None, events)
+            reader.waits(Waiting.READING)
+            if is_end:
+                del self._streams[number]
+                forget()
+
+    async def _begun(self, number: int, about: About) -> None:
+        try:
+            log = await self._opened(about.log)
+        except EventLogError:  # deleted meanwhile: the stream comes to its end
+            return
+        reader = Reader(
+            "flight",
+            log,
+            lambda reason: self.ask("end", number, reason),
+            user=about.user,
+            peer=(about.peer, None),
+            wants=about.wants,
+            partition=about.partition,
+            position=None,
+        )
+        self._streams[number] = reader, self._readers.add(reader)
+
+    def forget_streams(self) -> None:
+        """The bulk process has ended, and its streams with it."""
+        for _, forget in self._streams.values():
+            forget()
+        self._streams.clear()
 
     async def act(self, user: str, name: str, body: bytes) -> bytes:
         """What the action answers to that user, as he is now.
@@ -128,6 +182,8 @@ class BulkCalls:
             owner = await self._blocking(Work.ASK, owner_for, target.directory, caller, given)
             check_own(owner, caller, given.log, self._guard.authorize)
             answer = await self._blocking(work, handler, target, given)
+            if isinstance(answer, Committed) and not answer.was_applied:
+                self.traffic.events_in += answer.events
             if is_ended(target, given):
                 await self._blocking(Work.ASK, release, target.directory, given.writer)
             return encode(answer)

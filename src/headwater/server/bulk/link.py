@@ -14,6 +14,7 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -48,8 +49,10 @@ Call = Callable[..., Awaitable[object]]
 class Link:
     """The end of the bulk process: any thread asks, one thread of its own takes the answers in."""
 
-    def __init__(self, sock: socket.socket, *, ended: Callable[[], None], asked: Callable[[str], None]) -> None:
-        """`ended` is called once, when the server has gone; `asked` with what the server asks for ("stop")."""
+    def __init__(
+        self, sock: socket.socket, *, ended: Callable[[], None], asked: Callable[[str, list[Any]], None]
+    ) -> None:
+        """`ended` is called once, when the server has gone; `asked` with what that asks for, and the arguments."""
         self._socket, self._ended, self._asked = sock, ended, asked
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[bytes]] = {}
@@ -60,6 +63,14 @@ class Link:
 
     def call(self, method: str, *arguments: object, type: type[T]) -> T:
         """Ask, and wait for the answer. Raises what the server's side raised, TooLarge, and Closed when it has gone."""
+        return msgpack_decoder(type).decode(self._ask(method, arguments).result())
+
+    def tell(self, method: str, *arguments: object) -> None:
+        """Ask for what has no answer that matters, and do not wait for it. Raises nothing."""
+        with suppress(Closed):
+            self._ask(method, arguments)
+
+    def _ask(self, method: str, arguments: tuple[object, ...]) -> Future[bytes]:
         body = _encoder.encode((method, arguments))
         if len(body) > REQUEST_BYTES_MAX:
             raise TooLarge(len(body), REQUEST_BYTES_MAX, "bytes", method)
@@ -75,7 +86,7 @@ class Link:
             raise Closed("server") from None
         if self._is_over:
             raise Closed("server")
-        return msgpack_decoder(type).decode(future.result())
+        return future
 
     def _receive_all(self) -> None:
         try:
@@ -83,7 +94,7 @@ class Link:
                 length, number, kind = _HEAD.unpack(self._receive(_HEAD.size))
                 body = self._receive(length)
                 if kind == REQUEST:
-                    self._asked(_request.decode(body)[0])
+                    self._asked(*_request.decode(body))
                     continue
                 error = _decode_error(body) if kind == ERROR else None
                 future = self._waiting.pop(number)
@@ -140,9 +151,9 @@ class Answering:
                 task.cancel()
             self._writer.close()
 
-    def ask(self, what: str) -> None:
+    def ask(self, what: str, *arguments: object) -> None:
         """Tell the bulk process something; nothing is answered."""
-        self._send(0, REQUEST, _encoder.encode((what, ())))
+        self._send(0, REQUEST, _encoder.encode((what, arguments)))
 
     async def _answer(self, number: int, body: bytes) -> None:
         try:

@@ -8,8 +8,10 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -37,7 +39,15 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)  # it ends with its server
     _be_ended_first()
     stop = threading.Event()
-    link = Link(socket.socket(fileno=int(sys.argv[1])), ended=_leave, asked=lambda _: stop.set())
+    backend: BulkBackend
+
+    def asked(what: str, arguments: Sequence[Any]) -> None:
+        if what == "stop":
+            stop.set()
+        else:
+            backend.sendings.end(*arguments)
+
+    link = Link(socket.socket(fileno=int(sys.argv[1])), ended=_leave, asked=asked)
     backend = BulkBackend(
         link, staged_bytes_max=settings.staged_bytes_max, disk_reserve_bytes=settings.disk_reserve_bytes
     )
@@ -55,6 +65,7 @@ def main() -> None:
     link.call("ready", type=type(None))
     while not stop.wait(LET_GO_S):
         backend.let_go()
+        backend.sendings.look()
     server.stop(settings.stop_ms / 1000)
     _leave()
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Self
 
 from ...core.access import Guard
+from ...core.readers import Readers
 from ...core.store import LogStore
 from ...core.threads import Threads
+from ...core.traffic import Traffic
 from ..config import Config
 from ..log_lines import fields
 from .callers import BulkCaller
@@ -58,8 +60,15 @@ class BulkPlane:
         """Who has called lately, by what management calls them."""
         return {} if self._calls is None else self._calls.callers.known
 
-    async def start(self, store: LogStore, guard: Guard, threads: Threads | None = None) -> None:
-        """Serve, or wait for the first client to begin. Raises CannotListen."""
+    @property
+    def traffic(self) -> Traffic:
+        """What was appended and read."""
+        return Traffic() if self._calls is None else self._calls.traffic
+
+    async def start(
+        self, store: LogStore, guard: Guard, threads: Threads | None = None, readers: Readers | None = None
+    ) -> None:
+        """Serve, or wait for the first client to begin; `readers` are told of streams. Raises CannotListen."""
         config = self._config
         settings = BulkSettings(
             host=self._reservation.host,
@@ -72,9 +81,12 @@ class BulkPlane:
             stop_ms=config.limits.stop_ms,
             log_level=config.log_level,
         )
-        self._calls = BulkCalls(store, guard)
+        self._calls = calls = BulkCalls(store, guard, readers)
         waits = config.flight.start == "first_client"
-        self._supervisor = Supervisor(settings, self._reservation, self._calls.table(), threads, waits=waits)
+        self._supervisor = Supervisor(
+            settings, self._reservation, calls.table(), threads, waits=waits, ended=calls.forget_streams
+        )
+        calls.ask = self._supervisor.ask
         await self._supervisor.start()
 
     async def stop(self) -> None:

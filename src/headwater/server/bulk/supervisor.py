@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 import msgspec
@@ -106,10 +106,14 @@ class Supervisor:
         threads: Threads | None = None,
         *,
         waits: bool = False,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
-        """`waits`: the first process is started when there is a client, who waits for it; those after it at once."""
+        """`waits`: the first process is started when there is a client, who waits for it; those after it at once.
+
+        `ended` is called when a process has ended.
+        """
         self._settings, self._port, self._threads = settings, port, threads or Threads()
-        self._waits = waits
+        self._waits, self._ended = waits, ended
         self._calls = {**calls, "ready": self._ready}
         self._is_ready = asyncio.Event()
         self._is_stopping = False
@@ -136,6 +140,11 @@ class Supervisor:
             raise CannotListen(
                 "the bulk process did not start; its error is above; --flight-enabled false turns Arrow Flight off"
             )
+
+    def ask(self, what: str, *arguments: object) -> None:
+        """Tell the process something, if there is one."""
+        if self._answering is not None:
+            self._answering.ask(what, *arguments)
 
     async def stop(self) -> None:
         """Let it finish what runs, then end it."""
@@ -200,6 +209,7 @@ class Supervisor:
             await self._answering.run(ours)
             return await self._process.wait()
         finally:
+            self._ended()
             if self._process.returncode is None:
                 self._process.kill()
                 await self._process.wait()

@@ -23,15 +23,15 @@ def clock(accept: bool, file: Path | None, **flags: object) -> None:
     a second, one that does not at its next start.
     """
     from ...core.errors import StorageUnavailable
-    from ...storage import SqliteState
     from ...storage.clock import show_ms, wall_clock_ms
     from ...storage.clock_memory import accept_clock, read_known
+    from ...storage.engine import open_state
 
     config = load_config(file, flags)
     path = config.data / "state.sqlite"
     if not path.exists():
         raise StorageUnavailable(f"{config.data}: no data directory (there is no {path.name})")
-    with closing(SqliteState(path)) as state:
+    with closing(open_state(config.data)) as state:
         if accept:
             accept_clock(state)
             click.echo(f"the clock is accepted as it is: {show_ms(wall_clock_ms())}")

@@ -67,7 +67,7 @@ def server_options_of_group(function: F) -> F:
 
 _SERVER_OPTIONS: Mapping[str, Callable[[R], R]] = {
     "url": click.option("--url", envvar="HEADWATER_URL", default=DEFAULT_URL, show_default=True, show_envvar=True,
-                        help="The server."),
+                        help="The server; several addresses of one, with commas between them, are asked in turn."),
     "user": click.option("--user", envvar="HEADWATER_USER", show_envvar=True, help="User name."),
     "password": click.option("--password", envvar="HEADWATER_PASSWORD", show_envvar=True,
                              help="Password; best by the variable."),

@@ -35,9 +35,9 @@ from .examples import examples
 from .options import config_option, load_config, setting_options
 
 if TYPE_CHECKING:
-    from ...storage import SqliteState
+    from ...core.state import StateStore
 
-_OURS = frozenset({"lost+found", "logs", "LOCK", "BACKUP.lock"})
+_OURS = frozenset({"lost+found", "logs", "LOCK", "BACKUP.lock", "journal.new"})
 """What may be in a directory that has no state: a new volume's own, and what is looked at when the state is opened."""
 _CLOSED = "every request is refused; add a user, or allow requests without credentials (headwater user allow-everybody)"
 
@@ -209,16 +209,17 @@ class _Row(NamedTuple):
 
     @staticmethod
     def of(account: Account, origin: str) -> _Row:
-        kinds = {"password": account.password, "token": account.tokens, "key": account.key}
+        kinds = {"password": account.password, "token": account.tokens or account.access_tokens, "key": account.key}
         grants = [show_grant(grant) for grant in account.grants]
         return _Row(account.name, grants, [kind for kind, value in kinds.items() if value], origin)
 
 
 @contextlib.contextmanager
-def _state(config: Config) -> Iterator[SqliteState]:
+def _state(config: Config) -> Iterator[StateStore]:
     if config.storage == "memory":
         raise InvalidInput("memory is set, but users are kept in a data directory; put them into the file", "storage")
-    from ...storage.engine import STATE_NAME, open_state
+    from ...storage.engine import open_state
+    from ...storage.state_files import STATE_NAME
 
     if not (config.data / STATE_NAME).exists():
         _check_new(config.data)

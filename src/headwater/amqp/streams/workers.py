@@ -1,0 +1,333 @@
+"""Workers in consumer groups: members like receivers, with the same rules, positions and epochs, but without a link.
+
+A worker asks for one partition after the other until it has its share: while none is free for it, its last request
+waits, and the group's rules ask those who have more to give one up. Whoever leaves, the group goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import count
+from weakref import WeakKeyDictionary
+
+from ...core.errors import ConsumerFenced, InvalidInput, InvalidPosition, LogNotFound, PositionTrimmed
+from ...core.notification_types import NotificationType
+from ...core.settings import EARLIEST
+from ...core.workers import (
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    WAIT_MS_MAX,
+    HeldPartition,
+    Holding,
+    WorkerKey,
+    check_worker_key,
+    too_many_workers,
+)
+from ..container import Container
+from ..protocol import conditions
+from ..protocol.conditions import LinkFault
+from ..protocol.types import Symbol
+from .node import EventLogNode
+from .position import Position
+
+WORKERS_MAX = 1000
+"""Of one log."""
+WORKERS_OF_USER_MAX = 100
+"""Of one log and one user, so that nobody takes the places of all others. Where nobody logs in, there are no users."""
+ASK_AGAIN_S = 1.0
+"""How long a worker that was refused a partition waits before it asks again by itself."""
+CONTAINER = "http"
+"""What notifications name as the container of a worker."""
+
+
+class GroupWorkers:
+    """The workers of all logs: a `core.Workers`."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._of: WeakKeyDictionary[EventLogNode, dict[WorkerKey, Worker]] = WeakKeyDictionary()
+
+    async def beat(
+        self,
+        key: WorkerKey,
+        *,
+        lease_ms: int,
+        wait_ms: int = 0,
+        version: int | None = None,
+        begins_earliest: bool | None = None,
+    ) -> Holding:
+        """See Workers."""
+        check_worker_key(key.group, key.name)
+        _check("lease_ms", lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)
+        _check("wait_ms", wait_ms, 0, WAIT_MS_MAX)
+        node = await self._container.node_of(key.log)
+        workers = self._of.setdefault(node, {})
+        worker = workers.get(key)
+        if worker is None:
+            _check_places(workers, key)
+            worker = workers[key] = Worker(node, key, lambda: workers.pop(key, None))
+        worker.begins_earliest = begins_earliest
+        return await worker.beat(lease_ms / 1000, wait_ms / 1000, version)
+
+    async def acknowledge(
+        self, key: WorkerKey, partition: int, epoch: int, sequence_number: int, *, gives_up: bool = False
+    ) -> HeldPartition:
+        """See Workers."""
+        node = await self._container.node_of(key.log)
+        head = node.log.head()
+        if not 0 <= sequence_number <= head:
+            raise InvalidPosition(f"{sequence_number} given, 0 to the head {head} is allowed", "sequence_number")
+        worker = self._of.get(node, {}).get(key)
+        member = None if worker is None else worker.holder_of(partition, epoch)
+        if member is None:
+            current = node.positions.epochs.get((key.group, partition), 0)
+            raise ConsumerFenced(key.group, str(partition), epoch, current)
+        return member.acknowledge(sequence_number, gives_up=gives_up)
+
+    async def leave(self, key: WorkerKey) -> None:
+        """See Workers."""
+        node = await self._container.node_of(key.log)
+        if (worker := self._of.get(node, {}).get(key)) is not None:
+            worker.end()
+
+
+class Worker:
+    """One worker, from its first beat until it leaves or its lease ends."""
+
+    def __init__(self, node: EventLogNode, key: WorkerKey, forget: Callable[[], object]) -> None:
+        self.node, self.key, self._forget = node, key, forget
+        self.begins_earliest: bool | None = None
+        self.members: list[WorkerMember] = []
+        """Those that have a partition, and at most one that waits for one."""
+        self._versions = count(time.time_ns() // 1000)  # another one after each restart
+        self._version = next(self._versions)
+        self._changed = asyncio.Event()
+        self._lease: asyncio.TimerHandle | None = None
+        self._asking: asyncio.TimerHandle | None = None
+        self._limit: str | None = None
+        """Which limit keeps it from a partition, where one does."""
+        self._is_over = False
+        node.on_end.add(self.end)
+
+    async def beat(self, lease_s: float, wait_s: float, version: int | None) -> Holding:
+        """See Workers."""
+        self._renew(lease_s + wait_s)
+        self.ask()
+        self._check_limit()
+        self._changed.clear()
+        if version == self._version and wait_s:
+            with suppress(TimeoutError):  # nothing has changed: that is what is answered
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
+        if self.node.log.is_closed:
+            raise LogNotFound(self.key.log)
+        self._check_limit()
+        if not self._is_over:
+            self._renew(lease_s)
+        return Holding(self._version, [member.held for member in self._holders()])
+
+    def holder_of(self, partition: int, epoch: int) -> WorkerMember | None:
+        """The member that has that partition under that epoch."""
+        return next((each for each in self._holders() if each.owned == (partition, epoch)), None)
+
+    def ask(self) -> None:
+        """Ask for another partition, unless there is none or a request waits."""
+        holds_all = len(self.members) >= self.node.partitions
+        if self._is_over or holds_all or any(member.owned is None for member in self.members):
+            return
+        self._limit = None
+        node, group = self.node, self.key.group
+        try:
+            self._make_room()
+        except LinkFault as fault:
+            self.limited(fault.description)
+            return
+        member = WorkerMember(self)
+        self.members.append(member)
+        node.perform(node.groups.attach(group, member, self.key, node.now(), raises_epoch=True))
+
+    def ask_later(self) -> None:
+        """Ask again in a while, without a beat."""
+        if self._asking is None and not self._is_over:
+            self._asking = self.node.loop.call_later(ASK_AGAIN_S, self._ask_again)
+
+    def limited(self, problem: str) -> None:
+        """A limit keeps it from one more partition: the beat of a worker that has none ends with that."""
+        self._limit = problem
+        self._changed.set()
+
+    def start(self) -> int:
+        """After which number its group begins in a partition in which it has no position."""
+        log, begins_earliest = self.node.log, self.begins_earliest
+        if begins_earliest is None:
+            begins_earliest = log.settings.default_start == EARLIEST
+        return 0 if begins_earliest else log.head()
+
+    def changed(self) -> None:
+        """It holds something else now."""
+        self._version = next(self._versions)
+        self._changed.set()
+
+    def end(self) -> None:
+        """It is no more."""
+        self._is_over = True
+        for timer in (self._lease, self._asking):
+            if timer is not None:
+                timer.cancel()
+        self._forget()
+        self.node.on_end.discard(self.end)
+        members, self.members = self.members, []
+        for member in members:
+            member.detach()
+        self.changed()
+
+    def _holders(self) -> Iterator[WorkerMember]:
+        return (member for member in self.members if member.owned is not None)
+
+    def _make_room(self) -> None:
+        """Keep a place for the position that it is about to get. Raises LinkFault where there is none left.
+
+        Before an epoch is recorded: whoever is refused leaves nothing behind.
+        """
+        groups, group = self.node.groups, self.key.group
+        free = groups.next_free(group)
+        if free is not None:
+            self.node.positions.group_position(group, free, after=self.start())
+
+    def _check_limit(self) -> None:
+        """Raises InvalidInput where it has no partition, and a limit keeps it from one."""
+        if self._limit is not None and not self.members:
+            self.end()
+            raise InvalidInput(self._limit, "group")
+
+    def _ask_again(self) -> None:
+        self._asking = None
+        self.ask()
+
+    def _renew(self, seconds: float) -> None:
+        if self._lease is not None:
+            self._lease.cancel()
+        self._lease = self.node.loop.call_later(seconds, self.end)
+
+
+class WorkerMember:
+    """A partition that a worker has, or wants: what `Groups` knows it by."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker, self._node, self._group = worker, worker.node, worker.key.group
+        self.owned: tuple[int, int] | None = None
+        """The partition that it has, and its epoch."""
+        self._position: Position | None = None
+        self._is_leaving = False
+
+    @property
+    def link_name(self) -> str:
+        """What its group shows of it."""
+        return self._worker.key.name
+
+    @property
+    def held(self) -> HeldPartition:
+        """What its worker is told of it."""
+        assert self.owned is not None and self._position is not None, "it has a partition"
+        return HeldPartition(*self.owned, self._position.after, self._is_leaving)
+
+    def acknowledge(self, number: int, *, gives_up: bool) -> HeldPartition:
+        """Everything up to that number is done with."""
+        assert self._position is not None, "it has a partition"
+        self._position.finish_up_to(number)
+        self._node.is_changed = True
+        held = self.held
+        if gives_up:
+            self._worker.members.remove(self)
+            self.detach()
+            self._worker.changed()
+            self._node.loop.call_soon(self._worker.ask)
+        return held
+
+    def detach(self) -> None:
+        """It is gone. Its epoch stays: the next owner's is higher, so that what comes late is known."""
+        self._released(NotificationType.PARTITION_RELEASED)
+        node = self._node
+        node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=False))
+
+    # What the group decides
+
+    def assigned(self, partition: int, epoch: int) -> None:
+        """The partition is its own, under that epoch."""
+        node = self._node
+        if self not in self._worker.members:
+            return  # its worker ended meanwhile, and said so
+        try:
+            position = node.positions.group_position(self._group, partition, after=self._worker.start())
+        except LinkFault as fault:
+            self.refused(fault.condition, fault.description)
+            return
+        try:
+            node.log.check_position(position.cursor + 1)
+        except PositionTrimmed as error:
+            position.passed(error.first_retained - 1)
+        node.is_changed = True
+        self.owned, self._position = (partition, epoch), position
+        self._notify(NotificationType.PARTITION_ASSIGNED)
+        self._worker.changed()
+        node.loop.call_soon(self._worker.ask)
+
+    def refused(self, condition: Symbol, description: str) -> None:
+        """There is no partition for it; or it must give up the one that it has. The next beat asks again."""
+        worker, had_one = self._worker, self.owned is not None
+        if self in worker.members:
+            worker.members.remove(self)
+        stolen = condition == conditions.LINK_STOLEN
+        self._released(NotificationType.PARTITION_STOLEN if stolen else NotificationType.PARTITION_RELEASED)
+        if had_one:
+            worker.changed()
+        elif condition == conditions.RESOURCE_LIMIT_EXCEEDED:
+            worker.limited(description)
+        else:
+            worker.ask_later()
+        self._node.perform(self._node.groups.detached(self, self._node.now(), is_closed_by_receiver=False))
+
+    def drain(self) -> None:
+        """It is to give its partition up; see `acknowledge`."""
+        self._is_leaving = True
+        self._worker.changed()
+
+    def _released(self, type: NotificationType) -> None:
+        if self._position is not None:
+            self._position.detached()
+        self._notify(type)
+        self.owned = self._position = None
+
+    def _notify(self, type: NotificationType) -> None:
+        if self.owned is None:
+            return
+        partition, epoch = self.owned
+        self._node.bus.emit(
+            type,
+            log=self._node.log.name,
+            group=self._group,
+            partition=partition,
+            epoch=epoch,
+            container=CONTAINER,
+            link=self.link_name,
+        )
+
+
+def _check_places(workers: Iterable[WorkerKey], key: WorkerKey) -> None:
+    """Raises Overloaded where there is no place for one more."""
+    of_user = total = 0
+    for each in workers:
+        total += 1
+        of_user += each.user == key.user
+    if total >= WORKERS_MAX:
+        raise too_many_workers(f"log {key.log!r} has {total} workers")
+    if key.user and of_user >= WORKERS_OF_USER_MAX:
+        raise too_many_workers(f"user {key.user!r} has {of_user} workers of log {key.log!r}")
+
+
+def _check(name: str, given: int, lowest: int, highest: int) -> None:
+    if not lowest <= given <= highest:
+        raise InvalidInput(f"{given} given, {lowest} to {highest} is allowed", name)

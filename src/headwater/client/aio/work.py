@@ -1,0 +1,110 @@
+"""The work of one process in a group, by tasks: see `working`. One says that it is alive, the other has the batches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Self
+
+from ...core.errors import ConsumerFenced, EventLogError, LogNotFound
+from ..request import Request
+from ..working import GONE_S, Batch, Share
+from .reading import RemoteReading
+from .transport import Transport
+
+
+class Work:
+    """Iterate it for batches, within `async with`. A batch is acknowledged when the next one is asked for.
+
+    At least once: a batch whose partition went to another worker meanwhile may be done by that one too. What holds the
+    event loop for longer than the lease keeps it from saying that it is alive.
+    """
+
+    def __init__(self, transport: Transport, share: Share) -> None:
+        self._transport, self._share = transport, share
+        self._changed = asyncio.Event()
+        self._is_closed = False
+        self._error: EventLogError | None = None
+        self._beating: asyncio.Task[None] | None = None
+
+    @property
+    def worker(self) -> str:
+        """Its name in the group."""
+        return self._share.worker
+
+    @property
+    def partitions(self) -> dict[int, int]:
+        """The partitions that it holds now, with their epochs."""
+        return self._share.partitions
+
+    async def __aenter__(self) -> Self:
+        self._beating = asyncio.create_task(self._beat(), name=f"work {self._share.group}")
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        with contextlib.suppress(LogNotFound):  # it was deleted: nothing follows any more
+            while (batch := await self._next()) is not None:
+                if batch.events:
+                    yield batch
+                await self.acknowledge(batch)
+
+    async def acknowledge(self, batch: Batch) -> bool:
+        """A batch is done with, before the next one is asked for; False if its partition is another worker's by now."""
+        try:
+            await self._transport.call(self._share.done(batch))
+        except ConsumerFenced:
+            self._share.lost(batch.partition, batch.epoch)
+            return False
+        return True
+
+    async def close(self) -> None:
+        """End it: its partitions are others' at once, an iteration stops after its batch."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._changed.set()
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+        if self._error is None:
+            with contextlib.suppress(EventLogError, TimeoutError):  # it is away, or gone: the lease ends by itself
+                async with asyncio.timeout(GONE_S):
+                    await self._transport.call(self._share.leave())
+
+    async def _beat(self) -> None:
+        try:
+            while True:
+                self._share.hold(await self._transport.call(self._share.beat()))
+                self._changed.set()
+        except EventLogError as error:
+            self._error = error
+            self._changed.set()
+
+    async def _next(self) -> Batch | None:
+        assert self._beating is not None, "it is entered first"
+        while True:
+            self._changed.clear()
+            if self._is_closed:
+                return None
+            if self._error is not None:
+                raise self._error
+            if (leaving := self._share.next_leaving()) is not None:
+                await self._give_up(leaving)
+            elif (found := self._share.next_read()) is None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._share.pause_s()):
+                        await self._changed.wait()
+            else:
+                held, read = found
+                reading = await RemoteReading(self._transport, read).begin()
+                batch = self._share.batch(held, await reading.rest(), reading.head)
+                if batch is not None:
+                    return batch
+
+    async def _give_up(self, leaving: Request[None]) -> None:
+        with contextlib.suppress(ConsumerFenced):  # it took too long: it is another's already
+            await self._transport.call(leaving)

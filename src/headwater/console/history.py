@@ -1,0 +1,75 @@
+"""What was measured lately: some series, step by step."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec import Struct
+
+from ..core.access import Right, User
+from ..core.limits import show
+from ..http import Exchange
+from ..http.errors import InvalidParameter
+from .host import ConsoleHost
+from .series import COARSE_S, FINE_S, LOG_PEAKS, LOG_SERIES, SERVER_GAUGES, SERVER_PEAKS, SERVER_SERIES
+
+SERIES_ASKED_MAX = 32
+"""Series of one answer: a day of each has 1,440 numbers."""
+
+
+class HistoryOut(Struct):
+    """Values of some series, oldest first. Each is of the step that ends `step_s` after the one before."""
+
+    step_s: int
+    newest_at: int
+    """When the newest step begins, in ms since 1970 UTC."""
+    series: dict[str, list[float | None]]
+
+
+class NamesOut(Struct):
+    """The series that there are for somebody."""
+
+    series: list[str]
+
+
+async def history(host: ConsoleHost, exchange: Exchange) -> None:
+    """GET /console/history"""
+    user = await host.user(exchange)
+    parameters = exchange.parameters("series", "step")
+    step_s = _step(parameters.get("step"))
+    if "series" not in parameters:
+        await exchange.answer_json(200, NamesOut(_names(host, user)), ((b"cache-control", b"no-store"),))
+        return
+    names = parameters["series"].split(",")
+    if len(names) > SERIES_ASKED_MAX:
+        raise InvalidParameter("series", f"{len(names)} given, {SERIES_ASKED_MAX} are allowed")
+    now = time.time()
+    found = {name: _values(host, user, name, step_s, now) for name in names}
+    answer = HistoryOut(step_s, int(now) // step_s * step_s * 1000, found)
+    await exchange.answer_json(200, answer, ((b"cache-control", b"no-store"),))
+
+
+def _names(host: ConsoleHost, user: User) -> list[str]:
+    """What the user may ask for."""
+    of_server = (*SERVER_SERIES, *SERVER_GAUGES, *SERVER_PEAKS) if user.may(Right.MANAGE, "*") else ()
+    logs = [log for log in sorted(host.live.series.logs) if user.may(Right.READ, log)]
+    return [*of_server, *(f"{log}/{name}" for log in logs for name in (*LOG_SERIES, *LOG_PEAKS))]
+
+
+def _values(host: ConsoleHost, user: User, name: str, step_s: int, now: float) -> list[float | None]:
+    """Raises Forbidden, InvalidParameter."""
+    log, slash, of_log = name.rpartition("/")
+    host.guard.authorize(user, Right.READ if slash else Right.MANAGE, log if slash else "*")
+    found = host.live.series.values(of_log, log if slash else None, step_s, now)
+    if found is None:
+        raise InvalidParameter(
+            "series", f"{show(name)} given; without this parameter, the answer is those that there are"
+        )
+    return found
+
+
+def _step(text: str | None) -> int:
+    steps = {None: FINE_S, str(FINE_S): FINE_S, str(COARSE_S): COARSE_S}
+    if text not in steps:
+        raise InvalidParameter("step", f"{show(text)} given, {FINE_S} (an hour) and {COARSE_S} (a day) are allowed")
+    return steps[text]

@@ -1,0 +1,34 @@
+"""What every handler of the console needs: the sessions, the logs, and what is measured."""
+
+from __future__ import annotations
+
+from ..core.access import Guard
+from ..core.bus import Bus
+from ..core.store import LogStore
+from ..core.turns import Turns
+from ..http import Host
+from .live import Live
+from .sessions import Sessions
+from .settings import ConsoleSettings
+
+
+class ConsoleHost(Host):
+    """The guard, and the sessions that it knows; the logs of one store, the bus, and what is measured."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        guard: Guard,
+        sessions: Sessions,
+        bus: Bus,
+        live: Live,
+        turns: Turns | None = None,
+        wants: ConsoleSettings | None = None,
+        lag: tuple[int, int] = (0, 0),
+    ) -> None:
+        """`lag`: from how many events and ms on a consumer lags, for the page to show; 0 is however far."""
+        super().__init__(guard)
+        self.wants = wants or ConsoleSettings()
+        self.lag_events, self.lag_ms = lag
+        self.store, self.sessions, self.bus, self.live = store, sessions, bus, live
+        self.turns = turns or Turns()

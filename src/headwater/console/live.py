@@ -1,0 +1,118 @@
+"""What goes on, measured once for all who look: each second while somebody does, else every five for the history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from ..core.access import Right, User
+from .series import FINE_S, LOG_PEAKS, LOG_SERIES, LogSample, Sample, Series, grown_by
+
+LOGS_SHOWN = 100
+"""Logs of which one message tells: those that did most since the message before."""
+_encode = msgspec.json.encode
+
+
+class _LogPart(NamedTuple):
+    name: str
+    text: bytes
+    """A member of an object."""
+
+
+class Stats:
+    """One measurement as text, made once: its parts are put together for each user."""
+
+    def __init__(self, sample: Sample, before: Sample | None) -> None:
+        self._at = b'"at":%d' % round(sample.at * 1000)
+        self._server = b',"server":' + _encode({**sample.counts, **sample.gauges})
+        ordered = sorted(sample.logs, key=lambda log: (-_activity(sample, before, log), log))
+        self._logs = [_LogPart(log, _encode(log) + b":" + _encode(_shown(sample.logs[log]))) for log in ordered]
+
+    def seen_by(self, user: User) -> bytes:
+        """What that user may see of it, as JSON: the logs that it may read, and the server if it may manage that."""
+        seen = [part.text for part in self._logs if user.may(Right.READ, part.name)]
+        more = len(seen) - LOGS_SHOWN
+        parts = [self._at, b',"logs":{' + b",".join(seen[:LOGS_SHOWN]) + b"}"]
+        if more > 0:
+            parts.append(b',"other_logs":%d' % more)
+        if user.may(Right.MANAGE, "*"):
+            parts.append(self._server)
+        return b"{" + b"".join(parts) + b"}"
+
+
+class Live:
+    """Measures. `run` it on the event loop until the server stops."""
+
+    def __init__(self, sample: Callable[[], Sample], series: Series | None = None) -> None:
+        """`sample` may block for a moment: it is called in a thread."""
+        self._sample = sample
+        self.series = series or Series()
+        self.stats: Stats | None = None
+        """The newest measurement; None while nobody looks."""
+        self._before: Sample | None = None
+        self._added_at = 0.0
+        self.watchers = 0
+        """How many look."""
+        self._of_user: Counter[str] = Counter()
+        self._measured: asyncio.Future[None] | None = None
+        self._awake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Measure again and again, until this is cancelled."""
+        while True:
+            self.add(await asyncio.to_thread(self._sample))
+            self._awake.clear()
+            with_nobody = 1.0 if self.watchers else float(FINE_S)
+            try:
+                async with asyncio.timeout(with_nobody):
+                    await self._awake.wait()
+            except TimeoutError:
+                continue
+
+    def add(self, sample: Sample) -> None:
+        """A measurement: for the history if it is time, and for all who look."""
+        if sample.at - self._added_at >= FINE_S - 0.5:
+            self._added_at = sample.at
+            self.series.add(sample)
+        self.stats = Stats(sample, self._before) if self.watchers else None
+        self._before = sample
+        if self._measured is not None and not self._measured.done():
+            self._measured.set_result(None)
+
+    def look(self, user: str = "") -> None:
+        """One more looks: the next measurement is at once, if nobody did before. Followed by `leave`."""
+        self.watchers += 1
+        self._of_user[user] += 1
+        if self.watchers == 1:
+            self._awake.set()
+
+    def leave(self, user: str = "") -> None:
+        """One less looks."""
+        self.watchers -= 1
+        self._of_user[user] -= 1
+        if not self._of_user[user]:
+            del self._of_user[user]
+
+    def watchers_of(self, user: str) -> int:
+        """How many of them are of that user."""
+        return self._of_user[user]
+
+    @property
+    def next(self) -> asyncio.Future[None]:
+        """Done at the next measurement; all who wait share it, and must not cancel it."""
+        if self._measured is None or self._measured.done():
+            self._measured = asyncio.get_running_loop().create_future()
+        return self._measured
+
+
+def _activity(sample: Sample, before: Sample | None, log: str) -> float:
+    return 0.0 if before is None else sum(grown_by(before.logs.get(log), sample.logs[log]))
+
+
+def _shown(log: LogSample) -> dict[str, float]:
+    named = (*zip(LOG_SERIES, log.counts, strict=True), *zip(LOG_PEAKS, log.peaks, strict=True))
+    return {"head": log.head, **dict(named)}

@@ -1,0 +1,182 @@
+"""What the console is made of in a browser: one page for all of its addresses, and the files that this page loads.
+
+Paths come from a fixed table, never from a disk by name. Each file is read and packed once, when the first browser
+asks, and kept. The address of a file has a version that comes from the contents of all, so that a browser may keep it
+for ever and asks for the page alone again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from .. import __version__
+from ..http import Exchange, Header
+from ..http.asgi import Message, Send
+from ..http.errors import RouteNotFound
+
+TYPES = {"css": b"text/css", "js": b"text/javascript", "svg": b"image/svg+xml"}
+FILES = (
+    "style.css",
+    "favicon.svg",
+    "app.js",
+    "core.js",
+    "charts.js",
+    "overview.js",
+    "telling.js",
+    "logs.js",
+    "log.js",
+    "query.js",
+    "forms.js",
+    "event.js",
+    "consumers.js",
+    "connections.js",
+    "webhooks.js",
+    "storage.js",
+    "happenings.js",
+    "users.js",
+)
+"""The files of `static/` that are served; `index.html` is the page."""
+PAGES = frozenset(
+    {"", "logs", "consumers", "connections", "webhooks", "storage", "happenings", "pipelines", "users", "login"}
+)
+"""First segments of the addresses that the page knows; which of them it shows is up to the page."""
+PAGE_DEPTH_MAX = 3
+"""Segments of such an address: `logs/orders/storage`."""
+PAGE_TYPE = b"text/html; charset=utf-8"
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'none'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+_NOT_NEEDED = (
+    "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen", "geolocation",
+    "gyroscope", "magnetometer", "microphone", "midi", "payment", "picture-in-picture", "publickey-credentials-get",
+    "screen-wake-lock", "usb", "xr-spatial-tracking",
+)  # fmt: skip
+SECURITY: tuple[Header, ...] = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", ", ".join(f"{name}=()" for name in _NOT_NEEDED).encode()),
+)
+"""On every answer below `/console`."""
+
+
+def secured(send: Send) -> Send:
+    """Put SECURITY on an answer."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], *SECURITY]}
+        await send(message)
+
+    return sending
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One file as it is sent."""
+
+    media_type: bytes
+    plain: bytes
+    packed: bytes
+    """By gzip."""
+    tag: bytes
+    """For If-None-Match; the same for both forms, which differ in nothing but the packing (it is weak)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """All of it."""
+
+    version: str
+    page: Packed
+    by_name: dict[str, Packed]
+
+
+@cache
+def static() -> Static:
+    """All files, read and packed at the first call."""
+    folder = files(__package__).joinpath("static")
+    contents = {name: folder.joinpath(name).read_bytes() for name in FILES}
+    page = folder.joinpath("index.html").read_bytes()
+    digest = hashlib.sha256()
+    for content in (page, *contents.values()):
+        digest.update(b"%d " % len(content) + content)
+    version = f"{__version__}-{digest.hexdigest()[:12]}"
+    page = page.replace(b"{version}", version.encode())
+    tag = f'W/"{version}"'.encode()
+    by_name = {
+        name: _packed(TYPES[name.rpartition(".")[2]] + b"; charset=utf-8", content, tag)
+        for name, content in contents.items()
+    }
+    return Static(version, _packed(PAGE_TYPE, page, tag), by_name)
+
+
+async def page(host: object, exchange: Exchange) -> None:
+    """GET /console/..., any address of the page. Raises RouteNotFound."""
+    segments = exchange.scope["path"].removeprefix("/console/").split("/")
+    if segments[0] not in PAGES or len(segments) > PAGE_DEPTH_MAX:
+        raise RouteNotFound(exchange.scope["path"])
+    await _answer(exchange, static().page, b"no-cache")
+
+
+async def lead(host: object, exchange: Exchange) -> None:
+    """GET /console, without the slash by which the page finds its files."""
+    await exchange.answer_empty(303, ((b"location", b"/console/"),))
+
+
+async def file(host: object, exchange: Exchange) -> None:
+    """GET /console/static/{version}/{name}. Raises RouteNotFound, also for the files of another version."""
+    version, name = exchange.arguments
+    found = static().by_name.get(name) if version == static().version else None
+    if found is None:
+        raise RouteNotFound(exchange.scope["path"])
+    await _answer(exchange, found, b"public, max-age=31536000, immutable")
+
+
+async def _answer(exchange: Exchange, found: Packed, kept: bytes) -> None:
+    fields: list[Header] = [(b"etag", found.tag), (b"cache-control", kept), (b"vary", b"accept-encoding")]
+    if found.tag in _tags(exchange.header(b"if-none-match") or b""):
+        await exchange.answer_empty(304, fields)
+        return
+    if _takes_gzip(exchange.header(b"accept-encoding") or b""):
+        await exchange.answer(200, found.packed, found.media_type, [*fields, (b"content-encoding", b"gzip")])
+    else:
+        await exchange.answer(200, found.plain, found.media_type, fields)
+
+
+def _packed(media_type: bytes, content: bytes, tag: bytes) -> Packed:
+    return Packed(media_type, content, gzip.compress(content, 9, mtime=0), tag)
+
+
+def _tags(given: bytes) -> Iterator[bytes]:
+    """Tags that a browser has, compared weakly (RFC 9110, 13.1.2)."""
+    for each in given[:1000].split(b","):
+        tag = each.strip()
+        yield tag if tag.startswith(b"W/") else b"W/" + tag
+
+
+def _takes_gzip(given: bytes) -> bool:
+    """Whether an answer may be packed (RFC 9110, 12.5.3)."""
+    for each in given[:1000].lower().split(b","):
+        coding, _, weight = each.partition(b";")
+        if coding.strip() == b"gzip":
+            return weight.replace(b" ", b"") not in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000")
+    return False

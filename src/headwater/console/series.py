@@ -1,0 +1,180 @@
+"""What the server has measured lately: rings in memory, of five seconds for an hour and of a minute for a day.
+
+Numbers that only grow become what they grew by in a second. What was not measured is NaN: a gap is a gap.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+FINE_S, COARSE_S = 5, 60
+FINE, COARSE = 720, 1440
+"""How many steps each ring has: an hour, and a day."""
+SERIES_MAX = 500
+"""Of 8.6 kB each. Where logs have more, those that did nothing for longest give way."""
+LOG_SERIES = (
+    "events_appended", "bytes_appended", "events_read", "commits", "fsync_seconds", "conditions_failed", "refused",
+)  # fmt: skip
+"""Of each log, all in a second."""
+LOG_PEAKS = ("commit_seconds_max",)
+"""Of each log: the largest that there was in the step."""
+PROTOCOLS = ("amqp", "cne", "flight", "futoin", "http")
+PROTOCOL_SERIES = tuple(f"{protocol}_events_{way}" for protocol in PROTOCOLS for way in ("in", "out"))
+SERVER_SERIES = (
+    "events_appended",
+    "events_read",
+    "requests",
+    "refusals",
+    "amqp_messages_received",
+    "amqp_messages_sent",
+    *PROTOCOL_SERIES,
+)
+"""Of the server, in a second."""
+SERVER_GAUGES = (
+    "streams", "amqp_connections", "disk_free_bytes", "disk_bytes", "disk_reserve_bytes", "queued_bytes",
+)  # fmt: skip
+"""Of the server, as they are."""
+SERVER_PEAKS = LOG_PEAKS
+"""Of all logs together."""
+
+
+_OF_LOG = (*LOG_SERIES, *LOG_PEAKS)
+
+
+class LogSample(NamedTuple):
+    """What a log had counted at one moment."""
+
+    head: int
+    counts: tuple[float, ...]
+    """Of LOG_SERIES."""
+    peaks: tuple[float, ...] = (0.0,)
+    """Of LOG_PEAKS: the largest since some seconds ago."""
+
+
+class Sample(NamedTuple):
+    """What the server had counted at one moment."""
+
+    at: float
+    """In s since 1970."""
+    counts: Mapping[str, float]
+    """Of SERVER_SERIES; what is not served is not there."""
+    gauges: Mapping[str, float]
+    """Of SERVER_GAUGES; what is not known is not there."""
+    logs: Mapping[str, LogSample]
+
+
+def grown_by(before: LogSample | None, now: LogSample) -> list[float]:
+    """By how much each count of a log grew; a log that was not there before had counted nothing."""
+    earlier = (0.0,) * len(now.counts) if before is None else before.counts
+    return [b - a for a, b in zip(earlier, now.counts, strict=True)]
+
+
+class Ring:
+    """The newest so many values of one series, by step; what was left out is NaN."""
+
+    __slots__ = ("_newest", "_values")
+
+    def __init__(self, steps: int) -> None:
+        self._values = array("f", [math.nan]) * steps
+        self._newest = 0
+
+    def put(self, step: int, value: float) -> None:
+        """The value of a step, which is none of those that have gone."""
+        size = len(self._values)
+        for missed in range(max(self._newest + 1, step - size + 1), step):
+            self._values[missed % size] = math.nan
+        self._values[step % size] = value
+        self._newest = max(self._newest, step)
+
+    def values(self, newest: int) -> list[float | None]:
+        """Of all steps that there is room for, up to that one, oldest first."""
+        size = len(self._values)
+        found: list[float | None] = []
+        for step in range(newest - size + 1, newest + 1):
+            value = self._values[step % size] if self._newest - size < step <= self._newest else math.nan
+            found.append(None if math.isnan(value) else value)
+        return found
+
+
+class _Series:
+    """One series in both rings. A minute is the mean of what was measured in it, or the largest of it."""
+
+    __slots__ = ("_count", "_is_peak", "_largest", "_minute", "_sum", "coarse", "fine")
+
+    def __init__(self, *, is_peak: bool = False) -> None:
+        self._is_peak, self._largest = is_peak, 0.0
+        self.fine, self.coarse = Ring(FINE), Ring(COARSE)
+        self._minute = self._count = 0
+        self._sum = 0.0
+
+    def put(self, at: float, value: float) -> None:
+        self.fine.put(int(at) // FINE_S, value)
+        minute = int(at) // COARSE_S
+        if minute != self._minute:
+            self._minute, self._count, self._sum, self._largest = minute, 0, 0.0, value
+        self._count += 1
+        self._sum += value
+        self._largest = max(self._largest, value)
+        self.coarse.put(minute, self._largest if self._is_peak else self._sum / self._count)
+
+
+class Series:
+    """All series of one server. `add` a sample every FINE_S seconds; everything on one event loop."""
+
+    def __init__(self, series_max: int = SERIES_MAX) -> None:
+        names = (*SERVER_SERIES, *SERVER_GAUGES, *SERVER_PEAKS)
+        self._logs_max = (series_max - len(names)) // len(_OF_LOG)
+        self._server = {name: _Series(is_peak=name in SERVER_PEAKS) for name in names}
+        self._logs: dict[str, tuple[_Series, ...]] = {}
+        """By log; the one that did something last is last."""
+        self._before: Sample | None = None
+
+    @property
+    def logs(self) -> Iterable[str]:
+        """The logs that have series."""
+        return self._logs
+
+    def add(self, sample: Sample) -> None:
+        """One more sample."""
+        before, self._before = self._before, sample
+        for name, value in sample.gauges.items():
+            self._server[name].put(sample.at, value)
+        for index, name in enumerate(SERVER_PEAKS):
+            self._server[name].put(sample.at, max([log.peaks[index] for log in sample.logs.values()], default=0.0))
+        if before is None or sample.at <= before.at:
+            return
+        passed = sample.at - before.at
+        for name, value in sample.counts.items():
+            self._server[name].put(sample.at, max(0.0, value - before.counts.get(name, value)) / passed)
+        for log in self._logs.keys() - sample.logs.keys():
+            del self._logs[log]
+        for log, measured in sample.logs.items():
+            rates = [max(0.0, grown) / passed for grown in grown_by(before.logs.get(log), measured)]
+            self._add_log(log, sample.at, [*rates, *measured.peaks])
+
+    def values(self, name: str, log: str | None, step_s: int, now: float) -> list[float | None] | None:
+        """The values of a series of a log, or of the server, oldest first; None if there is no such series."""
+        if log is None:
+            found = self._server.get(name)
+        else:
+            of_log = self._logs.get(log)
+            found = None if of_log is None or name not in _OF_LOG else of_log[_OF_LOG.index(name)]
+        if found is None:
+            return None
+        return (found.fine if step_s == FINE_S else found.coarse).values(int(now) // step_s)
+
+    def _add_log(self, log: str, at: float, rates: list[float]) -> None:
+        series = self._logs.get(log)
+        if series is None:
+            if len(self._logs) >= self._logs_max:
+                if not any(rates):
+                    return
+                del self._logs[next(iter(self._logs))]
+            series = self._logs[log] = tuple(_Series(is_peak=name in LOG_PEAKS) for name in _OF_LOG)
+        elif any(rates):
+            self._logs[log] = self._logs.pop(log)
+        for each, rate in zip(series, rates, strict=True):
+            each.put(at, rate)

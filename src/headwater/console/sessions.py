@@ -1,0 +1,106 @@
+"""Sessions of consoles: who logged in, by the hash of a secret that only the browser has. A restart ends them all.
+
+A session is a login that was right once. It ends by itself, and with what it was right by: another password, a token or
+a user that is removed. What its user may do is asked of the guard at every request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..core.access import Guard, User
+
+IDLE_S, SESSION_S = 1800.0, 12 * 3600.0
+"""How long a session lasts after it was last used, and in all."""
+OF_USER_MAX, SESSIONS_MAX = 20, 1000
+"""Sessions of one user, and of all; beyond, the one that was used longest ago ends."""
+SECRET_BYTES = 32
+
+
+@dataclass(slots=True)
+class Session:
+    """One login. Times are of the clock that the sessions have."""
+
+    user: str
+    seal: str
+    """The guard's, from before the login: see Guard."""
+    ends: float
+    used: float
+    login_ends: float | None
+    """When the login itself ends, in s since 1970: a token says so."""
+
+
+class Sessions:
+    """All sessions of one server. To be used on one event loop."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` is in s; `wall_clock` in s since 1970."""
+        self._guard, self._clock, self._wall_clock = guard, clock, wall_clock
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        """By the hash of each one's secret; who was used last is last."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, user: User, seal: str) -> str:
+        """A new session of somebody who was authenticated; answers its secret, which is kept nowhere here."""
+        own = [key for key, session in self._sessions.items() if session.user == user.name]
+        if len(own) >= OF_USER_MAX:
+            del self._sessions[own[0]]
+        if len(self._sessions) >= SESSIONS_MAX:
+            self._sessions.popitem(last=False)
+        secret, now = secrets.token_urlsafe(SECRET_BYTES), self._clock()
+        self._sessions[_hash(secret)] = Session(user.name, seal, now + SESSION_S, now, user.expires_at)
+        return secret
+
+    def find(self, secret: str) -> Session | None:
+        """The session of that secret, if it goes on; it counts as used."""
+        key = _hash(secret)
+        session = self._sessions.get(key)
+        if session is None:
+            return None
+        now = self._clock()
+        if not self._goes_on(session, now):
+            del self._sessions[key]
+            return None
+        session.used = now
+        self._sessions.move_to_end(key)
+        return session
+
+    def user(self, secret: str, peer: str) -> User | None:
+        """Its user, as the accounts are now; None if there is no such session (any more)."""
+        session = self.find(secret)
+        return None if session is None else self._guard.trusted(session.user, peer)
+
+    def left_ms(self, session: Session) -> int:
+        """How long it lasts at most, in ms."""
+        left = session.ends - self._clock()
+        if session.login_ends is not None:
+            left = min(left, session.login_ends - self._wall_clock())
+        return max(0, round(left * 1000))
+
+    def close(self, secret: str) -> None:
+        """End it, if there is such a one."""
+        self._sessions.pop(_hash(secret), None)
+
+    def _goes_on(self, session: Session, now: float) -> bool:
+        if now >= session.ends or now - session.used >= IDLE_S:
+            return False
+        if session.login_ends is not None and self._wall_clock() >= session.login_ends:
+            return False
+        seal = self._guard.seal(session.user)
+        return seal != "" and seal == session.seal
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

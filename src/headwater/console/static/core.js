@@ -1,0 +1,607 @@
+/* What every page stands on: signals, nodes, texts of numbers and times, and the calls to the server.
+   Nothing here knows a page. Names of others are texts, never markup: only nodes and textContent are made. */
+
+// ---- Signals: a value that those who read it are told of -------------------------------------------------------
+
+let running = null;
+
+/** @template T @param {T} value @returns {{value: T, peek: () => T}} */
+export function signal(value) {
+  const readers = new Set();
+  return {
+    get value() {
+      if (running) { readers.add(running); running.read.add(readers); }
+      return value;
+    },
+    set value(next) {
+      if (Object.is(next, value)) return;
+      value = next;
+      for (const each of [...readers]) each.run();
+    },
+    peek: () => value,
+  };
+}
+
+/** Run now, and again whenever a signal that was read has changed. @returns {() => void} what ends it */
+export function effect(run) {
+  const own = {
+    read: new Set(),
+    run() {
+      for (const readers of own.read) readers.delete(own);
+      own.read.clear();
+      const before = running;
+      running = own;
+      try { run(); } finally { running = before; }
+    },
+  };
+  own.run();
+  return () => { for (const readers of own.read) readers.delete(own); own.read.clear(); };
+}
+
+// ---- Nodes -------------------------------------------------------------------------------------------------------
+
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+
+/** A text of others as it may be shown: what cannot be seen, or turns the direction of text, becomes a symbol. */
+export function clean(text) {
+  return String(text).replace(HIDDEN, (char) => {
+    const code = char.codePointAt(0);
+    return code < 32 ? String.fromCodePoint(0x2400 + code) : code === 127 ? "\u2421" : `\u27e8${code.toString(16)}\u27e9`;
+  });
+}
+
+function fill(node, children) {
+  for (const each of children.flat(Infinity)) {
+    if (each === null || each === undefined || each === false) continue;
+    node.append(each instanceof Node ? each : document.createTextNode(clean(each)));
+  }
+  return node;
+}
+
+/** An element. `properties`: `class`, `on...` (listeners), `data`, anything else an attribute (true: without value). */
+export function h(name, properties = {}, ...children) {
+  const node = document.createElement(name);
+  set(node, properties);
+  return fill(node, children);
+}
+
+export function svg(name, properties = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+  set(node, properties);
+  return fill(node, children);
+}
+
+function set(node, properties) {
+  for (const [key, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key === "data") Object.assign(node.dataset, value);
+    else if (key === "value" || key === "checked" || key === "disabled") node[key] = value;
+    else if (key !== "style") node.setAttribute(key, value === true ? "" : clean(value));
+  }
+}
+
+let pressed = null;
+/** What is to be shown as soon as no button is held down on it: a click must end on what it began on. */
+const deferred = new Map();
+addEventListener("pointerdown", (event) => { pressed = event.target; }, true);
+for (const type of ["pointerup", "pointercancel"]) {
+  addEventListener(type, () => setTimeout(() => {
+    pressed = null;
+    for (const [node, children] of [...deferred]) if (deferred.delete(node)) put(node, ...children);
+  }), true);
+}
+
+/** Show these children instead of those that are there. What was focused stays so, if it is there again. */
+export function put(node, ...children) {
+  if (pressed && node.contains(pressed)) { deferred.set(node, children); return node; }
+  deferred.delete(node);
+  const active = document.activeElement, path = [];
+  if (active !== node && active?.matches("a, button, [tabindex]") && node.contains(active)) for (let at = active; at !== node; at = at.parentNode) path.unshift([...at.parentNode.childNodes].indexOf(at));
+  node.replaceChildren();
+  fill(node, children);
+  const again = path.reduce((at, index) => at?.childNodes[index], node);
+  if (path.length && again?.tagName === active.tagName && again.className === active.className) again.focus({ preventScroll: true });
+  return node;
+}
+
+export function icon(name, label) {
+  const use = svg("use");
+  use.setAttribute("href", `#i-${name}`);
+  return svg("svg", { class: "icon", viewBox: "0 0 16 16", ...(label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }) }, use);
+}
+
+/** A page or a part of one: an element that ends its calls, its clocks and its effects when it is taken away. */
+export class View extends HTMLElement {
+  connectedCallback() {
+    this.leaving = new AbortController();
+    this.ends = [];
+    this.show();
+  }
+
+  disconnectedCallback() {
+    this.leaving.abort();
+    for (const end of this.ends) end();
+    this.ends = [];
+  }
+
+  /** Do it now, and whenever a signal that it reads has changed, while this is shown. */
+  watch(run) { this.ends.push(effect(run)); }
+
+  on(target, type, listener) { target.addEventListener(type, listener, { signal: this.leaving.signal }); }
+
+  /** Do it now and every so many ms, while this is shown and somebody can see it. Failures are given to `failed`. */
+  every(ms, work, failed) {
+    let timer = 0, ended = false;
+    const once = async () => {
+      clearTimeout(timer);
+      if (document.visibilityState === "visible") {
+        try { await work(this.leaving.signal); }
+        catch (error) { if (!ended && error.name !== "AbortError") failed?.(error); }
+      }
+      if (!ended) timer = setTimeout(once, ms);
+    };
+    this.ends.push(() => { ended = true; clearTimeout(timer); });
+    this.on(document, "visibilitychange", () => { if (document.visibilityState === "visible") once(); });
+    once();
+    return once;
+  }
+}
+
+// ---- Numbers and times as they are shown ---------------------------------------------------------------------
+
+const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+export const NOTHING = "\u2013";
+
+/** A whole number (also a BigInt), grouped; what is not known is "?". */
+export function count(number) {
+  if (number === null || number === undefined) return "?";
+  return grouped.format(typeof number === "bigint" ? number : Math.round(number));
+}
+
+export function plural(number, one, many = `${one}s`) { return `${count(number)} ${Number(number) === 1 ? one : many}`; }
+
+/** A rate: whole from 10 on. */
+export function rate(number) {
+  if (number === null || number === undefined || Number.isNaN(number)) return "?";
+  if (number === 0) return "0";
+  if (number < 0.05) return "under 0.1";
+  return number < 9.95 ? String(Math.round(number * 10) / 10) : count(number);
+}
+
+/** A large number in short: 36.4 M. */
+export function short(number) {
+  for (const [size, unit] of [[1e9, "G"], [1e6, "M"]]) if (number >= size) return `${Math.round(number / size * 10) / 10} ${unit}`;
+  return count(number);
+}
+
+const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+/** A size: [number, unit], decimal. */
+export function sized(bytes) {
+  if (bytes === null || bytes === undefined) return ["?", ""];
+  let value = Number(bytes), unit = 0;
+  while (value >= 999.5 && unit < UNITS.length - 1) { value /= 1000; unit += 1; }
+  return [value < 9.95 && unit > 0 ? String(Math.round(value * 10) / 10) : value < 99.95 && unit > 2 ? String(Math.round(value * 10) / 10) : String(Math.round(value)), UNITS[unit]];
+}
+export const bytes = (value) => sized(value).join(" ").trim();
+
+/** How long: two units at most. */
+export function lasting(ms) {
+  if (ms === null || ms === undefined) return "?";
+  const s = ms / 1000;
+  if (s < 1) return ms <= 0 ? "0 s" : "under 1 s";
+  if (s < 9.95) return `${Math.round(s * 10) / 10} s`;
+  if (s < 59.5) return `${Math.round(s)} s`;
+  const minutes = s / 60;
+  if (minutes < 9.95) return `${Math.round(minutes * 10) / 10} min`;
+  if (minutes < 59.5) return `${Math.round(minutes)} min`;
+  const whole = Math.round(minutes), hours = Math.floor(whole / 60);
+  if (hours < 24) return `${hours} h${whole % 60 ? ` ${whole % 60} min` : ""}`;
+  const days = Math.floor(hours / 24);
+  return days < 10 && hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
+}
+
+const kept = (key, otherwise) => { try { return localStorage.getItem(key) ?? otherwise; } catch { return otherwise; } };
+const keep = (key, value) => { try { localStorage.setItem(key, value); } catch { /* a browser that keeps nothing: the choice lasts as long as the page */ } };
+export { kept, keep };
+
+/** Whether times are shown in UTC, or as this browser's own. */
+export const utc = signal(kept("headwater.utc", "1") === "1");
+
+function parts(ms) {
+  const date = new Date(ms);
+  const shifted = utc.value ? date : new Date(ms - date.getTimezoneOffset() * 60000);
+  return Number.isNaN(shifted.getTime()) ? null : shifted.toISOString();
+}
+export const zone = () => (utc.value ? "UTC" : "local");
+export function clock(ms, withMs = false) { const text = parts(ms); return text === null ? "?" : text.slice(11, withMs ? 23 : 19); }
+export function minute(ms) { const text = parts(ms); return text === null ? "?" : text.slice(11, 16); }
+export function day(ms) { const text = parts(ms); return text === null ? "?" : text.slice(0, 10); }
+export function stamp(ms) { const text = parts(ms); return text === null ? "?" : `${text.slice(0, 10)} ${text.slice(11, 19)}`; }
+/** A time as a table has it: the day where it is not today's. */
+export function when(ms) {
+  if (ms === null || ms === undefined) return NOTHING;
+  return day(ms) === day(Date.now()) ? clock(ms) : `${day(ms).slice(5)} ${minute(ms)}`;
+}
+/** A time in the words of a sentence, with all of it on hover. */
+export const time = (ms, text = when(ms)) => h("time", { title: ms ? `${stamp(ms)} ${zone()}` : null }, text);
+
+// ---- The server -------------------------------------------------------------------------------------------------
+
+/** A problem document, or what kept the server from sending one. */
+export class Problem extends Error {
+  constructor(status, body) {
+    super(body.detail ?? body.title ?? `the server answered ${status}`);
+    this.status = status;
+    this.body = body;
+    this.title = body.title ?? (status ? `The server answered ${status}` : "The server does not answer");
+    this.code = String(body.type ?? "").split(":").pop();
+  }
+}
+
+/** Since when the server does not answer; null while it does. */
+export const away = signal(null);
+/** Who asks, as `GET /console/session` says; null while that is not known. */
+export const who = signal(null);
+/** Whether somebody must log in before anything is shown. */
+export const loggedOut = signal(false);
+
+const WIDE = /\d{16,}/;
+
+/** JSON whose whole numbers are BigInt where a double would not be exact. */
+export function parse(text) {
+  if (!WIDE.test(text)) return JSON.parse(text);
+  return JSON.parse(text, (key, value, context) =>
+    typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "") ? BigInt(context.source) : value);
+}
+
+/** The answer to a request, whose status is 2xx. Raises Problem. */
+export async function fetched(method, path, { body, accept, signal: ending } = {}) {
+  const headers = { "Headwater-Console": "1" };
+  if (accept) headers.Accept = accept;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method, headers, signal: ending, credentials: "same-origin", cache: "no-store",
+      body: body === undefined ? undefined : JSON.stringify(body, (key, value) => (typeof value === "bigint" ? JSON.rawJSON(String(value)) : value)),
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    away.value ??= Date.now();
+    throw new Problem(0, { title: "The server does not answer", detail: "It is away, or the way to it is. This page tries again by itself." });
+  }
+  if (answer.ok) return answer;
+  if (answer.status === 401) loggedOut.value = true;
+  let found;
+  try { found = parse(await answer.text()); } catch { found = {}; }
+  throw new Problem(answer.status, found);
+}
+
+/** The JSON of an answer. */
+export async function ask(method, path, body, ending) {
+  const answer = await fetched(method, path, { body, signal: ending, accept: "application/json" });
+  const text = await answer.text();
+  return text ? parse(text) : null;
+}
+export const get = (path, ending) => ask("GET", path, undefined, ending);
+
+export const segment = encodeURIComponent;
+export const logPath = (log, rest = "") => `/logs/${segment(log)}${rest}`;
+
+/** Entities of the management catalogue, as objects. */
+export async function entities(type, { filter, attributes, count: most = 1000, signal: ending } = {}) {
+  const query = new URLSearchParams({ count: String(most) });
+  if (filter) query.set("filter", filter);
+  if (attributes) query.set("attributes", attributes.join(","));
+  const found = await get(`/management/${type}?${query}`, ending);
+  return found.results.map((row) => Object.fromEntries(found.attributeNames.map((name, at) => [name, row[at]])));
+}
+
+let types = null;
+/** The types of entities that this server has, by their last word. Asked once. */
+export async function entityTypes(ending) {
+  types ??= new Set(Object.keys((await get("/management", ending)).types).map((name) => name.split(".").pop()));
+  return types;
+}
+
+/** Whether the user has a right: on a log, or on the server ("*"). The server decides; this hides what it would refuse. */
+export function may(right, log = "*") {
+  const user = who.value;
+  if (!user) return false;
+  if (log === "*") return user.server.includes(right);
+  if (log.startsWith("$")) return right !== "append" && user.server.includes("manage");
+  return user.grants.some((grant) => grant.rights.includes(right) && matches(grant.logs, log));
+}
+/** Whether the page may show an act that takes that right. */
+export const mayAct = (right, log) => !who.value?.console?.read_only && may(right, log);
+
+function matches(pattern, name) {
+  let expression = "";
+  for (let at = 0; at < pattern.length; at += 1) {
+    const char = pattern[at];
+    const end = char === "[" ? pattern.indexOf("]", at + 2) : -1;
+    if (char === "*") expression += ".*";
+    else if (char === "?") expression += ".";
+    else if (end > 0) { expression += `[${pattern.slice(at + 1, end).replace(/^!/, "^").replace(/\\/g, "\\\\")}]`; at = end; }
+    else expression += char.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+  }
+  return new RegExp(`^${expression}$`, "s").test(name);
+}
+
+// ---- What goes on: one stream for the whole page -------------------------------------------------------------
+
+/** The newest numbers, with those of the second before; null until the first have come. */
+export const stats = signal(null);
+export const happenings = signal([]);
+export const HAPPENINGS_KEPT = 500;
+/** Called with each message of events of the logs that are followed. */
+export const tails = new Set();
+let followed = "", streaming = null, stopped = true, retryMs = 1000, hiddenTimer = 0;
+
+/** Follow these logs as well (replaces those before). */
+export function follow(...logs) {
+  const wanted = logs.join(",");
+  if (wanted === followed) return;
+  followed = wanted;
+  streaming?.abort("anew");
+}
+
+export function startStream() {
+  if (!stopped) return;
+  stopped = false;
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hiddenTimer);
+    if (document.visibilityState === "hidden") hiddenTimer = setTimeout(() => streaming?.abort("hidden"), 30000);
+    else if (!streaming) run();
+    else retryNow?.();
+  });
+  run();
+}
+export function restartStream() { retryMs = 1000; streaming?.abort("anew"); retryNow?.(); }
+let retryNow = null;
+
+async function run() {
+  while (document.visibilityState === "visible" && !loggedOut.peek()) {
+    streaming = new AbortController();
+    try {
+      const answer = await fetched("GET", `/console/stream${followed ? `?log=${segment(followed)}` : ""}`, { signal: streaming.signal });
+      away.value = null;
+      retryMs = 1000;
+      await read(answer.body.getReader());
+      away.value ??= Date.now();
+    } catch (error) {
+      if (streaming.signal.reason === "anew") continue;
+      if (streaming.signal.reason === "hidden") break;
+      if (error instanceof Problem && error.status === 404 && followed) { followed = ""; continue; }
+      away.value ??= Date.now();
+      if (error instanceof Problem && error.status === 401) break;
+    }
+    await new Promise((resolve) => { retryNow = resolve; setTimeout(resolve, retryMs); });
+    retryNow = null;
+    retryMs = Math.min(15000, retryMs * 2);
+  }
+  streaming = null;
+}
+
+/** Parse Server-Sent Events (HTML standard, 9.2.6), as far as this server sends them. */
+async function read(reader) {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    rest += decoder.decode(value, { stream: true });
+    const blocks = rest.split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) take(block);
+  }
+}
+
+function take(block) {
+  let kind = "message", data = "";
+  for (const line of block.split("\n")) {
+    if (line.startsWith("event: ")) kind = line.slice(7);
+    else if (line.startsWith("data: ")) data += line.slice(6);
+  }
+  if (!data) return;
+  const found = parse(data);
+  if (kind === "stats") {
+    const before = stats.peek();
+    found.before = before && found.at > before.at ? { at: before.at, logs: before.logs, server: before.server } : null;
+    stats.value = found;
+  } else if (kind === "happening") {
+    happenings.value = [found, ...happenings.peek()].slice(0, HAPPENINGS_KEPT);
+  } else if (kind === "tail") {
+    for (const listener of tails) listener(found);
+  }
+}
+
+/** What a counter grew by in a second, of the newest two measurements; null where that is not known. */
+export function grown(now, log, name) {
+  if (!now?.before) return null;
+  const [a, b] = log === null ? [now.before.server, now.server] : [now.before.logs[log], now.logs[log]];
+  return a && b ? Math.max(0, Number(b[name]) - Number(a[name])) / ((now.at - now.before.at) / 1000) : null;
+}
+
+/** Series of the last while, by name: {step_s, newest_at, series}. */
+export async function history(names, hours, ending) {
+  const step = hours > 1 ? 60 : 5, found = { step_s: step, newest_at: 0, series: {} };
+  for (let at = 0; at < names.length; at += 32) {
+    const query = new URLSearchParams({ series: names.slice(at, at + 32).join(","), step: String(step) });
+    const part = await get(`/console/history?${query}`, ending);
+    found.newest_at = part.newest_at;
+    const steps = Math.round(hours * 3600 / step);
+    for (const [name, values] of Object.entries(part.series)) found.series[name] = values.slice(-steps);
+  }
+  return found;
+}
+
+// ---- What there is: logs, and everybody who has a position -------------------------------------------------------
+
+/** The newest survey; null until there is one: {at, logs, consumers, webhooks, server, troubles, clients, problems}. */
+export const world = signal(null);
+/** Of each consumer what was seen since this page was opened: [ms, ms behind, position]. */
+export const trends = new Map();
+const TREND_KEPT = 720;
+
+/** Ask for all of it once. What the user has no right to is empty. */
+export async function survey(ending) {
+  const asked = {
+    logs: entities("log", { signal: ending }), registered: entities("consumer", { signal: ending }),
+    groups: entities("consumerGroup", { signal: ending }), durable: entities("durableLink", { signal: ending }),
+    streams: entities("stream", { signal: ending }), webhooks: entities("subscription", { signal: ending }),
+    ready: fetch("/health/ready", { signal: ending, cache: "no-store" }).then((answer) => answer.json()),
+  };
+  if (may("manage")) {
+    asked.server = get("/management/server/self", ending);
+    asked.clients = entities("client", { attributes: ["protocol", "isAnswering", "user"], signal: ending });
+  }
+  const names = Object.keys(asked), done = await Promise.allSettled(Object.values(asked)), found = {};
+  names.forEach((name, at) => { found[name] = done[at].status === "fulfilled" ? done[at].value : null; });
+  const failed = done.find((each) => each.status === "rejected");
+  if (done[0].status === "rejected") throw failed.reason;
+  const consumers = [
+    ...(found.registered ?? []).map((each) => ({ ...each, kind: "registered", kindName: each.owner === "spark" ? "Spark" : "registered", title: `${each.owner} / ${each.component}`, position: each.acknowledged })),
+    ...(found.groups ?? []).map(ofGroup),
+    ...(found.durable ?? []).map((each) => ({ ...each, kind: "durable", kindName: "AMQP link", title: each.linkName, detail: each.container, seenAt: each.isAttached ? Date.now() : null })),
+    ...(found.webhooks ?? []).filter((each) => each.endpoint && each.position !== undefined && each.position !== null).map((each) => ({ ...each, kind: "webhook", kindName: "webhook", title: each.endpoint.replace(/^https?:\/\//, ""), lag: Math.max(0, Number((found.logs ?? []).find((log) => log.name === each.log)?.head ?? 0) - Number(each.position)), lagMs: null, seenAt: each.answeredAt })),
+    ...(found.streams ?? []).map((each) => ({ ...each, kind: "stream", kindName: "Spark stream", title: `${each.owner} / ${each.stream}` })),
+  ];
+  const at = Date.now(), lines = who.peek()?.console ?? { lag_events: 0, lag_ms: 0 };
+  for (const each of consumers) {
+    each.key = `${each.kind}:${each.name}`;
+    each.lags = (lines.lag_events > 0 && Number(each.lag) > lines.lag_events) || (lines.lag_ms > 0 && Number(each.lagMs) > lines.lag_ms);
+    const trend = trends.get(each.key) ?? [];
+    trend.push([at, Number(each.lagMs), Number(each.position)]);
+    if (trend.length > TREND_KEPT) trend.shift();
+    trends.set(each.key, trend);
+    const earlier = trend.findLast((one) => at - one[0] >= 4000);
+    each.takes = earlier ? Math.max(0, (Number(each.position) - earlier[2]) / ((at - earlier[0]) / 1000)) : null;
+  }
+  consumers.sort((a, b) => Number(b.lagMs) - Number(a.lagMs) || Number(b.lag) - Number(a.lag) || (a.key < b.key ? -1 : 1));
+  const problems = Object.fromEntries(names.flatMap((name, index) => (done[index].status === "rejected" ? [[name, done[index].reason]] : [])));
+  world.value = { at, ...found, consumers, webhooks: found.webhooks ?? [], troubles: found.ready?.troubles ?? [], clients: found.clients ?? [], problems };
+}
+
+function ofGroup(group) {
+  const partitions = Object.keys(group.positions ?? {}).sort((a, b) => Number(a) - Number(b)).map((number) => ({
+    number, position: group.positions[number], lag: Number(group.lags[number] ?? 0), lagMs: Number(group.lagsMs[number] ?? 0), owner: group.owners[number], epoch: group.epochs[number],
+  }));
+  const worst = Math.max(0, ...partitions.map((each) => each.lagMs));
+  const position = partitions.reduce((least, each) => (least === null || each.position < least ? each.position : least), null);
+  return { ...group, kind: "group", kindName: "AMQP group", title: group.group, partitions, lag: Math.max(0, ...partitions.map((each) => each.lag)), lagMs: worst, position: position ?? 0, seenAt: group.members ? Date.now() : null };
+}
+
+/** How a webhook stands, in a word and a colour. */
+export function standing(webhook) {
+  if (!webhook.endpoint) return ["pulls", "plain"];
+  if (webhook.standing === "delivering" || webhook.standing === "none") return [webhook.standing === "none" ? "nothing to deliver" : "delivers", "good"];
+  if (webhook.standing === "suspended") return ["suspended", "bad"];
+  return [Number(webhook.failures) ? `retried, ${plural(webhook.failures, "try failed", "tries failed")}` : webhook.standing, Number(webhook.failures) ? "warn" : "plain"];
+}
+
+// ---- Words that many pages share -----------------------------------------------------------------------------------
+
+/** What the top of the page shows: [text, path or null] from the outside in. */
+export const crumbs = signal([]);
+
+/** Where in the console: an address below /console, without leaving what cannot be said in one. */
+export const at = (path, query) => `/console${path}${query && [...query].length ? `?${query}` : ""}`;
+export const link = (path, properties, ...children) => h("a", { href: at(path), ...properties }, ...children);
+
+/** Whether what is shown follows the server at present. */
+export const following = () => (away.value ? [h("span", { class: "dot bad" }), " away"] : [h("span", { class: "dot good live" }), " following"]);
+
+/** A problem, in its place: what, why, and what can be done. */
+export function trouble(problem, retry) {
+  const more = [];
+  if (problem.code === "log_not_found") more.push(link("/logs", { class: "button" }, "All logs"));
+  if (problem.status === 403 && problem.body?.right) more.push(h("span", { class: "dim" }, `It takes ${problem.body.right} on ${problem.body.log === "*" ? "the server" : problem.body.log}.`));
+  return h("div", { class: "trouble", role: "alert" },
+    h("p", {}, icon("warn"), h("strong", {}, problem.title ?? "Something failed"), problem.code ? h("code", {}, problem.code) : null),
+    h("p", { class: "dim" }, problem.message),
+    h("p", { class: "row" }, retry && problem.status !== 403 ? h("button", { onclick: retry }, "Retry") : null, more));
+}
+
+export const skeleton = (rows = 4) => h("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: rows }, () => h("i")));
+/** Where no log is shown: there is none, or none that this user may read. */
+export function noLog() {
+  if (who.value?.has_users && !who.value.grants.some((grant) => grant.rights.includes("read") && grant.logs === "*")) return h("div", { class: "empty" }, h("strong", {}, "There is no log that you may read."), h("p", {}, "Reading takes the right read on a log; who manages the server can grant it."));
+  return h("div", { class: "empty" }, h("strong", {}, "There is no log."), h("p", {}, "These two commands make one, and append to it:"), headwater("logs", "create", "orders"), headwater("append", "orders", "--type", "OrderPlaced", "--tag", "order:1", "--data", '{"total": 30}'));
+}
+export const empty = (title, ...more) => h("div", { class: "empty" }, h("strong", {}, title), more);
+
+/** The rows of a table with these titles; a title is [text, class]. */
+export function table(titles, rows, properties = {}) {
+  return h("table", properties,
+    h("thead", {}, h("tr", {}, titles.map(([text, kind]) => h("th", { class: kind, scope: "col" }, text)))),
+    h("tbody", {}, rows));
+}
+export const pill = (kind, ...children) => h("span", { class: `pill ${kind}` }, h("i", { "aria-hidden": "true" }), ...children);
+
+/** Whether there is room for an inspector beside its list; else it lies over the page. */
+export const beside = matchMedia("(min-width: 1101px)");
+/** The button of an inspector that closes it, where it lies over the page. */
+export const closer = (close) => (beside.matches ? null : h("button", { class: "plain small", "aria-label": "Close", onclick: close }, icon("close")));
+
+/** A row of choices, of which one is taken. */
+export function choice(label, options, chosen, pick) {
+  return h("div", { class: "choice", role: "group", "aria-label": label }, options.map(([value, text]) =>
+    h("button", { "aria-pressed": String(value === chosen), onclick: () => pick(value) }, text)));
+}
+
+// ---- What is shown can be done elsewhere as well: commands, quoted -----------------------------------------------
+
+const PLAIN = /^[A-Za-z0-9_@%+=:,./-]+$/;
+/** One word of a POSIX shell, whatever is in it. */
+export const quoted = (text) => (PLAIN.test(text) ? text : `'${String(text).replaceAll("'", `'\\''`)}'`);
+/** A command, of words that are quoted here. */
+export const shell = (...words) => words.flat().map(String).map(quoted).join(" ");
+
+export async function copy(text, button) {
+  try { await navigator.clipboard.writeText(text); }
+  catch {
+    const area = h("textarea", { class: "away", "aria-hidden": "true" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  if (button) { button.dataset.done = "1"; setTimeout(() => delete button.dataset.done, 1200); }
+  say("Copied");
+}
+
+/** A command, with a button that copies it whole: with the address of this server, without secrets. */
+export function command(text, whole = text) {
+  const [first, ...rest] = text.split(" ");
+  return h("div", { class: "command" }, h("code", { title: text }, h("span", { class: "dim" }, first), " ", rest.join(" ")),
+    h("button", { class: "plain", "aria-label": "Copy the command", data: { copy: whole }, onclick: (event) => copy(whole, event.currentTarget) }, icon("copy")));
+}
+/** A `headwater` command, with where this server is when it is copied. */
+export const headwater = (...words) => command(shell("headwater", ...words), shell("headwater", ...words, ...(LOCAL.has(words[0]) ? [] : ["--url", location.origin])));
+/** Commands that talk to no server over HTTP. */
+const LOCAL = new Set(["serve", "user", "events", "pipeline"]);
+
+/** Say something to everybody, once: also to who does not see. */
+export const said = signal(null);
+export function say(text, undo) { said.value = { text, undo, at: Date.now() }; }
+
+/** Ask before something that cannot be taken back. `lines` say what it will do; `name` must be typed if it is given. */
+export function confirm(title, lines, { act, command: shown, name, keep: keeping = "Keep it" }) {
+  return new Promise((resolve) => {
+    const close = (answer) => { dialog.close(); dialog.remove(); resolve(answer); };
+    const typed = name === undefined ? null : h("input", { "aria-label": `Type ${name} to do it`, autocomplete: "off", spellcheck: "false", oninput: () => { doing.disabled = typed.value !== name; } });
+    const doing = h("button", { class: "danger", disabled: name !== undefined, onclick: () => close(true) }, act);
+    const keeper = h("button", { autofocus: true, onclick: () => close(false) }, keeping);
+    const dialog = h("dialog", { class: "ask", "aria-label": title, oncancel: (event) => { event.preventDefault(); close(false); } },
+      h("h2", {}, title), h("ul", {}, lines.map((line) => h("li", {}, line))), shown ?? null,
+      typed ? h("label", {}, "Type ", h("code", {}, name), " to do it", typed) : null,
+      h("footer", {}, h("kbd", {}, "Esc"), h("span", { class: "space" }), keeper, doing));
+    document.body.append(dialog);
+    dialog.showModal();
+    keeper.focus();
+  });
+}

@@ -1,0 +1,224 @@
+"""Event classes: what is stored of their instances, and how it is read again, old shapes and old names included.
+
+An event class is a frozen dataclass (`@event` makes one) or a frozen msgspec Struct. Its name is the event's type, its
+fields are the data, and fields annotated with `Tag` are the event's tags besides.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar, dataclass_transform, get_type_hints, overload
+
+import msgspec
+
+from ..core.errors import InvalidEvent
+from ..core.event import NO_ATTRIBUTES, Event, SequencedEvent
+from ..core.limits import check_type, show
+from ..core.query import Query, QueryItem
+from .codec import JSON, Codec
+from .errors import InvalidDefinition, UnknownEvent, UnreadableEvent, UnwritableEvent
+from .tags import tag_keys, tags_of
+
+E = TypeVar("E")
+Upcaster = Callable[[dict[str, Any], SequencedEvent], dict[str, Any]]
+"""Makes the fields of one version those of the next. It gets the fields, and the event as it is stored."""
+
+VERSION = "dataversion"
+"""The attribute that says of which version the data is; version 1 has none."""
+
+
+class EventType(Generic[E]):
+    """What is known of one event class: its names in the log, its tags, its versions."""
+
+    def __init__(
+        self,
+        kind: type[E],
+        name: str,
+        version: int,
+        formerly: Sequence[str],
+        upcasters: Mapping[int, Upcaster],
+        codec: Codec,
+    ) -> None:
+        """Raises InvalidDefinition."""
+        self.kind, self.name, self.version = kind, name, version
+        self.names = (name, *formerly)
+        """All types under which such events are stored; the first is the present one."""
+        _check(self, upcasters)
+        self._upcasters, self._codec = dict(upcasters), codec
+        keys = tag_keys(_hints(kind).items(), kind.__name__)
+        self.tag_keys = frozenset(key for _, key in keys)
+        """The keys of tags that its fields give."""
+        self._tags = [(field, key, f"{key}:", f"{name}.{field}") for field, key in keys]
+        self._attributes = NO_ATTRIBUTES if version == 1 else {VERSION: str(version)}
+        self._stored_version = None if version == 1 else str(version)
+        self._decode = codec.decoder(kind)
+        self.decode = self._decode if version == 1 else None
+        """What reads the data of an event that has no attributes, where that is of the present version."""
+
+    def write(self, event: E) -> Event:
+        """The event as the log takes it.
+
+        Raises UnwritableEvent where its data could not be read back, and InvalidEvent for a value that is no tag.
+        """
+        try:
+            data = self._codec.encode(event)
+            self._decode(data)
+        except Exception as error:
+            raise UnwritableEvent(self.name, str(error)) from error
+        tags: list[str] = []
+        for name, key, prefix, where in self._tags:
+            value = getattr(event, name)
+            if value.__class__ is str:
+                tags.append(prefix + value)
+            else:
+                tags += tags_of(key, value, where)
+        return Event(self.name, data, tuple(tags), attributes=self._attributes)
+
+    def read(self, stored: SequencedEvent) -> E:
+        """The event that was stored. Raises UnreadableEvent."""
+        try:
+            if stored.attributes.get(VERSION) == self._stored_version and stored.data:
+                return self._decode(stored.data)
+            return self._codec.build(self._lifted(stored), self.kind)
+        except Exception as error:
+            raise UnreadableEvent(stored.type, stored.sequence_number, str(error)) from error
+
+    def _lifted(self, stored: SequencedEvent) -> dict[str, Any]:
+        """The fields of an event of any version, as of the present one."""
+        version = int(stored.attributes.get(VERSION, 1))
+        if not 1 <= version <= self.version:
+            raise ValueError(f"it is of version {version}, and 1 to {self.version} are known")
+        fields = self._codec.fields(stored.data) if stored.data else {}
+        for each in range(version, self.version):
+            if each in self._upcasters:
+                fields = self._upcasters[each](fields, stored)
+        return fields
+
+
+_described: dict[type, EventType[Any]] = {}
+"""What is known of each event class."""
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(kind, include_extras=True)
+    except NameError as error:
+        raise InvalidDefinition(
+            f"{kind.__qualname__}: {error}; its annotations need the names of its module"
+        ) from error
+
+
+def _check(described: EventType[Any], upcasters: Mapping[int, Upcaster]) -> None:
+    name, version = described.kind.__name__, described.version
+    for each in described.names:
+        if fault := check_type(each):
+            raise InvalidDefinition(f"{name}: {fault}")
+    if version < 1:
+        raise InvalidDefinition(f"{name}: version {version} given, 1 or more is allowed")
+    if unfit := [each for each in upcasters if not 1 <= each < version]:
+        raise InvalidDefinition(f"{name}: an upcaster from version {unfit[0]} given, 1 to {version - 1} is allowed")
+    config = getattr(described.kind, "__struct_config__", None) or getattr(described.kind, "__dataclass_params__", None)
+    if config is None or not config.frozen:
+        raise InvalidDefinition(f"{name} is no event class: a frozen dataclass (@event) or a frozen Struct is allowed")
+
+
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, dataclasses.Field))
+def event(kind: type[E], /) -> type[E]: ...
+
+
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, dataclasses.Field))
+def event(
+    *,
+    type: str = ...,
+    version: int = ...,
+    formerly: Sequence[str] = ...,
+    upcasters: Mapping[int, Upcaster] = ...,
+    codec: Codec = ...,
+) -> Callable[[type[E]], type[E]]: ...
+
+
+def event(
+    kind: type[Any] | None = None,
+    /,
+    *,
+    type: str = "",
+    version: int = 1,
+    formerly: Sequence[str] = (),
+    upcasters: Mapping[int, Upcaster] = {},
+    codec: Codec = JSON,
+) -> Any:
+    """Makes a class an event class: `@event`, or `@event(type="course-defined", version=2, ...)`.
+
+    A plain class becomes a frozen dataclass with slots; a frozen dataclass or Struct stays what it is, and needs this
+    only for one of these:
+
+    - `type`: its type in the log, where that is not the name of the class;
+    - `formerly`: other types under which such events were stored, which are read, and asked for, as well;
+    - `version`: of the shape of its data, stored with each event. An event without one is of version 1;
+    - `upcasters`: by version, what makes its fields those of the next. A version that has none needs no change;
+    - `codec`: how it becomes bytes.
+
+    Raises InvalidDefinition.
+    """
+
+    def make(given: Any) -> Any:
+        if not (dataclasses.is_dataclass(given) or issubclass(given, msgspec.Struct)):
+            given = dataclasses.dataclass(frozen=True, slots=True)(given)
+        _described[given] = EventType(given, type or given.__name__, version, formerly, upcasters, codec)
+        return given
+
+    return make if kind is None else make(kind)
+
+
+def event_type(kind: type[E]) -> EventType[E]:
+    """What is known of an event class. Raises InvalidDefinition for a class that is none."""
+    described: EventType[E] | None = _described.get(kind)
+    if described is None:
+        described = _described[kind] = EventType(kind, kind.__name__, 1, (), {}, JSON)
+    return described
+
+
+class EventTypes:
+    """Some event classes, by their types in the log: for reading what may be any of them."""
+
+    def __init__(self, *kinds: type, passes_unknown: bool = False) -> None:
+        """`passes_unknown`: an event of another type is passed on as it is stored, and is no error.
+
+        Raises InvalidDefinition for two classes of one type, and for what is no event class.
+        """
+        self._passes_unknown = passes_unknown
+        self._of: dict[str, EventType[Any]] = {}
+        for kind in kinds:
+            described: EventType[Any] = event_type(kind)
+            for name in described.names:
+                if self._of.setdefault(name, described) is not described:
+                    raise InvalidDefinition(
+                        f"{kind.__qualname__} and {self._of[name].kind.__qualname__} are both stored as {show(name)}"
+                    )
+
+    def read(self, stored: SequencedEvent) -> object:
+        """The event that was stored. Raises UnknownEvent (unless those are passed on) and UnreadableEvent."""
+        described = self._of.get(stored.type)
+        if described is not None:
+            return described.read(stored)
+        if self._passes_unknown:
+            return stored
+        raise UnknownEvent(stored.type, stored.sequence_number)
+
+    def read_all(self, events: Iterable[SequencedEvent]) -> Iterator[object]:
+        """The same for many, one by one."""
+        return map(self.read, events)
+
+    def query(self, *tags: str) -> Query:
+        """All events of these classes, or those of them that have all of these tags."""
+        return Query.of(QueryItem(tuple(self._of), tags))
+
+
+def write(event: object) -> Event:
+    """An event as the log takes it, to be appended without a decision. Raises as `EventType.write`."""
+    if isinstance(event, type):
+        raise InvalidEvent(f"the class {event.__name__} is given, an event of it is allowed", "events")
+    return event_type(type(event)).write(event)

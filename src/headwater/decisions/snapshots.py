@@ -1,0 +1,171 @@
+"""Snapshots: states of long boundaries, so that a decision reads what came since. They are never needed, nor believed.
+
+A snapshot has the number and the id of the last event that it contains. The read begins at that event: where another
+one is there, or none, the snapshot is of another log, or of what was trimmed, and everything is read as if it were not
+there. One that is damaged is found by its checksum, one of other code or of another query by its key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from ..core.event import SequencedEvent
+from ..formats.decoders import msgpack_decoder
+from .events import EventType
+
+EVERY = 1000
+_DIGEST_BYTES = 16
+_logger = logging.getLogger(__name__)
+
+
+class SnapshotStore(Protocol):
+    """Where snapshots are. What it raises is logged, and costs nothing but time."""
+
+    def load(self, key: str) -> bytes | None:
+        """The snapshot of that key (64 hexadecimal digits), if there is one."""
+
+    def save(self, key: str, snapshot: bytes) -> None:
+        """Keep it, in place of what was there."""
+
+
+class MemorySnapshots:
+    """Snapshots in this process, as long as it runs. For any thread."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+        """By key. It grows by one for each boundary that is long enough; whoever has many clears it."""
+
+    def load(self, key: str) -> bytes | None:
+        """See SnapshotStore."""
+        return self.kept.get(key)
+
+    def save(self, key: str, snapshot: bytes) -> None:
+        """See SnapshotStore."""
+        self.kept[key] = snapshot
+
+
+class DirectorySnapshots:
+    """A file for each, in a directory that is made when it is needed. For any thread and process."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+
+    def load(self, key: str) -> bytes | None:
+        """See SnapshotStore."""
+        with suppress(FileNotFoundError):
+            return (self.directory / key).read_bytes()
+        return None
+
+    def save(self, key: str, snapshot: bytes) -> None:
+        """See SnapshotStore. A reader sees the old one or the new one."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        new = self.directory / f"{key}.{os.urandom(8).hex()}"
+        try:
+            new.write_bytes(snapshot)
+            new.replace(self.directory / key)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+
+
+class Keeping(NamedTuple):
+    """How the snapshots of a projection are kept."""
+
+    store: SnapshotStore
+    state: Any
+    """The type of the state, which msgspec can encode and decode."""
+    version: str
+    every: int
+
+    def key(self, log: str, tags: Iterable[str], types: Iterable[EventType[Any]]) -> str:
+        """By what it is found: the log's name, the query, versions of classes, type and version of the state."""
+        versions = sorted((each.names, each.version) for each in types)
+        identity = [1, log, sorted(tags), versions, str(self.state), self.version]
+        return hashlib.sha256(msgspec.msgpack.encode(identity)).hexdigest()
+
+
+class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    key: str
+    number: int
+    id: str
+    state: bytes
+
+
+class Snapshot(NamedTuple):
+    """A snapshot that was found whole."""
+
+    number: int
+    """Of the last event that it contains."""
+    id: str
+    state: Any
+
+
+def packed(key: str, last: SequencedEvent, state: object) -> bytes:
+    """The bytes of a snapshot. Raises what msgspec raises for a state that it cannot encode."""
+    kept = _Kept(key, last.sequence_number, last.id, msgspec.msgpack.encode(state))
+    body = msgspec.msgpack.encode(kept)
+    return _digest(body) + body
+
+
+def unpacked(keeping: Keeping, key: str, found: bytes | None) -> Snapshot | None:
+    """The snapshot of these bytes; None if there is none, or if it is damaged, or another one's, which is logged."""
+    if found is None:
+        return None
+    digest, body = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
+    try:
+        if digest != _digest(body):
+            raise ValueError("its checksum is wrong")
+        kept = msgpack_decoder(_Kept).decode(body)
+        if kept.key != key:
+            raise ValueError("it belongs to another key")
+        return Snapshot(kept.number, kept.id, msgpack_decoder(keeping.state).decode(kept.state))
+    except (ValueError, msgspec.MsgspecError) as error:
+        report("a snapshot is damaged and was not used", key, error)
+        return None
+
+
+def report(what: str, key: str, error: Exception) -> None:
+    """Log what went wrong with a snapshot, which hinders nothing."""
+    _logger.warning("%s: %s: %s", what, key, error)
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
+
+
+class Resuming:
+    """The events that come where a projection goes on from a snapshot, the snapshot's own last event first."""
+
+    def __init__(self, snapshot: Snapshot | None) -> None:
+        self._expected = snapshot
+        self.last: SequencedEvent | None = None
+        """The last event that is in the state, if any came after the snapshot."""
+        self.count = 0
+        """How many came after the snapshot."""
+        self._is_other = False
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether the snapshot's last event was there, so that it may be used; at the end of the read."""
+        return self._expected is None and not self._is_other
+
+    def new(self, events: Iterable[SequencedEvent], upto: int) -> Iterator[SequencedEvent]:
+        """The events after the snapshot, up to that number; none if it is of another log."""
+        for each in events:
+            if self._is_other or each.sequence_number > upto:
+                continue
+            if (expected := self._expected) is not None:
+                self._is_other = (each.sequence_number, each.id) != (expected.number, expected.id)
+                self._expected = None
+                continue
+            self.last = each
+            self.count += 1
+            yield each

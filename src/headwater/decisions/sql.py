@@ -1,0 +1,111 @@
+"""Statements in any database that has a DB-API connection (PEP 249), whatever it wants placeholders written as."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from ..core.errors import InvalidInput
+from ..core.shown import show
+
+PARAMSTYLES = ("qmark", "numeric", "named", "format", "pyformat")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,50}", re.ASCII)
+_TOKEN = re.compile(r"""(?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<mark>\?\??)|\{(?P<table>\w+)\}|(?P<percent>%)""")
+_SEEN_MAX = 500
+
+
+class Transaction:
+    """One transaction of the caller's database: what handlers of a read model write with."""
+
+    def __init__(self, connection: Any, paramstyle: str, tables: Mapping[str, str]) -> None:
+        self.connection = connection
+        """The connection itself, which is not to be committed here."""
+        self._paramstyle = paramstyle
+        self._tables = tuple(tables.items())
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Do a statement, and answer its rows, if it has any.
+
+        A value is `?`, whatever the database's own placeholder is; `??` is a question mark. `{seats}` is the table
+        `seats` of this version of the read model. Text in quotes is left alone.
+        Raises InvalidInput for a table that is not declared, and what the database raises.
+        """
+        cursor = self._done(statement, values)
+        try:
+            return list(cursor.fetchall()) if cursor.description else []
+        finally:
+            cursor.close()
+
+    def change(self, statement: str, values: Sequence[object] = ()) -> int:
+        """Do a statement, and answer how many rows it changed. Raises as `execute`."""
+        cursor = self._done(statement, values)
+        count: int = cursor.rowcount
+        cursor.close()
+        return count
+
+    def _done(self, statement: str, values: Sequence[object]) -> Any:
+        text, count = translated(statement, self._paramstyle, self._tables)
+        if count != len(values):
+            raise InvalidInput(f"{len(values)} values given for {count} placeholders", "values")
+        cursor = self.connection.cursor()
+        try:
+            if self._paramstyle == "named":
+                cursor.execute(text, {f"v{number}": value for number, value in enumerate(values, 1)})
+            else:
+                cursor.execute(text, tuple(values))
+        except BaseException:
+            cursor.close()
+            raise
+        return cursor
+
+
+@lru_cache(_SEEN_MAX)
+def translated(statement: str, paramstyle: str, tables: tuple[tuple[str, str], ...]) -> tuple[str, int]:
+    """The statement in that style, and how many values it takes. Raises InvalidInput for an unknown table."""
+    names, count = dict(tables), 0
+    percent = "%%" if paramstyle in ("format", "pyformat") else "%"
+
+    def token(found: re.Match[str]) -> str:
+        nonlocal count
+        if (table := found["table"]) is not None:
+            if table not in names:
+                raise InvalidInput(f"{show(table)} given, {', '.join(names) or 'none'} is declared", "tables")
+            return names[table]
+        if found["mark"] == "?":
+            count += 1
+            return {"qmark": "?", "numeric": f":{count}", "named": f":v{count}"}.get(paramstyle, "%s")
+        return "?" if found["mark"] else found[0].replace("%", percent)
+
+    return _TOKEN.sub(token, statement), count
+
+
+def paramstyle_of(connection: Any) -> str:
+    """How the library of a connection wants placeholders written. Raises InvalidInput where it does not say."""
+    for kind in type(connection).__mro__:
+        module = sys.modules.get(kind.__module__.partition(".")[0])
+        if (found := getattr(module, "paramstyle", None)) in PARAMSTYLES:
+            return str(found)
+    raise InvalidInput(f"{type(connection).__name__} does not say its paramstyle; name one of {', '.join(PARAMSTYLES)}")
+
+
+def check_transactions(connection: Any) -> None:
+    """Raises InvalidInput for a connection that commits each statement by itself."""
+    if isinstance(connection, sqlite3.Connection):
+        commits = connection.isolation_level is None and getattr(connection, "autocommit", -1) == -1
+        commits = commits or getattr(connection, "autocommit", -1) is True
+    else:
+        asked = getattr(connection, "get_autocommit", None)
+        commits = bool(asked()) if asked else getattr(connection, "autocommit", False) is True
+    if commits:
+        raise InvalidInput("the connection commits each statement by itself; open it with transactions", "connection")
+
+
+def checked_name(name: str, where: str) -> str:
+    """A name that is no way into the database. Raises InvalidInput."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(f"{show(name)} given, {_NAME.pattern} is allowed", where)
+    return name

@@ -1,0 +1,41 @@
+"""Errors of a log as those of `eventsourcing`, in one table."""
+
+from __future__ import annotations
+
+from eventsourcing.persistence import (
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    PersistenceError,
+    ProgrammingError,
+)
+
+from ..client import UnexpectedAnswer
+from ..core.errors import AppendConditionFailed, EventLogError, InvalidEvent, InvalidInput, TooLarge
+
+_TABLE: tuple[tuple[type[EventLogError], type[PersistenceError]], ...] = (
+    (AppendConditionFailed, IntegrityError),
+    (InvalidEvent, DataError),
+    (TooLarge, DataError),
+    (InvalidInput, ProgrammingError),
+    (UnexpectedAnswer, InterfaceError),
+    (EventLogError, OperationalError),
+)
+"""The first that fits."""
+
+
+class _AsTheirs:
+    """Raises what `eventsourcing` expects for what a log raises, with the same words; the cause is the log's own."""
+
+    def __enter__(self) -> None:
+        """Nothing is kept: one serves all."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, EventLogError):
+            theirs = next(theirs for ours, theirs in _TABLE if isinstance(error, ours))
+            raise theirs(str(error)) from error
+
+
+as_theirs = _AsTheirs()
+"""Around whatever asks a log."""

@@ -1,0 +1,310 @@
+"""Runs the `Roles` of one server against its home: a thread that does what they ask, and tells them what came of it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from ..core.errors import StorageUnavailable
+from ..core.threads import Threads
+from ..storage.framelog import HeadMoved, Term
+from ..storage.home import JOURNAL_KEY, HomeChanged, HomeWentBack
+from . import role_actions as actions
+from . import role_events as events
+from .lease import LeaseTimes
+from .postgres import Granted, LeaseStanding, PostgresHome
+from .role_actions import RoleAction
+from .role_events import RoleEvent
+from .roles import Role, Roles
+
+logger = logging.getLogger("headwater.homes")
+
+_T = TypeVar("_T")
+LOOK_S = 0.2
+"""A home is asked so often, by who waits for it, whether its lease was given back, or somebody vouched for it."""
+FAILED_S = 2.0
+"""After so long a server that could not begin tries again."""
+TIME_S = 0.1
+"""The time of a primary is looked at so often."""
+COPY_RETRY_S = 30.0
+"""After so long a copy that could not be written is tried again."""
+
+
+def boot_time_s() -> float:
+    """A clock that nobody sets, and that counts sleep."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Driver:
+    """What one server is to its home. Safe to call from any thread."""
+
+    def __init__(
+        self,
+        home: PostgresHome,
+        server: str,
+        addresses: Mapping[str, str],
+        *,
+        times: LeaseTimes,
+    ) -> None:
+        """`server` and `addresses` are what others are told of this one."""
+        self._home, self._server, self._addresses, self._times = home, server, addresses, times
+        self._asked_of = PostgresHome(home.url, silence_s=times.patience_s)
+        """The home by connections of its own, which are given up soon: no commit keeps the lease from being renewed."""
+        self._roles = Roles(self._times, random.SystemRandom())
+        self._events: SimpleQueue[RoleEvent] = SimpleQueue()
+        self._changed = threading.Condition()
+        self._turn: Granted | None = None
+        """The lease that was got, from when the copy is to catch up until its coordinators are to stop."""
+        self._is_over = False
+        self._on_end: Callable[[], None] = lambda: None
+        self._look_at = 0.0
+        self._copy_failed_at = 0.0
+        self._is_away = False
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self.standing: LeaseStanding | None = None
+        """Who had the lease when the home was asked last."""
+        home.may_append = self.may_act
+
+    def start(self, threads: Threads) -> None:
+        """Begin to try for the lease."""
+        self._events.put(events.Opened())
+        threads.start("roles", self._run, self._stopping)
+        threads.start("roles-time", self._watch_time, self._ended)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the home did not answer when it was asked last."""
+        return self._is_away
+
+    @property
+    def role(self) -> Role:
+        """What the server is now."""
+        return self._roles.role
+
+    def may_act(self) -> bool:
+        """Whether this server may do now what only a primary does."""
+        return self._roles.may_act(boot_time_s())
+
+    def wait_for_turn(self, on_end: Callable[[], None], patience_s: float) -> bool:
+        """Wait until this server is to open its copy; False if that does not come in time, or never.
+
+        `on_end` is called when its time is over. Next comes `caught_up`, and at last `ended`.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn is not None or self._is_over, patience_s)
+            if self._turn is None:
+                return False
+            self._on_end = on_end
+            return True
+
+    def caught_up(self) -> None:
+        """The copy has all that the home has."""
+        if (turn := self._turn) is not None:
+            self._events.put(events.CaughtUp(turn.term))
+
+    def wait_until_primary(self) -> bool:
+        """Wait until appends may be taken; False: the time is over already."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn is None or self.role is Role.PRIMARY)
+            return self._turn is not None
+
+    def lost(self, error: Exception) -> None:
+        """Why the engine can append no more: see `storage.homed.Homed`."""
+        turn = self._turn
+        if isinstance(error, HeadMoved):
+            if turn is not None and error.head.term != turn.term:  # else it was asked under an earlier term of its own
+                self._events.put(events.ForeignTerm(turn.term, error.head.term))
+        elif isinstance(error, HomeWentBack):
+            self._events.put(events.HomeWentBack(error.log, error.copy_head, error.home_head))
+        elif isinstance(error, HomeChanged):
+            self._events.put(events.HomeChanged())
+        else:
+            self._copy_failed_at = boot_time_s()
+            self._events.put(events.CopyFailed(f"the copy cannot be written: {error}"))
+
+    def failed(self, why: str) -> None:
+        """This server cannot be the primary now: it gives the lease back, and tries again after a while."""
+        self._copy_failed_at = boot_time_s() + FAILED_S - COPY_RETRY_S
+        self._events.put(events.CopyFailed(why))
+
+    def stop(self) -> None:
+        """Give the lease away and be nothing any more; `ended` is called when nothing is done any more."""
+        self._stopping.set()
+        self._events.put(events.StopAsked())
+
+    def ended(self) -> None:
+        """Nothing that only a primary does is done here any more."""
+        self._events.put(events.CoordinatorsStopped())
+
+    def close(self) -> None:
+        """Ask the home no more."""
+        self._asked_of.close()
+
+    def wait_until_over(self, patience_s: float) -> bool:
+        """Wait until the lease is given away, after `stop`."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._is_over, patience_s)
+
+    # The thread
+
+    def _run(self) -> None:
+        while self._roles.role is not Role.STOPPED:
+            try:
+                wait_s = min(self._roles.wake_at - boot_time_s(), LOOK_S)
+                event = self._events.get(timeout=max(wait_s, 0.001))
+            except Empty:
+                event = self._looked()
+            self._receive(event)
+        self._ended.set()
+        with self._changed:
+            self._is_over = True
+            self._turn = None
+            self._changed.notify_all()
+
+    def _watch_time(self) -> None:
+        """End the turn when the lease has ended by time, though the home has yet to answer what it was asked."""
+        while not self._ended.wait(TIME_S):
+            if self.role is Role.PRIMARY and not self.may_act():
+                self._end_turn()
+
+    def _looked(self) -> RoleEvent:
+        """Nothing happened but time; what nobody tells by himself is looked for."""
+        now = boot_time_s()
+        if "copy-failed" in self._roles.obstacles and now > self._copy_failed_at + COPY_RETRY_S:
+            return events.CopyMended()
+        if self.role in (Role.FOLLOWING, Role.WENT_BACK) and now > self._look_at + LOOK_S:
+            self._look_at = now
+            standing = self._answer_of(self._stands)
+            if standing is not None and standing.is_vouched and not standing.remaining_s:
+                return events.LeaseOffered() if self.role is Role.FOLLOWING else events.HomeAccepted()
+        return events.Tick()
+
+    def _receive(self, event: RoleEvent) -> None:
+        for action in self._roles.receive(event, boot_time_s()):
+            self._do(action)
+        with self._changed:
+            self._changed.notify_all()
+
+    def _do(self, action: RoleAction) -> None:
+        match action:
+            case actions.TryLease(nonce, sent_at):
+                self._try(nonce, sent_at)
+            case actions.RenewLease(term, sent_at):
+                self._renew(Term(*term), sent_at)
+            case actions.EndSessions(term):
+                self._asked(self._asked_of.end_sessions, events.SessionsEnded(term))
+            case actions.FenceJournal(term, timeline):
+                granted = Granted(Term(*term), timeline)
+                self._fenced(lambda: self._asked_of.fence_journal(granted), granted, events.JournalFenced(term))
+            case actions.FenceLogs(term, timeline):
+                granted = Granted(Term(*term), timeline)
+                self._fenced(lambda: self._asked_of.fence_logs(granted), granted, events.LogsFenced(term))
+            case actions.CatchUp():
+                pass  # the turn was given with the fence; who opens the copy says when it has caught up
+            case actions.AcceptAppends(term, timeline):
+                logger.info("this server is the primary of its home, term %d on timeline %d", term[0], timeline)
+            case actions.RefuseAppends(why):
+                logger.warning("this server is the primary no more: %s", why)
+            case actions.StopCoordinators():
+                self._end_turn()
+            case actions.ReleaseLease(term, _):
+                self._end_turn()
+                self._asked(lambda: self._asked_of.release_lease(Term(*term)), events.LeaseReleased(term))
+            case actions.MarkHome(log, copy_head, home_head):
+                text = f"a copy of {log} at {self._server} ends with {copy_head}, the home with {home_head}"
+                self._asked(lambda: self._asked_of.mark(text), events.Tick())
+            case actions.Tell(what, why):
+                logger.info("%s: %s", what, why)
+            case actions.StartCoordinators() | actions.OfferLease() | actions.Drain():
+                pass  # who waits for the role starts them; nobody is told directly; and `_run` ends
+
+    def _try(self, nonce: int, sent_at: float) -> None:
+        granted = self._answer_of(
+            lambda: self._asked_of.try_lease(self._server, self._addresses, nonce, self._times.length_s)
+        )
+        standing = self._answer_of(self._stands)
+        if standing is None:
+            return  # it is asked again
+        if granted is not None:
+            self._events.put(events.LeaseGot(granted.term, granted.timeline, sent_at))
+        elif not standing.is_vouched:
+            self._events.put(events.HomeChanged())
+        else:
+            self._events.put(events.LeaseRefused(standing.holder, standing.remaining_s))
+
+    def _renew(self, term: Term, sent_at: float) -> None:
+        is_renewed = self._answer_of(lambda: self._asked_of.renew_lease(term, self._times.length_s))
+        if is_renewed is None:
+            return
+        if is_renewed:
+            self._events.put(events.LeaseRenewed(term, sent_at))
+            self._answer_of(self._stands)
+        elif (standing := self._answer_of(self._stands)) is not None:
+            self._events.put(events.LeaseLost(term) if standing.is_vouched else events.HomeChanged())
+
+    def _fenced(self, fence: Callable[[], bool], granted: Granted, done: RoleEvent) -> None:
+        is_fenced = self._answer_of(fence)
+        if is_fenced is None:
+            return
+        if is_fenced:
+            if isinstance(done, events.LogsFenced):
+                self._begin_turn(granted)
+            self._events.put(done)
+        elif (head := self._answer_of(lambda: self._asked_of.head(JOURNAL_KEY))) is not None:
+            is_foreign = head.term != granted.term
+            self._events.put(events.ForeignTerm(granted.term, head.term) if is_foreign else events.HomeChanged())
+
+    def _asked(self, ask: Callable[[], None], done: RoleEvent) -> None:
+        def answered() -> bool:
+            ask()
+            return True
+
+        if self._answer_of(answered):
+            self._events.put(done)
+
+    def _stands(self) -> LeaseStanding:
+        """How the lease stands; the clocks are compared by the way."""
+        before, day = boot_time_s(), time.time()
+        standing = self._asked_of.standing()
+        round_trip_s = boot_time_s() - before
+        off_s = day + round_trip_s / 2 - standing.clock_s
+        self._events.put(events.ClockCompared(off_s, round_trip_s))
+        self.standing = standing
+        return standing
+
+    def _answer_of(self, ask: Callable[[], _T]) -> _T | None:
+        """What the home answers; None if it does not, which the roles are told."""
+        try:
+            answer = ask()
+        except StorageUnavailable as error:
+            if not self._is_away:
+                logger.warning("%s", error)
+                self._is_away = True
+                self._events.put(events.HomeUnreachable())
+            return None
+        if self._is_away:
+            self._is_away = False
+            self._events.put(events.HomeReachable())
+        return answer
+
+    def _begin_turn(self, granted: Granted) -> None:
+        with self._changed:
+            if self._turn is None:
+                self._home.adopt(granted)
+                self._turn = granted
+                self._changed.notify_all()
+
+    def _end_turn(self) -> None:
+        with self._changed:
+            if self._turn is None:
+                return
+            self._turn, on_end = None, self._on_end
+            self._on_end = lambda: None
+            self._changed.notify_all()
+        on_end()

@@ -1,0 +1,70 @@
+"""How long a lease lasts, for the home that gives it and for the server that holds it. No clock is read here.
+
+The lease says who tries to append and who runs coordinators; it makes nothing safe. The home
+counts it by its own clock. Its holder counts from the moment at which the renewal was *sent*, which is before the
+home's counting began, and by a clock that counts sleep as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Term = tuple[int, int]
+"""A number that counts up, and the nonce of whoever holds it: what `Term` of a frame log is."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """What is agreed on about leases: the same on all servers of a home."""
+
+    length_s: float = 5.0
+    """For how long the home gives it, by the home's clock."""
+    clock_off_max_s: float = 2.0
+    """How far a server's clock may be off the home's: times of events never go back, so one clock that is ahead would
+    stop those of all later primaries."""
+    jitter_s: float = 0.5
+    """Servers that wait for the same lease try at different moments within so long."""
+    patience_s: float = 1.0
+    """After so long without an answer the same is asked again."""
+
+    @property
+    def held_s(self) -> float:
+        """For how long its holder counts on it, from when the renewal was sent: two thirds.
+
+        A clock that runs at two thirds of the home's speed, or faster, ends it before the home does.
+        """
+        return self.length_s * 2 / 3
+
+    @property
+    def renewal_s(self) -> float:
+        """Time between two renewals: two of them may be lost before the lease is."""
+        return self.held_s / 3
+
+    def is_free(self, until: float, home_now: float) -> bool:
+        """Whether the home may give a lease that another had until then, both by the home's clock.
+
+        One that would last longer than any lease was given by a clock that has been set back since: it is over too, or
+        nobody could append for as long as the clock was wrong.
+        """
+        return until <= home_now or until > home_now + self.length_s
+
+
+@dataclass(slots=True)
+class Lease:
+    """What the holder knows of its lease."""
+
+    term: Term
+    timeline: int
+    """That of the home which gave it: what is written under this lease is written on that timeline only."""
+    sent_at: float
+    """When the newest request was sent which the home granted, by the holder's clock that counts sleep."""
+    renew_at: float
+    """When to send the next."""
+
+    def renewed(self, sent_at: float) -> None:
+        """The home granted what was sent then. Answers may come in any order."""
+        self.sent_at = max(self.sent_at, sent_at)
+
+    def held_until(self, times: LeaseTimes) -> float:
+        """From then on the holder does nothing that only a holder may do."""
+        return self.sent_at + times.held_s

@@ -1,0 +1,615 @@
+"""The home in PostgreSQL: a row for the head of each log, a row for each frame, one statement for each commit.
+
+The statement sets the head if it is what the writer expects - number, checksum, and term - and inserts the frames if it
+did; the row of the head orders all who try. Where an answer is lost, the same statement is executed again, until it is
+known whose frames are there: a look alone would not do, for a statement that was sent can still be executed later.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
+from ..core.threads import Threads
+from ..formats.decoders import json_decoder
+from ..storage.frame import EncodedFrame
+from ..storage.framelog import Head, HeadMoved, Term, nobody
+from ..storage.home import JOURNAL_KEY, HomeChanged
+from .postgres_connections import Connections, HomeConnection, load_driver
+from .postgres_schema import Finding, findings, identity_of
+
+logger = logging.getLogger("headwater.homes")
+
+OVERDUE_S = 5.0
+"""Who waits for a commit is told after that time that its outcome is not known; nothing more is sent meanwhile."""
+SILENCE_S = 10.0
+"""A connection on which a statement had no answer for so long is severed, and another one tried."""
+BYTES_PER_S_MIN = 500_000
+"""What is large may take longer."""
+GIVING_UP_S = 2.0
+"""Who stops waits no longer than that for a silent connection."""
+BACKOFF_S = (0.02, 1.0)
+PAGE_BYTES = 16 * 1024 * 1024
+PAGE_FRAMES = 4096
+FORGET_FRAMES = 1000
+"""So many are deleted by one statement."""
+WATCH_S = 0.25
+
+_TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer"
+"""Which history the database writes: another one since a standby was promoted, or a backup restored."""
+_ON_TIMELINE = f"{_TIMELINE} = %(timeline)s"
+_COMMIT = f"""
+WITH moved AS (
+    UPDATE headwater.log SET head = %b, crc = %b
+    WHERE key = %b AND head = %b AND crc = %b AND term = %b AND nonce = %b AND {_TIMELINE} = %b RETURNING id
+)
+INSERT INTO headwater.frame (log, last, content)
+SELECT moved.id, frame.last, frame.content
+FROM moved, unnest(%b::bigint[], %b::bytea[]) AS frame (last, content)
+"""
+_HEAD = "SELECT head, crc, term, nonce FROM headwater.log WHERE key = %s"
+_HEADS = "SELECT key, head, crc, term, nonce FROM headwater.log"
+_ONE_FRAME = """
+SELECT content FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %b AND last = %b
+"""
+_PAGE = """
+SELECT last, content FROM (
+    SELECT last, content, sum(octet_length(content)) OVER (ORDER BY last) - octet_length(content) AS before
+    FROM (
+        SELECT last, content FROM headwater.frame
+        WHERE log = (SELECT id FROM headwater.log WHERE key = %b) AND last > %b ORDER BY last LIMIT %b
+    ) AS following
+) AS weighed WHERE before < %b ORDER BY last
+"""
+_CREATE = f"""
+WITH mine AS (
+    UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}' AND term = %s AND nonce = %s
+    RETURNING term, nonce
+)
+INSERT INTO headwater.log (key, head, crc, term, nonce) SELECT %s, %s, 0, term, nonce FROM mine
+ON CONFLICT (key) DO NOTHING
+"""
+_FORGET = """
+DELETE FROM headwater.frame WHERE (log, last) IN (
+    SELECT frame.log, frame.last FROM headwater.frame JOIN headwater.log ON frame.log = log.id
+    WHERE key = %s AND term = %s AND nonce = %s AND last < %s ORDER BY last LIMIT %s
+)
+"""
+_DELETE = "DELETE FROM headwater.log WHERE key = %s AND term = %s AND nonce = %s"
+_KEPT = "SELECT min(last) FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %s"
+_FENCE_JOURNAL = f"""
+UPDATE headwater.log SET term = %(number)s, nonce = %(nonce)s
+WHERE key = '{JOURNAL_KEY}' AND {_ON_TIMELINE} AND (term < %(number)s OR term = %(number)s AND nonce = %(nonce)s)
+"""
+_FENCE_LOGS = f"""
+UPDATE headwater.log SET term = %(number)s, nonce = %(nonce)s
+WHERE key <> '{JOURNAL_KEY}' AND {_ON_TIMELINE} AND term < %(number)s AND EXISTS (
+    SELECT FROM headwater.log WHERE key = '{JOURNAL_KEY}' AND term = %(number)s AND nonce = %(nonce)s
+)
+"""
+_END_OTHERS = """
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+    AND application_name LIKE 'headwater primary %' AND application_name <> current_setting('application_name')
+"""
+_VOUCHED = f"(went_back = '' AND (timeline = 0 OR timeline = {_TIMELINE} OR is_synchronous))"
+_SYNCHRONOUS = (
+    "(current_setting('synchronous_standby_names') <> ''"
+    " AND current_setting('synchronous_commit') NOT IN ('off', 'local'))"
+)
+"""Whether a standby is waited for at each commit."""
+_TRY_LEASE = f"""
+UPDATE headwater.lease SET holder = %(server)s, addresses = %(addresses)s, nonce = %(nonce)s,
+    number = CASE WHEN nonce = %(nonce)s THEN number ELSE number + 1 END,
+    until = clock_timestamp() + %(length_s)s * interval '1 s', timeline = {_TIMELINE},
+    is_synchronous = {_SYNCHRONOUS}
+WHERE {_VOUCHED} AND (%(is_forced)s OR nonce = %(nonce)s OR until <= clock_timestamp()
+    OR until > clock_timestamp() + %(length_s)s * interval '1 s')
+RETURNING number, timeline
+"""
+_RENEW_LEASE = f"""
+UPDATE headwater.lease SET until = clock_timestamp() + %s * interval '1 s',
+    is_synchronous = is_synchronous AND {_SYNCHRONOUS}
+WHERE number = %s AND nonce = %s AND went_back = '' AND timeline = {_TIMELINE}
+"""
+_LEASE_STANDS = f"""
+SELECT holder, addresses, number, nonce, greatest(extract(epoch FROM until - clock_timestamp()), 0)::float8,
+    {_VOUCHED}, went_back, extract(epoch FROM clock_timestamp())::float8
+FROM headwater.lease
+"""
+_RELEASE_LEASE = "UPDATE headwater.lease SET until = 'epoch', nonce = 0 WHERE number = %s AND nonce = %s"
+_MARK = "UPDATE headwater.lease SET went_back = %s WHERE went_back = ''"
+_ACCEPT = f"""
+UPDATE headwater.lease SET went_back = '', timeline = {_TIMELINE}, until = clock_timestamp() + %s * interval '1 s',
+    number = number + 1, nonce = 0, holder = ''
+"""
+_CONFIRM = f"UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}'"
+_UNKNOWN = ("08", "57", "40003")
+"""Codes, or classes of them, of errors that do not say whether the statement was executed: the connection ended, or the
+server; a wait for a standby may have been cut short."""
+_PASSING = ("25006", "40", "53", "55P03")
+"""Of errors that say it was not, and that pass: a server that became a standby, conflicts, want of resources, a lock
+that somebody else held for too long."""
+
+
+_PROCESS = secrets.randbits(62)
+"""Tells the connections of this process from those of others, which a new primary ends."""
+
+
+class LeaseStanding(NamedTuple):
+    """Who is the primary of a home, as the home has it."""
+
+    holder: str
+    """The name of the server that had it last; empty if none ever did."""
+    addresses: Mapping[str, str]
+    """Where that server's clients reach it, by protocol."""
+    term: Term
+    remaining_s: float
+    """For so long nobody else gets it; 0: it is free."""
+    is_vouched: bool
+    """Whether the database writes the history that it wrote when the lease was given last; else nobody gets it."""
+    went_back: str
+    """What a server found missing in the home; empty if none did."""
+    clock_s: float
+    """What the home's clock shows, in s since 1970."""
+
+
+class Granted(NamedTuple):
+    """A lease that was given, and the history that its holder writes."""
+
+    term: Term
+    timeline: int
+
+
+class HomeUnavailable(StorageUnavailable):
+    """The database does not answer, or refuses: for as long as that lasts, nobody appends."""
+
+
+class _Statement:
+    """One that is under way: since when, on which connection, and who is to be told if it takes too long."""
+
+    def __init__(self, on_overdue: Callable[[], None], size: int = 0) -> None:
+        self.extra_s = size / BYTES_PER_S_MIN
+        """So much longer it may take than a small one."""
+        self.began = time.monotonic()
+        self.sent_at: float | None = None
+        """When it was last sent, if it is under way now."""
+        self.connection: HomeConnection | None = None
+        self.on_overdue = on_overdue
+
+    def sent(self, connection: HomeConnection) -> None:
+        """It goes out on that connection now."""
+        self.connection, self.sent_at = connection, time.monotonic()
+
+
+class PostgresHome:
+    """A `storage.home.Home` in a PostgreSQL database, in which this server is the primary for one term."""
+
+    def __init__(self, url: str, *, overdue_s: float = OVERDUE_S, silence_s: float = SILENCE_S) -> None:
+        """Connect, and look who the home is. Raises StorageUnavailable: it cannot be reached, or is none."""
+        self._errors: Any = load_driver()
+        self._name = _described(url)
+        """The home by its address, without what is secret in it."""
+        self._connections = Connections(url, f"headwater primary {_PROCESS:x}")
+        self._overdue_s, self._silence_s = overdue_s, silence_s
+        self._term, self._timeline = Term(0, 0), 0
+        self.may_append: Callable[[], bool] = lambda: True
+        """Asked before an append is judged: whether this server's time as the primary goes on."""
+        self._changing = threading.Lock()
+        self._under_way: set[_Statement] = set()
+        self._failing_since: float | None = None
+        self._failure = ""
+        self._closing = threading.Event()
+        self._gives_up = False
+        """Whoever waits for an outcome that is not known is told so, instead of waiting on."""
+        try:
+            with self._asking() as connection:
+                self._identity = identity_of(connection.psycopg)
+        except BaseException:
+            self._connections.close()
+            raise
+        self._watcher = Threads().start("home", self._watch, self._closing)
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self._connections.url
+
+    @property
+    def incarnation(self) -> str:
+        """See Home."""
+        return self._identity.incarnation
+
+    @property
+    def seed(self) -> int:
+        """See Home."""
+        return self._identity.seed
+
+    @property
+    def term(self) -> Term:
+        """See Home."""
+        return self._term
+
+    @property
+    def unavailable(self) -> StorageUnavailable | None:
+        """See Home."""
+        if not self.may_append():
+            return StorageUnavailable(reason="this server's lease was not renewed in time; try again")
+        since = self._failing_since
+        if since is None or time.monotonic() - since < self._overdue_s:
+            return None
+        return self._away()
+
+    def findings(self) -> list[Finding]:
+        """What is to be said of the database: see `postgres_schema.findings`. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            return findings(connection.psycopg)
+
+    # The lease
+
+    def begin_term(self) -> Term:
+        """Take the home for this server, whoever has the lease, as one command or test does.
+
+        Raises StorageUnavailable, NotPrimary: another server was quicker.
+        """
+        granted = self.try_lease("", {}, secrets.randbits(62), 0.0, is_forced=True)
+        if granted is None:
+            raise StorageUnavailable(
+                f"{self._name} gives no lease: {self.standing().went_back or 'its history changed'}"
+            )
+        self.end_sessions()
+        if not (self.fence_journal(granted) and self.fence_logs(granted)):
+            raise NotPrimary(JOURNAL_KEY)
+        self.adopt(granted)
+        return granted.term
+
+    def try_lease(
+        self, server: str, addresses: Mapping[str, str], nonce: int, length_s: float, *, is_forced: bool = False
+    ) -> Granted | None:
+        """Take the lease for that long from now on, if it is free, with the next number; None: it is not given.
+
+        The same nonce gets the same lease again. All by the clock of the home: it says who should be the primary; that
+        nobody else appends is the term's. Raises StorageUnavailable: then it may have been given.
+        """
+        given = {
+            "server": server,
+            "addresses": msgspec.json.encode(addresses).decode(),
+            "nonce": nonce,
+            "length_s": length_s,
+            "is_forced": is_forced,
+        }
+        with self._asking() as connection:
+            row = connection.psycopg.execute(_TRY_LEASE, given).fetchone()
+            self._confirm_if_needed(connection)
+        return None if row is None else Granted(Term(row[0], nonce), row[1])
+
+    def renew_lease(self, term: Term, length_s: float) -> bool:
+        """Have it for that long from now on; False: it is another's, or the home changed. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            return connection.psycopg.execute(_RENEW_LEASE, (length_s, *term)).rowcount > 0
+
+    def release_lease(self, term: Term) -> None:
+        """Whoever wants it may have it at once. One of another term stays. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            connection.psycopg.execute(_RELEASE_LEASE, term)
+
+    def standing(self) -> LeaseStanding:
+        """Who has it. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            row = connection.psycopg.execute(_LEASE_STANDS).fetchone()
+        if row is None:
+            raise StorageUnavailable(f"{self._name}: its table of the lease is empty; restore it from a backup")
+        holder, addresses, number, nonce, *others = row
+        return LeaseStanding(holder, json_decoder(dict[str, str]).decode(addresses), Term(number, nonce), *others)
+
+    def mark(self, what: str) -> None:
+        """The home lacks what it had: it gives no lease until `accept`. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            connection.psycopg.execute(_MARK, (what,))
+            self._confirm_if_needed(connection)
+
+    def accept(self, pause_s: float) -> None:
+        """Vouch for the history that it has now; nobody gets the lease for that long. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            connection.psycopg.execute(_ACCEPT, (pause_s,))
+            self._confirm(connection)
+
+    # The term
+
+    def end_sessions(self) -> None:
+        """End those of other primaries, as far as the database lets this role. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            connection.psycopg.execute(_END_OTHERS)
+
+    def fence_journal(self, granted: Granted) -> bool:
+        """Put that term into the head of the journal; False: there is a newer one. Raises StorageUnavailable."""
+        return self._fence(_FENCE_JOURNAL, granted) > 0
+
+    def fence_logs(self, granted: Granted) -> bool:
+        """Put that term into all other heads; False: the journal has a newer one. Raises StorageUnavailable.
+
+        The journal comes first: a log is made by who has that, so none is made in between.
+        """
+        self._fence(_FENCE_LOGS, granted)
+        head = self.head(JOURNAL_KEY)
+        return head is not None and head.term == granted.term
+
+    def adopt(self, granted: Granted) -> None:
+        """From now on append under that term, whose fences are set."""
+        self._term, self._timeline = granted
+        self._gives_up = False
+
+    def give_up(self) -> None:
+        """The term ends: who waits for an answer waits no longer than for a moment, until the next one is adopted."""
+        self._gives_up = True
+
+    def _fence(self, statement: str, granted: Granted) -> int:
+        (number, nonce), timeline = granted
+        with self._asking() as connection:
+            given = {"number": number, "nonce": nonce, "timeline": timeline}
+            found = connection.psycopg.execute(statement, given).rowcount
+            self._confirm(connection)
+        return found
+
+    # Frames
+
+    def head(self, key: str) -> Head | None:
+        """See Home."""
+        with self._asking() as connection:
+            return _head(connection, key)
+
+    def heads(self) -> dict[str, Head]:
+        """Where all logs end, by their keys. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            return {key: _as_head(row) for key, *row in connection.psycopg.execute(_HEADS)}
+
+    def create(self, key: str, head: int) -> None:
+        """See Home."""
+
+        def made(connection: HomeConnection, is_unknown: bool) -> bool:
+            if connection.psycopg.execute(_CREATE, (*self._term, key, head)).rowcount:
+                return True
+            found = _head(connection, key)
+            if found is None or found.term != self._term:
+                raise NotPrimary(key)
+            return True
+
+        self._until_known(key, made, nobody)
+
+    def commit(self, key: str, frames: Sequence[EncodedFrame], expected: Head, on_overdue: Callable[[], None]) -> None:
+        """See Home."""
+        contents = [b"".join(frame.buffers) for frame in frames]
+        lasts = [frame.last for frame in frames]
+        head = (lasts[-1], frames[-1].crc)
+        given = (*head, key, expected.number, expected.crc, *expected.term, self._timeline, lasts, contents)
+
+        def is_there(connection: HomeConnection) -> bool:
+            row = connection.psycopg.execute(_ONE_FRAME, (key, lasts[-1]), binary=True).fetchone()
+            return row is not None and bytes(row[0]) == contents[-1]
+
+        def committed(connection: HomeConnection, is_unknown: bool) -> bool:
+            if is_unknown and is_there(connection):
+                return False  # the answer of an earlier try was lost; it may wait for a standby still
+            if connection.psycopg.execute(_COMMIT, given, prepare=True).rowcount:
+                return True
+            found = _head(connection, key)
+            if is_there(connection):
+                return False  # by now
+            if found == expected:
+                raise HomeChanged(
+                    f"{self._name} writes another history than at the begin of the term: a standby was promoted"
+                )
+            if (
+                is_unknown
+                and (found is None or found.number >= lasts[-1])
+                and not self._is_kept(connection, key, lasts[-1])
+            ):
+                raise OutcomeUnknown(key)  # it may have been there, and have been trimmed since
+            raise HeadMoved(found or Head(0, 0, Term(0, 0)))
+
+        self._until_known(key, committed, on_overdue, sum(map(len, contents)))
+
+    def frames(self, key: str, after: int) -> Iterator[bytes]:
+        """See Home."""
+        while True:
+            with self._asking() as connection:
+                given = (key, after, PAGE_FRAMES, PAGE_BYTES)
+                page = connection.psycopg.execute(_PAGE, given, binary=True).fetchall()
+            if not page:
+                return
+            for last, content in page:
+                yield content
+                after = last
+
+    def forget(self, key: str, below: int) -> None:
+        """See Home."""
+        while True:
+            with self._asking() as connection:
+                given = (key, *self._term, below, FORGET_FRAMES)
+                if connection.psycopg.execute(_FORGET, given).rowcount < FORGET_FRAMES:
+                    return
+
+    def delete(self, key: str) -> None:
+        """See Home."""
+        if key == JOURNAL_KEY:
+            raise ValueError("the journal is the home")
+        self.forget(key, 2**63 - 1)
+        with self._asking() as connection:
+            connection.psycopg.execute(_DELETE, (key, *self._term))
+
+    def close(self) -> None:
+        """See Home."""
+        self._closing.set()
+        self._connections.close()
+        self._watcher.join()
+
+    def _is_kept(self, connection: HomeConnection, key: str, last: int) -> bool:
+        """Whether nothing was trimmed so far: then a frame that ends there and is missing was never committed."""
+        row = connection.psycopg.execute(_KEPT, (key,)).fetchone()
+        return row is not None and row[0] is not None and bool(row[0] <= last)
+
+    def _until_known(
+        self,
+        key: str,
+        attempt: Callable[[HomeConnection, bool], bool],
+        on_overdue: Callable[[], None],
+        size: int = 0,
+    ) -> None:
+        """Try until the outcome is known. `attempt` answers whether the server's word suffices that it is durable.
+
+        It is told whether an earlier try may have had an effect. Raises what `attempt` does; StorageUnavailable:
+        nothing came of it; OutcomeUnknown: `give_up` or `close` was called before it was known.
+        """
+        statement = _Statement(on_overdue, size)
+        is_unknown = False
+        """Whether a try may have had, or may still have, an effect that nobody was told of."""
+        pause_s = BACKOFF_S[0]
+        with self._changing:
+            self._under_way.add(statement)
+        try:
+            while True:
+                try:
+                    with self._connections.one(statement.sent) as connection:
+                        try:
+                            if not attempt(connection, is_unknown):
+                                self._confirm(connection)
+                            self._confirm_if_needed(connection)
+                        except self._errors.Error as error:
+                            is_unknown = is_unknown or _says_nothing(error)
+                            raise
+                    self._answered()
+                    return
+                except self._errors.Error as error:
+                    statement.sent_at = None
+                    if statement.connection is None or not statement.connection.is_severed:
+                        self._failed(error)
+                    is_passing = _says_nothing(error) or _passes(error)
+                    if not is_unknown and (not is_passing or self._has_failed_for_long(statement.began)):
+                        raise self._away() from None
+                    if self._closing.is_set() or self._gives_up:
+                        raise (OutcomeUnknown(key) if is_unknown else self._away()) from None
+                self._closing.wait(pause_s * random.uniform(0.5, 1))
+                pause_s = min(pause_s * 2, BACKOFF_S[1])
+        finally:
+            with self._changing:
+                self._under_way.discard(statement)
+
+    @contextmanager
+    def _asking(self) -> Iterator[HomeConnection]:
+        """A connection for what can be asked again at will. Raises StorageUnavailable."""
+        statement = _Statement(nobody)
+        try:
+            with self._changing:
+                self._under_way.add(statement)
+            with self._connections.one(statement.sent) as connection:
+                yield connection
+        except self._errors.Error as error:
+            self._failed(error)
+            raise self._away() from None
+        else:
+            self._answered()
+        finally:
+            with self._changing:
+                self._under_way.discard(statement)
+
+    def _confirm(self, connection: HomeConnection) -> None:
+        """All that can be read now is durable when this returns: who waits for a standby waits for all before it."""
+        while True:
+            connection.is_unconfirmed = False
+            connection.psycopg.execute(_CONFIRM)
+            if not connection.is_unconfirmed:
+                return
+
+    def _confirm_if_needed(self, connection: HomeConnection) -> None:
+        if connection.is_unconfirmed:
+            self._confirm(connection)
+
+    def _answered(self) -> None:
+        with self._changing:
+            since, self._failing_since = self._failing_since, None
+        if since is not None:
+            logger.info("%s answers again, after %.1f s", self._name, time.monotonic() - since)
+
+    def _failed(self, error: Exception, since: float | None = None) -> None:
+        with self._changing:
+            self._failure = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            is_news = self._failing_since is None
+            self._failing_since = self._failing_since or since or time.monotonic()
+        if self._closing.is_set():
+            return
+        if is_news:
+            logger.warning("%s: %s; it is tried again", self._name, self._failure)
+        self._connections.drop_idle()
+
+    def _has_failed_for_long(self, since: float) -> bool:
+        return self.unavailable is not None or time.monotonic() - since > self._overdue_s
+
+    def _away(self) -> HomeUnavailable:
+        return HomeUnavailable(
+            f"{self._name}: {self._failure or 'it is closed'}",
+            reason="where events are committed to cannot be reached; try again later",
+        )
+
+    def _watch(self) -> None:
+        """Tell who waits too long, sever silent connections, look whether a home that went away is there again."""
+        while not self._closing.wait(WATCH_S):
+            now = time.monotonic()
+            with self._changing:
+                under_way = list(self._under_way)
+            for statement in under_way:
+                if now - statement.began > self._overdue_s + statement.extra_s:
+                    self._failed(TimeoutError(f"no answer for {self._overdue_s:g} s"), statement.began)
+                    statement.on_overdue()
+                silence_s = min(self._silence_s, GIVING_UP_S) if self._gives_up else self._silence_s + statement.extra_s
+                if statement.sent_at is not None and now - statement.sent_at > silence_s:
+                    assert statement.connection is not None
+                    self._failed(TimeoutError(f"no answer for {silence_s:.0f} s"), statement.began)
+                    statement.connection.sever()
+            if self._failing_since is not None and not under_way:
+                self._look()
+
+    def _look(self) -> None:
+        try:
+            with self._asking() as connection:
+                connection.psycopg.execute("SELECT 1")
+        except StorageUnavailable:
+            self._closing.wait(BACKOFF_S[1])
+
+
+def _described(url: str) -> str:
+    driver = load_driver()
+    try:
+        given = driver.conninfo.conninfo_to_dict(url)
+    except driver.Error:  # what it says may have the password in it
+        problem = "the address of the home cannot be read, postgresql://USER@HOST/DATABASE is expected"
+        raise StorageUnavailable(problem) from None
+    return f"the home in PostgreSQL at {given.get('host', 'localhost')}, database {given.get('dbname', '')}"
+
+
+def _head(connection: HomeConnection, key: str) -> Head | None:
+    row = connection.psycopg.execute(_HEAD, (key,)).fetchone()
+    return None if row is None else _as_head(row)
+
+
+def _as_head(row: Sequence[Any]) -> Head:
+    number, crc, term, nonce = row
+    return Head(number, crc, Term(term, nonce))
+
+
+def _says_nothing(error: Any) -> bool:
+    """Whether an error leaves open what became of the statement."""
+    code = error.sqlstate
+    return code is None or code.startswith(_UNKNOWN)
+
+
+def _passes(error: Any) -> bool:
+    return bool(error.sqlstate.startswith(_PASSING))

@@ -1,0 +1,143 @@
+"""Connections to a home in PostgreSQL: few, kept, severed where they say nothing for too long.
+
+A statement is never cancelled: to cancel a wait for a synchronous standby is answered as if it had been confirmed.
+Where a server is silent, its connection is severed, and what became of the statement is found out on another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import StorageUnavailable
+from ..formats.installing import how_to_install
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+CONNECTIONS_MAX = 8
+"""So many commit at a time; PostgreSQL flushes them together."""
+CONNECT_S = 5
+LOCK_TIMEOUT_MS = 2_000
+"""Somebody who holds the row of a log for longer than that is not waited for: the same statement is tried again."""
+_UNCONFIRMED = "canceling wait for synchronous replication"
+_SETTINGS = f"""
+SET default_transaction_isolation = 'read committed';
+SET lock_timeout = {LOCK_TIMEOUT_MS};
+SET idle_in_transaction_session_timeout = 10000;
+SET statement_timeout = 0;
+"""
+
+
+class HomeConnection:
+    """One connection, and whether its last commit was confirmed by the standbys that it was to wait for."""
+
+    def __init__(self, url: str, name: str) -> None:
+        """Connect. `name` is what the server's administrator sees. Raises psycopg.OperationalError."""
+        driver = load_driver()
+        self.psycopg: Connection = driver.connect(
+            url, autocommit=True, connect_timeout=CONNECT_S, application_name=name
+        )
+        self.is_unconfirmed = False
+        """Somebody cancelled the wait for a standby: what was committed can be read, but may be lost."""
+        self.is_severed = False
+        """It was given up here, not there."""
+        self.psycopg.add_notice_handler(self._notice)
+        self._is_prepared = False
+
+    def prepare(self) -> None:
+        """Set what holds for all its statements, if that was not done yet. Raises psycopg.Error."""
+        if not self._is_prepared:
+            self.psycopg.execute(_SETTINGS)
+            self._is_prepared = True
+
+    def sever(self) -> None:
+        """Whoever waits for an answer on it gets an error. From any thread."""
+        self.is_severed = True
+        with contextlib.suppress(OSError, self.psycopg.OperationalError):  # it is closed
+            twin = socket.socket(fileno=os.dup(self.psycopg.pgconn.socket))
+            with twin:
+                twin.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End it."""
+        self.psycopg.close()
+
+    def _notice(self, diagnostic: Any) -> None:
+        if _UNCONFIRMED in (diagnostic.message_primary or ""):
+            self.is_unconfirmed = True
+
+
+class Connections:
+    """At most `size` connections to one home. Safe to call from any thread."""
+
+    def __init__(self, url: str, name: str, size: int = CONNECTIONS_MAX) -> None:
+        self.url = url
+        self._name = name
+        self._places = threading.Semaphore(size)
+        self._changing = threading.Lock()
+        self._idle: list[HomeConnection] = []
+        self._used: set[HomeConnection] = set()
+        self._is_closed = False
+
+    @contextlib.contextmanager
+    def one(self, on_taken: Callable[[HomeConnection], None]) -> Iterator[HomeConnection]:
+        """A connection to use; it is not kept if its use raises. `on_taken` gets it before anything is sent.
+
+        Raises psycopg.OperationalError: it cannot be had, and nothing was sent.
+        """
+        with self._places:
+            with self._changing:
+                if self._is_closed:
+                    raise load_driver().OperationalError("the home is closed")
+                taken = self._idle.pop() if self._idle else None
+            taken = taken or HomeConnection(self.url, self._name)
+            with self._changing:
+                self._used.add(taken)
+            try:
+                on_taken(taken)
+                taken.prepare()
+                yield taken
+            except BaseException:
+                taken.close()
+                raise
+            finally:
+                with self._changing:
+                    self._used.discard(taken)
+                    if not taken.psycopg.closed and not self._is_closed:
+                        self._idle.append(taken)
+                if self._is_closed:
+                    taken.close()
+
+    def drop_idle(self) -> None:
+        """Those that wait are of no use: the server they lead to has gone away."""
+        with self._changing:
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.close()
+
+    def close(self) -> None:
+        """End all; whoever uses one gets an error."""
+        with self._changing:
+            self._is_closed = True
+            used, idle = list(self._used), self._idle
+            self._idle = []
+        for each in used:
+            each.sever()
+        for each in idle:
+            each.close()
+
+
+def load_driver() -> Any:
+    """psycopg 3. Raises StorageUnavailable: it is not installed."""
+    try:
+        import psycopg
+    except ImportError:
+        raise StorageUnavailable(f"a home in PostgreSQL needs psycopg: {how_to_install('postgres')}") from None
+    return psycopg

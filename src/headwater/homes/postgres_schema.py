@@ -1,0 +1,184 @@
+"""The tables of a home in PostgreSQL: what they are, how they are made, and what must hold where they are.
+
+All are in the schema `headwater` of one database, so a database has one home.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.errors import StorageUnavailable
+from ..storage.home import JOURNAL_KEY
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+SCHEMA_VERSION = 1
+POSTGRES_MIN, POSTGRES_MAX = 14, 18
+"""The major versions that it is made for."""
+
+TABLES = f"""\
+CREATE SCHEMA IF NOT EXISTS headwater;
+CREATE TABLE headwater.home (
+    version integer NOT NULL,
+    incarnation text PRIMARY KEY,
+    seed numeric(20) NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE UNIQUE INDEX home_is_one ON headwater.home ((true));
+CREATE TABLE headwater.log (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    key text NOT NULL UNIQUE,
+    head bigint NOT NULL,
+    crc bigint NOT NULL,
+    term bigint NOT NULL,
+    nonce bigint NOT NULL
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE TABLE headwater.frame (
+    log integer NOT NULL,
+    last bigint NOT NULL,
+    content bytea NOT NULL,
+    PRIMARY KEY (log, last)
+);
+ALTER TABLE headwater.frame ALTER COLUMN content SET STORAGE EXTERNAL;
+CREATE TABLE headwater.lease (
+    holder text NOT NULL,
+    addresses text NOT NULL,
+    number bigint NOT NULL,
+    nonce bigint NOT NULL,
+    until timestamptz NOT NULL,
+    timeline integer NOT NULL,
+    is_synchronous boolean NOT NULL,
+    went_back text NOT NULL
+);
+CREATE UNIQUE INDEX lease_is_one ON headwater.lease ((true));
+INSERT INTO headwater.log (key, head, crc, term, nonce) VALUES ('{JOURNAL_KEY}', 0, 0, 0, 0);
+INSERT INTO headwater.lease (holder, addresses, number, nonce, until, timeline, is_synchronous, went_back)
+VALUES ('', '{{}}', 0, 0, 'epoch', 0, false, '');
+"""
+"""What the owner of the tables runs, once. `seed` has 64 bits without a sign, which no integer of PostgreSQL's has."""
+
+ENTRY = "INSERT INTO headwater.home (version, incarnation, seed) VALUES (%s, %s, %s)"
+
+RIGHTS = """\
+GRANT USAGE ON SCHEMA headwater TO {role};
+GRANT SELECT ON headwater.home TO {role};
+GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.log TO {role};
+GRANT SELECT, INSERT, DELETE ON headwater.frame TO {role};
+GRANT SELECT, UPDATE ON headwater.lease TO {role};
+ALTER ROLE {role} SET default_transaction_isolation = 'read committed';
+ALTER ROLE {role} SET synchronous_commit = 'on';
+"""
+"""What a role needs that is not the owner: no more than that."""
+
+
+class Identity(NamedTuple):
+    """Who a home is."""
+
+    incarnation: str
+    seed: int
+
+
+class Finding(NamedTuple):
+    """What `check` says of a home."""
+
+    is_problem: bool
+    """It must not be used so."""
+    text: str
+
+
+def initial_sql(role: str | None = None) -> str:
+    """All statements that make a new home, where somebody else runs them. `role`: also who may use it."""
+    incarnation, seed = _drawn()
+    entry = (
+        f"INSERT INTO headwater.home (version, incarnation, seed) VALUES ({SCHEMA_VERSION}, '{incarnation}', {seed});"
+    )
+    rights = RIGHTS.format(role=_quoted(role)) if role else ""
+    return f"BEGIN;\n{TABLES}{entry}\n{rights}COMMIT;\n"
+
+
+def make_tables(connection: Connection, role: str | None = None) -> Identity:
+    """Make the home, or find the one that is there. Raises StorageUnavailable (a newer one), psycopg.Error."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('headwater home init'))")
+        if (found := _found(connection)) is None:
+            connection.execute(TABLES)
+            connection.execute(ENTRY, (SCHEMA_VERSION, *(found := _drawn())))
+        if role:
+            connection.execute(RIGHTS.format(role=_quoted(role)))
+    return found
+
+
+def identity_of(connection: Connection) -> Identity:
+    """Who the home in that database is. Raises StorageUnavailable: there is none, or a newer one; psycopg.Error."""
+    found = _found(connection)
+    if found is None:
+        raise StorageUnavailable("there is no home in this database yet: make it with headwater home init")
+    return found
+
+
+def findings(connection: Connection) -> list[Finding]:
+    """What must hold so that what is acknowledged is not lost, and what does not. Raises psycopg.Error."""
+    found: list[Finding] = []
+    major = connection.info.server_version // 10_000
+    if not POSTGRES_MIN <= major <= POSTGRES_MAX:
+        found.append(
+            Finding(major < POSTGRES_MIN, f"PostgreSQL {major} found; {POSTGRES_MIN} to {POSTGRES_MAX} are expected")
+        )
+    commit = _setting(connection, "synchronous_commit")
+    if commit == "off":
+        found.append(Finding(True, "synchronous_commit is off, so an acknowledged append can be lost: set it to on"))
+    elif commit == "local":
+        found.append(
+            Finding(
+                False, "synchronous_commit is local: no standby is waited for, so its promotion can lose the newest"
+            )
+        )
+    for name in ("fsync", "full_page_writes"):
+        if _setting(connection, name) != "on":
+            found.append(Finding(True, f"{name} is off, so a crash of the machine can lose all: set it to on"))
+    if (isolation := _setting(connection, "default_transaction_isolation")) != "read committed":
+        found.append(Finding(True, f"default_transaction_isolation is {isolation}; it must be read committed"))
+    if not _setting(connection, "synchronous_standby_names"):
+        found.append(
+            Finding(
+                False,
+                "synchronous_standby_names is empty: a standby that is promoted may lack the newest",
+            )
+        )
+    if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+        found.append(Finding(True, "this is a standby, which takes no writes: name the primary, or several hosts"))
+    return found
+
+
+def _found(connection: Connection) -> Identity | None:
+    if connection.execute("SELECT to_regclass('headwater.home')").fetchone() == (None,):
+        return None
+    row = connection.execute("SELECT version, incarnation, seed FROM headwater.home").fetchone()
+    if row is None:
+        return None
+    version, incarnation, seed = row
+    if version > SCHEMA_VERSION:
+        raise StorageUnavailable(
+            f"the home is of version {version}, this headwater knows up to {SCHEMA_VERSION}; use a newer headwater"
+        )
+    return Identity(incarnation, int(seed))
+
+
+def _setting(connection: Connection, name: str) -> str:
+    row: Sequence[Any] | None = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def _drawn() -> Identity:
+    return Identity(uuid.uuid4().hex, secrets.randbits(64))
+
+
+def _quoted(role: str) -> str:
+    return '"' + role.replace('"', '""') + '"'

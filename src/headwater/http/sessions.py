@@ -1,0 +1,63 @@
+"""The session that a request of a browser shows: a cookie, which counts only where no other site's page can send it.
+
+A cookie goes with every request that a browser makes to a host, whoever's page causes it. So it counts only together
+with a header field that no page of another origin can set without asking first, on a request that says that it comes
+from this origin's own page.
+"""
+
+from __future__ import annotations
+
+from .asgi import Message, Scope, Send
+from .authentication import BASIC
+from .browsers import authority_of, head_of, origin_of, own_origin
+
+FIELD = b"headwater-console"
+"""The header field without which no cookie counts; its value is 1."""
+SECRET_CHARS_MAX = 100
+NAME, SECURE_NAME = "headwater", "__Host-headwater"
+
+
+def cookie_name(scope: Scope) -> str:
+    """Of the cookie; over TLS, one that a browser takes from this very host alone (RFC 6265bis, 4.1.3)."""
+    return SECURE_NAME if scope.get("scheme") == "https" else NAME
+
+
+def secret_of(scope: Scope) -> str | None:
+    """The secret of the session that a request shows, or None where it shows none that counts."""
+    if not has_field(scope) or not is_of_own_page(scope):
+        return None
+    wanted = cookie_name(scope)
+    for field, value in scope["headers"]:
+        if field == b"cookie":
+            for pair in value.split(b";"):
+                name, _, secret = pair.strip().partition(b"=")
+                if name == wanted.encode() and 0 < len(secret) <= SECRET_CHARS_MAX:
+                    return str(secret, "latin-1")
+    return None
+
+
+def has_field(scope: Scope) -> bool:
+    """Whether the request has FIELD."""
+    return any(field == FIELD and value == b"1" for field, value in scope["headers"])
+
+
+def unasked(send: Send) -> Send:
+    """Ask for no Basic credentials in an answer: a browser would ask its user by a window of its own."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 401:
+            message = {**message, "headers": [each for each in message["headers"] if each != BASIC]}
+        await send(message)
+
+    return sending
+
+
+def is_of_own_page(scope: Scope) -> bool:
+    """Whether a browser says that a page of this origin sent the request."""
+    head = head_of(scope["headers"])
+    if b"sec-fetch-site" in head:
+        return head[b"sec-fetch-site"] == b"same-origin"
+    authority = authority_of(head.get(b"host", b""))
+    if b"origin" not in head or authority is None:
+        return False
+    return origin_of(head[b"origin"]) == own_origin(scope.get("scheme", "http"), authority)

@@ -1,0 +1,165 @@
+"""`headwater home`: the home that several servers share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...core.errors import StorageUnavailable
+from ..errors import InvalidConfiguration
+from .examples import examples
+from .options import config_option, load_config, setting_options
+
+if TYPE_CHECKING:
+    from ...homes.postgres import PostgresHome
+    from ...homes.postgres_schema import Connection, Finding
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
+REFUSED = 1
+
+
+@click.group(epilog=examples("headwater home init --home postgresql://headwater@db.example/headwater"))
+def home() -> None:
+    """Make, check and mend a home that servers share.
+
+    That is a database in which several servers keep their logs together. Its address is that of --home, of
+    HEADWATER_HOME, or of `home` in the configuration file.
+    """
+
+
+@home.command(
+    epilog=examples(
+        "headwater home init --home postgresql://owner@db.example/headwater --role headwater",
+        "headwater home init --sql --role headwater",
+    )
+)
+@click.option("--role", metavar="NAME", help="Also give this role what a server needs, and no more.")
+@click.option("--sql", "is_sql", is_flag=True, help="Print the statements instead, for somebody else to run.")
+@config_option
+@setting_options("home")
+def init(role: str | None, is_sql: bool, file: Path | None, **flags: object) -> None:
+    """Make the tables of a home. One that is there stays as it is."""
+    from ...homes.postgres_schema import initial_sql, make_tables
+
+    if is_sql:
+        click.echo(initial_sql(role), nl=False)
+        return
+    with _connected(_address(file, flags)) as connection:
+        identity = make_tables(connection, role)
+    click.echo(f"the home {identity.incarnation} is there; start servers with the same --home")
+
+
+@home.command(epilog=examples("headwater home check --home postgresql://headwater@db.example/headwater"))
+@json_option
+@config_option
+@setting_options("home")
+def check(as_json: bool, file: Path | None, **flags: object) -> None:
+    """Look whether the database keeps what a home must promise. Exits with 1 if it does not."""
+    with _opened(_address(file, flags)) as opened:
+        found = opened.findings()
+    if as_json:
+        click.echo(json.dumps({"findings": [each._asdict() for each in found]}, indent=2))
+    else:
+        for each in found:
+            click.echo(f"{'problem' if each.is_problem else 'note'}: {each.text}")
+        click.echo("it must not be used so" if _has_problem(found) else "it can be used")
+    if _has_problem(found):
+        click.get_current_context().exit(REFUSED)
+
+
+@home.command(epilog=examples("headwater home status --home postgresql://headwater@db.example/headwater --json"))
+@json_option
+@config_option
+@setting_options("home")
+def status(as_json: bool, file: Path | None, **flags: object) -> None:
+    """Show which server is the primary, and how far the logs go."""
+    with _opened(_address(file, flags)) as opened:
+        standing, heads = opened.standing(), opened.heads()
+        incarnation = opened.incarnation
+    if as_json:
+        shown = {
+            "home": incarnation,
+            "primary": standing.holder if standing.remaining_s else None,
+            "last_primary": standing.holder or None,
+            "addresses": standing.addresses,
+            "term": standing.term.number,
+            "lease_s": standing.remaining_s,
+            "is_vouched": standing.is_vouched,
+            "went_back": standing.went_back or None,
+            "logs": {key: head.number for key, head in sorted(heads.items())},
+        }
+        click.echo(json.dumps(shown, indent=2))
+        return
+    click.echo(f"home {incarnation}, term {standing.term.number}")
+    if standing.remaining_s:
+        where = "".join(f", {protocol} {url}" for protocol, url in sorted(standing.addresses.items()))
+        click.echo(f"primary: {standing.holder}{where}; its lease lasts {standing.remaining_s:.1f} s more")
+    else:
+        click.echo(f"no primary; the last one was {standing.holder or 'none'}")
+    if not standing.is_vouched:
+        why = standing.went_back or "a standby of the database was promoted, and may lack the newest"
+        click.echo(f"no server may append: {why}. See headwater home accept-loss")
+    for key, head in sorted(heads.items()):
+        click.echo(f"{key}: {head.number}")
+
+
+@home.command(
+    "accept-loss", epilog=examples("headwater home accept-loss --home postgresql://headwater@db.example/headwater")
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_option
+@setting_options("home", "home_lease_ms")
+def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
+    """Go on with what the database has now, though it may lack what was acknowledged.
+
+    For a standby that was promoted without the newest, or a database that was restored. Copies that have more than the
+    home must be removed, with their data directories, before their servers start again: numbers that they know are
+    given to other events.
+    """
+    config = load_config(file, flags)
+    with _opened(_address(file, flags)) as opened:
+        standing = opened.standing()
+        if standing.is_vouched:
+            click.echo("nothing is to be accepted: the home has the history that its servers know")
+            return
+        click.echo(standing.went_back or "a standby of the database was promoted")
+        if not yes:
+            click.confirm("Events that were acknowledged may be lost for ever. Go on?", abort=True)
+        opened.accept(config.home_lease_ms / 1000)
+    click.echo("accepted; a server takes over when the lease of the last primary would have ended")
+
+
+def _address(file: Path | None, flags: dict[str, object]) -> str:
+    config = load_config(file, flags)
+    if config.home is None:
+        raise InvalidConfiguration("it is not set; name the database with --home", "home")
+    return config.home
+
+
+def _has_problem(found: list[Finding]) -> bool:
+    return any(each.is_problem for each in found)
+
+
+@contextmanager
+def _opened(address: str) -> Iterator[PostgresHome]:
+    from ...homes.postgres import PostgresHome
+
+    with closing(PostgresHome(address)) as opened:
+        yield opened
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Connection]:
+    from ...homes.postgres_connections import load_driver
+
+    driver = load_driver()
+    try:
+        with driver.connect(address, autocommit=True) as connection:
+            yield connection
+    except driver.Error as error:
+        raise StorageUnavailable(f"the home cannot be made: {str(error).strip()}") from None

@@ -1,0 +1,169 @@
+"""This server among those of its home: it stands by until its turn as the primary comes, and again when that is over.
+
+The lease is given and taken by `homes.driver`; here is what that means for the rooms of a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+from ..core.errors import EventLogError, StorageUnavailable
+from ..core.store import LogStore
+from ..core.threads import Threads
+from ..homes.driver import Driver
+from ..homes.lease import LeaseTimes
+from ..homes.postgres import PostgresHome
+from .config import Config
+from .errors import InvalidConfiguration
+from .log_lines import fields
+
+logger = logging.getLogger("headwater.server")
+
+LOOK_S = 0.5
+FLUSH_S = 2.0
+"""So long a server that stops waits for what is not durable yet."""
+PAUSE_S = 2.0
+"""Before a server stands by again that could not begin."""
+LEAVING_S = 5.0
+"""So long a server that stops waits for the home to take its lease back."""
+
+
+class Membership:
+    """The place of this server in its home, for as long as the process runs."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises InvalidConfiguration; StorageUnavailable: no home can be reached, or it does not keep its promises."""
+        assert config.home is not None
+        addresses = advertised(config)
+        self.home = PostgresHome(config.home)
+        try:
+            self._check()
+            self.driver = Driver(
+                self.home,
+                f"{socket.gethostname()}:{config.http.port}",
+                addresses,
+                times=LeaseTimes(length_s=config.home_lease_ms / 1000),
+            )
+        except BaseException:
+            self.home.close()
+            raise
+        self._is_stopping = False
+        self.has_turn = self._is_primary = False
+        self.driver.start(Threads())
+
+    def standing_by(self) -> str | None:
+        """Why this server does not serve, if another one does."""
+        if self.has_turn:
+            is_over = self._is_primary and not self.driver.may_act()
+            return "the lease was not renewed in time" if is_over else None
+        if self.driver.is_away:
+            return "the home does not answer"
+        standing = self.driver.standing
+        if standing is None:
+            return "the home was not asked yet"
+        if not standing.is_vouched:
+            return f"the home changed: {standing.went_back or 'a standby of it was promoted'}; an operator must look"
+        address = standing.addresses.get("http", "")
+        return f"standing by; {standing.holder or 'nobody'} {address and f'({address}) '}is the primary"
+
+    def primary(self) -> str | None:
+        """The URL of the server that serves while this one stands by; None where it is not known, or there is none."""
+        standing = self.driver.standing
+        if self.has_turn or standing is None or not standing.remaining_s:
+            return None
+        return standing.addresses.get("http")
+
+    async def turn(self, stop: asyncio.Event) -> bool:
+        """Wait until this server is the next primary; False: it is to stop before."""
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            self.home.give_up()
+            with suppress(RuntimeError):  # that loop is closed: its server has ended
+                loop.call_soon_threadsafe(stop.set)
+
+        told = ""
+        while not stop.is_set():
+            if await asyncio.to_thread(self.driver.wait_for_turn, end, LOOK_S):
+                self.has_turn = True
+                return True
+            if (reason := self.standing_by() or "") != told:
+                logger.info(told := reason)
+        self._is_stopping = True
+        return False
+
+    async def begin(self) -> bool:
+        """The logs are open; False: the turn is over already."""
+        self.driver.caught_up()
+        self._is_primary = await asyncio.to_thread(self.driver.wait_until_primary)
+        return self._is_primary
+
+    async def leave(self, store: LogStore, *, stops: bool) -> None:
+        """Let the next primary begin, before anything here that takes long."""
+        self._is_stopping = stops
+        if stops:
+            self.driver.stop()
+        self.home.give_up()
+        try:
+            async with asyncio.timeout(FLUSH_S):
+                await asyncio.to_thread(store.state.flush)
+        except (EventLogError, TimeoutError) as error:
+            logger.warning("positions that were not durable are lost: %s", error or "the home does not answer")
+        self.over()
+        if stops:
+            await asyncio.to_thread(self.driver.wait_until_over, LEAVING_S)
+
+    def over(self) -> None:
+        """Nothing is done any more that only a primary does; also where the turn ended before it began."""
+        self.has_turn = self._is_primary = False
+        self.driver.ended()
+
+    def may_go_on(self, is_told: asyncio.Event) -> None:
+        """A server has ended: another one begins, unless a signal came, perhaps while it was ending."""
+        self._is_stopping = self._is_stopping or is_told.is_set()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the server is to stand by again, rather than to end."""
+        return not self._is_stopping
+
+    def could_not_begin(self, error: EventLogError) -> None:
+        """The home failed while the server began: the lease is given back, and it stands by again."""
+        logger.error("this server could not begin: %s", error)
+        self.driver.failed(str(error))
+        self.over()
+        time.sleep(PAUSE_S)
+
+    def close(self) -> None:
+        """Give back what is left."""
+        self.driver.stop()
+        self.driver.ended()
+        self.driver.wait_until_over(LEAVING_S)
+        self.driver.close()
+        self.home.close()
+
+    def _check(self) -> None:
+        problems = []
+        for finding in self.home.findings():
+            if finding.is_problem:
+                problems.append(finding.text)
+            else:
+                logger.warning("home", extra=fields(finding=finding.text))
+        if problems:
+            raise StorageUnavailable(f"the home does not keep its promises: {'; '.join(problems)}")
+
+
+def advertised(config: Config) -> Mapping[str, str]:
+    """Where clients reach this server, by protocol. Raises InvalidConfiguration."""
+    found: dict[str, str] = {}
+    for each in config.advertise:
+        protocol, equals, url = each.partition("=")
+        if protocol not in ("http", "amqp", "flight") or not equals or "://" not in url:
+            raise InvalidConfiguration(f"{each!r} given, http=URL, amqp=URL and flight=URL are allowed", "advertise")
+        found[protocol] = url
+    return found

@@ -1,0 +1,85 @@
+"""The port of a home: where the frames of one server's logs are committed, if not in its own data directory.
+
+With a home, the data directory is a copy: it can be lost, and made again from the home. Nothing above this port knows
+what a home is made of. `homes/` has those that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from ..core.errors import StorageUnavailable
+from .frame import EncodedFrame
+from .framelog import Head, Term
+
+JOURNAL_KEY = "$state"
+"""The key of the journal of the small state; a log's is the id that its segments have."""
+
+
+class HomeChanged(StorageUnavailable):
+    """The home is not what it was: nothing is appended before a person has looked."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"{problem}; so nothing is appended: bring back the database that has it all, or accept what this one has "
+            "(headwater home accept-loss)",
+            reason="what was committed may be missing where it was committed to; an operator must look",
+        )
+
+
+class HomeWentBack(HomeChanged):
+    """A copy has what its home does not have any more."""
+
+    def __init__(self, log: str, copy_head: int, home_head: int) -> None:
+        self.log, self.copy_head, self.home_head = log, copy_head, home_head
+        problem = f"ends with {copy_head}, its home with {home_head}"
+        if copy_head == home_head:
+            problem = f"and its home have other events up to {copy_head}"
+        super().__init__(f"the home went back: the copy {log} {problem}")
+
+
+class Home(Protocol):
+    """Where frames are committed, by one server at a time. Safe to call from any thread."""
+
+    @property
+    def incarnation(self) -> str:
+        """Who it is, in 32 hexadecimal digits; so is its journal called."""
+
+    @property
+    def seed(self) -> int:
+        """From which the journal's checksums begin: see `Meta.id_seed`."""
+
+    @property
+    def term(self) -> Term:
+        """In which this server appends."""
+
+    @property
+    def unavailable(self) -> StorageUnavailable | None:
+        """Why nothing more should be sent to it at present; None if it answers."""
+
+    def head(self, key: str) -> Head | None:
+        """Where a log ends; None if it is not there. Raises StorageUnavailable."""
+
+    def create(self, key: str, head: int) -> None:
+        """Make a log that is empty and ends there; one that is there stays. Raises NotPrimary, StorageUnavailable."""
+
+    def commit(self, key: str, frames: Sequence[EncodedFrame], expected: Head, on_overdue: Callable[[], None]) -> None:
+        """Append these frames to a log, all or none; they are durable when it returns.
+
+        Raises HeadMoved, StorageUnavailable: then none of them is, or ever will be. If an answer is lost, it asks again
+        until it knows. Raises OutcomeUnknown where that cannot be known any more, or the server stops before.
+        `on_overdue` is called by another thread, again and again, where that takes longer than anybody shall wait.
+        """
+
+    def frames(self, key: str, after: int) -> Iterator[bytes]:
+        """The frames with events numbered above that, in order. Raises StorageUnavailable."""
+
+    def forget(self, key: str, below: int) -> None:
+        """Frames of which every event is numbered below that may go. Raises NotPrimary, StorageUnavailable."""
+
+    def delete(self, key: str) -> None:
+        """Forget a log whole. Raises NotPrimary, StorageUnavailable."""
+
+    def close(self) -> None:
+        """Who waits for an answer is told that it is not known."""

@@ -1,0 +1,217 @@
+"""A log that is committed at a home: its files here are a copy, by which all reading goes on as of any log.
+
+A frame goes to the home first, and into the files when it is committed there. So the files never have what the home
+has not; what they lack, or what a crash of the machine spoilt in them, is fetched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core.errors import EventLogError, StorageCorrupted, StorageUnavailable
+from .disk import Disk
+from .frame import BadFrame, EncodedFrame, Frame
+from .framelog import Head, HeadMoved, NotKept, nobody
+from .home import Home, HomeChanged, HomeWentBack
+from .meta import CleanStop
+from .recovery import Ranges, Scan, check_order, cut, open_segments, require_directory
+from .room import Room
+from .segments import Segment, SegmentLog, segment_paths
+
+logger = logging.getLogger("headwater.storage")
+
+FETCHED_BYTES = 1024 * 1024
+"""So much is written at a time while the copy catches up."""
+
+
+class Homed(NamedTuple):
+    """Where a server commits its logs, and who is told when it can do so no more, and why."""
+
+    home: Home
+    on_lost: Callable[[Exception], None]
+    """Gets HeadMoved (another has the term), HomeChanged, or what keeps the copy from being written."""
+
+
+class CopyOutlived(Exception):
+    """The home has forgotten what comes next in a copy: it was away for too long, and must be made anew."""
+
+
+class HomedLog(SegmentLog):
+    """A FrameLog at a home, with its copy in a directory. It begins where the copy ends: see `catch_up`."""
+
+    def __init__(self, homed: Homed, key: str, directory: Path, log_id: bytes, segments: Sequence[Segment], *,
+                 crc_seed: int, floor: int, disk: Disk, room: Room,
+                 segment_bytes: int | None = None) -> None:  # fmt: skip
+        """Take over the segments of a copy (see `open_copy`). `key`: how the log is called at the home."""
+        super().__init__(directory, log_id, segments, crc_seed=crc_seed, floor=floor, term=homed.home.term, disk=disk,
+                         room=room, segment_bytes=segment_bytes)  # fmt: skip
+        self._key = key
+        self._home, self._on_lost = homed
+        self._held: list[EncodedFrame] = []
+        """Appended, and not committed yet: they go with the next ones that must be durable."""
+
+    @property
+    def unavailable(self) -> StorageUnavailable | None:
+        """See FrameLog."""
+        return self._home.unavailable
+
+    @property
+    def head(self) -> int:
+        """See FrameLog."""
+        return self._held[-1].last if self._held else super().head
+
+    @property
+    def last_crc(self) -> int:
+        """See FrameLog."""
+        return self._held[-1].crc if self._held else super().last_crc
+
+    @property
+    def recorded_at(self) -> int:
+        """See SegmentLog."""
+        return self._held[-1].recorded_at if self._held else super().recorded_at
+
+    def append_frames(
+        self,
+        frames: Sequence[EncodedFrame],
+        expected: Head,
+        on_overdue: Callable[[], None] = nobody,
+        *,
+        is_durable: bool = True,
+    ) -> None:
+        """See SegmentLog. Raises NotKept too, and HomeWentBack."""
+        if expected != (found := Head(self.head, self.last_crc, self.term)):
+            raise HeadMoved(found)
+        if not is_durable:
+            self._held += frames
+            return
+        self._room.check()
+        self._commit([*self._held, *frames], on_overdue)
+
+    def sync(self) -> None:
+        """See SegmentLog. The copy too: it is trusted as far as it says how it was closed."""
+        if self._held:
+            self._commit(self._held, nobody)
+        super().sync()
+
+    def catch_up(self) -> None:
+        """Fetch what the home has and the copy has not.
+
+        Raises HomeWentBack: the copy has what the home has not. Raises CopyOutlived, StorageUnavailable, DiskFull,
+        StorageCorrupted: the home has a frame that is damaged.
+        """
+        home_head = self._home.head(self._key)
+        if home_head is None:
+            raise StorageUnavailable(f"{self._directory}: its home has no such log ({self._key})")
+        if self.head > home_head.number:
+            raise self._went_back(home_head.number)
+        for frames in self._fetched():
+            self._keep(frames)
+        if (self.head, self.last_crc) != home_head[:2]:
+            raise self._went_back(home_head.number)
+
+    def forget_at_home(self, below: int) -> None:
+        """What is numbered below that may go there as well. Raises NotPrimary, StorageUnavailable."""
+        self._home.forget(self._key, below)
+
+    def _commit(self, frames: Sequence[EncodedFrame], on_overdue: Callable[[], None]) -> None:
+        expected = Head(super().head, super().last_crc, self.term)
+        try:
+            self._home.commit(self._key, frames, expected, on_overdue)
+        except HeadMoved as moved:
+            if moved.head.term != self.term:
+                self._on_lost(moved)
+                raise
+            raise self._went_back(moved.head.number) from None
+        except HomeChanged as changed:
+            self._on_lost(changed)
+            raise
+        self._held = []
+        try:
+            self._keep(frames)
+        except (EventLogError, OSError) as error:
+            self._on_lost(error)
+            raise NotKept(f"{self._directory}: {error}") from error
+
+    def _went_back(self, home_head: int) -> HomeWentBack:
+        error = HomeWentBack(str(self._directory), super().head, home_head)
+        self._on_lost(error)
+        return error
+
+    def _keep(self, frames: Sequence[EncodedFrame]) -> None:
+        super().append_frames(frames, Head(super().head, super().last_crc, self.term), is_durable=False)
+
+    def _fetched(self) -> Iterator[list[EncodedFrame]]:
+        """What the home has behind the copy, some frames at a time."""
+        run: list[EncodedFrame] = []
+        size, last, crc = 0, self.last, self.last_crc
+        for content in self._home.frames(self._key, self.last):
+            try:
+                frame = Frame(memoryview(content), 0, self.crc_seed)
+                frame.verify()
+            except BadFrame as bad:
+                problem = f"the frame behind event {last} is damaged in the home ({bad})"
+                raise StorageCorrupted(self._key, problem, "restore the database from its backup") from None
+            if crc and frame.previous_crc != crc:
+                if frame.first > last + 1:
+                    raise CopyOutlived(f"{self._directory} ends with {last}, its home begins with {frame.first}")
+                raise self._went_back(last)
+            if not crc and frame.first > self.floor + 1:
+                self.floor = frame.first - 1
+            run.append(EncodedFrame(frame.first, frame.last, frame.recorded_at, frame.crc, frame.length, [content]))
+            size, last, crc = size + frame.length, frame.last, frame.crc
+            if size >= FETCHED_BYTES:
+                yield run
+                run, size = [], 0
+        if run:
+            yield run
+
+
+def open_copy(
+    directory: Path,
+    index_directory: Path,
+    log_id: bytes,
+    *,
+    clean: CleanStop | None,
+    first_retained: int,
+    gaps: Ranges,
+    disk: Disk,
+) -> list[Segment]:
+    """The segments of a copy, as `recovery.open_segments` does it, up to the first frame that is not whole.
+
+    Nothing of a copy need be durable, so after a power cut later frames can be there without earlier ones.
+    """
+    try:
+        return open_segments(directory, index_directory, log_id, clean=clean, known_durable=0,
+                             first_retained=first_retained, gaps=gaps, disk=disk)  # fmt: skip
+    except StorageCorrupted as error:
+        logger.warning("%s; what is missing is fetched from the home", error)
+    require_directory(directory)
+    _cut_damaged(segment_paths(directory), log_id, first_retained, gaps, disk)
+    for each in index_directory.iterdir() if index_directory != directory else ():
+        each.unlink()  # made anew: it may be of frames that are gone
+    return open_segments(directory, index_directory, log_id, clean=None, known_durable=0,
+                         first_retained=first_retained, gaps=gaps, disk=disk)  # fmt: skip
+
+
+def _cut_damaged(paths: Sequence[Path], log_id: bytes, expected: int, gaps: Ranges, disk: Disk) -> None:
+    """Leave what is whole, and has no hole, from the first number on."""
+    for index, path in enumerate(paths):
+        behind = paths[index + 1 :]
+        try:
+            segment = Segment(path, log_id)
+            check_order(expected, segment, gaps)
+        except StorageCorrupted:
+            behind = paths[index:]
+        else:
+            scan = Scan(segment, gaps, ends_at=int(behind[0].stem) - 1 if behind else None)
+            scan.run()
+            if scan.bad is None and behind:
+                expected = segment.last + 1
+                continue
+            cut(segment, log_id, disk)
+        for each in behind:
+            each.unlink()
+        return

@@ -1,0 +1,231 @@
+"""The state store over a journal: each change is a frame of it first, and in SQLite, its image, a moment later.
+
+What is asked for is answered from the changes that the image does not have yet, and from the image. A durable change
+takes one write and one sync of a file whose blocks are there; the image takes many changes in one transaction, of each
+entry the last one. It is never ahead of what the journal has durably, and it can be made from the journal at any time:
+`state_opening` does so where one of the two is damaged or behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import wraps
+from typing import IO, Concatenate, ParamSpec, TypeVar
+
+from ..core.errors import Closed, EventLogError, OutcomeUnknown, StateConflict, StorageUnavailable
+from ..core.state import USER_KIND, StateEntry
+from .journal import NAME, EntryRecord, HadUsers, Journal, Record
+from .journal_snapshot import Snapshotting, entry_of
+from .refusals import refusal_of
+from .state import SqliteState
+
+logger = logging.getLogger("headwater.storage")
+
+PENDING_MAX = 512
+"""So many entries may wait for the image: to apply them takes some 10 ms, and others wait meanwhile."""
+PENDING_BYTES_MAX = 4 * 1024 * 1024
+"""And so many bytes of values, of all changes."""
+STEPS_MAX = 256
+"""Of a snapshot, in one round of maintenance."""
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Concatenate[JournalState, _P], _R]:
+    """A method that writes the journal. If that fails as no error of the core says, nobody knows what is on disk."""
+
+    @wraps(method)
+    def safe(self: JournalState, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self._changing:
+            if self._is_closed:
+                raise Closed(NAME)
+            try:
+                return method(self, *args, **kwargs)
+            except OSError as error:
+                logger.critical("%s: writing failed, what is on the disk is unknown: %s", self.journal.directory, error)
+                self._fatal(f"the state: writing failed: {error}")
+                raise refusal_of(error, self.journal.directory, "the journal cannot be written") from error
+
+    return safe
+
+
+class JournalState:
+    """A StateStore in a journal, with its image in SQLite. Safe to call from any thread. See `state_opening`."""
+
+    def __init__(
+        self, journal: Journal, image: SqliteState, fatal: Callable[[str], None], lock: IO[str] | None = None
+    ) -> None:
+        """Take over both, of the same content. `fatal` ends the process: writing failed. `lock` is closed at last."""
+        self.journal, self.image = journal, image
+        self._fatal, self._lock_file = fatal, lock
+        self._changing = threading.RLock()
+        """Held by who changes something, for as long as the journal takes. Who reads does not wait for that."""
+        self._lock = threading.Lock()
+        """Held for moments: what waits for the image, and what the image has, are one."""
+        self._pending: dict[tuple[str, str], EntryRecord] = {}
+        self._is_applied = True
+        """Whether the image knows of all changes."""
+        self._pending_bytes = 0
+        self._had_users = image.had_users()
+        self._snapshotting = Snapshotting(journal, image)
+        self._has_warned = self._is_closed = False
+        self.mended: list[str] = []
+        """What was made anew when it was opened, and why."""
+
+    def get(self, kind: str, key: str) -> StateEntry | None:
+        """See StateStore. Raises StorageCorrupted, StorageUnavailable, as all that follow do."""
+        with self._lock:
+            if (pending := self._pending.get((kind, key))) is None:
+                return self.image.get(kind, key)
+            return StateEntry(pending.value, pending.version) if pending.version else None
+
+    @_change
+    def put(
+        self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
+    ) -> int:
+        """See StateStore."""
+        if not (isinstance(kind, str) and isinstance(key, str) and isinstance(value, bytes)):
+            raise TypeError(f"{kind!r}, {key!r} and {type(value).__name__} given, two texts and bytes are allowed")
+        version = self._expect(kind, key, expected_version) + 1
+        records: list[Record] = [EntryRecord(kind, key, version, value)]
+        if kind == USER_KIND and not self._had_users:
+            records.append(HadUsers(True))
+        self._write(records, is_durable)
+        return version
+
+    @_change
+    def delete(self, kind: str, key: str, expected_version: int | None = None) -> bool:
+        """See StateStore."""
+        if not self._expect(kind, key, expected_version):
+            return False
+        self._write([EntryRecord(kind, key, 0, b"")])
+        return True
+
+    @_change
+    def delete_all(self, kind: str, keys: Iterable[str]) -> int:
+        """See StateStore."""
+        there = [key for key in dict.fromkeys(keys) if self._expect(kind, key, None)]
+        if there:
+            self._write([EntryRecord(kind, key, 0, b"") for key in there])
+        return len(there)
+
+    @_change
+    def keep_had_users(self, had_users: bool) -> None:
+        """See StateStore."""
+        self._write([HadUsers(bool(had_users))])
+
+    @_change
+    def flush(self) -> None:
+        """See StateStore."""
+        self.journal.sync()
+        self.image.confirm(self.journal.head, self._had_users)
+
+    def had_users(self) -> bool:
+        """See StateStore."""
+        return self._had_users
+
+    def items(self, kind: str, prefix: str = "") -> Iterator[tuple[str, StateEntry]]:
+        """See StateStore."""
+        with self._lock:
+            found = dict(self.image.items(kind, prefix))
+            for (its_kind, key), record in self._pending.items():
+                if its_kind == kind and key.startswith(prefix):
+                    if record.version:
+                        found[key] = StateEntry(record.value, record.version)
+                    else:
+                        found.pop(key, None)
+        return iter(sorted(found.items()))
+
+    def count(self) -> int:
+        """How many entries there are."""
+        self.apply()
+        return self.image.count()
+
+    @_change
+    def apply(self) -> None:
+        """Bring the image up to date. What it cannot take now waits."""
+        if self._is_applied:
+            return
+        self.journal.sync()  # the image must not know of what the journal could still lose
+        try:
+            with self._lock:
+                self.image.apply(map(entry_of, self._pending.values()), self.journal.head, self._had_users)
+                self._pending.clear()
+        except EventLogError as error:  # nothing is lost: the journal has it
+            if not self._has_warned:
+                logger.error("%s; it follows when it can", error)
+            self._has_warned = True
+            return
+        self._pending_bytes, self._is_applied, self._has_warned = 0, True, False
+
+    def maintain(self, may_unlink: bool) -> None:
+        """What is to be done each second: bring the image up to date, keep the journal short.
+
+        `may_unlink`: no backup is being taken. Raises StorageCorrupted, StorageUnavailable, DiskFull.
+        """
+        self.apply()
+        if not may_unlink:
+            return
+        for _ in range(STEPS_MAX):
+            if not self._step():
+                break
+        if self._snapshotting.to_prove is not None:
+            self._snapshotting.prove()
+            self._forget()
+
+    def close(self) -> None:
+        """Close both, with nothing left to be applied."""
+        with self._changing, ExitStack() as closing:
+            if self._is_closed:
+                return
+            if self._lock_file is not None:
+                closing.callback(self._lock_file.close)
+            closing.callback(self.image.close)
+            closing.callback(self.journal.close)
+            try:
+                self.apply()
+            except (StorageUnavailable, OutcomeUnknown):
+                pass  # the journal tells of it when it is closed; the image is what it was
+            finally:
+                self._is_closed = True
+
+    @_change
+    def _step(self) -> bool:
+        """Copy some more entries forward, if it is time; whether that is to go on."""
+        if not self._snapshotting.is_due:
+            return False
+        self.apply()
+        if not self._is_applied:
+            return False  # the image cannot be written: what it says is old
+        self._snapshotting.step()
+        return True
+
+    @_change
+    def _forget(self) -> None:
+        self._snapshotting.forget()
+
+    def _expect(self, kind: str, key: str, expected_version: int | None) -> int:
+        entry = self.get(kind, key)
+        version = entry.version if entry else 0
+        if expected_version is not None and expected_version != version:
+            raise StateConflict(kind, key, expected_version, version)
+        return version
+
+    def _write(self, records: Sequence[Record], is_durable: bool = True) -> None:
+        self.journal.append(records, is_durable=is_durable)
+        self._is_applied = False
+        with self._lock:
+            for record in records:
+                if isinstance(record, EntryRecord):
+                    self._pending[record.kind, record.key] = record
+                    self._pending_bytes += len(record.value)
+                elif isinstance(record, HadUsers):
+                    self._had_users = record.had_users
+        if is_durable:
+            self.image.confirm(self.journal.head, self._had_users)
+        is_much = len(self._pending) > PENDING_MAX or self._pending_bytes > PENDING_BYTES_MAX
+        if is_much and not self._has_warned:  # else `maintain` tries again, once a second
+            self.apply()

