@@ -85,6 +85,7 @@ let pressed = null;
 /** What is to be shown as soon as no button is held down on it: a click must end on what it began on. */
 const deferred = new Map();
 addEventListener("pointerdown", (event) => { pressed = event.target; }, true);
+addEventListener("click", () => { pressed = null; }, true);  // what the click itself changes is shown at once
 for (const type of ["pointerup", "pointercancel"]) {
   addEventListener(type, () => setTimeout(() => {
     pressed = null;
