@@ -17,12 +17,14 @@ from headwater.core.errors import (
     DiskFull,
     NotPrimary,
     OutcomeUnknown,
+    StorageCorrupted,
     StorageUnavailable,
 )
 from headwater.core.limits import EventColumns
 from headwater.core.mark import Mark
 from headwater.homes.postgres import HomeUnavailable, PostgresHome
 from headwater.storage import Engine
+from headwater.storage.copy_mark import COPY_NAME
 from headwater.storage.disk import Disk
 from headwater.storage.engine import open_state
 from headwater.storage.frame_layout import MAGIC
@@ -513,6 +515,19 @@ def test_nobody_takes_a_copy_for_all_that_there_is(serve: Serve, tmp_path: Path)
         ):
             opening()
     assert contents(serve("a").orders) == [b"0", b"1", b"2"]
+
+
+def test_a_mark_of_a_copy_that_is_damaged_is_told_and_nothing_is_guessed(serve: Serve, tmp_path: Path) -> None:
+    serve("a").close()
+    mark = tmp_path / "a" / COPY_NAME
+    content = mark.read_bytes()
+    for damaged in (b"", content[:-3], content.replace(b'"home":"', b'"home":"0')):
+        mark.write_bytes(damaged)
+        for opening in (lambda: Engine(tmp_path / "a"), lambda: serve("a")):
+            with pytest.raises(StorageCorrupted, match="name an empty directory for the copy"):
+                opening()
+    mark.write_bytes(content)
+    assert serve("a").engine.names() == []
 
 
 @pytest.mark.parametrize("what", ["no journal", "journal without META", "journal without frames", "log without frames"])

@@ -44,13 +44,10 @@ FORGET_FRAMES = 1000
 """So many are deleted by one statement."""
 WATCH_S = 0.25
 
-_TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer"
-"""Which history the database writes: another one since a standby was promoted, or a backup restored."""
-_ON_TIMELINE = f"{_TIMELINE} = %(timeline)s"
 _COMMIT = f"""
 WITH moved AS (
     UPDATE headwater.log SET head = %b, crc = %b
-    WHERE key = %b AND head = %b AND crc = %b AND term = %b AND nonce = %b AND {_TIMELINE} = %b RETURNING id
+    WHERE key = %b AND head = %b AND crc = %b AND term = %b AND nonce = %b AND {TIMELINE} = %b RETURNING id
 )
 INSERT INTO headwater.frame (log, last, content)
 SELECT moved.id, frame.last, frame.content
@@ -86,52 +83,6 @@ DELETE FROM headwater.frame WHERE (log, last) IN (
 """
 _DELETE = "DELETE FROM headwater.log WHERE key = %s AND term = %s AND nonce = %s"
 _KEPT = "SELECT min(last) FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %s"
-_FENCE_JOURNAL = f"""
-UPDATE headwater.log SET term = %(number)s, nonce = %(nonce)s
-WHERE key = '{JOURNAL_KEY}' AND {_ON_TIMELINE} AND (term < %(number)s OR term = %(number)s AND nonce = %(nonce)s)
-"""
-_FENCE_LOGS = f"""
-UPDATE headwater.log SET term = %(number)s, nonce = %(nonce)s
-WHERE key <> '{JOURNAL_KEY}' AND {_ON_TIMELINE} AND term < %(number)s AND EXISTS (
-    SELECT FROM headwater.log WHERE key = '{JOURNAL_KEY}' AND term = %(number)s AND nonce = %(nonce)s
-)
-"""
-_END_OTHERS = """
-SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
-    AND application_name LIKE 'headwater primary %' AND application_name <> current_setting('application_name')
-"""
-_VOUCHED = f"(went_back = '' AND (timeline = 0 OR timeline = {_TIMELINE} OR is_synchronous))"
-_SYNCHRONOUS = (
-    "(current_setting('synchronous_standby_names') <> ''"
-    " AND current_setting('synchronous_commit') NOT IN ('off', 'local'))"
-)
-"""Whether a standby is waited for at each commit."""
-_TRY_LEASE = f"""
-UPDATE headwater.lease SET holder = %(server)s, addresses = %(addresses)s, nonce = %(nonce)s,
-    number = CASE WHEN nonce = %(nonce)s THEN number ELSE number + 1 END,
-    until = clock_timestamp() + %(length_s)s * interval '1 s', timeline = {_TIMELINE},
-    is_synchronous = {_SYNCHRONOUS}
-WHERE {_VOUCHED} AND (%(is_forced)s OR nonce = %(nonce)s OR until <= clock_timestamp()
-    OR until > clock_timestamp() + %(length_s)s * interval '1 s')
-RETURNING number, timeline
-"""
-_RENEW_LEASE = f"""
-UPDATE headwater.lease SET until = clock_timestamp() + %s * interval '1 s',
-    is_synchronous = is_synchronous AND {_SYNCHRONOUS}
-WHERE number = %s AND nonce = %s AND went_back = '' AND timeline = {_TIMELINE}
-"""
-_LEASE_STANDS = f"""
-SELECT holder, addresses, number, nonce, greatest(extract(epoch FROM until - clock_timestamp()), 0)::float8,
-    {_VOUCHED}, went_back, extract(epoch FROM clock_timestamp())::float8
-FROM headwater.lease
-"""
-_RELEASE_LEASE = "UPDATE headwater.lease SET until = 'epoch', nonce = 0 WHERE number = %s AND nonce = %s"
-_MARK = "UPDATE headwater.lease SET went_back = %s WHERE went_back = ''"
-_ACCEPT = f"""
-UPDATE headwater.lease SET went_back = '', timeline = {_TIMELINE}, until = clock_timestamp() + %s * interval '1 s',
-    number = number + 1, nonce = 0, holder = ''
-"""
 _CONFIRM = f"UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}'"
 _UNKNOWN = ("08", "57", "40003")
 """Codes, or classes of them, of errors that do not say whether the statement was executed: the connection ended, or the
@@ -143,31 +94,6 @@ that somebody else held for too long."""
 
 _PROCESS = secrets.randbits(62)
 """Tells the connections of this process from those of others, which a new primary ends."""
-
-
-class LeaseStanding(NamedTuple):
-    """Who is the primary of a home, as the home has it."""
-
-    holder: str
-    """The name of the server that had it last; empty if none ever did."""
-    addresses: Mapping[str, str]
-    """Where that server's clients reach it, by protocol."""
-    term: Term
-    remaining_s: float
-    """For so long nobody else gets it; 0: it is free."""
-    is_vouched: bool
-    """Whether the database writes the history that it wrote when the lease was given last; else nobody gets it."""
-    went_back: str
-    """What a server found missing in the home; empty if none did."""
-    clock_s: float
-    """What the home's clock shows, in s since 1970."""
-
-
-class Granted(NamedTuple):
-    """A lease that was given, and the history that its holder writes."""
-
-    term: Term
-    timeline: int
 
 
 class HomeUnavailable(StorageUnavailable):

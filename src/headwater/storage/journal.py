@@ -32,7 +32,8 @@ from ..core.errors import NotPrimary, OutcomeUnknown, StorageCorrupted, StorageU
 from ..core.event import Encoding
 from ..core.limits import EventColumns
 from ..formats.decoders import msgpack_decoder
-from .disk import Disk, sync_directory, write_whole
+from .copy_mark import mark_copy
+from .disk import Disk, sync_directory
 from .frame import Chain, Frame, encode
 from .framelog import Head, HeadMoved, NotKept, Term, new_term
 from .home import JOURNAL_KEY, Home
@@ -50,8 +51,6 @@ logger = logging.getLogger("headwater.storage")
 
 JOURNAL = "journal"
 """The directory, in the data directory."""
-COPY = "COPY"
-"""A file in the data directory of a copy: the incarnation of its home."""
 UNFINISHED = "journal.new"
 """One that is being made."""
 NAME = "$state"
@@ -265,7 +264,7 @@ def make_copy(directory: Path, home: Home, clock: Callable[[], int]) -> None:
 
     The directory says first whose copy it is, so that nobody takes what is in it for all that there is.
     """
-    write_whole(directory.with_name(COPY), f"{home.incarnation}\n".encode())
+    mark_copy(directory.parent, home.incarnation)
     unfinished = directory.with_name(UNFINISHED)
     make_directory(unfinished / FRAMES)
     Meta(
