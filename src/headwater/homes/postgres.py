@@ -14,18 +14,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from ..core.threads import Threads
-from ..formats.decoders import json_decoder
 from ..storage.frame import EncodedFrame
 from ..storage.framelog import Head, HeadMoved, Term, nobody
 from ..storage.home import JOURNAL_KEY, HomeChanged
+from . import postgres_lease
 from .postgres_connections import Connections, HomeConnection, load_driver
+from .postgres_lease import TIMELINE, Granted, LeaseStanding
 from .postgres_schema import Finding, findings, identity_of
+
+if TYPE_CHECKING:
+    from .postgres_schema import Connection
 
 logger = logging.getLogger("headwater.homes")
 
@@ -206,47 +208,41 @@ class PostgresHome:
         The same nonce gets the same lease again. All by the clock of the home: it says who should be the primary; that
         nobody else appends is the term's. Raises StorageUnavailable: then it may have been given.
         """
-        given = {
-            "server": server,
-            "addresses": msgspec.json.encode(addresses).decode(),
-            "nonce": nonce,
-            "length_s": length_s,
-            "is_forced": is_forced,
-        }
         with self._asking() as connection:
-            row = connection.psycopg.execute(_TRY_LEASE, given).fetchone()
+            granted = postgres_lease.try_lease(
+                connection.psycopg, server, addresses, nonce, length_s, is_forced=is_forced
+            )
             self._confirm_if_needed(connection)
-        return None if row is None else Granted(Term(row[0], nonce), row[1])
+        return granted
 
     def renew_lease(self, term: Term, length_s: float) -> bool:
         """Have it for that long from now on; False: it is another's, or the home changed. Raises StorageUnavailable."""
         with self._asking() as connection:
-            return connection.psycopg.execute(_RENEW_LEASE, (length_s, *term)).rowcount > 0
+            return postgres_lease.renew_lease(connection.psycopg, term, length_s)
 
     def release_lease(self, term: Term) -> None:
         """Whoever wants it may have it at once. One of another term stays. Raises StorageUnavailable."""
         with self._asking() as connection:
-            connection.psycopg.execute(_RELEASE_LEASE, term)
+            postgres_lease.release_lease(connection.psycopg, term)
 
     def standing(self) -> LeaseStanding:
         """Who has it. Raises StorageUnavailable."""
         with self._asking() as connection:
-            row = connection.psycopg.execute(_LEASE_STANDS).fetchone()
-        if row is None:
+            found = postgres_lease.standing(connection.psycopg)
+        if found is None:
             raise StorageUnavailable(f"{self._name}: its table of the lease is empty; restore it from a backup")
-        holder, addresses, number, nonce, *others = row
-        return LeaseStanding(holder, json_decoder(dict[str, str]).decode(addresses), Term(number, nonce), *others)
+        return found
 
     def mark(self, what: str) -> None:
         """The home lacks what it had: it gives no lease until `accept`. Raises StorageUnavailable."""
         with self._asking() as connection:
-            connection.psycopg.execute(_MARK, (what,))
+            postgres_lease.mark(connection.psycopg, what)
             self._confirm_if_needed(connection)
 
     def accept(self, pause_s: float) -> None:
         """Vouch for the history that it has now; nobody gets the lease for that long. Raises StorageUnavailable."""
         with self._asking() as connection:
-            connection.psycopg.execute(_ACCEPT, (pause_s,))
+            postgres_lease.accept(connection.psycopg, pause_s)
             self._confirm(connection)
 
     # The term
@@ -254,18 +250,18 @@ class PostgresHome:
     def end_sessions(self) -> None:
         """End those of other primaries, as far as the database lets this role. Raises StorageUnavailable."""
         with self._asking() as connection:
-            connection.psycopg.execute(_END_OTHERS)
+            postgres_lease.end_sessions(connection.psycopg)
 
     def fence_journal(self, granted: Granted) -> bool:
         """Put that term into the head of the journal; False: there is a newer one. Raises StorageUnavailable."""
-        return self._fence(_FENCE_JOURNAL, granted) > 0
+        return self._fence(postgres_lease.fence_journal, granted) > 0
 
     def fence_logs(self, granted: Granted) -> bool:
         """Put that term into all other heads; False: the journal has a newer one. Raises StorageUnavailable.
 
         The journal comes first: a log is made by who has that, so none is made in between.
         """
-        self._fence(_FENCE_LOGS, granted)
+        self._fence(postgres_lease.fence_logs, granted)
         head = self.head(JOURNAL_KEY)
         return head is not None and head.term == granted.term
 
@@ -278,11 +274,9 @@ class PostgresHome:
         """The term ends: who waits for an answer waits no longer than for a moment, until the next one is adopted."""
         self._gives_up = True
 
-    def _fence(self, statement: str, granted: Granted) -> int:
-        (number, nonce), timeline = granted
+    def _fence(self, fence: Callable[[Connection, Granted], int], granted: Granted) -> int:
         with self._asking() as connection:
-            given = {"number": number, "nonce": nonce, "timeline": timeline}
-            found = connection.psycopg.execute(statement, given).rowcount
+            found = fence(connection.psycopg, granted)
             self._confirm(connection)
         return found
 

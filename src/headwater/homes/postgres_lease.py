@@ -94,3 +94,65 @@ class Granted(NamedTuple):
     timeline: int
 
 
+def try_lease(
+    connection: Connection, server: str, addresses: Mapping[str, str], nonce: int, length_s: float, *, is_forced: bool
+) -> Granted | None:
+    """See `PostgresHome.try_lease`. Raises psycopg.Error, as all that follow do."""
+    given = {
+        "server": server,
+        "addresses": msgspec.json.encode(addresses).decode(),
+        "nonce": nonce,
+        "length_s": length_s,
+        "is_forced": is_forced,
+    }
+    row = connection.execute(_TRY_LEASE, given).fetchone()
+    return None if row is None else Granted(Term(row[0], nonce), row[1])
+
+
+def renew_lease(connection: Connection, term: Term, length_s: float) -> bool:
+    """Have it for that long from now on; False: it is another's, or the home changed."""
+    return connection.execute(_RENEW_LEASE, (length_s, *term)).rowcount > 0
+
+
+def release_lease(connection: Connection, term: Term) -> None:
+    """Whoever wants it may have it at once. One of another term stays."""
+    connection.execute(_RELEASE_LEASE, term)
+
+
+def standing(connection: Connection) -> LeaseStanding | None:
+    """Who has it; None: the table is empty."""
+    row = connection.execute(_LEASE_STANDS).fetchone()
+    if row is None:
+        return None
+    holder, addresses, number, nonce, *others = row
+    return LeaseStanding(holder, json_decoder(dict[str, str]).decode(addresses), Term(number, nonce), *others)
+
+
+def mark(connection: Connection, what: str) -> None:
+    """The home lacks what it had: it gives no lease until `accept`."""
+    connection.execute(_MARK, (what,))
+
+
+def accept(connection: Connection, pause_s: float) -> None:
+    """Vouch for the history that it has now; nobody gets the lease for that long."""
+    connection.execute(_ACCEPT, (pause_s,))
+
+
+def end_sessions(connection: Connection) -> None:
+    """End those of other primaries, as far as the database lets this role."""
+    connection.execute(_END_OTHERS)
+
+
+def fence_journal(connection: Connection, granted: Granted) -> int:
+    """Put that term into the head of the journal, if there is no newer one; answers how many heads have it."""
+    return connection.execute(_FENCE_JOURNAL, _of(granted)).rowcount
+
+
+def fence_logs(connection: Connection, granted: Granted) -> int:
+    """Put that term into all other heads that have an older one, if the journal has it; answers how many that were."""
+    return connection.execute(_FENCE_LOGS, _of(granted)).rowcount
+
+
+def _of(granted: Granted) -> dict[str, Any]:
+    (number, nonce), timeline = granted
+    return {"number": number, "nonce": nonce, "timeline": timeline}
