@@ -11,7 +11,6 @@ import asyncio
 import gc
 import logging
 import signal
-import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -55,7 +54,7 @@ from .gate import Gate, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_server import HttpServer
 from .itself import Itself
-from .listening import CannotListen, close_all, is_loopback, listen, tls_context, url
+from .listening import is_loopback
 from .log_lines import fields
 from .managed import serve_management
 from .measuring import Measuring
@@ -64,6 +63,7 @@ from .metrics import ServerCollector
 from .notifications import Notifications
 from .oidc.tokens import TokenLogins
 from .open_files import raise_open_files
+from .ports import Ports
 from .protocol_traffic import protocol_traffic
 from .request_meter import RequestMeter
 from .room_metrics import (
@@ -82,7 +82,6 @@ from .room_metrics import (
 from .root_page import RootPage
 from .security import AccountGuard
 from .tracing.opening import open_spans
-from .unix_sockets import UnixSocket
 from .watchman import Watchman
 from .web_guard import ANY_ORIGIN, WebGuard
 
@@ -204,96 +203,92 @@ class Server:
 
     async def run(self) -> None:
         """Start, wait for a signal, stop. Raises as `serve`."""
-        config = self._config
         stop = asyncio.Event()
         is_told = _on_signals(stop)
-        tls = tls_context(config.tls)
-        sockets = listen(config.host, config.http.port, "--http-port")
-        amqp_sockets: list[socket.socket] = []
-        local: UnixSocket | None = None
-        try:
-            local = UnixSocket(config.http.unix, "--http-unix") if config.http.unix is not None else None
-            amqp_sockets = listen(config.host, config.amqp.port, "--amqp-port")
-            bulk = BulkPlane.reserved(config)
-        except CannotListen:
-            close_all([*sockets, *amqp_sockets])
-            if local is not None:
-                local.close()
-            raise
-        lines = [
-            f"headwater: listening on {url('https' if tls else 'http', bound)} (dcb, futoin, cne)" for bound in sockets
-        ]
-        if local is not None:
-            lines.append(f"headwater: listening on {local.url} (dcb, futoin, cne)")
-            sockets.append(local.bound)
-        lines += [f"headwater: listening on {url('amqps' if tls else 'amqp', bound)}" for bound in amqp_sockets]
-        if bulk is not None:
-            lines.append(f"headwater: listening on {bulk.url}")
+        ports, membership = Ports(self._config), self._membership
         async with AsyncExitStack() as ending:
-            if self._membership is not None:
-                ending.callback(self._membership.may_go_on, is_told)
-            ending.callback(close_all, amqp_sockets)
-            if bulk is not None:  # its port, though it may never be served
-                ending.push_async_callback(bulk.stop)
-            if local is not None:
-                ending.callback(local.close)
-            self._gate.spans = spans = open_spans(config.tracing)
-            if spans is not None:
-                ending.push_async_callback(spans.stop)
-            turns = Turns(doing=self._doing)
-            admission = Admission(config.http.connections_max, self._gate, self._bus)
-            http = HttpServer(self._gate, sockets, config.http, tls, admission, died=stop.set)
-            await http.start()
-            ending.push_async_callback(http.stop)
-            membership = self._membership
             if membership is not None:
-                self._gate.primary = membership.primary
-                if not await membership.turn(stop):
-                    return
-            self._store = store = await asyncio.to_thread(open_store, config, self._bus, self._threads, membership)
-            ending.push_async_callback(asyncio.to_thread, store.close)
-            ending.push_async_callback(self._notifications.stop)
-            await self._notifications.start(store)
-            self._create_logs(store)
-            guard = self._guard(store, has_tls=tls is not None)
-            self._gate.web.has_users = lambda: guard.has_users
-            container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
-            management = ManagementNode(container)
-            self._notifications.following.append(Following(container).followers)
-            messages = AmqpServer(container, management, amqp_sockets, tls, self._threads)
-            clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
-            ending.push_async_callback(clouds.close)
-            await clouds.start()
-            guard.refused_lately.listen(self._bus)
-            itself = Itself(container, store, self.unready, self.troubles)
-            serve_management(management, guard, store.state, clouds, http, bulk, self._readers, itself)
-            front_ends = self._open(store, guard, http, container, clouds, bulk, turns, management.management)
-            for front_end in front_ends:
-                ending.push_async_callback(front_end.close)
-            await messages.start()
-            ending.push_async_callback(messages.stop)
-            if bulk is not None:
-                ending.push_async_callback(bulk.stop)
-                await bulk.start(store, guard, self._threads, self._readers)
+                ending.callback(membership.may_go_on, is_told)
+            ports.give_back(ending)
+            http = await self._begin(ports, stop, ending)
+            if membership is not None and not await membership.turn(stop):
+                return
+            opened = await self._open_logs(ending)
+            messages, clouds, front_ends = await self._serve(opened, ports, http, ending)
             if membership is not None and not await membership.begin():
                 stop.set()
-            _tune_interpreter()
-            self._watchman.start()
-            ending.callback(self._watchman.stop)
-            self._gives_way.start()
-            ending.callback(self._gives_way.stop)
-            for line in lines:
+            self._look_after(ending)
+            for line in ports.lines:
                 self._announce(line)
-            self._notify_started(len(store.names()))
+            self._notify_started(len(opened.names()))
             await stop.wait()
             if membership is not None:
-                await membership.leave(store, stops=is_told.is_set())
-            if local is not None:
-                local.remove_file()
+                await membership.leave(opened, stops=is_told.is_set())
+            if ports.local is not None:
+                ports.local.remove_file()
             clouds.stop()
             endings = [self._drain(http, front_ends), messages.stop()]
-            await asyncio.gather(*endings, *([bulk.stop()] if bulk is not None else []))
+            await asyncio.gather(*endings, *([ports.bulk.stop()] if ports.bulk is not None else []))
         logger.info("stopped")
+
+    async def _begin(self, ports: Ports, stop: asyncio.Event, ending: AsyncExitStack) -> HttpServer:
+        """Answer over HTTP: questions about health, and that all else is not to be now."""
+        config = self._config
+        self._gate.spans = spans = open_spans(config.tracing)
+        if spans is not None:
+            ending.push_async_callback(spans.stop)
+        if self._membership is not None:
+            self._gate.primary = self._membership.primary
+        admission = Admission(config.http.connections_max, self._gate, self._bus)
+        http = HttpServer(self._gate, ports.http, config.http, ports.tls, admission, died=stop.set)
+        await http.start()
+        ending.push_async_callback(http.stop)
+        return http
+
+    async def _open_logs(self, ending: AsyncExitStack) -> LogStore:
+        store = await asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership)
+        self._store = store
+        ending.push_async_callback(asyncio.to_thread, store.close)
+        ending.push_async_callback(self._notifications.stop)
+        await self._notifications.start(store)
+        self._create_logs(store)
+        return store
+
+    async def _serve(
+        self, store: LogStore, ports: Ports, http: HttpServer, ending: AsyncExitStack
+    ) -> tuple[AmqpServer, cne.Application, Sequence[FrontEnd]]:
+        """Make the rooms, and let requests in. Answers those that must be stopped."""
+        config, spans, bulk = self._config, self._gate.spans, ports.bulk
+        turns = Turns(doing=self._doing)
+        guard = self._guard(store, has_tls=ports.tls is not None)
+        self._gate.web.has_users = lambda: guard.has_users
+        container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
+        management = ManagementNode(container)
+        self._notifications.following.append(Following(container).followers)
+        messages = AmqpServer(container, management, ports.amqp, ports.tls, self._threads)
+        clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
+        ending.push_async_callback(clouds.close)
+        await clouds.start()
+        guard.refused_lately.listen(self._bus)
+        itself = Itself(container, store, self.unready, self.troubles)
+        serve_management(management, guard, store.state, clouds, http, bulk, self._readers, itself)
+        front_ends = self._open(store, guard, http, container, clouds, bulk, turns, management.management)
+        for front_end in front_ends:
+            ending.push_async_callback(front_end.close)
+        await messages.start()
+        ending.push_async_callback(messages.stop)
+        if bulk is not None:
+            ending.push_async_callback(bulk.stop)
+            await bulk.start(store, guard, self._threads, self._readers)
+        return messages, clouds, front_ends
+
+    def _look_after(self, ending: AsyncExitStack) -> None:
+        """What watches over the process while it serves."""
+        _tune_interpreter()
+        self._watchman.start()
+        ending.callback(self._watchman.stop)
+        self._gives_way.start()
+        ending.callback(self._gives_way.stop)
 
     def _create_logs(self, store: LogStore) -> None:
         """As configured; a home that has logs already is left as it is: its servers may be configured differently."""
