@@ -23,7 +23,7 @@ from ..storage.framelog import Head, HeadMoved, Term, nobody
 from ..storage.home import JOURNAL_KEY, HomeChanged
 from . import postgres_lease
 from .postgres_connections import Connections, HomeConnection, load_driver
-from .postgres_lease import TIMELINE, Granted, LeaseStanding
+from .postgres_lease import SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .postgres_schema import Finding, findings, identity_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ SELECT moved.id, frame.last, frame.content
 FROM moved, unnest(%b::bigint[], %b::bytea[]) AS frame (last, content)
 """
 _HEAD = "SELECT head, crc, term, nonce FROM headwater.log WHERE key = %s"
-_HEADS = "SELECT key, head, crc, term, nonce FROM headwater.log"
+_HEADS = f"SELECT {SYNCHRONOUS}, key, head, crc, term, nonce FROM headwater.log"
 _ONE_FRAME = """
 SELECT content FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %b AND last = %b
 """
@@ -65,7 +65,7 @@ SELECT last, content FROM (
     SELECT last, content, sum(octet_length(content)) OVER (ORDER BY last) - octet_length(content) AS before
     FROM (
         SELECT last, content FROM headwater.frame
-        WHERE log = (SELECT id FROM headwater.log WHERE key = %b) AND last > %b ORDER BY last LIMIT %b
+        WHERE log = (SELECT id FROM headwater.log WHERE key = %b) AND last > %b AND last <= %b ORDER BY last LIMIT %b
     ) AS following
 ) AS weighed WHERE before < %b ORDER BY last
 """
@@ -130,6 +130,8 @@ class PostgresHome:
         self._connections = Connections(url, f"headwater primary {_PROCESS:x}")
         self._overdue_s, self._silence_s = overdue_s, silence_s
         self._term, self._timeline = Term(0, 0), 0
+        self._kept_heads: dict[str, Head] = {}
+        """As they were found, and confirmed, last."""
         self.may_append: Callable[[], bool] = lambda: True
         """Asked before an append is judged: whether this server's time as the primary goes on."""
         self._changing = threading.Lock()
@@ -290,7 +292,20 @@ class PostgresHome:
     def heads(self) -> dict[str, Head]:
         """Where all logs end, by their keys. Raises StorageUnavailable."""
         with self._asking() as connection:
-            return {key: _as_head(row) for key, *row in connection.psycopg.execute(_HEADS)}
+            return {key: _as_head(row) for _, key, *row in connection.psycopg.execute(_HEADS)}
+
+    def kept_heads(self) -> dict[str, Head]:
+        """See Home. Where a standby is waited for, one more commit is, if there is news: it covers all before it.
+
+        What can be read may be what such a wait was cut short for, by an administrator or a crash of the database.
+        """
+        with self._asking() as connection:
+            rows = connection.psycopg.execute(_HEADS).fetchall()
+            heads = {key: _as_head(row) for _, key, *row in rows}
+            if any(row[0] for row in rows) and heads != self._kept_heads:
+                self._confirm(connection)
+            self._kept_heads = heads
+        return heads
 
     def create(self, key: str, head: int) -> None:
         """See Home."""
@@ -338,11 +353,11 @@ class PostgresHome:
 
         self._until_known(key, committed, on_overdue, sum(map(len, contents)))
 
-    def frames(self, key: str, after: int) -> Iterator[bytes]:
+    def frames(self, key: str, after: int, upto: int) -> Iterator[bytes]:
         """See Home."""
-        while True:
+        while after < upto:
             with self._asking() as connection:
-                given = (key, after, PAGE_FRAMES, PAGE_BYTES)
+                given = (key, after, upto, PAGE_FRAMES, PAGE_BYTES)
                 page = connection.psycopg.execute(_PAGE, given, binary=True).fetchall()
             if not page:
                 return

@@ -37,7 +37,7 @@ WHERE datname = current_database() AND usename = current_user AND pid <> pg_back
     AND application_name LIKE 'headwater primary %' AND application_name <> current_setting('application_name')
 """
 _VOUCHED = f"(went_back = '' AND (timeline = 0 OR timeline = {TIMELINE} OR is_synchronous))"
-_SYNCHRONOUS = (
+SYNCHRONOUS = (
     "(current_setting('synchronous_standby_names') <> ''"
     " AND current_setting('synchronous_commit') NOT IN ('off', 'local'))"
 )
@@ -46,14 +46,14 @@ _TRY_LEASE = f"""
 UPDATE headwater.lease SET holder = %(server)s, addresses = %(addresses)s, nonce = %(nonce)s,
     number = CASE WHEN nonce = %(nonce)s THEN number ELSE number + 1 END,
     until = clock_timestamp() + %(length_s)s * interval '1 s', timeline = {TIMELINE},
-    is_synchronous = {_SYNCHRONOUS}
+    is_synchronous = {SYNCHRONOUS}
 WHERE {_VOUCHED} AND (%(is_forced)s OR nonce = %(nonce)s OR until <= clock_timestamp()
     OR until > clock_timestamp() + %(length_s)s * interval '1 s')
 RETURNING number, timeline
 """
 _RENEW_LEASE = f"""
 UPDATE headwater.lease SET until = clock_timestamp() + %s * interval '1 s',
-    is_synchronous = is_synchronous AND {_SYNCHRONOUS}
+    is_synchronous = is_synchronous AND {SYNCHRONOUS}
 WHERE number = %s AND nonce = %s AND went_back = '' AND timeline = {TIMELINE}
 """
 _LEASE_STANDS = f"""

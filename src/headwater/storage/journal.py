@@ -142,6 +142,8 @@ class Journal:
         self._nonce = self.frames.term.nonce
         self._synced = self.frames.head
         """Everything up to that number is durable."""
+        self._followed = self.frames.head
+        """Everything up to that number was taken up."""
         self._is_closed = False
 
     @property
@@ -187,6 +189,27 @@ class Journal:
         for frame in self.frames.read(after):
             yield from written_in(frame, after)
 
+    @property
+    def is_following(self) -> bool:
+        """Whether it is the copy of a journal that another server writes."""
+        return isinstance(self.frames, HomedLog) and self.frames.is_following
+
+    def follow(self, head: Head) -> Iterator[list[Written]]:
+        """Take up what its home has, where it ends there: what each step brought. Raises as `HomedLog.follow`."""
+        assert isinstance(self.frames, HomedLog)
+        for _ in self.frames.follow(head):
+            yield list(self.read(self._followed))
+            self._followed = self.head
+
+    def begin_term(self) -> None:
+        """From now on it is written here. Raises OSError."""
+        assert isinstance(self.frames, HomedLog)
+        self.frames.begin_term()
+        self._nonce = self.frames.term.nonce
+        self._synced = self.head
+        self.meta = self.meta.changed(epoch=self.frames.term.number)
+        self.meta.write(self.directory)
+
     def forget(self, below: int) -> None:
         """What is numbered below that is needed no more. Raises DiskFull, StorageUnavailable."""
         meta = self.meta.changed(first_retained=below, known_from=below)
@@ -194,7 +217,7 @@ class Journal:
             meta.write(self.directory)
             self.meta = meta
             self.frames.trim(below)
-        if isinstance(self.frames, HomedLog):
+        if isinstance(self.frames, HomedLog) and not self.is_following:
             self.frames.forget_at_home(below)
 
     def close(self) -> None:
