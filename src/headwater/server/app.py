@@ -43,6 +43,7 @@ from ..homes.postgres import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
 from ..management import server as management_http
 from ..management.operations import Management
+from ..storage.homed import CopyOutlived
 from .accounts import EVERYBODY, AccountDirectory
 from .admission import Admission
 from .allocators import give_memory_back
@@ -65,6 +66,7 @@ from .oidc.tokens import TokenLogins
 from .open_files import raise_open_files
 from .ports import Ports
 from .protocol_traffic import protocol_traffic
+from .replica import Replica, ServerRole, only_reads
 from .request_meter import RequestMeter
 from .room_metrics import (
     amqp_metrics,
@@ -74,6 +76,7 @@ from .room_metrics import (
     http_metrics,
     loop_metrics,
     notification_metrics,
+    replica_metrics,
     storage_metrics,
     thread_metrics,
     traffic_metrics,
@@ -114,7 +117,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
                     runner.run(Server(config, announce, membership).run())
-            except (HomeUnavailable, NotPrimary, OutcomeUnknown) as error:
+            except (HomeUnavailable, NotPrimary, OutcomeUnknown, CopyOutlived) as error:
                 membership.could_not_begin(error)
     finally:
         membership.close()
@@ -125,7 +128,7 @@ def open_store(
 ) -> LogStore:
     """The logs where the configuration keeps them; `bus` is told what happens to them, `threads` keeps them tended.
 
-    With `membership` they are a copy of what its home has. Raises StorageUnavailable, StorageCorrupted.
+    With `membership` they are a copy of what its home has, and follow it. Raises StorageUnavailable, StorageCorrupted.
     """
     limits = config.limits
     if config.storage == "memory":
@@ -142,7 +145,8 @@ def open_store(
         bus=bus,
         threads=threads,
         home=None if membership is None else membership.home,
-        on_lost=logger.error if membership is None else membership.driver.lost,
+        on_lost=logger.error if membership is None else membership.lost,
+        follows=membership is not None,
     )
 
 
@@ -198,6 +202,8 @@ class Server:
         self._gives_way = GivesWay()
         self._readers = Readers()
         self._store: LogStore | None = None
+        self._reading: list[FrontEnd] = []
+        """What served reads before this server was the primary: its streams go on."""
         self._live: asyncio.Task[None] | None = None
         """What measures for the console."""
 
@@ -211,10 +217,14 @@ class Server:
                 ending.callback(membership.may_go_on, is_told)
             ports.give_back(ending)
             http = await self._begin(ports, stop, ending)
-            if membership is not None and not await membership.turn(stop):
+            opened = await self._open_logs(stop, ending)
+            if opened is None:
                 return
-            opened = await self._open_logs(ending)
-            messages, clouds, front_ends = await self._serve(opened, ports, http, ending)
+            guard = self._guard(opened, has_tls=ports.tls is not None)
+            if membership is not None and not await self._stand_by(opened, guard, ports, http, stop, ending):
+                return
+            await self._begin_appends(opened, guard)
+            messages, clouds, front_ends = await self._serve(opened, guard, ports, http, ending)
             if membership is not None and not await membership.begin():
                 stop.set()
             self._look_after(ending)
@@ -245,23 +255,78 @@ class Server:
         ending.push_async_callback(http.stop)
         return http
 
-    async def _open_logs(self, ending: AsyncExitStack) -> LogStore:
-        store = await asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership)
+    async def _open_logs(self, stop: asyncio.Event, ending: AsyncExitStack) -> LogStore | None:
+        """The logs; with a home, as a copy that follows it, as soon as that answers. None: the server is to stop."""
+        while True:
+            try:
+                store = await asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership)
+                break
+            except HomeUnavailable:
+                if self._membership is None or not await self._membership.pause(stop):
+                    return None
         self._store = store
         ending.push_async_callback(asyncio.to_thread, store.close)
         ending.push_async_callback(self._notifications.stop)
         await self._notifications.start(store)
-        self._create_logs(store)
         return store
 
+    async def _stand_by(
+        self,
+        store: LogStore,
+        guard: AccountGuard,
+        ports: Ports,
+        http: HttpServer,
+        stop: asyncio.Event,
+        ending: AsyncExitStack,
+    ) -> bool:
+        """Serve reads until this server is the next primary; False: it is to stop before."""
+        from ..storage import Engine
+
+        assert self._membership is not None and isinstance(store, Engine) and store.follower is not None
+        replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000)
+        data = self._data(store, guard, Turns(doing=self._doing), None)
+        ending.push_async_callback(data.close)
+        collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
+            partial(storage_metrics, store), partial(thread_metrics, self._threads), partial(http_metrics, http),
+            partial(loop_metrics, self._watchman), partial(replica_metrics, replica),
+        ))  # fmt: skip
+        metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
+        rooms: dict[str, Application] = {"": RootPage(guard, has_console=False), METRICS.strip("/"): metrics}
+        self._gate.read(by_room(rooms, data), only_reads, replica.stale)
+        if ports.bulk is not None:
+            await ports.bulk.start(store, guard, self._threads, self._readers)
+        if await self._membership.turn(stop):
+            self._reading.append(data)
+            await asyncio.to_thread(store.begin_term)
+            return True
+        await self._drain(http, [data])
+        return False
+
+    async def _begin_appends(self, store: LogStore, guard: AccountGuard) -> None:
+        """What a server writes by itself as soon as it may."""
+        self._create_logs(store)
+        await self._notifications.keep(store)
+        guard.directory.remember(has_issuer=self._config.oidc.issuer is not None)
+
+    def _data(
+        self, store: LogStore, guard: AccountGuard, turns: Turns, workers: GroupWorkers | None
+    ) -> dcb.Application:
+        return dcb.Application(
+            store,
+            guard,
+            body_bytes_max=self._config.http.body_bytes_max,
+            turns=turns,
+            readers=self._readers,
+            forms=event_forms(self._config.futoin),
+            workers=workers,
+        )
+
     async def _serve(
-        self, store: LogStore, ports: Ports, http: HttpServer, ending: AsyncExitStack
+        self, store: LogStore, guard: AccountGuard, ports: Ports, http: HttpServer, ending: AsyncExitStack
     ) -> tuple[AmqpServer, cne.Application, Sequence[FrontEnd]]:
         """Make the rooms, and let requests in. Answers those that must be stopped."""
         config, spans, bulk = self._config, self._gate.spans, ports.bulk
         turns = Turns(doing=self._doing)
-        guard = self._guard(store, has_tls=ports.tls is not None)
-        self._gate.web.has_users = lambda: guard.has_users
         container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
         management = ManagementNode(container)
         self._notifications.following.append(Following(container).followers)
@@ -279,8 +344,9 @@ class Server:
         ending.push_async_callback(messages.stop)
         if bulk is not None:
             ending.push_async_callback(bulk.stop)
-            await bulk.start(store, guard, self._threads, self._readers)
-        return messages, clouds, front_ends
+            if self._membership is None:
+                await bulk.start(store, guard, self._threads, self._readers)
+        return messages, clouds, [*front_ends, *self._reading]
 
     def _look_after(self, ending: AsyncExitStack) -> None:
         """What watches over the process while it serves."""
@@ -299,8 +365,10 @@ class Server:
         data = "memory" if self._config.storage == "memory" else str(self._config.data)
         self._bus.emit(NotificationType.SERVER_STARTED, version=__version__, logs=logs, data=data)
 
-    def unready(self) -> str | None:
-        """Why the server should get no work at the moment, or None."""
+    def unready(self, role: ServerRole = ServerRole.PRIMARY) -> str | None:
+        """Why the server should get no work of that role at the moment, or None."""
+        if role is ServerRole.REPLICA:
+            return self._gate.stale() if self._gate.state is State.READING else f"the server is {self._gate.state}"
         if self._membership is not None and (reason := self._membership.standing_by()) is not None:
             return reason
         if self._gate.state is not State.OPEN:
@@ -324,15 +392,7 @@ class Server:
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
         events = futoin.Application(store, guard, self._config.futoin, turns, self._readers)
-        data = dcb.Application(
-            store,
-            guard,
-            body_bytes_max=self._config.http.body_bytes_max,
-            turns=turns,
-            readers=self._readers,
-            forms=event_forms(self._config.futoin),
-            workers=GroupWorkers(container),
-        )
+        data = self._data(store, guard, turns, GroupWorkers(container))
         traffic = protocol_traffic(
             container.statistics, data.traffic, clouds.service.traffic, events.statistics.traffic, bulk
         )
@@ -388,7 +448,6 @@ class Server:
         config = self._config
         directory = AccountDirectory(config.users.values(), store.state, bus=self._bus)
         tokens = TokenLogins(config.oidc) if config.oidc.issuer is not None else None
-        directory.remember(has_issuer=tokens is not None)
         self._notifications.looks.append(directory.current)  # another process may change users
         is_private = is_loopback(config.host)
         has_users = tokens is not None or bool(directory.current().by_name)
@@ -417,7 +476,9 @@ class Server:
             )
         if has_users and not is_private and not has_tls:
             logger.warning("passwords travel in the clear: set tls.certificate and tls.key")
-        return AccountGuard(directory, allows_anybody=is_private or config.insecure, bus=self._bus, tokens=tokens)
+        guard = AccountGuard(directory, allows_anybody=is_private or config.insecure, bus=self._bus, tokens=tokens)
+        self._gate.web.has_users = lambda: guard.has_users
+        return guard
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:
