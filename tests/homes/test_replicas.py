@@ -11,11 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headwater.client import connect
 from headwater.core import Event
+from headwater.core.errors import NotPrimary
 from headwater.core.query import Query, QueryItem
+from headwater.flight.client import BulkClient, Ticket
+from headwater.formats.arrow import events_of
+from tests.soak.server import free_ports
 
 from ..waiting import eventually
 from .postgres_server import Postgres
@@ -153,3 +158,28 @@ def test_a_replica_that_is_cut_off_stops_to_serve_and_says_so(
     finally:
         second.close()
         proxy.close()
+
+
+def test_arrow_flight_reads_at_a_replica_and_is_refused_to_write(join: Join, url: str, tmp_path: Path) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    for number in range(30):
+        first.append(number)
+    [port] = free_ports(1)
+    second = Member(url, tmp_path / "b", "--flight-port", str(port), "--flight-start", "at_once")
+    try:
+        eventually(lambda: reads(second))
+        with BulkClient(f"grpc://127.0.0.1:{port}") as bulk, connect(first.url) as server:
+            log = server.log("orders")
+            read = [each for batch in bulk.read(Ticket("orders")) for each in events_of(batch)]
+            assert read == list(log.read())
+            first.append(30)
+            eventually(lambda: bulk.head("orders").head == 31)
+            assert len([each for batch in bulk.read(Ticket("orders", after=29)) for each in events_of(batch)]) == 2
+            rows = pa.record_batch({"type": pa.array(["E"]), "data": pa.array([b""], pa.binary())})
+            with pytest.raises(NotPrimary):
+                bulk.append("orders", [rows])
+            with pytest.raises(NotPrimary):
+                bulk.trim("orders", 3)
+    finally:
+        second.close()
