@@ -41,7 +41,7 @@ from .sealing import FRAMES, INDEX
 from .segments import Segment, SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
 from .terms import terms_of
-from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over
+from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed, trimmed_in
 from .weighing import bytes_between
 from .writer_owners import release_unknown
 from .writers import KeptMarks, read_writers
@@ -90,6 +90,7 @@ class StoredLog(LocalLog):
         try:
             if isinstance(self.frames, HomedLog):
                 self.frames.catch_up()
+                meta = self._take_over_trim(meta)
             self._load(meta, clock, waiting_bytes_max, fatal)
         except BaseException:
             self.frames.close()
@@ -148,6 +149,15 @@ class StoredLog(LocalLog):
             disk=disk,
             room=room,
         )
+
+    def _take_over_trim(self, meta: Meta) -> Meta:
+        """Servers before this one may have trimmed more than its copy knows of: the state has come from the home."""
+        known = trimmed_in(self._state, meta)
+        if known == trimmed(meta):
+            return meta
+        meta = meta.changed(first_retained=known.first_retained, known_from=known.known_from)
+        self._begin_epoch(meta, self.frames.term.number)
+        return meta
 
     def _begin_epoch(self, meta: Meta, epoch: int) -> None:
         take_over(self._state, meta)
