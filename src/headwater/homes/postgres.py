@@ -118,8 +118,9 @@ RETURNING number, timeline
 """
 _RENEW_LEASE = f"""
 UPDATE headwater.lease SET until = clock_timestamp() + %s * interval '1 s',
-    is_synchronous = is_synchronous AND {_SYNCHRONOUS}
+    is_synchronous = (is_synchronous OR %s) AND {_SYNCHRONOUS}
 WHERE number = %s AND nonce = %s AND went_back = '' AND timeline = {_TIMELINE}
+RETURNING {_SYNCHRONOUS}
 """
 _LEASE_STANDS = f"""
 SELECT holder, addresses, number, nonce, greatest(extract(epoch FROM until - clock_timestamp()), 0)::float8,
@@ -209,6 +210,9 @@ class PostgresHome:
         self._failing_since: float | None = None
         self._failure = ""
         self._closing = threading.Event()
+        self._was_synchronous = False
+        """Whether a standby was waited for at the last renewal. The setting alone does not say so: for a moment after it
+        changed, commits do not wait yet. What was committed before a renewal that waited is where it is."""
         self._gives_up = False
         """Whoever waits for an outcome that is not known is told so, instead of waiting on."""
         try:
@@ -295,7 +299,9 @@ class PostgresHome:
     def renew_lease(self, term: Term, length_s: float) -> bool:
         """Have it for that long from now on; False: it is another's, or the home changed. Raises StorageUnavailable."""
         with self._asking() as connection:
-            return connection.psycopg.execute(_RENEW_LEASE, (length_s, *term)).rowcount > 0
+            row = connection.psycopg.execute(_RENEW_LEASE, (length_s, self._was_synchronous, *term)).fetchone()
+        self._was_synchronous = row is not None and row[0]
+        return row is not None
 
     def release_lease(self, term: Term) -> None:
         """Whoever wants it may have it at once. One of another term stays. Raises StorageUnavailable."""
