@@ -40,7 +40,9 @@ def main(seconds: float = 600.0, seed: float = 0) -> int:
     for row in chaos.rows():
         table.add_row(row.kind, row.name, *(f"{cell:,}" for cell in (row.events, row.again, row.losses)))
     console.print(table)
-    console.print("happened:", dict(chaos.happened), f"; every writer was answered again within {chaos.slowest_s:.1f} s")
+    console.print(
+        "happened:", dict(chaos.happened), f"; every writer was answered again within {chaos.slowest_s:.1f} s"
+    )
     for fault in found:
         console.print(f"FAULT: {fault}", markup=False)
     if not found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from tests.soak.soak import Row
 from . import clients, faults
 from .balancer import Balancer
 from .database import Database
-from .members import LEASE_MS, Member
+from .members import LEASE_MS, PROTOCOLS, Member
 
 MEMBERS = ("a", "b", "c")
 PAUSE_S = (0.5, 4.0)
@@ -31,6 +32,7 @@ GOES_ON_S = 60.0
 CATCH_UP_S = 180.0
 LOST = 5
 """So many events an asynchronous standby lacks."""
+_MARKER = re.compile(r"(good:\w+:\d+)~")
 
 
 class Faulty(Exception):
@@ -57,15 +59,18 @@ class Chaos:
         self._make_clients(self._balancer.ports)
 
     def _make_clients(self, ports: dict[str, int]) -> None:
-        urls = (f"{scheme}://127.0.0.1:{ports[scheme]}" for scheme in ("http", "amqp"))
-        place = self._place = Place(*urls, f"grpc://127.0.0.1:{ports['flight']}", "alice", PASSWORD)
+        http, amqp, flight = (f"127.0.0.1:{ports[protocol]}" for protocol in PROTOCOLS)
+        place = self._place = Place(f"http://{http}", f"amqp://{amqp}", f"grpc://{flight}", "alice", PASSWORD)
         self.writers: list[LastingWriter] = [kind(place, self.book) for kind in clients.WRITERS]
         self.filler = clients.Filler(place, self.trimmed_book)
         self.readers: list[LastingReader] = [kind(place, self.book) for kind in clients.READERS]
         self.holder = clients.FutoinTrimmed(place, self.trimmed_book)
         self.trimmer = clients.Trimmer(place, self.filler, self.holder)
         self.listener = clients.Listener(place)
-        self.seats, self.once = clients.Seats(), clients.Once(place)
+        self.seats, self.once = (
+            clients.Seats(),
+            clients.Once(place, [member.ports["http"] for member in self.members]),
+        )
         ways = [place.http, place.http, ",".join(member.url for member in self.members)]
         self.racers = [clients.Racer(place, self.seats, which, way) for which, way in enumerate(ways)]
 
@@ -161,7 +166,7 @@ class Chaos:
 
     def _compare(self) -> None:
         self._told("everything is compared")
-        by_number = {n: data.partition("~")[0].strip('"') for n, data in self._stored(LOG).items()}
+        by_number = {number: _marker_of(data) for number, data in self._stored(LOG).items()}
         if by_number != (seen := dict(sorted(self.book.markers.items()))):
             differing = [n for n in by_number.keys() | seen.keys() if by_number.get(n) != seen.get(n)]
             self._faults.append(f"readers saw other events than the log has: {differing[:10]}")
@@ -298,6 +303,11 @@ class Chaos:
 
 def _is_for(reader: LastingReader, writer: LastingWriter) -> bool:
     return reader.writers is None or writer.name in reader.writers
+
+
+def _marker_of(data: str) -> str:
+    found = _MARKER.search(data)
+    return found[1] if found is not None else data
 
 
 def _problems(report: CheckReport) -> list[str]:

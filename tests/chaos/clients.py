@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
 from typing import ClassVar
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 
 from headwater.amqp.protocol.conditions import AmqpError
 from headwater.amqp.protocol.performatives import Accepted
@@ -45,7 +46,11 @@ def is_lost(error: BaseException) -> bool:
     said = str(error)
     if isinstance(error, AssertionError | ServerFault):
         return "InternalError" in said or "outcome_unknown" in said
-    return isinstance(error, _AWAY) or isinstance(getattr(error, "reason", None), TimeoutError) or soak.is_lost(error)
+    return (
+        isinstance(error, _AWAY)
+        or (isinstance(error, URLError) and isinstance(error.reason, TimeoutError))
+        or soak.is_lost(error)
+    )
 
 
 class Lasting(soak.Lasting):
@@ -235,25 +240,29 @@ class Racer(Lasting):
 
 
 class Once(Lasting):
-    """Sends each batch once, and never again, whatever the answer: what was refused must not be in the log."""
+    """Sends each batch once, and never again, whatever the answer: what was refused must not be in the log.
+
+    Some go to any server, whether it is the primary or takes itself for it.
+    """
 
     name: ClassVar[str] = "once"
     together: ClassVar[int] = 3
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, ports: Sequence[int]) -> None:
+        """`ports`: of all servers."""
         super().__init__(place)
+        self._ports = (int(place.http.rpartition(":")[2]), *ports)
         self.told: dict[int, int] = {}
         """The number of the last event, by batch."""
         self.refused: set[int] = set()
         self.unknown: set[int] = set()
 
     def _live(self) -> None:
-        port = int(self.place.http.rpartition(":")[2])
         for batch in itertools.count(len(self.told) + len(self.refused) + len(self.unknown)):
             if self._ending.wait(0.02):
                 return
             try:
-                status, answer = self._post(port, batch)
+                status, answer = self._post(self._ports[batch % len(self._ports)], batch)
             except (OSError, HTTPException):
                 self.unknown.add(batch)
                 continue
@@ -266,9 +275,7 @@ class Once(Lasting):
                 self.unknown.add(batch)
 
     def _post(self, port: int, batch: int) -> tuple[int, bytes]:
-        events = [
-            {"type": "Once", "data": f"{batch}:{part}", "id": f"{batch}:{part}"} for part in range(self.together)
-        ]
+        events = [{"type": "Once", "data": f"{batch}:{part}", "id": f"{batch}:{part}"} for part in range(self.together)]
         connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
         try:
             headers = {"content-type": "application/json", "authorization": self.place.authorization}

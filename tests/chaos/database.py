@@ -63,3 +63,6 @@ class Database:
             if is_synchronous:
                 states = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
                 eventually(lambda: connection.execute(states).fetchone() == (1,))
+                eventually(
+                    lambda: connection.execute("SELECT is_synchronous FROM headwater.lease").fetchone() == (True,)
+                )

@@ -1,4 +1,4 @@
-"""What happens to servers of a home, their network and their database: one function each, which returns when it is over.
+"""What happens to servers of a home, their network and their database: a function each, which returns when it is over.
 
 None of them waits until somebody serves again: the run does.
 """
@@ -40,7 +40,7 @@ class Scene:
 
 
 def kill(scene: Scene) -> None:
-    """The primary is killed, and begins again: at once, or when another has its place; now and then without its copy."""
+    """The primary is killed, and begins again: at once, or when another has its place; with or without its copy."""
     primary = scene.primary()
     primary.kill()
     if scene.chance.random() < 0.3:

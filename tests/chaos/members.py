@@ -59,6 +59,11 @@ class Member:
         return self._folder / "data"
 
     @property
+    def has_copy(self) -> bool:
+        """Whether it was the primary since it had an empty directory."""
+        return (self.copy / "state.sqlite").exists()
+
+    @property
     def runs(self) -> bool:
         """Whether there is a process, and it has not ended by itself."""
         return self._process is not None and self._process.poll() is None
