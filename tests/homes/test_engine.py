@@ -145,6 +145,23 @@ def test_a_copy_that_was_left_behind_fetches_what_it_lacks(serve: Serve) -> None
     assert third.engine.names() == ["more", "orders"]
 
 
+@pytest.mark.parametrize("keeps_history", [True, False])
+def test_what_was_trimmed_elsewhere_is_trimmed_in_an_older_copy(serve: Serve, keeps_history: bool) -> None:
+    first = serve("a")
+    log = first.engine.create("orders", LogSettings(keeps_history=keeps_history))
+    add(log, 5)
+    first.close()
+    second = serve("b")
+    second.orders.trim(4)
+    known_from = second.orders.known_from
+    second.close()
+    again = serve("a")
+    assert (again.orders.info().first_retained, again.orders.known_from) == (4, known_from)
+    assert contents(again.orders) == [b"3", b"4"]
+    again.close()
+    assert serve("a").orders.info().first_retained == 4
+
+
 def test_who_lost_the_term_answers_so_and_tells_it(serve: Serve) -> None:
     first = serve("a")
     add(first.orders, 5)

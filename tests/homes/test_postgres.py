@@ -350,10 +350,17 @@ def test_a_cancelled_wait_for_a_standby_is_waited_for_again() -> None:
         standby = Postgres(standby_of=primary)
         with psycopg.connect(primary.url, autocommit=True) as connection:
             make_tables(connection)
+            home = PostgresHome(primary.url)
+            before = home.try_lease("one", {}, 1, 60)
+            assert before is not None
             primary.configure("synchronous_standby_names = 'standby'")
             primary.reload()
             eventually(lambda: connection.execute("SHOW synchronous_standby_names").fetchone() == ("standby",))
-            home = PostgresHome(primary.url)
+            waited_for = "SELECT is_synchronous FROM headwater.lease"
+            assert connection.execute(waited_for).fetchone() == (False,)
+            for _ in range(2):  # the second one knows that the first one waited
+                assert home.renew_lease(before.term, 60)
+            assert connection.execute(waited_for).fetchone() == (True,)
             home.begin_term()
             home.create(KEY, 0)
             begin = home.head(KEY)

@@ -139,6 +139,9 @@ class PostgresHome:
         self._failing_since: float | None = None
         self._failure = ""
         self._closing = threading.Event()
+        self._was_synchronous = False
+        """Whether a standby was waited for at the last renewal. The setting alone does not say so: for a moment after
+        it changed, commits do not wait yet. What was committed before a renewal that waited is where it is."""
         self._gives_up = False
         """Whoever waits for an outcome that is not known is told so, instead of waiting on."""
         try:
@@ -220,7 +223,9 @@ class PostgresHome:
     def renew_lease(self, term: Term, length_s: float) -> bool:
         """Have it for that long from now on; False: it is another's, or the home changed. Raises StorageUnavailable."""
         with self._asking() as connection:
-            return postgres_lease.renew_lease(connection.psycopg, term, length_s)
+            waits = postgres_lease.renew_lease(connection.psycopg, term, length_s, self._was_synchronous)
+        self._was_synchronous = bool(waits)
+        return waits is not None
 
     def release_lease(self, term: Term) -> None:
         """Whoever wants it may have it at once. One of another term stays. Raises StorageUnavailable."""

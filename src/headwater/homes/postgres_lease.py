@@ -53,8 +53,9 @@ RETURNING number, timeline
 """
 _RENEW_LEASE = f"""
 UPDATE headwater.lease SET until = clock_timestamp() + %s * interval '1 s',
-    is_synchronous = is_synchronous AND {SYNCHRONOUS}
+    is_synchronous = (is_synchronous OR %s) AND {SYNCHRONOUS}
 WHERE number = %s AND nonce = %s AND went_back = '' AND timeline = {TIMELINE}
+RETURNING {SYNCHRONOUS}
 """
 _LEASE_STANDS = f"""
 SELECT holder, addresses, number, nonce, greatest(extract(epoch FROM until - clock_timestamp()), 0)::float8,
@@ -109,9 +110,12 @@ def try_lease(
     return None if row is None else Granted(Term(row[0], nonce), row[1])
 
 
-def renew_lease(connection: Connection, term: Term, length_s: float) -> bool:
-    """Have it for that long from now on; False: it is another's, or the home changed."""
-    return connection.execute(_RENEW_LEASE, (length_s, *term)).rowcount > 0
+def renew_lease(connection: Connection, term: Term, length_s: float, was_synchronous: bool) -> bool | None:
+    """Have it for that long from now on; answers whether a standby is waited for. None: it is another's, or the home
+    changed. `was_synchronous`: one was at the last renewal.
+    """
+    row = connection.execute(_RENEW_LEASE, (length_s, was_synchronous, *term)).fetchone()
+    return None if row is None else bool(row[0])
 
 
 def release_lease(connection: Connection, term: Term) -> None:
