@@ -18,9 +18,11 @@ from headwater.core.errors import (
 )
 from headwater.core.mark import Mark
 from headwater.core.query import Query, QueryItem
+from headwater.homes.committed import LENGTHS, LISTENERS_MAX, Committed
 from headwater.homes.postgres import PostgresHome
 from headwater.storage import Engine, journal_snapshot
 from headwater.storage.follower import Follower
+from headwater.storage.frame import EncodedFrame
 from headwater.storage.home import HomeWentBack
 from headwater.storage.log import StoredLog
 
@@ -278,3 +280,73 @@ def test_a_replica_without_its_home_reads_on_and_says_since_when(first: Server, 
         replica.follow()
     assert replica.follower.asked_at == asked_at
     assert contents(replica.orders) == [b"0", b"1"]
+
+
+class Told:
+    """What a primary tells of what it commits."""
+
+    def __init__(self, server: Server) -> None:
+        committed = Committed()
+        assert server.engine._homed is not None
+        server.engine._homed.on_committed = committed.tell
+        listener = committed.listen(lambda: None)
+        assert listener is not None
+        self.listener = listener
+
+    def frames(self) -> list[tuple[str, bytes]]:
+        """Key and content of each frame that was told since."""
+        text, found = b"".join(self.listener.take()), []
+        while text:
+            key, size = LENGTHS.unpack_from(text)
+            begin = LENGTHS.size + key
+            found.append((text[LENGTHS.size : begin].decode(), text[begin : begin + size]))
+            text = text[begin + size :]
+        return found
+
+
+def test_frames_that_are_told_are_taken_up_without_the_home(first: Server, join: Join) -> None:
+    add(first.orders, 2)
+    replica, told = join("a"), Told(first)
+    add(first.orders, 2, begin=2)
+    first.engine.create("new").append([event()])
+    first.engine.state.put("kind", "key", b"value")
+    replica.home.close()
+    for key, content in told.frames():
+        assert replica.follower.take(key, content)
+        assert replica.follower.take(key, content)  # once more is no news
+    assert contents(replica.orders) == [b"0", b"1", b"2", b"3"]
+    assert replica.engine.open("new").head() == 1
+    assert replica.engine.state.get("kind", "key") is not None
+
+
+def test_a_frame_that_does_not_follow_or_is_damaged_is_not_taken(first: Server, join: Join) -> None:
+    add(first.orders, 1)
+    replica, told = join("a"), Told(first)
+    add(first.orders, 2, begin=1)
+    (_, second), (key, third) = told.frames()
+    assert not replica.follower.take(key, third)
+    assert not replica.follower.take(key, second[:-1] + bytes([second[-1] ^ 1]))
+    assert not replica.follower.take(key, second[:50])
+    assert not replica.follower.take("f" * 32, second)
+    assert replica.orders.head() == 1
+    replica.follow()
+    assert replica.follower.take(key, third)
+    assert replica.orders.head() == 3
+    replica.take_over()
+    assert replica.follower.take(key, b"nonsense")  # it appends itself
+
+
+def test_who_does_not_take_in_time_loses_all_and_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.homes.committed.WAITING_BYTES_MAX", 100)
+    committed = Committed()
+    listener = committed.listen(lambda: None)
+    assert listener is not None
+    frame = EncodedFrame(1, 1, 0, 0, 60, [bytes(60)])
+    committed.tell("key", [frame])
+    assert not listener.is_overrun
+    committed.tell("key", [frame])
+    assert listener.is_overrun
+    assert listener.take() == []
+    committed.leave(listener)
+    others = [committed.listen(lambda: None) for _ in range(LISTENERS_MAX + 1)]
+    assert others[-1] is None and None not in others[:-1]

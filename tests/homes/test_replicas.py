@@ -183,3 +183,26 @@ def test_arrow_flight_reads_at_a_replica_and_is_refused_to_write(join: Join, url
                 bulk.trim("orders", 3)
     finally:
         second.close()
+
+
+def test_a_replica_hears_of_appends_at_once_and_no_stranger_does(pair: tuple[Member, Member]) -> None:
+    first, second = pair
+    with connect(second.url) as server, server.log("orders").subscribe(after=0) as events:
+        for number in range(5):  # the first one may be the home's to tell
+            assert first.append(number) == number + 1
+            assert next(iter(events)).data == str(number).encode()
+        eventually(lambda: "headwater_replica_is_told 1.0" in metrics(second))
+        with connect(first.url) as primary:
+            log = primary.log("orders")
+            for number in range(5, 105):
+                log.append([Event("E", str(number).encode())])
+        assert [int(next(iter(events)).data) for _ in range(100)] == list(range(5, 105))
+    assert answer(first, "/home/frames")[0] == 403
+    assert answer(first, "/home/frames", **{"headwater-home-secret": "0" * 64})[0] == 403
+    assert answer(first, "/home/others", **{"headwater-home-secret": "0" * 64})[0] == 404
+
+
+def metrics(member: Member) -> str:
+    with urllib.request.urlopen(f"{member.url}/metrics", timeout=5) as answered:
+        text: str = answered.read().decode()
+    return text

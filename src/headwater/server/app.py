@@ -43,7 +43,9 @@ from ..homes.postgres import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
 from ..management import server as management_http
 from ..management.operations import Management
+from ..storage.frame import EncodedFrame
 from ..storage.homed import CopyOutlived
+from . import pushing
 from .accounts import EVERYBODY, AccountDirectory
 from .admission import Admission
 from .allocators import give_memory_back
@@ -66,6 +68,8 @@ from .oidc.tokens import TokenLogins
 from .open_files import raise_open_files
 from .ports import Ports
 from .protocol_traffic import protocol_traffic
+from .pushed import Listening
+from .pushing import PushedFrames, ensure_secret
 from .replica import Replica, ServerRole, only_reads
 from .request_meter import RequestMeter
 from .room_metrics import (
@@ -146,8 +150,13 @@ def open_store(
         threads=threads,
         home=None if membership is None else membership.home,
         on_lost=logger.error if membership is None else membership.lost,
+        on_committed=nobody if membership is None else membership.committed.tell,
         follows=membership is not None,
     )
+
+
+def nobody(key: str, frames: Sequence[EncodedFrame]) -> None:
+    """Who is told of what is committed where there is no home."""
 
 
 def create_logs(store: LogStore, logs: Mapping[str, Mapping[str, object]]) -> None:
@@ -283,7 +292,8 @@ class Server:
         from ..storage import Engine
 
         assert self._membership is not None and isinstance(store, Engine) and store.follower is not None
-        replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000)
+        listening = Listening(store.follower, store.state, self._membership.primary)
+        replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
         data = self._data(store, guard, Turns(doing=self._doing), None)
         ending.push_async_callback(data.close)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
@@ -295,7 +305,12 @@ class Server:
         self._gate.read(by_room(rooms, data), only_reads, replica.stale)
         if ports.bulk is not None:
             await ports.bulk.start(store, guard, self._threads, self._readers)
-        if await self._membership.turn(stop):
+        listening.start(self._threads)
+        try:
+            has_turn = await self._membership.turn(stop)
+        finally:
+            await asyncio.to_thread(listening.stop)
+        if has_turn:
             self._reading.append(data)
             await asyncio.to_thread(store.begin_term)
             return True
@@ -305,6 +320,8 @@ class Server:
     async def _begin_appends(self, store: LogStore, guard: AccountGuard) -> None:
         """What a server writes by itself as soon as it may."""
         self._create_logs(store)
+        if self._membership is not None:
+            ensure_secret(store.state)
         await self._notifications.keep(store)
         guard.directory.remember(has_issuer=self._config.oidc.issuer is not None)
 
@@ -426,6 +443,10 @@ class Server:
             self._live = self._threads.task("measuring", live.run)
             own_rooms["console"] = page
             front_ends.append(page)
+        if self._membership is not None:
+            pushed = PushedFrames(self._membership.committed, store.state)
+            own_rooms[pushing.ROOM] = pushed
+            front_ends.append(pushed)
         self._gate.open(by_room({**own, **own_rooms, **rooms}, data))
         return front_ends
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from ..core.errors import EventLogError, StorageUnavailable
 from ..core.store import LogStore
 from ..core.threads import Threads
+from ..homes.committed import Committed
 from ..homes.driver import Driver
 from ..homes.lease import LeaseTimes
 from ..homes.postgres import PostgresHome
@@ -53,6 +54,8 @@ class Membership:
         except BaseException:
             self.home.close()
             raise
+        self.committed = Committed()
+        """Who is told of what this server commits."""
         self._is_stopping = self._is_to_reopen = False
         self._reopen: Callable[[], None] = lambda: None
         self.has_turn = self._is_primary = False

@@ -34,9 +34,15 @@ class ServerRole(StrEnum):
 class Replica:
     """The copy that a server reads from, and how old it may be."""
 
-    def __init__(self, follower: Follower, stale_s_max: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` is that of the follower, in s."""
-        self._follower, self._stale_s_max, self._clock = follower, stale_s_max, clock
+    def __init__(
+        self,
+        follower: Follower,
+        stale_s_max: float,
+        is_told: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`is_told`: whether the primary tells at present what it commits. `clock` is that of the follower, in s."""
+        self._follower, self._stale_s_max, self.is_told, self._clock = follower, stale_s_max, is_told, clock
 
     @property
     def lag_s(self) -> float:

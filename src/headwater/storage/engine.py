@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -46,6 +46,7 @@ from .clock_memory import ClockMemory, poisoned
 from .decoded import DecodedFrames
 from .disk import Disk, private_opener, sync_directory
 from .follower import Follower
+from .frame import EncodedFrame
 from .home import Home
 from .homed import CopyOutlived, Homed
 from .identity import forget_identity, identified, known_identity, meta_of, record_identity
@@ -108,6 +109,7 @@ class Engine(Closing):
         threads: Threads | None = None,
         home: Home | None = None,
         on_lost: Callable[[Exception], None] = logger.error,
+        on_committed: Callable[[str, Sequence[EncodedFrame]], None] = lambda key, frames: None,
         follows: bool = False,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
@@ -120,9 +122,9 @@ class Engine(Closing):
         `threads` sees to it that maintenance goes on.
 
         With a `home`, in which this server has begun a term, the directory is a copy of what is there, and is brought
-        up to it; `on_lost` gets, perhaps more than once, why nothing can be appended any more: see `Homed`. Where it
-        `follows`, another server has the term: the copy keeps up with what that one does, can be read, and changes
-        nothing (NotPrimary), until `begin_term`.
+        up to it; `on_lost` gets, perhaps more than once, why nothing can be appended any more, and `on_committed` what
+        was: see `Homed`. Where it `follows`, another server has the term: the copy keeps up with what that one does,
+        can be read, and changes nothing (NotPrimary), until `begin_term`.
 
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
@@ -145,7 +147,7 @@ class Engine(Closing):
                 tighten(self.directory / each)
             if home is None:  # a copy is fetched
                 refuse_missing(self.directory)
-            self._homed = None if home is None else Homed(home, on_lost, is_following=follows)
+            self._homed = None if home is None else Homed(home, on_lost, on_committed, follows)
             self.state = open_journaled(
                 self.directory, fatal=fatal or end_process, disk=self._disk, clock=wall_clock_ms, homed=self._homed
             )
@@ -302,11 +304,12 @@ class Engine(Closing):
         """
         assert self._homed is not None and self.follower is not None
         self._end_following()
-        with self._opening:
+        with self.follower.taking, self._opening:
             self.follower.follow()
             for name in self.follower.behind:  # damaged at the home: who opens it is told
                 if (log := self._logs.pop(name, None)) is not None:
                     log.close()
+            self.follower.end()
             self._homed.is_following = False
             self.state.begin_term()
             for log in self.opened():

@@ -53,7 +53,7 @@ class Copies(Protocol):
 
 
 class Follower:
-    """Follows one home. `follow` is called by one thread at a time."""
+    """Follows one home. Safe to call from any thread."""
 
     def __init__(self, homed: Homed, copies: Copies) -> None:
         self._homed, self._copies = homed, copies
@@ -67,19 +67,45 @@ class Follower:
         self.behind: dict[str, int] = {}
         """How many numbers each log lacks, by its name, as far as was known when the home was asked last."""
         self._told = ""
+        self._has_ended = False
+        self.taking = threading.RLock()
+        """Held by who takes something up, before any lock of the engine: what the home answers is compared with what
+        the copies had when it was asked."""
         self._learn()
 
     def follow(self) -> None:
         """Take up what is new. Raises StorageUnavailable, CopyOutlived (of the journal), HomeWentBack."""
+        with self.taking:
+            self._follow()
+
+    def take(self, key: str, content: bytes) -> bool:
+        """Take up a frame that the primary has committed at the home; False: something is missing before it, and the
+        home is to be asked. Raises EventLogError, OSError.
+        """
+        with self.taking:
+            if self._has_ended:
+                return True
+            if key == JOURNAL_KEY:
+                kinds = self._copies.state.take(content)
+                self._heed(kinds or set())
+                return kinds is not None
+            name = self._names.get(key)
+            if name is None or not self._copies.open(name).take(content):
+                return False
+            self._ends[key] = self._copies.open(name).end
+            return True
+
+    def end(self) -> None:
+        """From now on this server appends: nothing is taken up any more."""
+        with self.taking:
+            self._has_ended = True
+
+    def _follow(self) -> None:
         asked_at = time.monotonic()
         heads = self._homed.home.kept_heads()
         if JOURNAL_KEY not in heads:
             raise StorageUnavailable("the home has no journal any more")
-        kinds = self._copies.state.follow(heads.pop(JOURNAL_KEY))
-        if not kinds.isdisjoint(_LOG_KINDS):
-            self._follow_logs()
-        if kinds:
-            self._tell_logs(kinds)
+        self._heed(self._copies.state.follow(heads.pop(JOURNAL_KEY)))
         self._ends.update((log.meta.segments_id, log.end) for log in self._copies.opened())
         lacking = {key: head for key, head in heads.items() if key in self._names and self._ends[key] != head[:2]}
         self.behind = {self._names[key]: head.number - self._ends[key][0] for key, head in lacking.items()}
@@ -87,6 +113,13 @@ class Follower:
             self._follow_log(key, head)
         if not self.behind:
             self.asked_at = asked_at
+
+    def _heed(self, kinds: set[str]) -> None:
+        """What the state has of entries of these kinds is new."""
+        if not kinds.isdisjoint(_LOG_KINDS):
+            self._follow_logs()
+        if kinds:
+            self._tell_logs(kinds)
 
     def run(self, stopping: threading.Event, on_lost: Callable[[Exception], None]) -> None:
         """Follow again and again until then. `on_lost`: the copy cannot go on so, and must be opened anew."""

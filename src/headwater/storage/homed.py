@@ -34,6 +34,8 @@ class Homed:
     home: Home
     on_lost: Callable[[Exception], None]
     """Gets HeadMoved (another has the term), HomeChanged, or what keeps the copy from being written."""
+    on_committed: Callable[[str, Sequence[EncodedFrame]], None] = lambda key, frames: None
+    """Gets what was committed, and to which log, before it is answered: it must not take long."""
     is_following: bool = False
     """It has no term: others append, and it takes up what they did."""
 
@@ -130,6 +132,23 @@ class HomedLog(SegmentLog):
         if (self.head, self.last_crc) != home_head[:2]:
             raise self._went_back(home_head.number)
 
+    def take(self, content: bytes) -> bool:
+        """Take up a frame that was committed at the home; False if it is not the next one, or damaged.
+
+        Raises DiskFull, StorageUnavailable, OSError.
+        """
+        try:
+            frame = Frame(memoryview(content), 0, self.crc_seed)
+            frame.verify()
+        except BadFrame:
+            return False
+        if frame.last <= self.head:
+            return True
+        if (frame.first, frame.previous_crc) != (self.head + 1, self.last_crc):
+            return False
+        self._keep([EncodedFrame(frame.first, frame.last, frame.recorded_at, frame.crc, frame.length, [content])])
+        return True
+
     def forget_at_home(self, below: int) -> None:
         """What is numbered below that may go there as well. Raises NotPrimary, StorageUnavailable."""
         self._home.forget(self._key, below)
@@ -147,6 +166,7 @@ class HomedLog(SegmentLog):
             self._on_lost(changed)
             raise
         self._held = []
+        self._homed.on_committed(self._key, frames)
         try:
             self._keep(frames)
         except (EventLogError, OSError) as error:

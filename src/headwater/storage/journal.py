@@ -93,6 +93,8 @@ class Snapshot(msgspec.Struct, array_like=True, frozen=True):
 
 
 Record = EntryRecord | HadUsers | Snapshot
+_Content = bytes
+"""Of a frame; a journal has `bytes` of its own."""
 _PLENTY = Standing(free_bytes=2**63, reserve_bytes=0, withheld_bytes=0)
 _TYPES: dict[type[Record], RecordType] = {HadUsers: RecordType.HAD_USERS, Snapshot: RecordType.SNAPSHOT}
 _RECORDS: dict[str, type[Record]] = {
@@ -198,8 +200,17 @@ class Journal:
         """Take up what its home has, where it ends there: what each step brought. Raises as `HomedLog.follow`."""
         assert isinstance(self.frames, HomedLog)
         for _ in self.frames.follow(head):
-            yield list(self.read(self._followed))
-            self._followed = self.head
+            yield self._news()
+
+    def take(self, content: _Content) -> list[Written] | None:
+        """Take up a frame that was committed at the home; None: see `HomedLog.take`."""
+        assert isinstance(self.frames, HomedLog)
+        return self._news() if self.frames.take(content) else None
+
+    def _news(self) -> list[Written]:
+        news = list(self.read(self._followed))
+        self._followed = self.head
+        return news
 
     def begin_term(self) -> None:
         """From now on it is written here. Raises OSError."""

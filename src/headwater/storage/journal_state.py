@@ -18,7 +18,7 @@ from typing import IO, Concatenate, ParamSpec, TypeVar
 from ..core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, StateConflict, StorageUnavailable
 from ..core.state import USER_KIND, StateEntry
 from .framelog import Head
-from .journal import NAME, EntryRecord, HadUsers, Journal, Record, Snapshot
+from .journal import NAME, EntryRecord, HadUsers, Journal, Record, Snapshot, Written
 from .journal_snapshot import Snapshotting, entry_of
 from .refusals import refusal_of
 from .state import SqliteState
@@ -153,18 +153,30 @@ class JournalState:
         """
         kinds: set[str] = set()
         for written in self.journal.follow(head):
-            kinds.update(record.kind for _, record in written if isinstance(record, EntryRecord))
-            records: list[Record] = []
-            for number, record in written:
-                records.append(record)
-                if isinstance(record, Snapshot):
-                    self._take(records)
-                    self._forget_as_elsewhere(record, number)
-                    records = []
-            self._take(records)
-            self._apply_if_much()
+            kinds |= self._take_up(written)
         if kinds:
             self.image.confirm(self.journal.head, self._had_users)
+        return kinds
+
+    @_change
+    def take(self, content: bytes) -> set[str] | None:
+        """As `follow`, of one frame that was committed at the home; None: see `HomedLog.take`."""
+        written = self.journal.take(content)
+        return None if written is None else self._take_up(written)
+
+    def _take_up(self, written: Iterable[Written]) -> set[str]:
+        kinds: set[str] = set()
+        records: list[Record] = []
+        for number, record in written:
+            records.append(record)
+            if isinstance(record, EntryRecord):
+                kinds.add(record.kind)
+            elif isinstance(record, Snapshot):
+                self._take(records)
+                self._forget_as_elsewhere(record, number)
+                records = []
+        self._take(records)
+        self._apply_if_much()
         return kinds
 
     @_change

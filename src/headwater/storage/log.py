@@ -214,6 +214,14 @@ class StoredLog(LocalLog):
         for _ in self.frames.follow(head):
             self._sequencer.follow()
 
+    def take(self, content: bytes) -> bool:
+        """Take up a frame that was committed at the home; False: see `HomedLog.take`."""
+        assert isinstance(self.frames, HomedLog)
+        if not self.frames.take(content):
+            return False
+        self._sequencer.follow()
+        return True
+
     def follow_state(self, settings: LogSettings, consumers: bool) -> None:
         """Take up what the state has of it by now: settings, how far it is trimmed, marks, consumers, if they changed.
 
