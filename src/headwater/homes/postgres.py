@@ -127,7 +127,7 @@ class PostgresHome:
         self._errors: Any = load_driver()
         self._name = _described(url)
         """The home by its address, without what is secret in it."""
-        self._connections = Connections(url, f"headwater primary {_PROCESS:x}")
+        self._connections = Connections(url, f"headwater replica {_PROCESS:x}")
         self._overdue_s, self._silence_s = overdue_s, silence_s
         self._term, self._timeline = Term(0, 0), 0
         self._kept_heads: dict[str, Head] = {}
@@ -276,6 +276,7 @@ class PostgresHome:
         """From now on append under that term, whose fences are set."""
         self._term, self._timeline = granted
         self._gives_up = False
+        self._connections.rename(f"headwater primary {_PROCESS:x}")
 
     def give_up(self) -> None:
         """The term ends: who waits for an answer waits no longer than for a moment, until the next one is adopted."""

@@ -34,7 +34,8 @@ WHERE key <> '{JOURNAL_KEY}' AND {_ON_TIMELINE} AND term < %(number)s AND EXISTS
 _END_OTHERS = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
-    AND application_name LIKE 'headwater primary %' AND application_name <> current_setting('application_name')
+    AND application_name LIKE 'headwater primary %'
+    AND split_part(application_name, ' ', 3) <> split_part(current_setting('application_name'), ' ', 3)
 """
 _VOUCHED = f"(went_back = '' AND (timeline = 0 OR timeline = {TIMELINE} OR is_synchronous))"
 SYNCHRONOUS = (
