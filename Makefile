@@ -13,7 +13,7 @@ PYTHONS = $(shell for python in python3.11 python3.12 python3.13 python3.14; do 
 COMPILED_WHEEL = $(shell ls $(CURDIR)/dist/compiled/*.whl)
 COMPILED := tests/contract tests/storage tests/dcb tests/http tests/amqp tests/packaging/test_compiled.py
 
-.PHONY: demo quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate wheels compiled bench bench-amqp bench-spark screenshots docs check
+.PHONY: demo quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos wheels compiled bench bench-amqp bench-spark screenshots docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -96,6 +96,9 @@ power: $(STAMP)         ## power cuts of a server of all protocols, at any recor
 
 simulate: $(STAMP)      ## servers of a shared home, a schedule of faults for each seed; SCHEDULES=2000 for fewer
 	$(BIN)/python -m tests.homes $(or $(SCHEDULES),50000)
+
+chaos: $(STAMP)         ## three servers of a shared home, while servers, network and database fail; SECONDS=60 for short, SEED=7
+	$(BIN)/python -m tests.chaos $(or $(SECONDS),600) $(or $(SEED),0)
 
 check: lint types interop-clients test compiled  ## what CI runs
 

@@ -110,6 +110,34 @@ class PostgresBench(SegmentsBench):
         return Engine(self.directory, clock=self._clock, home=self._home)
 
 
+class ReplicaBench(PostgresBench):
+    """A replica over a home in PostgreSQL: what is appended at the primary is read there."""
+
+    is_local = False
+    is_durable = False
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        from .followed import ReplicaStore
+
+        super().__init__(directory, clock)
+        self._replica = ReplicaStore(
+            self._url, directory.with_name(f"{directory.name}-replica"), clock, self.store.state.flush
+        )
+
+    def create(self, name: str, settings: LogSettings | None = None) -> EventLog:
+        return self._replica.log(self.store.create(name, settings))
+
+    def log(self, name: str) -> EventLog:
+        return self._replica.log(self.store.open(name))
+
+    def reopen(self) -> None:
+        raise NotImplementedError("it is the primary's that is opened again")
+
+    def close(self) -> None:
+        self._replica.close()
+        super().close()
+
+
 class ClientBench(MemoryBench):
     """The HTTP client against a server on loopback, over a store in memory."""
 
@@ -169,6 +197,7 @@ KINDS: dict[str, tuple[type[MemoryBench], str]] = {
     "memory": (MemoryBench, "headwater.storage.memory"),
     "segments": (SegmentsBench, "headwater.storage.engine"),
     "postgres": (PostgresBench, "headwater.homes.postgres"),
+    "replica": (ReplicaBench, "headwater.homes.postgres"),
     "client": (ClientBench, "headwater.client.server"),
     "client_aio": (AsyncClientBench, "headwater.client.aio"),
 }

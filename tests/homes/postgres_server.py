@@ -55,7 +55,7 @@ class Postgres:
 
     def __init__(self, further: str = "", *, standby_of: Postgres | None = None) -> None:
         """Make and start it. `further`: more lines of its configuration."""
-        self.folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-", dir=_fast_folder()))
+        self.folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-", dir=fast_folder()))
         self.data = self.folder / "data"
         self._user = 65534 if os.geteuid() == 0 else None
         self._bin = self._reachable(binaries())
@@ -162,7 +162,7 @@ class Postgres:
             return shutil.copytree(programs.parent, self.folder / "install") / "bin"
 
 
-def _fast_folder() -> str | None:
+def fast_folder() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 

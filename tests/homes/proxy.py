@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 
 class Proxy:
     """Leads from a port of its own to another one on this machine."""
 
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._listening = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, port: int | None, *, own_port: int = 0) -> None:
+        """`port`: where it leads, None for nowhere; `own_port`: where it listens, 0 for one that is free."""
+        self.target = port
+        """May be changed: for connections that are made from then on."""
+        self.delay_s = 0.0
+        """So much later comes all that was silent for as long before, in each direction: half a round trip."""
+        self._listening = socket.create_server(("127.0.0.1", own_port))
         self.port: int = self._listening.getsockname()[1]
         self._flows = threading.Event()
         self._flows.set()
@@ -62,14 +67,17 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
-                if self.is_refusing:
+                target = self.target
+                if self.is_refusing or target is None:
                     client.close()
                     continue
                 try:
-                    server = socket.create_connection(("127.0.0.1", self._target))
+                    server = socket.create_connection(("127.0.0.1", target))
                 except OSError:
                     client.close()
                     continue
+                for each in (client, server):
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._changing:
                     self._open |= {client, server}
                 is_lost = threading.Event()
@@ -79,20 +87,30 @@ class Proxy:
     def _pass_on(
         self, source: socket.socket, target: socket.socket, is_from_client: bool, is_lost: threading.Event
     ) -> None:
-        with contextlib.suppress(OSError), source, target:
-            while content := source.recv(65536):
-                self._flows.wait()
-                if is_from_client and (which := self._cut_before) is not None and which(content):
-                    self._cut_before = None
-                    break
-                if is_from_client and (which := self._cut_after) is not None and which(content):
-                    self._cut_after = None
-                    is_lost.set()
-                elif not is_from_client and is_lost.is_set():
-                    break  # the server has answered
-                target.sendall(content)
-            for each in (source, target):
+        with source, target:
+            with contextlib.suppress(OSError):
+                self._copy(source, target, is_from_client, is_lost)
+            for each in (source, target):  # the other thread waits in one of them, which closing would not end
                 with contextlib.suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
         with self._changing:
             self._open -= {source, target}
+
+    def _copy(
+        self, source: socket.socket, target: socket.socket, is_from_client: bool, is_lost: threading.Event
+    ) -> None:
+        newest = 0.0
+        while content := source.recv(65536):
+            self._flows.wait()
+            if self.delay_s and time.monotonic() - newest >= self.delay_s:
+                time.sleep(self.delay_s)
+            newest = time.monotonic()
+            if is_from_client and (which := self._cut_before) is not None and which(content):
+                self._cut_before = None
+                return
+            if is_from_client and (which := self._cut_after) is not None and which(content):
+                self._cut_after = None
+                is_lost.set()
+            elif not is_from_client and is_lost.is_set():
+                return  # the server has answered
+            target.sendall(content)

@@ -17,12 +17,14 @@ from headwater.core.errors import (
     DiskFull,
     NotPrimary,
     OutcomeUnknown,
+    StorageCorrupted,
     StorageUnavailable,
 )
 from headwater.core.limits import EventColumns
 from headwater.core.mark import Mark
 from headwater.homes.postgres import HomeUnavailable, PostgresHome
 from headwater.storage import Engine
+from headwater.storage.copy_mark import COPY_NAME
 from headwater.storage.disk import Disk
 from headwater.storage.engine import open_state
 from headwater.storage.frame_layout import MAGIC
@@ -141,6 +143,23 @@ def test_a_copy_that_was_left_behind_fetches_what_it_lacks(serve: Serve) -> None
     third = serve("a")
     assert contents(third.orders) == [str(index).encode() for index in range(10)]
     assert third.engine.names() == ["more", "orders"]
+
+
+@pytest.mark.parametrize("keeps_history", [True, False])
+def test_what_was_trimmed_elsewhere_is_trimmed_in_an_older_copy(serve: Serve, keeps_history: bool) -> None:
+    first = serve("a")
+    log = first.engine.create("orders", LogSettings(keeps_history=keeps_history))
+    add(log, 5)
+    first.close()
+    second = serve("b")
+    second.orders.trim(4)
+    known_from = second.orders.known_from
+    second.close()
+    again = serve("a")
+    assert (again.orders.info().first_retained, again.orders.known_from) == (4, known_from)
+    assert contents(again.orders) == [b"3", b"4"]
+    again.close()
+    assert serve("a").orders.info().first_retained == 4
 
 
 def test_who_lost_the_term_answers_so_and_tells_it(serve: Serve) -> None:
@@ -513,6 +532,19 @@ def test_nobody_takes_a_copy_for_all_that_there_is(serve: Serve, tmp_path: Path)
         ):
             opening()
     assert contents(serve("a").orders) == [b"0", b"1", b"2"]
+
+
+def test_a_mark_of_a_copy_that_is_damaged_is_told_and_nothing_is_guessed(serve: Serve, tmp_path: Path) -> None:
+    serve("a").close()
+    mark = tmp_path / "a" / COPY_NAME
+    content = mark.read_bytes()
+    for damaged in (b"", content[:-3], content.replace(b'"home":"', b'"home":"0')):
+        mark.write_bytes(damaged)
+        for opening in (lambda: Engine(tmp_path / "a"), lambda: serve("a")):
+            with pytest.raises(StorageCorrupted, match="name an empty directory for the copy"):
+                opening()
+    mark.write_bytes(content)
+    assert serve("a").engine.names() == []
 
 
 @pytest.mark.parametrize("what", ["no journal", "journal without META", "journal without frames", "log without frames"])

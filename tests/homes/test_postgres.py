@@ -24,6 +24,7 @@ from .postgres_server import Postgres, fresh_home
 from .proxy import Proxy
 
 KEY = "a" * 32
+ALL = 2**63 - 1
 PATIENCE_S = 60
 
 
@@ -106,9 +107,9 @@ def test_frames_are_committed_in_order_and_read_by_pages(desk: Desk, monkeypatch
     desk.commit(made[:4], begin)
     desk.commit(made[4:], desk.head)
     assert desk.head == Head(7, made[-1].crc, desk.home.term)
-    assert [bytes(each) for each in desk.home.frames(KEY, 0)] == list(map(content, made))
-    assert [bytes(each) for each in desk.home.frames(KEY, 5)] == list(map(content, made[5:]))
-    assert list(desk.home.frames(KEY, 7)) == []
+    assert [bytes(each) for each in desk.home.frames(KEY, 0, ALL)] == list(map(content, made))
+    assert [bytes(each) for each in desk.home.frames(KEY, 5, ALL)] == list(map(content, made[5:]))
+    assert list(desk.home.frames(KEY, 7, ALL)) == []
 
 
 def test_large_frames_are_read_a_page_of_bytes_at_a_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +117,7 @@ def test_large_frames_are_read_a_page_of_bytes_at_a_time(desk: Desk, monkeypatch
     begin = desk.head
     made = frames(begin, 5, data=b"y" * 9_000)
     desk.commit(made, begin)
-    assert [bytes(each) for each in desk.home.frames(KEY, 0)] == list(map(content, made))
+    assert [bytes(each) for each in desk.home.frames(KEY, 0, ALL)] == list(map(content, made))
 
 
 def test_the_log_of_a_home_is_one_chain(desk: Desk) -> None:
@@ -204,7 +205,7 @@ def test_a_forgotten_frame_does_not_come_back(desk: Desk) -> None:
     made = frames(begin, 3)
     desk.commit(made, begin)
     desk.home.forget(KEY, 3)
-    assert [bytes(each) for each in desk.home.frames(KEY, 0)] == [content(made[2])]
+    assert [bytes(each) for each in desk.home.frames(KEY, 0, ALL)] == [content(made[2])]
     with pytest.raises(HeadMoved):  # as somebody who slept since the beginning would
         desk.commit(frames(begin, nonce=99), begin)
     assert desk.stored() == [content(made[2])]
@@ -349,10 +350,17 @@ def test_a_cancelled_wait_for_a_standby_is_waited_for_again() -> None:
         standby = Postgres(standby_of=primary)
         with psycopg.connect(primary.url, autocommit=True) as connection:
             make_tables(connection)
+            home = PostgresHome(primary.url)
+            before = home.try_lease("one", {}, 1, 60)
+            assert before is not None
             primary.configure("synchronous_standby_names = 'standby'")
             primary.reload()
             eventually(lambda: connection.execute("SHOW synchronous_standby_names").fetchone() == ("standby",))
-            home = PostgresHome(primary.url)
+            waited_for = "SELECT is_synchronous FROM headwater.lease"
+            assert connection.execute(waited_for).fetchone() == (False,)
+            for _ in range(2):  # the second one knows that the first one waited
+                assert home.renew_lease(before.term, 60)
+            assert connection.execute(waited_for).fetchone() == (True,)
             home.begin_term()
             home.create(KEY, 0)
             begin = home.head(KEY)
@@ -375,7 +383,7 @@ def test_a_cancelled_wait_for_a_standby_is_waited_for_again() -> None:
             standby.promote()
             home.close()
             after = PostgresHome(standby.url)
-            assert [len(bytes(each)) for each in after.frames(KEY, 0)] == [len(content(frames(begin)[0]))]
+            assert [len(bytes(each)) for each in after.frames(KEY, 0, ALL)] == [len(content(frames(begin)[0]))]
             after.close()
     finally:
         primary.close()

@@ -47,7 +47,7 @@ def command(*arguments: str, expected: int = 0) -> str:
 class Member:
     """One server of a home."""
 
-    def __init__(self, url: str, directory: Path) -> None:
+    def __init__(self, url: str, directory: Path, *settings: str) -> None:
         [self.port] = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = (directory.parent / f"{directory.name}.log").open("ab")
@@ -55,7 +55,7 @@ class Member:
             [
                 HEADWATER, "serve", "--home", url, "--data", str(directory), "--log", "orders",
                 "--home-lease-ms", LEASE_MS, "--http-port", str(self.port), "--amqp-port", "0", "--flight-port", "0",
-                "--advertise", f"http={self.url}",
+                "--advertise", f"http={self.url}", *settings,
             ],
             stdout=self._log, stderr=self._log,
         )  # fmt: skip

@@ -33,7 +33,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 
 def collector(store: LogStore) -> ServerCollector:
-    gate = Gate(Health(lambda: None), HEALTH_PATHS, RequestMeter())
+    gate = Gate(Health(lambda role: None), HEALTH_PATHS, RequestMeter())
     gate.meter.measure("GET", "/logs/{log}", 200, 0.002)
     return ServerCollector(
         store,
@@ -165,7 +165,7 @@ def test_the_right_to_see_metrics_is_of_the_whole_server(text: str) -> None:
 def test_ready_says_why_not_and_live_is_live() -> None:
     async def scenario() -> None:
         reason: list[str | None] = ["the server is starting"]
-        health = Health(lambda: reason[0])
+        health = Health(lambda role: reason[0])
         unready = await ask(health, "/health/ready")
         assert (unready.status, json.loads(unready.body)["detail"]) == (503, "the server is starting")
         assert (await ask(health, "/health/live")).status == 200

@@ -63,6 +63,12 @@ class ConsumerRegistry:
         stored = stored_consumers(state, incarnation)
         self._consumers = {(consumer.owner, consumer.component): consumer for consumer in stored}
 
+    def reload(self, incarnation: str) -> None:
+        """Another server has changed them: have them as the state has them."""
+        with self._lock:
+            stored = stored_consumers(self._state, incarnation)
+            self._consumers = {(consumer.owner, consumer.component): consumer for consumer in stored}
+
     def register(self, owner: str, component: str, after: int | None) -> Consumer:
         """See EventLog.register_consumer."""
         check_consumer_key(owner, component)

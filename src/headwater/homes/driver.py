@@ -17,7 +17,8 @@ from ..storage.home import JOURNAL_KEY, HomeChanged, HomeWentBack
 from . import role_actions as actions
 from . import role_events as events
 from .lease import LeaseTimes
-from .postgres import Granted, LeaseStanding, PostgresHome
+from .postgres import PostgresHome
+from .postgres_lease import Granted, LeaseStanding
 from .role_actions import RoleAction
 from .role_events import RoleEvent
 from .roles import Role, Roles

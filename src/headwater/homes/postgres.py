@@ -14,18 +14,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from ..core.threads import Threads
-from ..formats.decoders import json_decoder
 from ..storage.frame import EncodedFrame
 from ..storage.framelog import Head, HeadMoved, Term, nobody
 from ..storage.home import JOURNAL_KEY, HomeChanged
+from . import postgres_lease
 from .postgres_connections import Connections, HomeConnection, load_driver
+from .postgres_lease import SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .postgres_schema import Finding, findings, identity_of
+
+if TYPE_CHECKING:
+    from .postgres_schema import Connection
 
 logger = logging.getLogger("headwater.homes")
 
@@ -44,20 +46,17 @@ FORGET_FRAMES = 1000
 """So many are deleted by one statement."""
 WATCH_S = 0.25
 
-_TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer"
-"""Which history the database writes: another one since a standby was promoted, or a backup restored."""
-_ON_TIMELINE = f"{_TIMELINE} = %(timeline)s"
 _COMMIT = f"""
 WITH moved AS (
     UPDATE headwater.log SET head = %b, crc = %b
-    WHERE key = %b AND head = %b AND crc = %b AND term = %b AND nonce = %b AND {_TIMELINE} = %b RETURNING id
+    WHERE key = %b AND head = %b AND crc = %b AND term = %b AND nonce = %b AND {TIMELINE} = %b RETURNING id
 )
 INSERT INTO headwater.frame (log, last, content)
 SELECT moved.id, frame.last, frame.content
 FROM moved, unnest(%b::bigint[], %b::bytea[]) AS frame (last, content)
 """
 _HEAD = "SELECT head, crc, term, nonce FROM headwater.log WHERE key = %s"
-_HEADS = "SELECT key, head, crc, term, nonce FROM headwater.log"
+_HEADS = f"SELECT {SYNCHRONOUS}, key, head, crc, term, nonce FROM headwater.log"
 _ONE_FRAME = """
 SELECT content FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %b AND last = %b
 """
@@ -66,7 +65,7 @@ SELECT last, content FROM (
     SELECT last, content, sum(octet_length(content)) OVER (ORDER BY last) - octet_length(content) AS before
     FROM (
         SELECT last, content FROM headwater.frame
-        WHERE log = (SELECT id FROM headwater.log WHERE key = %b) AND last > %b ORDER BY last LIMIT %b
+        WHERE log = (SELECT id FROM headwater.log WHERE key = %b) AND last > %b AND last <= %b ORDER BY last LIMIT %b
     ) AS following
 ) AS weighed WHERE before < %b ORDER BY last
 """
@@ -86,52 +85,6 @@ DELETE FROM headwater.frame WHERE (log, last) IN (
 """
 _DELETE = "DELETE FROM headwater.log WHERE key = %s AND term = %s AND nonce = %s"
 _KEPT = "SELECT min(last) FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %s"
-_FENCE_JOURNAL = f"""
-UPDATE headwater.log SET term = %(number)s, nonce = %(nonce)s
-WHERE key = '{JOURNAL_KEY}' AND {_ON_TIMELINE} AND (term < %(number)s OR term = %(number)s AND nonce = %(nonce)s)
-"""
-_FENCE_LOGS = f"""
-UPDATE headwater.log SET term = %(number)s, nonce = %(nonce)s
-WHERE key <> '{JOURNAL_KEY}' AND {_ON_TIMELINE} AND term < %(number)s AND EXISTS (
-    SELECT FROM headwater.log WHERE key = '{JOURNAL_KEY}' AND term = %(number)s AND nonce = %(nonce)s
-)
-"""
-_END_OTHERS = """
-SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
-    AND application_name LIKE 'headwater primary %' AND application_name <> current_setting('application_name')
-"""
-_VOUCHED = f"(went_back = '' AND (timeline = 0 OR timeline = {_TIMELINE} OR is_synchronous))"
-_SYNCHRONOUS = (
-    "(current_setting('synchronous_standby_names') <> ''"
-    " AND current_setting('synchronous_commit') NOT IN ('off', 'local'))"
-)
-"""Whether a standby is waited for at each commit."""
-_TRY_LEASE = f"""
-UPDATE headwater.lease SET holder = %(server)s, addresses = %(addresses)s, nonce = %(nonce)s,
-    number = CASE WHEN nonce = %(nonce)s THEN number ELSE number + 1 END,
-    until = clock_timestamp() + %(length_s)s * interval '1 s', timeline = {_TIMELINE},
-    is_synchronous = {_SYNCHRONOUS}
-WHERE {_VOUCHED} AND (%(is_forced)s OR nonce = %(nonce)s OR until <= clock_timestamp()
-    OR until > clock_timestamp() + %(length_s)s * interval '1 s')
-RETURNING number, timeline
-"""
-_RENEW_LEASE = f"""
-UPDATE headwater.lease SET until = clock_timestamp() + %s * interval '1 s',
-    is_synchronous = is_synchronous AND {_SYNCHRONOUS}
-WHERE number = %s AND nonce = %s AND went_back = '' AND timeline = {_TIMELINE}
-"""
-_LEASE_STANDS = f"""
-SELECT holder, addresses, number, nonce, greatest(extract(epoch FROM until - clock_timestamp()), 0)::float8,
-    {_VOUCHED}, went_back, extract(epoch FROM clock_timestamp())::float8
-FROM headwater.lease
-"""
-_RELEASE_LEASE = "UPDATE headwater.lease SET until = 'epoch', nonce = 0 WHERE number = %s AND nonce = %s"
-_MARK = "UPDATE headwater.lease SET went_back = %s WHERE went_back = ''"
-_ACCEPT = f"""
-UPDATE headwater.lease SET went_back = '', timeline = {_TIMELINE}, until = clock_timestamp() + %s * interval '1 s',
-    number = number + 1, nonce = 0, holder = ''
-"""
 _CONFIRM = f"UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}'"
 _UNKNOWN = ("08", "57", "40003")
 """Codes, or classes of them, of errors that do not say whether the statement was executed: the connection ended, or the
@@ -143,31 +96,6 @@ that somebody else held for too long."""
 
 _PROCESS = secrets.randbits(62)
 """Tells the connections of this process from those of others, which a new primary ends."""
-
-
-class LeaseStanding(NamedTuple):
-    """Who is the primary of a home, as the home has it."""
-
-    holder: str
-    """The name of the server that had it last; empty if none ever did."""
-    addresses: Mapping[str, str]
-    """Where that server's clients reach it, by protocol."""
-    term: Term
-    remaining_s: float
-    """For so long nobody else gets it; 0: it is free."""
-    is_vouched: bool
-    """Whether the database writes the history that it wrote when the lease was given last; else nobody gets it."""
-    went_back: str
-    """What a server found missing in the home; empty if none did."""
-    clock_s: float
-    """What the home's clock shows, in s since 1970."""
-
-
-class Granted(NamedTuple):
-    """A lease that was given, and the history that its holder writes."""
-
-    term: Term
-    timeline: int
 
 
 class HomeUnavailable(StorageUnavailable):
@@ -199,9 +127,11 @@ class PostgresHome:
         self._errors: Any = load_driver()
         self._name = _described(url)
         """The home by its address, without what is secret in it."""
-        self._connections = Connections(url, f"headwater primary {_PROCESS:x}")
+        self._connections = Connections(url, f"headwater replica {_PROCESS:x}")
         self._overdue_s, self._silence_s = overdue_s, silence_s
         self._term, self._timeline = Term(0, 0), 0
+        self._kept_heads: dict[str, Head] = {}
+        """As they were found, and confirmed, last."""
         self.may_append: Callable[[], bool] = lambda: True
         """Asked before an append is judged: whether this server's time as the primary goes on."""
         self._changing = threading.Lock()
@@ -209,6 +139,9 @@ class PostgresHome:
         self._failing_since: float | None = None
         self._failure = ""
         self._closing = threading.Event()
+        self._was_synchronous = False
+        """Whether a standby was waited for at the last renewal. The setting alone does not say so: for a moment after
+        it changed, commits do not wait yet. What was committed before a renewal that waited is where it is."""
         self._gives_up = False
         """Whoever waits for an outcome that is not known is told so, instead of waiting on."""
         try:
@@ -280,47 +213,43 @@ class PostgresHome:
         The same nonce gets the same lease again. All by the clock of the home: it says who should be the primary; that
         nobody else appends is the term's. Raises StorageUnavailable: then it may have been given.
         """
-        given = {
-            "server": server,
-            "addresses": msgspec.json.encode(addresses).decode(),
-            "nonce": nonce,
-            "length_s": length_s,
-            "is_forced": is_forced,
-        }
         with self._asking() as connection:
-            row = connection.psycopg.execute(_TRY_LEASE, given).fetchone()
+            granted = postgres_lease.try_lease(
+                connection.psycopg, server, addresses, nonce, length_s, is_forced=is_forced
+            )
             self._confirm_if_needed(connection)
-        return None if row is None else Granted(Term(row[0], nonce), row[1])
+        return granted
 
     def renew_lease(self, term: Term, length_s: float) -> bool:
         """Have it for that long from now on; False: it is another's, or the home changed. Raises StorageUnavailable."""
         with self._asking() as connection:
-            return connection.psycopg.execute(_RENEW_LEASE, (length_s, *term)).rowcount > 0
+            waits = postgres_lease.renew_lease(connection.psycopg, term, length_s, self._was_synchronous)
+        self._was_synchronous = bool(waits)
+        return waits is not None
 
     def release_lease(self, term: Term) -> None:
         """Whoever wants it may have it at once. One of another term stays. Raises StorageUnavailable."""
         with self._asking() as connection:
-            connection.psycopg.execute(_RELEASE_LEASE, term)
+            postgres_lease.release_lease(connection.psycopg, term)
 
     def standing(self) -> LeaseStanding:
         """Who has it. Raises StorageUnavailable."""
         with self._asking() as connection:
-            row = connection.psycopg.execute(_LEASE_STANDS).fetchone()
-        if row is None:
+            found = postgres_lease.standing(connection.psycopg)
+        if found is None:
             raise StorageUnavailable(f"{self._name}: its table of the lease is empty; restore it from a backup")
-        holder, addresses, number, nonce, *others = row
-        return LeaseStanding(holder, json_decoder(dict[str, str]).decode(addresses), Term(number, nonce), *others)
+        return found
 
     def mark(self, what: str) -> None:
         """The home lacks what it had: it gives no lease until `accept`. Raises StorageUnavailable."""
         with self._asking() as connection:
-            connection.psycopg.execute(_MARK, (what,))
+            postgres_lease.mark(connection.psycopg, what)
             self._confirm_if_needed(connection)
 
     def accept(self, pause_s: float) -> None:
         """Vouch for the history that it has now; nobody gets the lease for that long. Raises StorageUnavailable."""
         with self._asking() as connection:
-            connection.psycopg.execute(_ACCEPT, (pause_s,))
+            postgres_lease.accept(connection.psycopg, pause_s)
             self._confirm(connection)
 
     # The term
@@ -328,18 +257,18 @@ class PostgresHome:
     def end_sessions(self) -> None:
         """End those of other primaries, as far as the database lets this role. Raises StorageUnavailable."""
         with self._asking() as connection:
-            connection.psycopg.execute(_END_OTHERS)
+            postgres_lease.end_sessions(connection.psycopg)
 
     def fence_journal(self, granted: Granted) -> bool:
         """Put that term into the head of the journal; False: there is a newer one. Raises StorageUnavailable."""
-        return self._fence(_FENCE_JOURNAL, granted) > 0
+        return self._fence(postgres_lease.fence_journal, granted) > 0
 
     def fence_logs(self, granted: Granted) -> bool:
         """Put that term into all other heads; False: the journal has a newer one. Raises StorageUnavailable.
 
         The journal comes first: a log is made by who has that, so none is made in between.
         """
-        self._fence(_FENCE_LOGS, granted)
+        self._fence(postgres_lease.fence_logs, granted)
         head = self.head(JOURNAL_KEY)
         return head is not None and head.term == granted.term
 
@@ -347,16 +276,15 @@ class PostgresHome:
         """From now on append under that term, whose fences are set."""
         self._term, self._timeline = granted
         self._gives_up = False
+        self._connections.rename(f"headwater primary {_PROCESS:x}")
 
     def give_up(self) -> None:
         """The term ends: who waits for an answer waits no longer than for a moment, until the next one is adopted."""
         self._gives_up = True
 
-    def _fence(self, statement: str, granted: Granted) -> int:
-        (number, nonce), timeline = granted
+    def _fence(self, fence: Callable[[Connection, Granted], int], granted: Granted) -> int:
         with self._asking() as connection:
-            given = {"number": number, "nonce": nonce, "timeline": timeline}
-            found = connection.psycopg.execute(statement, given).rowcount
+            found = fence(connection.psycopg, granted)
             self._confirm(connection)
         return found
 
@@ -370,7 +298,20 @@ class PostgresHome:
     def heads(self) -> dict[str, Head]:
         """Where all logs end, by their keys. Raises StorageUnavailable."""
         with self._asking() as connection:
-            return {key: _as_head(row) for key, *row in connection.psycopg.execute(_HEADS)}
+            return {key: _as_head(row) for _, key, *row in connection.psycopg.execute(_HEADS)}
+
+    def kept_heads(self) -> dict[str, Head]:
+        """See Home. Where a standby is waited for, one more commit is, if there is news: it covers all before it.
+
+        What can be read may be what such a wait was cut short for, by an administrator or a crash of the database.
+        """
+        with self._asking() as connection:
+            rows = connection.psycopg.execute(_HEADS).fetchall()
+            heads = {key: _as_head(row) for _, key, *row in rows}
+            if any(row[0] for row in rows) and heads != self._kept_heads:
+                self._confirm(connection)
+            self._kept_heads = heads
+        return heads
 
     def create(self, key: str, head: int) -> None:
         """See Home."""
@@ -418,11 +359,11 @@ class PostgresHome:
 
         self._until_known(key, committed, on_overdue, sum(map(len, contents)))
 
-    def frames(self, key: str, after: int) -> Iterator[bytes]:
+    def frames(self, key: str, after: int, upto: int) -> Iterator[bytes]:
         """See Home."""
-        while True:
+        while after < upto:
             with self._asking() as connection:
-                given = (key, after, PAGE_FRAMES, PAGE_BYTES)
+                given = (key, after, upto, PAGE_FRAMES, PAGE_BYTES)
                 page = connection.psycopg.execute(_PAGE, given, binary=True).fetchall()
             if not page:
                 return

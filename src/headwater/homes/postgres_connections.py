@@ -41,6 +41,7 @@ class HomeConnection:
     def __init__(self, url: str, name: str) -> None:
         """Connect. `name` is what the server's administrator sees. Raises psycopg.OperationalError."""
         driver = load_driver()
+        self.name = name
         self.psycopg: Connection = driver.connect(
             url, autocommit=True, connect_timeout=CONNECT_S, application_name=name
         )
@@ -110,10 +111,17 @@ class Connections:
             finally:
                 with self._changing:
                     self._used.discard(taken)
-                    if not taken.psycopg.closed and not self._is_closed:
+                    is_kept = not self._is_closed and taken.name == self._name
+                    if is_kept and not taken.psycopg.closed:
                         self._idle.append(taken)
-                if self._is_closed:
+                if not is_kept:
                     taken.close()
+
+    def rename(self, name: str) -> None:
+        """From now on connections are called so; those of another name are used no more."""
+        with self._changing:
+            self._name = name
+        self.drop_idle()
 
     def drop_idle(self) -> None:
         """Those that wait are of no use: the server they lead to has gone away."""

@@ -11,6 +11,7 @@ HttpError
 ├── UnsupportedMediaType
 ├── CodedBody            the body is compressed
 ├── BodyTooLarge         and is not read on
+├── NotHereYet           an event that a read is to see
 └── Stopping             the server takes no new requests
 
 Disconnected             the client takes no more: it went away, or asked for no body; nobody is to be told
@@ -134,6 +135,16 @@ class BodyTooLarge(HttpError):
     def __init__(self, given: int, allowed: int) -> None:
         self.given, self.allowed = given, allowed
         super().__init__(f"the body is over {allowed} bytes, which is the most that is read")
+
+
+class NotHereYet(HttpError):
+    """503: the request is to see an event that this server does not have."""
+
+    headers = (RETRY,)
+
+    def __init__(self, wanted: int, head: int, waited_s: float) -> None:
+        self.wanted, self.head = wanted, head
+        super().__init__(f"event {wanted} is not here after {waited_s:g} s; the log ends with {head}; try again")
 
 
 class Stopping(HttpError):

@@ -13,6 +13,7 @@ from ..core.open_logs import OpenLog, OpenLogs
 from ..core.readers import Readers
 from ..core.store import LogStore
 from ..core.turns import Flow, Turns
+from .at_least import await_number
 from .authentication import authenticate
 from .exchange import Exchange
 from .sessions import secret_of
@@ -85,10 +86,12 @@ class LogHost(Host, Generic[T]):
     async def log(self, exchange: Exchange, right: Right) -> OpenLog[T]:
         """The log that the path names first, for a user who has the right.
 
-        Raises Unauthenticated, Forbidden, LogNotFound, StorageUnavailable, StorageCorrupted.
+        Raises Unauthenticated, Forbidden, LogNotFound, StorageUnavailable, StorageCorrupted, NotHereYet.
         """
         name = exchange.arguments[0] if self.guard.is_open else await self.authorize(exchange, right)
-        return self.logs.get(name) or await self.logs.open(name)
+        opened = self.logs.get(name) or await self.logs.open(name)
+        await await_number(exchange, opened.log)
+        return opened
 
     def close(self) -> None:
         """Let go of the logs, which stay open for their owner to close."""

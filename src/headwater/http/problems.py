@@ -60,6 +60,7 @@ _TABLE: dict[type, _Row] = {
     errors.BodyTooLarge: _Row(
         413, "too_large", "Too large", lambda e: {"allowed": e.allowed, "unit": "bytes", "path": "$"}
     ),
+    errors.NotHereYet: _Row(503, "not_here_yet", "Not here yet", _fields("wanted", "head")),
     errors.Stopping: _Row(503, "stopping", "Stopping"),
     core.InvalidInput: _Row(400, "invalid_request", "Invalid request", lambda e: {"path": json_path(e.where)}),
     MalformedJson: _Row(400, "malformed_json", "Malformed JSON", _fields("line", "column")),
@@ -137,6 +138,8 @@ _TABLE: dict[type, _Row] = {
 
 
 def _headers(error: Exception) -> tuple[Header, ...]:
+    if isinstance(error, errors.NotHereYet):
+        return error.headers
     if isinstance(error, errors.Stopping):
         return (*error.headers, errors.CLOSE)
     if isinstance(error, access.Unauthenticated):

@@ -11,7 +11,6 @@ import asyncio
 import gc
 import logging
 import signal
-import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -44,6 +43,9 @@ from ..homes.postgres import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
 from ..management import server as management_http
 from ..management.operations import Management
+from ..storage.frame import EncodedFrame
+from ..storage.homed import CopyOutlived
+from . import pushing
 from .accounts import EVERYBODY, AccountDirectory
 from .admission import Admission
 from .allocators import give_memory_back
@@ -55,7 +57,7 @@ from .gate import Gate, State
 from .health import HEALTH_PATHS, METRICS, Health, Metrics
 from .http_server import HttpServer
 from .itself import Itself
-from .listening import CannotListen, close_all, is_loopback, listen, tls_context, url
+from .listening import is_loopback
 from .log_lines import fields
 from .managed import serve_management
 from .measuring import Measuring
@@ -64,7 +66,11 @@ from .metrics import ServerCollector
 from .notifications import Notifications
 from .oidc.tokens import TokenLogins
 from .open_files import raise_open_files
+from .ports import Ports
 from .protocol_traffic import protocol_traffic
+from .pushed import Listening
+from .pushing import PushedFrames, ensure_secret
+from .replica import Replica, ServerRole, only_reads
 from .request_meter import RequestMeter
 from .room_metrics import (
     amqp_metrics,
@@ -74,6 +80,7 @@ from .room_metrics import (
     http_metrics,
     loop_metrics,
     notification_metrics,
+    replica_metrics,
     storage_metrics,
     thread_metrics,
     traffic_metrics,
@@ -82,7 +89,6 @@ from .room_metrics import (
 from .root_page import RootPage
 from .security import AccountGuard
 from .tracing.opening import open_spans
-from .unix_sockets import UnixSocket
 from .watchman import Watchman
 from .web_guard import ANY_ORIGIN, WebGuard
 
@@ -115,7 +121,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
                     runner.run(Server(config, announce, membership).run())
-            except (HomeUnavailable, NotPrimary, OutcomeUnknown) as error:
+            except (HomeUnavailable, NotPrimary, OutcomeUnknown, CopyOutlived) as error:
                 membership.could_not_begin(error)
     finally:
         membership.close()
@@ -126,7 +132,7 @@ def open_store(
 ) -> LogStore:
     """The logs where the configuration keeps them; `bus` is told what happens to them, `threads` keeps them tended.
 
-    With `membership` they are a copy of what its home has. Raises StorageUnavailable, StorageCorrupted.
+    With `membership` they are a copy of what its home has, and follow it. Raises StorageUnavailable, StorageCorrupted.
     """
     limits = config.limits
     if config.storage == "memory":
@@ -143,8 +149,14 @@ def open_store(
         bus=bus,
         threads=threads,
         home=None if membership is None else membership.home,
-        on_lost=logger.error if membership is None else membership.driver.lost,
+        on_lost=logger.error if membership is None else membership.lost,
+        on_committed=nobody if membership is None else membership.committed.tell,
+        follows=membership is not None,
     )
+
+
+def nobody(key: str, frames: Sequence[EncodedFrame]) -> None:
+    """Who is told of what is committed where there is no home."""
 
 
 def create_logs(store: LogStore, logs: Mapping[str, Mapping[str, object]]) -> None:
@@ -199,101 +211,167 @@ class Server:
         self._gives_way = GivesWay()
         self._readers = Readers()
         self._store: LogStore | None = None
+        self._reading: list[FrontEnd] = []
+        """What served reads before this server was the primary: its streams go on."""
         self._live: asyncio.Task[None] | None = None
         """What measures for the console."""
 
     async def run(self) -> None:
         """Start, wait for a signal, stop. Raises as `serve`."""
-        config = self._config
         stop = asyncio.Event()
         is_told = _on_signals(stop)
-        tls = tls_context(config.tls)
-        sockets = listen(config.host, config.http.port, "--http-port")
-        amqp_sockets: list[socket.socket] = []
-        local: UnixSocket | None = None
-        try:
-            local = UnixSocket(config.http.unix, "--http-unix") if config.http.unix is not None else None
-            amqp_sockets = listen(config.host, config.amqp.port, "--amqp-port")
-            bulk = BulkPlane.reserved(config)
-        except CannotListen:
-            close_all([*sockets, *amqp_sockets])
-            if local is not None:
-                local.close()
-            raise
-        lines = [
-            f"headwater: listening on {url('https' if tls else 'http', bound)} (dcb, futoin, cne)" for bound in sockets
-        ]
-        if local is not None:
-            lines.append(f"headwater: listening on {local.url} (dcb, futoin, cne)")
-            sockets.append(local.bound)
-        lines += [f"headwater: listening on {url('amqps' if tls else 'amqp', bound)}" for bound in amqp_sockets]
-        if bulk is not None:
-            lines.append(f"headwater: listening on {bulk.url}")
+        ports, membership = Ports(self._config), self._membership
         async with AsyncExitStack() as ending:
-            if self._membership is not None:
-                ending.callback(self._membership.may_go_on, is_told)
-            ending.callback(close_all, amqp_sockets)
-            if bulk is not None:  # its port, though it may never be served
-                ending.push_async_callback(bulk.stop)
-            if local is not None:
-                ending.callback(local.close)
-            self._gate.spans = spans = open_spans(config.tracing)
-            if spans is not None:
-                ending.push_async_callback(spans.stop)
-            turns = Turns(doing=self._doing)
-            admission = Admission(config.http.connections_max, self._gate, self._bus)
-            http = HttpServer(self._gate, sockets, config.http, tls, admission, died=stop.set)
-            await http.start()
-            ending.push_async_callback(http.stop)
-            membership = self._membership
             if membership is not None:
-                self._gate.primary = membership.primary
-                if not await membership.turn(stop):
-                    return
-            self._store = store = await asyncio.to_thread(open_store, config, self._bus, self._threads, membership)
-            ending.push_async_callback(asyncio.to_thread, store.close)
-            ending.push_async_callback(self._notifications.stop)
-            await self._notifications.start(store)
-            self._create_logs(store)
-            guard = self._guard(store, has_tls=tls is not None)
-            self._gate.web.has_users = lambda: guard.has_users
-            container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
-            management = ManagementNode(container)
-            self._notifications.following.append(Following(container).followers)
-            messages = AmqpServer(container, management, amqp_sockets, tls, self._threads)
-            clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
-            ending.push_async_callback(clouds.close)
-            await clouds.start()
-            guard.refused_lately.listen(self._bus)
-            itself = Itself(container, store, self.unready, self.troubles)
-            serve_management(management, guard, store.state, clouds, http, bulk, self._readers, itself)
-            front_ends = self._open(store, guard, http, container, clouds, bulk, turns, management.management)
-            for front_end in front_ends:
-                ending.push_async_callback(front_end.close)
-            await messages.start()
-            ending.push_async_callback(messages.stop)
-            if bulk is not None:
-                ending.push_async_callback(bulk.stop)
-                await bulk.start(store, guard, self._threads, self._readers)
+                ending.callback(membership.may_go_on, is_told)
+            ports.give_back(ending)
+            http = await self._begin(ports, stop, ending)
+            opened = await self._open_logs(stop, ending)
+            if opened is None:
+                return
+            guard = self._guard(opened, has_tls=ports.tls is not None)
+            if membership is not None and not await self._stand_by(opened, guard, ports, http, stop, ending):
+                return
+            await self._begin_appends(opened, guard)
+            messages, clouds, front_ends = await self._serve(opened, guard, ports, http, ending)
             if membership is not None and not await membership.begin():
                 stop.set()
-            _tune_interpreter()
-            self._watchman.start()
-            ending.callback(self._watchman.stop)
-            self._gives_way.start()
-            ending.callback(self._gives_way.stop)
-            for line in lines:
+            self._look_after(ending)
+            for line in ports.lines:
                 self._announce(line)
-            self._notify_started(len(store.names()))
+            self._notify_started(len(opened.names()))
             await stop.wait()
             if membership is not None:
-                await membership.leave(store, stops=is_told.is_set())
-            if local is not None:
-                local.remove_file()
+                await membership.leave(opened, stops=is_told.is_set())
+            if ports.local is not None:
+                ports.local.remove_file()
             clouds.stop()
             endings = [self._drain(http, front_ends), messages.stop()]
-            await asyncio.gather(*endings, *([bulk.stop()] if bulk is not None else []))
+            await asyncio.gather(*endings, *([ports.bulk.stop()] if ports.bulk is not None else []))
         logger.info("stopped")
+
+    async def _begin(self, ports: Ports, stop: asyncio.Event, ending: AsyncExitStack) -> HttpServer:
+        """Answer over HTTP: questions about health, and that all else is not to be now."""
+        config = self._config
+        self._gate.spans = spans = open_spans(config.tracing)
+        if spans is not None:
+            ending.push_async_callback(spans.stop)
+        if self._membership is not None:
+            self._gate.primary = self._membership.primary
+        admission = Admission(config.http.connections_max, self._gate, self._bus)
+        http = HttpServer(self._gate, ports.http, config.http, ports.tls, admission, died=stop.set)
+        await http.start()
+        ending.push_async_callback(http.stop)
+        return http
+
+    async def _open_logs(self, stop: asyncio.Event, ending: AsyncExitStack) -> LogStore | None:
+        """The logs; with a home, as a copy that follows it, as soon as that answers. None: the server is to stop."""
+        while True:
+            try:
+                store = await asyncio.to_thread(open_store, self._config, self._bus, self._threads, self._membership)
+                break
+            except HomeUnavailable:
+                if self._membership is None or not await self._membership.pause(stop):
+                    return None
+        self._store = store
+        ending.push_async_callback(asyncio.to_thread, store.close)
+        ending.push_async_callback(self._notifications.stop)
+        await self._notifications.start(store)
+        return store
+
+    async def _stand_by(
+        self,
+        store: LogStore,
+        guard: AccountGuard,
+        ports: Ports,
+        http: HttpServer,
+        stop: asyncio.Event,
+        ending: AsyncExitStack,
+    ) -> bool:
+        """Serve reads until this server is the next primary; False: it is to stop before."""
+        from ..storage import Engine
+
+        assert self._membership is not None and isinstance(store, Engine) and store.follower is not None
+        listening = Listening(store.follower, store.state, self._membership.primary)
+        replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
+        data = self._data(store, guard, Turns(doing=self._doing), None)
+        ending.push_async_callback(data.close)
+        collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
+            partial(storage_metrics, store), partial(thread_metrics, self._threads), partial(http_metrics, http),
+            partial(loop_metrics, self._watchman), partial(replica_metrics, replica),
+        ))  # fmt: skip
+        metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
+        rooms: dict[str, Application] = {"": RootPage(guard, has_console=False), METRICS.strip("/"): metrics}
+        self._gate.read(by_room(rooms, data), only_reads, replica.stale)
+        if ports.bulk is not None:
+            await ports.bulk.start(store, guard, self._threads, self._readers)
+        listening.start(self._threads)
+        try:
+            has_turn = await self._membership.turn(stop)
+        finally:
+            await asyncio.to_thread(listening.stop)
+        if has_turn:
+            self._reading.append(data)
+            await asyncio.to_thread(store.begin_term)
+            return True
+        await self._drain(http, [data])
+        return False
+
+    async def _begin_appends(self, store: LogStore, guard: AccountGuard) -> None:
+        """What a server writes by itself as soon as it may."""
+        self._create_logs(store)
+        if self._membership is not None:
+            ensure_secret(store.state)
+        await self._notifications.keep(store)
+        guard.directory.remember(has_issuer=self._config.oidc.issuer is not None)
+
+    def _data(
+        self, store: LogStore, guard: AccountGuard, turns: Turns, workers: GroupWorkers | None
+    ) -> dcb.Application:
+        return dcb.Application(
+            store,
+            guard,
+            body_bytes_max=self._config.http.body_bytes_max,
+            turns=turns,
+            readers=self._readers,
+            forms=event_forms(self._config.futoin),
+            workers=workers,
+        )
+
+    async def _serve(
+        self, store: LogStore, guard: AccountGuard, ports: Ports, http: HttpServer, ending: AsyncExitStack
+    ) -> tuple[AmqpServer, cne.Application, Sequence[FrontEnd]]:
+        """Make the rooms, and let requests in. Answers those that must be stopped."""
+        config, spans, bulk = self._config, self._gate.spans, ports.bulk
+        turns = Turns(doing=self._doing)
+        container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
+        management = ManagementNode(container)
+        self._notifications.following.append(Following(container).followers)
+        messages = AmqpServer(container, management, ports.amqp, ports.tls, self._threads)
+        clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
+        ending.push_async_callback(clouds.close)
+        await clouds.start()
+        guard.refused_lately.listen(self._bus)
+        itself = Itself(container, store, self.unready, self.troubles)
+        serve_management(management, guard, store.state, clouds, http, bulk, self._readers, itself)
+        front_ends = self._open(store, guard, http, container, clouds, bulk, turns, management.management)
+        for front_end in front_ends:
+            ending.push_async_callback(front_end.close)
+        await messages.start()
+        ending.push_async_callback(messages.stop)
+        if bulk is not None:
+            ending.push_async_callback(bulk.stop)
+            if self._membership is None:
+                await bulk.start(store, guard, self._threads, self._readers)
+        return messages, clouds, [*front_ends, *self._reading]
+
+    def _look_after(self, ending: AsyncExitStack) -> None:
+        """What watches over the process while it serves."""
+        _tune_interpreter()
+        self._watchman.start()
+        ending.callback(self._watchman.stop)
+        self._gives_way.start()
+        ending.callback(self._gives_way.stop)
 
     def _create_logs(self, store: LogStore) -> None:
         """As configured; a home that has logs already is left as it is: its servers may be configured differently."""
@@ -304,8 +382,10 @@ class Server:
         data = "memory" if self._config.storage == "memory" else str(self._config.data)
         self._bus.emit(NotificationType.SERVER_STARTED, version=__version__, logs=logs, data=data)
 
-    def unready(self) -> str | None:
-        """Why the server should get no work at the moment, or None."""
+    def unready(self, role: ServerRole = ServerRole.PRIMARY) -> str | None:
+        """Why the server should get no work of that role at the moment, or None."""
+        if role is ServerRole.REPLICA:
+            return self._gate.stale() if self._gate.state is State.READING else f"the server is {self._gate.state}"
         if self._membership is not None and (reason := self._membership.standing_by()) is not None:
             return reason
         if self._gate.state is not State.OPEN:
@@ -329,15 +409,7 @@ class Server:
     ) -> Sequence[FrontEnd]:
         """Let requests in; answers the rooms that must be stopped and closed."""
         events = futoin.Application(store, guard, self._config.futoin, turns, self._readers)
-        data = dcb.Application(
-            store,
-            guard,
-            body_bytes_max=self._config.http.body_bytes_max,
-            turns=turns,
-            readers=self._readers,
-            forms=event_forms(self._config.futoin),
-            workers=GroupWorkers(container),
-        )
+        data = self._data(store, guard, turns, GroupWorkers(container))
         traffic = protocol_traffic(
             container.statistics, data.traffic, clouds.service.traffic, events.statistics.traffic, bulk
         )
@@ -371,6 +443,10 @@ class Server:
             self._live = self._threads.task("measuring", live.run)
             own_rooms["console"] = page
             front_ends.append(page)
+        if self._membership is not None:
+            pushed = PushedFrames(self._membership.committed, store.state)
+            own_rooms[pushing.ROOM] = pushed
+            front_ends.append(pushed)
         self._gate.open(by_room({**own, **own_rooms, **rooms}, data))
         return front_ends
 
@@ -393,7 +469,6 @@ class Server:
         config = self._config
         directory = AccountDirectory(config.users.values(), store.state, bus=self._bus)
         tokens = TokenLogins(config.oidc) if config.oidc.issuer is not None else None
-        directory.remember(has_issuer=tokens is not None)
         self._notifications.looks.append(directory.current)  # another process may change users
         is_private = is_loopback(config.host)
         has_users = tokens is not None or bool(directory.current().by_name)
@@ -422,7 +497,9 @@ class Server:
             )
         if has_users and not is_private and not has_tls:
             logger.warning("passwords travel in the clear: set tls.certificate and tls.key")
-        return AccountGuard(directory, allows_anybody=is_private or config.insecure, bus=self._bus, tokens=tokens)
+        guard = AccountGuard(directory, allows_anybody=is_private or config.insecure, bus=self._bus, tokens=tokens)
+        self._gate.web.has_users = lambda: guard.has_users
+        return guard
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:

@@ -162,6 +162,17 @@ class Management:
 
 
 @dataclass(frozen=True, slots=True)
+class Replica:
+    """Servers of a shared home that are not its primary."""
+
+    stale_ms_max: int = setting(
+        30_000, duration_ms(1_000, 10**12), "how long a replica serves reads without having caught up with its home"
+    )
+    """How long a replica serves reads without having caught up with its home, which it may be cut off from. So long it
+    may also let a user in who was removed. After that it answers 503 and says so."""
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The effective configuration. `server.sources.load` makes it."""
 
@@ -203,6 +214,7 @@ class Config:
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
     management: Management = field(default_factory=Management)
     tracing: Tracing = field(default_factory=Tracing)
+    replica: Replica = field(default_factory=Replica)
     logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})
     """Logs to create at start: fields of LogSettings, only those that were given."""
     users: Mapping[str, Account] = field(default_factory=dict)

@@ -32,9 +32,11 @@ BODIES_BYTES_MAX = 2**30
 
 
 class State(StrEnum):
-    """Where a server stands. It goes through them in this order, once."""
+    """Where a server stands. It goes through them in this order, once; without a home it is never a replica."""
 
     STARTING = "starting"
+    READING = "a replica"
+    """What changes something is another server's."""
     OPEN = "open"
     STOPPING = "stopping"
 
@@ -61,6 +63,9 @@ class Gate:
         self.web = web or WebGuard()
         self.primary: Callable[[], str | None] = lambda: None
         """Where the server is that serves what this one stands by for; None where there is none, or it is not known."""
+        self._reads: Callable[[Scope], bool] = lambda scope: False
+        self.stale: Callable[[], str | None] = lambda: None
+        """Why a replica serves nothing at the moment; None if it does."""
         self.spans: Spans | None = None
         """Who collects spans of the requests that pass; None while nobody does."""
         self._bodies_bytes_max = bodies_bytes_max
@@ -90,7 +95,7 @@ class Gate:
         if self.passes_always(scope):
             await self._health(scope, receive, answering(send))
             return
-        if self.state is not State.OPEN:
+        if self.state is not State.OPEN and not (self.state is State.READING and self._may_read(scope)):
             await self._not_now(scope, receive, answering(send))
             return
         self._doing.what = scope
@@ -110,9 +115,11 @@ class Gate:
             self._left.set()
 
     async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
-        primary = self.primary() if self.state is State.STARTING else None
-        if primary is None or scope["type"] != "http":
-            await refuse(scope, receive, send, f"the server is {self.state}; try again in a few seconds")
+        stale = self.stale() if self.state is State.READING and self._reads(scope) else None
+        primary = self.primary() if self.state in (State.STARTING, State.READING) else None
+        if stale is not None or primary is None or scope["type"] != "http":
+            detail = stale or f"the server is {self.state}; try again in a few seconds"
+            await refuse(scope, receive, send, detail if primary is None else f"{detail}; ask {primary}")
             return
         detail = f"this server stands by, and {primary} is the primary: ask there"
         named = (b"headwater-primary", primary.encode())
@@ -132,9 +139,18 @@ class Gate:
         """Whether it is a question about the server's health."""
         return scope["path"] in self._health_paths
 
+    def read(self, front_ends: Application, reads: Callable[[Scope], bool], stale: Callable[[], str | None]) -> None:
+        """From now on what only reads, as `reads` says, goes to the front ends; but not while these are `stale`."""
+        assert self.state is State.STARTING
+        self._front_ends, self.state = front_ends, State.READING
+        self._reads, self.stale = reads, stale
+
+    def _may_read(self, scope: Scope) -> bool:
+        return self._reads(scope) and self.stale() is None
+
     def open(self, front_ends: Application) -> None:
         """From now on requests go to the front ends."""
-        assert self.state is State.STARTING
+        assert self.state in (State.STARTING, State.READING)
         self._front_ends, self.state = front_ends, State.OPEN
 
     def stop(self) -> None:

@@ -15,10 +15,11 @@ from ..core.access import Forbidden, Guard, LoginNotChecked, Right, TooManyLogin
 from ..formats.problem import Problem
 from ..http import JSON, Exchange, Header, Host, Receive, Scope, Send, refuse_websocket
 from ..http.authentication import BASIC
-from ..http.errors import headers_of
+from ..http.errors import InvalidParameter, headers_of
 from ..http.problems import problem_of
 from .gate import RETRY
 from .metrics import CONTENT_TYPE, ServerCollector, scrape
+from .replica import ServerRole, role_asked
 
 LIVE, READY, METRICS = "/health/live", "/health/ready", "/metrics"
 HEALTH_PATHS = frozenset({LIVE, READY})
@@ -47,8 +48,10 @@ class _Page(ABC):
 class Health(_Page):
     """The ASGI application behind HEALTH_PATHS; works while the server starts and stops."""
 
-    def __init__(self, unready: Callable[[], str | None], troubles: Callable[[], Sequence[str]] = tuple) -> None:
-        """`unready` says why the server should get no work at the moment, or None.
+    def __init__(
+        self, unready: Callable[[ServerRole], str | None], troubles: Callable[[], Sequence[str]] = tuple
+    ) -> None:
+        """`unready` says why the server should get no work of that role at the moment, or None.
 
         `troubles` are what an operator should look at, though it serves: they are told with its being ready.
         """
@@ -58,7 +61,9 @@ class Health(_Page):
         """Ready or not, or that it lives."""
         if exchange.scope["path"] != READY:
             await exchange.answer(200, b'{"status": "live"}', JSON, (_NO_STORE,))
-        elif (reason := self._unready()) is None:
+        elif (role := await _role(exchange)) is None:
+            return
+        elif (reason := self._unready(role)) is None:
             troubles = self._troubles()
             body = json.dumps({"status": "ready"} | ({"troubles": troubles} if troubles else {})).encode()
             await exchange.answer(200, body, JSON, (_NO_STORE,))
@@ -101,6 +106,15 @@ class Metrics(_Page):
         """Raises Forbidden."""
         if self._needs_right and not user.may(Right.MANAGE, "*"):
             self._host.guard.authorize(user, Right.METRICS, "*")
+
+
+async def _role(exchange: Exchange) -> ServerRole | None:
+    """The role that is asked for; None: that was answered."""
+    try:
+        return role_asked(exchange.scope)
+    except InvalidParameter as error:
+        await _refuse(exchange, 400, str(error))
+        return None
 
 
 async def _refuse(exchange: Exchange, status: int, detail: str, *headers: Header) -> None:

@@ -9,15 +9,17 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ..core.errors import EventLogError, StorageUnavailable
 from ..core.store import LogStore
 from ..core.threads import Threads
+from ..homes.committed import Committed
 from ..homes.driver import Driver
 from ..homes.lease import LeaseTimes
 from ..homes.postgres import PostgresHome
+from ..storage.homed import CopyOutlived
 from .config import Config
 from .errors import InvalidConfiguration
 from .log_lines import fields
@@ -52,7 +54,10 @@ class Membership:
         except BaseException:
             self.home.close()
             raise
-        self._is_stopping = False
+        self.committed = Committed()
+        """Who is told of what this server commits."""
+        self._is_stopping = self._is_to_reopen = False
+        self._reopen: Callable[[], None] = lambda: None
         self.has_turn = self._is_primary = False
         self.driver.start(Threads())
 
@@ -82,11 +87,16 @@ class Membership:
         """Wait until this server is the next primary; False: it is to stop before."""
         loop = asyncio.get_running_loop()
 
+        def reopen() -> None:
+            with suppress(RuntimeError):  # that loop is closed: its server has ended
+                loop.call_soon_threadsafe(self._set_to_reopen, stop)
+
         def end() -> None:
             self.home.give_up()
-            with suppress(RuntimeError):  # that loop is closed: its server has ended
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(stop.set)
 
+        self._reopen = reopen
         told = ""
         while not stop.is_set():
             if await asyncio.to_thread(self.driver.wait_for_turn, end, LOOK_S):
@@ -94,8 +104,28 @@ class Membership:
                 return True
             if (reason := self.standing_by() or "") != told:
                 logger.info(told := reason)
-        self._is_stopping = True
+        self._is_stopping = not self._is_to_reopen
         return False
+
+    def _set_to_reopen(self, stop: asyncio.Event) -> None:
+        self._is_to_reopen = True
+        stop.set()
+
+    def lost(self, error: Exception) -> None:
+        """Why the logs can be appended to no more, or followed no more: see `storage.homed.Homed`."""
+        if isinstance(error, CopyOutlived):
+            logger.warning("%s; the copy is opened anew", error)
+            self._reopen()
+        else:
+            self.driver.lost(error)
+
+    async def pause(self, stop: asyncio.Event) -> bool:
+        """Wait a moment before the home is asked again; False: the server is to stop."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await stop.wait()
+        self._is_stopping = self._is_stopping or stop.is_set()
+        return not stop.is_set()
 
     async def begin(self) -> bool:
         """The logs are open; False: the turn is over already."""
@@ -126,13 +156,14 @@ class Membership:
     def may_go_on(self, is_told: asyncio.Event) -> None:
         """A server has ended: another one begins, unless a signal came, perhaps while it was ending."""
         self._is_stopping = self._is_stopping or is_told.is_set()
+        self._is_to_reopen = False
 
     @property
     def goes_on(self) -> bool:
         """Whether the server is to stand by again, rather than to end."""
         return not self._is_stopping
 
-    def could_not_begin(self, error: EventLogError) -> None:
+    def could_not_begin(self, error: Exception) -> None:
         """The home failed while the server began: the lease is given back, and it stands by again."""
         logger.error("this server could not begin: %s", error)
         self.driver.failed(str(error))

@@ -28,7 +28,7 @@ LOOK_S = 1.0
 
 
 class Notifications:
-    """Made before anything is emitted: `start` it on the store, and `stop` it before that closes."""
+    """Made before anything is emitted: `keep` and `start` it on the store, and `stop` it before that closes."""
 
     def __init__(self, settings: Management) -> None:
         self._settings = settings
@@ -47,8 +47,8 @@ class Notifications:
         if types := logged_types():
             self.bus.subscribe(write_line, types)
 
-    async def start(self, store: LogStore) -> None:
-        """Keep notifications, if they are to be kept, and begin to look."""
+    async def keep(self, store: LogStore) -> None:
+        """Keep notifications from now on, if they are to be kept."""
         settings = self._settings
         if settings.keep:
             try:
@@ -58,6 +58,10 @@ class Notifications:
             else:
                 self._history = History(self.bus, log, threads=self.threads)
                 self._history.start()
+
+    async def start(self, store: LogStore) -> None:
+        """Begin to look."""
+        settings = self._settings
         self.watch = watch = ConsumerWatch(
             self.bus, store.opened, lag_events=settings.lag_events, lag_ms=settings.lag_ms
         )

@@ -21,6 +21,7 @@ from .bulk.serving import BulkPlane
 from .http_server import HttpServer
 from .metric_families import counter, gauge, histogram
 from .protocol_traffic import IN, OUT, TrafficNow
+from .replica import Replica
 from .watchman import Watchman
 
 AMQP_COUNTERS = {
@@ -138,6 +139,13 @@ def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:
         yield gauge("bulk_up", "Whether Arrow Flight is served, or will be for its first client.", bulk.is_up)
         yield gauge("bulk_running", "Whether there is a bulk process that serves.", bulk.is_serving)
         yield counter("bulk_deaths", "Bulk processes that ended by themselves.", bulk.deaths)
+
+
+def replica_metrics(replica: Replica) -> Iterator[Metric]:
+    """How far a replica is behind its home."""
+    yield gauge("replica_lag_events", "Numbers of all logs that were lacking at the last look.", replica.lag_events)
+    yield gauge("replica_is_told", "1 while the primary tells what it commits.", int(replica.is_told()))
+    yield gauge("replica_lag_seconds", "Since when the copy may lack something.", replica.lag_s)
 
 
 def follower_metrics(watch: ConsumerWatch | None) -> Iterator[Metric]:

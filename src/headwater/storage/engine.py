@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -27,7 +27,15 @@ import msgspec
 from ..core.bus import Bus
 from ..core.closing import Closing
 from ..core.consumer import Consumer, stored_consumers
-from ..core.errors import Closed, EventLogError, LogExists, LogNotFound, StorageCorrupted, StorageUnavailable
+from ..core.errors import (
+    Closed,
+    EventLogError,
+    LogExists,
+    LogNotFound,
+    NotPrimary,
+    StorageCorrupted,
+    StorageUnavailable,
+)
 from ..core.settings import LogSettings, check_log_name, is_own, refuse_own
 from ..core.state import kinds_of_log
 from ..core.threads import Threads
@@ -37,6 +45,8 @@ from .clock import PATIENCE_MS, TrustedClock, wall_clock_ms
 from .clock_memory import ClockMemory, poisoned
 from .decoded import DecodedFrames
 from .disk import Disk, private_opener, sync_directory
+from .follower import Follower
+from .frame import EncodedFrame
 from .home import Home
 from .homed import CopyOutlived, Homed
 from .identity import forget_identity, identified, known_identity, meta_of, record_identity
@@ -99,6 +109,8 @@ class Engine(Closing):
         threads: Threads | None = None,
         home: Home | None = None,
         on_lost: Callable[[Exception], None] = logger.error,
+        on_committed: Callable[[str, Sequence[EncodedFrame]], None] = lambda key, frames: None,
+        follows: bool = False,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
@@ -110,7 +122,9 @@ class Engine(Closing):
         `threads` sees to it that maintenance goes on.
 
         With a `home`, in which this server has begun a term, the directory is a copy of what is there, and is brought
-        up to it; `on_lost` gets, perhaps more than once, why nothing can be appended any more: see `Homed`.
+        up to it; `on_lost` gets, perhaps more than once, why nothing can be appended any more, and `on_committed` what
+        was: see `Homed`. Where it `follows`, another server has the term: the copy keeps up with what that one does,
+        can be read, and changes nothing (NotPrimary), until `begin_term`.
 
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable: locked by another process, not writable, of a newer format.
@@ -133,7 +147,7 @@ class Engine(Closing):
                 tighten(self.directory / each)
             if home is None:  # a copy is fetched
                 refuse_missing(self.directory)
-            self._homed = None if home is None else Homed(home, on_lost)
+            self._homed = None if home is None else Homed(home, on_lost, on_committed, follows)
             self.state = open_journaled(
                 self.directory, fatal=fatal or end_process, disk=self._disk, clock=wall_clock_ms, homed=self._homed
             )
@@ -153,8 +167,10 @@ class Engine(Closing):
         """Trash that is not what the state says of it."""
         make_directory(self.directory / LOGS)
         sync_directory(self.directory)  # whoever made it, and whenever: what is appended below it is durable
-        self._clock_memory = ClockMemory(self.state, self.clock, self.directory / LOGS)
-        self._empty_trash()
+        self._clock_memory: ClockMemory | None = None
+        """From when something is appended here."""
+        if not follows:
+            self._begin()
         if self._homed is not None:
             self._make_copies()
         self._stopped = stopped_logs(self.directory, self.state)
@@ -163,6 +179,12 @@ class Engine(Closing):
         """Logs that no part of the directory and the state agree about: by name, what is wrong and what to do."""
         self._tell_of_directories()
         threads = threads or Threads(self.bus)
+        self.follower: Follower | None = None
+        """What keeps the copy up with its home, while another server appends."""
+        self._following: threading.Thread | None = None
+        self._ends_following = threading.Event()
+        if follows:
+            self._follow(threads, on_lost, in_background=maintains)
         self._tender: threading.Thread | None = None
         if maintains:
             self._tender = threads.start("maintenance", self._tend, self._stopping)
@@ -177,6 +199,7 @@ class Engine(Closing):
                 if settings not in (None, log.settings):
                     raise LogExists(name)
                 return log
+            self._refuse_following(name)
             floor = max(self._floor(name), self._floor(EVERY_LOG))
             settings = settings or LogSettings()
             meta = _new_meta(name, floor, settings.partitions, self.clock())
@@ -242,6 +265,7 @@ class Engine(Closing):
         """See LogStore."""
         with self._opening:
             log = self.open(name)
+            self._refuse_following(name)
             old = log.settings
             old.check_change(settings)
             entry = LogEntry(log.directory.name, settings)
@@ -255,6 +279,7 @@ class Engine(Closing):
         refuse_own(name)
         with self._opening:
             log = self.open(name)
+            self._refuse_following(name)
             info = log.info()
             log.close()
             self.state.put(FLOOR_KIND, name, str(max(log.head(), log.meta.floor)).encode())
@@ -267,6 +292,49 @@ class Engine(Closing):
             notify_deleted(log.bus, info)
         self._empty_trash_unless_backup()
 
+    @property
+    def is_following(self) -> bool:
+        """Whether another server appends, and this one keeps up with it."""
+        return self._homed is not None and self._homed.is_following
+
+    def begin_term(self) -> None:
+        """The home has begun a term for this server, which followed until now: all is caught up when this returns.
+
+        Raises StorageUnavailable, HomeWentBack, CopyOutlived.
+        """
+        assert self._homed is not None and self.follower is not None
+        self._end_following()
+        with self.follower.taking, self._opening:
+            self.follower.follow()
+            for name in self.follower.behind:  # damaged at the home: who opens it is told
+                if (log := self._logs.pop(name, None)) is not None:
+                    log.close()
+            self.follower.end()
+            self._homed.is_following = False
+            self.state.begin_term()
+            for log in self.opened():
+                log.begin_term()
+            self._begin()
+
+    def follow_logs(self, gone: Mapping[str, str]) -> None:
+        """Another server made and deleted logs: let go of those that are `gone`, directories by name."""
+        with self._opening:
+            for name, directory in gone.items():
+                if (log := self._logs.pop(name, None)) is not None:
+                    log.close()
+                self._is_gone(directory, name.encode(), ())
+            self._make_copies()
+
+    def fetch_anew(self, name: str, why: str) -> StoredLog:
+        """What there is of a log cannot be followed: it is set aside, and its copy begins again."""
+        with self._opening:
+            if (log := self._logs.pop(name, None)) is not None:
+                log.close()
+            directory = self.directory / LOGS / self._entry(name).directory
+            self._set_aside(directory, why)
+            _make_log_directory(directory, meta_of(self.state, directory))
+            return self.open(name)
+
     def maintain(self, *, retention: bool = True) -> None:
         """One round of what is otherwise done in the background: sealing, merging, retention, reclaiming."""
         with self._maintaining:
@@ -275,10 +343,12 @@ class Engine(Closing):
 
     def _maintain(self, retention: bool) -> None:
         self._one_by_one("the disk", self.room.try_again)
-        self._one_by_one("the clock", self._clock_memory.look)
+        if self._clock_memory is not None:
+            self._one_by_one("the clock", self._clock_memory.look)
         for log in self.opened():
             self._one_by_one(f"log {log.name}", partial(self._maintain_log, log, retention), log)
-        self._one_by_one("deleted logs", self._empty_trash_unless_backup)
+        if not self.is_following:
+            self._one_by_one("deleted logs", self._empty_trash_unless_backup)
         self._one_by_one("the state", self._maintain_state)
 
     def _one_by_one(self, what: str, step: Callable[[], None], log: StoredLog | None = None) -> None:
@@ -300,7 +370,7 @@ class Engine(Closing):
         maintenance.index_newest(log, self._worker.run)
         maintenance.merge_postings(log, self._worker.run)
         maintenance.move_ids(log, self._worker.run)
-        if retention:
+        if retention and not self.is_following:
             maintenance.apply_retention(log, self.clock())
         with NoBackup(self.directory) as may_unlink:
             if may_unlink:
@@ -340,6 +410,7 @@ class Engine(Closing):
                 return
             self._is_closed = True
         self._stopping.set()
+        self._end_following()
         if self._socket is not None:
             self._socket.close()
         self._worker.close()
@@ -349,11 +420,35 @@ class Engine(Closing):
             log.close()
         try:
             with self._maintaining:  # a round that somebody else began still asks the state
-                self._one_by_one("the clock", self._clock_memory.save)
+                if self._clock_memory is not None:
+                    self._one_by_one("the clock", self._clock_memory.save)
                 self.state.close()
         finally:
             fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child has the file open too
             self._lock_file.close()
+
+    def _begin(self) -> None:
+        """What only a server does that appends."""
+        self._clock_memory = ClockMemory(self.state, self.clock, self.directory / LOGS)
+        self._empty_trash()
+
+    def _follow(self, threads: Threads, on_lost: Callable[[Exception], None], *, in_background: bool) -> None:
+        """Keep up with the home; what it has now is fetched when this returns. Raises StorageUnavailable."""
+        assert self._homed is not None
+        self.follower = follower = Follower(self._homed, self)
+        follower.follow()
+        if in_background:
+            run = partial(follower.run, self._ends_following, on_lost)
+            self._following = threads.start("following", run, self._ends_following)
+
+    def _end_following(self) -> None:
+        self._ends_following.set()
+        if self._following is not None:
+            self._following.join()
+
+    def _refuse_following(self, name: str) -> None:
+        if self.is_following:
+            raise NotPrimary(name)
 
     def _listen(self, threads: Threads) -> StateSocket | None:
         """For commands beside this process; without it they are refused, and all else goes on."""

@@ -61,6 +61,12 @@ class Home(Protocol):
     def head(self, key: str) -> Head | None:
         """Where a log ends; None if it is not there. Raises StorageUnavailable."""
 
+    def kept_heads(self) -> dict[str, Head]:
+        """Where all logs end, by their keys, as far as the home will not lose it: standbys it waits for have that.
+
+        Raises StorageUnavailable.
+        """
+
     def create(self, key: str, head: int) -> None:
         """Make a log that is empty and ends there; one that is there stays. Raises NotPrimary, StorageUnavailable."""
 
@@ -72,8 +78,8 @@ class Home(Protocol):
         `on_overdue` is called by another thread, again and again, where that takes longer than anybody shall wait.
         """
 
-    def frames(self, key: str, after: int) -> Iterator[bytes]:
-        """The frames with events numbered above that, in order. Raises StorageUnavailable."""
+    def frames(self, key: str, after: int, upto: int) -> Iterator[bytes]:
+        """The frames with events numbered above `after`, up to `upto`, in order. Raises StorageUnavailable."""
 
     def forget(self, key: str, below: int) -> None:
         """Frames of which every event is numbered below that may go. Raises NotPrimary, StorageUnavailable."""

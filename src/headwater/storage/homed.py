@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from ..core.errors import EventLogError, StorageCorrupted, StorageUnavailable
 from .disk import Disk
@@ -27,12 +27,17 @@ FETCHED_BYTES = 1024 * 1024
 """So much is written at a time while the copy catches up."""
 
 
-class Homed(NamedTuple):
+@dataclass
+class Homed:
     """Where a server commits its logs, and who is told when it can do so no more, and why."""
 
     home: Home
     on_lost: Callable[[Exception], None]
     """Gets HeadMoved (another has the term), HomeChanged, or what keeps the copy from being written."""
+    on_committed: Callable[[str, Sequence[EncodedFrame]], None] = lambda key, frames: None
+    """Gets what was committed, and to which log, before it is answered: it must not take long."""
+    is_following: bool = False
+    """It has no term: others append, and it takes up what they did."""
 
 
 class CopyOutlived(Exception):
@@ -49,7 +54,7 @@ class HomedLog(SegmentLog):
         super().__init__(directory, log_id, segments, crc_seed=crc_seed, floor=floor, term=homed.home.term, disk=disk,
                          room=room, segment_bytes=segment_bytes)  # fmt: skip
         self._key = key
-        self._home, self._on_lost = homed
+        self._homed, self._home, self._on_lost = homed, homed.home, homed.on_lost
         self._held: list[EncodedFrame] = []
         """Appended, and not committed yet: they go with the next ones that must be durable."""
 
@@ -96,21 +101,53 @@ class HomedLog(SegmentLog):
             self._commit(self._held, nobody)
         super().sync()
 
+    @property
+    def is_following(self) -> bool:
+        """Whether others append to it."""
+        return self._homed.is_following
+
+    def begin_term(self) -> None:
+        """From now on it is appended to, in the term that the home has begun: it has all that the home has."""
+        self.term = self._home.term
+
     def catch_up(self) -> None:
-        """Fetch what the home has and the copy has not.
+        """Fetch what the home has and the copy has not. Raises what `follow` does."""
+        home_head = self._home.kept_heads().get(self._key) if self.is_following else self._home.head(self._key)
+        if home_head is None:
+            raise StorageUnavailable(f"{self._directory}: its home has no such log ({self._key})")
+        for _ in self.follow(home_head):
+            pass
+
+    def follow(self, home_head: Head) -> Iterator[None]:
+        """Fetch what the copy lacks of a log that ends there, some frames with each step.
 
         Raises HomeWentBack: the copy has what the home has not. Raises CopyOutlived, StorageUnavailable, DiskFull,
         StorageCorrupted: the home has a frame that is damaged.
         """
-        home_head = self._home.head(self._key)
-        if home_head is None:
-            raise StorageUnavailable(f"{self._directory}: its home has no such log ({self._key})")
         if self.head > home_head.number:
             raise self._went_back(home_head.number)
-        for frames in self._fetched():
+        for frames in self._fetched(home_head.number):
             self._keep(frames)
+            yield
         if (self.head, self.last_crc) != home_head[:2]:
             raise self._went_back(home_head.number)
+
+    def take(self, content: bytes) -> bool:
+        """Take up a frame that was committed at the home; False if it is not the next one, or damaged.
+
+        Raises DiskFull, StorageUnavailable, OSError.
+        """
+        try:
+            frame = Frame(memoryview(content), 0, self.crc_seed)
+            frame.verify()
+        except BadFrame:
+            return False
+        if frame.last <= self.head:
+            return True
+        if (frame.first, frame.previous_crc) != (self.head + 1, self.last_crc):
+            return False
+        self._keep([EncodedFrame(frame.first, frame.last, frame.recorded_at, frame.crc, frame.length, [content])])
+        return True
 
     def forget_at_home(self, below: int) -> None:
         """What is numbered below that may go there as well. Raises NotPrimary, StorageUnavailable."""
@@ -129,6 +166,7 @@ class HomedLog(SegmentLog):
             self._on_lost(changed)
             raise
         self._held = []
+        self._homed.on_committed(self._key, frames)
         try:
             self._keep(frames)
         except (EventLogError, OSError) as error:
@@ -143,11 +181,11 @@ class HomedLog(SegmentLog):
     def _keep(self, frames: Sequence[EncodedFrame]) -> None:
         super().append_frames(frames, Head(super().head, super().last_crc, self.term), is_durable=False)
 
-    def _fetched(self) -> Iterator[list[EncodedFrame]]:
+    def _fetched(self, upto: int) -> Iterator[list[EncodedFrame]]:
         """What the home has behind the copy, some frames at a time."""
         run: list[EncodedFrame] = []
         size, last, crc = 0, self.last, self.last_crc
-        for content in self._home.frames(self._key, self.last):
+        for content in self._home.frames(self._key, self.last, upto):
             try:
                 frame = Frame(memoryview(content), 0, self.crc_seed)
                 frame.verify()

@@ -32,7 +32,8 @@ from ..core.errors import NotPrimary, OutcomeUnknown, StorageCorrupted, StorageU
 from ..core.event import Encoding
 from ..core.limits import EventColumns
 from ..formats.decoders import msgpack_decoder
-from .disk import Disk, sync_directory, write_whole
+from .copy_mark import mark_copy
+from .disk import Disk, sync_directory
 from .frame import Chain, Frame, encode
 from .framelog import Head, HeadMoved, NotKept, Term, new_term
 from .home import JOURNAL_KEY, Home
@@ -50,8 +51,6 @@ logger = logging.getLogger("headwater.storage")
 
 JOURNAL = "journal"
 """The directory, in the data directory."""
-COPY = "COPY"
-"""A file in the data directory of a copy: the incarnation of its home."""
 UNFINISHED = "journal.new"
 """One that is being made."""
 NAME = "$state"
@@ -94,6 +93,8 @@ class Snapshot(msgspec.Struct, array_like=True, frozen=True):
 
 
 Record = EntryRecord | HadUsers | Snapshot
+_Content = bytes
+"""Of a frame; a journal has `bytes` of its own."""
 _PLENTY = Standing(free_bytes=2**63, reserve_bytes=0, withheld_bytes=0)
 _TYPES: dict[type[Record], RecordType] = {HadUsers: RecordType.HAD_USERS, Snapshot: RecordType.SNAPSHOT}
 _RECORDS: dict[str, type[Record]] = {
@@ -143,6 +144,8 @@ class Journal:
         self._nonce = self.frames.term.nonce
         self._synced = self.frames.head
         """Everything up to that number is durable."""
+        self._followed = self.frames.head
+        """Everything up to that number was taken up."""
         self._is_closed = False
 
     @property
@@ -188,6 +191,36 @@ class Journal:
         for frame in self.frames.read(after):
             yield from written_in(frame, after)
 
+    @property
+    def is_following(self) -> bool:
+        """Whether it is the copy of a journal that another server writes."""
+        return isinstance(self.frames, HomedLog) and self.frames.is_following
+
+    def follow(self, head: Head) -> Iterator[list[Written]]:
+        """Take up what its home has, where it ends there: what each step brought. Raises as `HomedLog.follow`."""
+        assert isinstance(self.frames, HomedLog)
+        for _ in self.frames.follow(head):
+            yield self._news()
+
+    def take(self, content: _Content) -> list[Written] | None:
+        """Take up a frame that was committed at the home; None: see `HomedLog.take`."""
+        assert isinstance(self.frames, HomedLog)
+        return self._news() if self.frames.take(content) else None
+
+    def _news(self) -> list[Written]:
+        news = list(self.read(self._followed))
+        self._followed = self.head
+        return news
+
+    def begin_term(self) -> None:
+        """From now on it is written here. Raises OSError."""
+        assert isinstance(self.frames, HomedLog)
+        self.frames.begin_term()
+        self._nonce = self.frames.term.nonce
+        self._synced = self.head
+        self.meta = self.meta.changed(epoch=self.frames.term.number)
+        self.meta.write(self.directory)
+
     def forget(self, below: int) -> None:
         """What is numbered below that is needed no more. Raises DiskFull, StorageUnavailable."""
         meta = self.meta.changed(first_retained=below, known_from=below)
@@ -195,7 +228,7 @@ class Journal:
             meta.write(self.directory)
             self.meta = meta
             self.frames.trim(below)
-        if isinstance(self.frames, HomedLog):
+        if isinstance(self.frames, HomedLog) and not self.is_following:
             self.frames.forget_at_home(below)
 
     def close(self) -> None:
@@ -265,7 +298,7 @@ def make_copy(directory: Path, home: Home, clock: Callable[[], int]) -> None:
 
     The directory says first whose copy it is, so that nobody takes what is in it for all that there is.
     """
-    write_whole(directory.with_name(COPY), f"{home.incarnation}\n".encode())
+    mark_copy(directory.parent, home.incarnation)
     unfinished = directory.with_name(UNFINISHED)
     make_directory(unfinished / FRAMES)
     Meta(

@@ -15,9 +15,10 @@ from contextlib import ExitStack
 from functools import wraps
 from typing import IO, Concatenate, ParamSpec, TypeVar
 
-from ..core.errors import Closed, EventLogError, OutcomeUnknown, StateConflict, StorageUnavailable
+from ..core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, StateConflict, StorageUnavailable
 from ..core.state import USER_KIND, StateEntry
-from .journal import NAME, EntryRecord, HadUsers, Journal, Record
+from .framelog import Head
+from .journal import NAME, EntryRecord, HadUsers, Journal, Record, Snapshot, Written
 from .journal_snapshot import Snapshotting, entry_of
 from .refusals import refusal_of
 from .state import SqliteState
@@ -145,14 +146,57 @@ class JournalState:
         return self.image.count()
 
     @_change
+    def follow(self, head: Head) -> set[str]:
+        """Take up what another server changed, as far as the journal ends there at its home: the kinds of the entries.
+
+        Raises what `HomedLog.follow` does.
+        """
+        kinds: set[str] = set()
+        for written in self.journal.follow(head):
+            kinds |= self._take_up(written)
+        if kinds:
+            self.image.confirm(self.journal.head, self._had_users)
+        return kinds
+
+    @_change
+    def take(self, content: bytes) -> set[str] | None:
+        """As `follow`, of one frame that was committed at the home; None: see `HomedLog.take`."""
+        written = self.journal.take(content)
+        return None if written is None else self._take_up(written)
+
+    def _take_up(self, written: Iterable[Written]) -> set[str]:
+        kinds: set[str] = set()
+        records: list[Record] = []
+        for number, record in written:
+            records.append(record)
+            if isinstance(record, EntryRecord):
+                kinds.add(record.kind)
+            elif isinstance(record, Snapshot):
+                self._take(records)
+                self._forget_as_elsewhere(record, number)
+                records = []
+        self._take(records)
+        self._apply_if_much()
+        return kinds
+
+    @_change
+    def begin_term(self) -> None:
+        """From now on it is changed here. Raises OSError."""
+        self.journal.begin_term()
+
+    @_change
     def apply(self) -> None:
         """Bring the image up to date. What it cannot take now waits."""
+        self._apply(self.journal.head)
+
+    def _apply(self, upto: int) -> None:
+        """The image gets what waits for it, which is all up to that number."""
         if self._is_applied:
             return
         self.journal.sync()  # the image must not know of what the journal could still lose
         try:
             with self._lock:
-                self.image.apply(map(entry_of, self._pending.values()), self.journal.head, self._had_users)
+                self.image.apply(map(entry_of, self._pending.values()), upto, self._had_users)
                 self._pending.clear()
         except EventLogError as error:  # nothing is lost: the journal has it
             if not self._has_warned:
@@ -167,7 +211,7 @@ class JournalState:
         `may_unlink`: no backup is being taken. Raises StorageCorrupted, StorageUnavailable, DiskFull.
         """
         self.apply()
-        if not may_unlink:
+        if not may_unlink or self.journal.is_following:
             return
         for _ in range(STEPS_MAX):
             if not self._step():
@@ -214,8 +258,23 @@ class JournalState:
             raise StateConflict(kind, key, expected_version, version)
         return version
 
+    def _forget_as_elsewhere(self, snapshot: Snapshot, number: int) -> None:
+        """The journal can be read from a snapshot on, which made what is here: so this copy of it forgets the rest."""
+        self._apply(number)
+        if self._is_applied and self.image.digest == snapshot.digest:
+            self.journal.forget(snapshot.first)
+
     def _write(self, records: Sequence[Record], is_durable: bool = True) -> None:
+        if self.journal.is_following:
+            raise NotPrimary(NAME)
         self.journal.append(records, is_durable=is_durable)
+        self._take(records)
+        if is_durable:
+            self.image.confirm(self.journal.head, self._had_users)
+        self._apply_if_much()
+
+    def _take(self, records: Sequence[Record]) -> None:
+        """They are in the journal: whoever asks finds them from now on."""
         self._is_applied = False
         with self._lock:
             for record in records:
@@ -224,8 +283,9 @@ class JournalState:
                     self._pending_bytes += len(record.value)
                 elif isinstance(record, HadUsers):
                     self._had_users = record.had_users
-        if is_durable:
-            self.image.confirm(self.journal.head, self._had_users)
+
+    def _apply_if_much(self) -> None:
+        """What waits for the image is bounded."""
         is_much = len(self._pending) > PENDING_MAX or self._pending_bytes > PENDING_BYTES_MAX
         if is_much and not self._has_warned:  # else `maintain` tries again, once a second
             self.apply()

@@ -24,7 +24,7 @@ from .counting import Counting, events_with
 from .decoded import DecodedFrames
 from .disk import Disk
 from .frame import Frame
-from .framelog import new_term
+from .framelog import Head, new_term
 from .homed import Homed, HomedLog, open_copy
 from .identity import identified, known_identity, record_identity
 from .ids import are_distinct
@@ -41,7 +41,7 @@ from .sealing import FRAMES, INDEX
 from .segments import Segment, SegmentLog
 from .sequencer import WAITING_BYTES_MAX, Sequencer
 from .terms import terms_of
-from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over
+from .trimming import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in
 from .weighing import bytes_between
 from .writer_owners import release_unknown
 from .writers import KeptMarks, read_writers
@@ -88,9 +88,11 @@ class StoredLog(LocalLog):
         self._homed = homed
         self.frames = self._opened(meta, disk, room) if homed is None else self._copied(meta, disk, room, homed)
         try:
-            if isinstance(self.frames, HomedLog):
+            if isinstance(self.frames, HomedLog) and not self.is_following:
                 self.frames.catch_up()
-            self._load(meta, clock, waiting_bytes_max, fatal)
+            self._load(self.meta, clock, waiting_bytes_max, fatal)
+            if self.is_following:
+                self._sequencer.step_aside()
         except BaseException:
             self.frames.close()
             raise
@@ -126,7 +128,8 @@ class StoredLog(LocalLog):
 
     def _copied(self, meta: Meta, disk: Disk, room: Room, homed: Homed) -> HomedLog:
         """The copy of a log that is kept at a home."""
-        directory = self.directory
+        directory, said = self.directory, trimmed_in(self._state, meta)
+        meta = meta.changed(first_retained=said.first_retained, known_from=said.known_from)  # trimmed elsewhere
         segments = open_copy(
             directory / FRAMES,
             directory / INDEX,
@@ -194,6 +197,53 @@ class StoredLog(LocalLog):
             waiting_bytes_max=waiting_bytes_max,
             fatal=fatal,
         )
+
+    @property
+    def is_following(self) -> bool:
+        """Whether it is the copy of a log that another server appends to."""
+        return self._homed is not None and self._homed.is_following
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Where it ends: the number of the last event, and the checksum of its frame."""
+        return self.frames.head, self.frames.last_crc
+
+    def follow(self, head: Head) -> None:
+        """Take up what others appended, as far as the log ends there at its home. Raises as `HomedLog.follow`."""
+        assert isinstance(self.frames, HomedLog)
+        for _ in self.frames.follow(head):
+            self._sequencer.follow()
+
+    def take(self, content: bytes) -> bool:
+        """Take up a frame that was committed at the home; False: see `HomedLog.take`."""
+        assert isinstance(self.frames, HomedLog)
+        if not self.frames.take(content):
+            return False
+        self._sequencer.follow()
+        return True
+
+    def follow_state(self, settings: LogSettings, consumers: bool) -> None:
+        """Take up what the state has of it by now: settings, how far it is trimmed, marks, consumers, if they changed.
+
+        Raises StorageCorrupted, StorageUnavailable, DiskFull.
+        """
+        with self._changing:
+            self.settings = settings
+            said = trimmed_in(self._state, self.meta)
+            if (said.first_retained, said.known_from) != (self.first_retained, self.known_from):
+                self._enter_numbering(said)
+            identity = known_identity(self._state, self.directory)
+            if identity is not None and identity.has_marks:
+                self.writer_table.begin()
+        if consumers:
+            self.registry.reload(self.meta.incarnation)
+
+    def begin_term(self) -> None:
+        """From now on it is appended to here: it has all that its home has."""
+        assert isinstance(self.frames, HomedLog)
+        self.frames.begin_term()
+        self.writer_table.merge_kept()
+        self._sequencer.begin_term()
 
     def columns_of(self, batch: ArrowBatch) -> EventColumns:
         """See LocalLog."""
@@ -432,7 +482,9 @@ class StoredLog(LocalLog):
     def _begin_marks(self) -> None:
         with self._changing:
             meta = self.meta.changed(has_marks=True)
-            record_identity(self._state, self.directory, meta)
+            identity = known_identity(self._state, self.directory)
+            if identity is None or not identity.has_marks:  # else another server has them
+                record_identity(self._state, self.directory, meta)
             meta.write(self.directory)
             self.meta = meta
 
@@ -441,13 +493,19 @@ class StoredLog(LocalLog):
 
         The state first of all: with it, what consumers acknowledged is durable before an event is forgotten.
         """
-        meta = self.meta.changed(first_retained=first_retained, known_from=known_from)
+        said = Trimmed(first_retained, known_from)
         with refusing(self.directory, "the first number of the log cannot be stored"):
-            bear_witness(self._state, self.meta.incarnation, Trimmed(first_retained, known_from))
+            bear_witness(self._state, self.meta.incarnation, said)
+        self._enter_numbering(said)
+
+    def _enter_numbering(self, said: Trimmed) -> None:
+        """The state has it already."""
+        meta = self.meta.changed(first_retained=said.first_retained, known_from=said.known_from)
+        with refusing(self.directory, "the first number of the log cannot be stored"):
             meta.write(self.directory)
         self.meta = meta
-        self._numbering.known_from = known_from
-        self._numbering.first_retained = first_retained
+        self._numbering.known_from = said.known_from
+        self._numbering.first_retained = said.first_retained
 
     def _count(self, low: int, high: int) -> int:
         if low > high:

@@ -180,7 +180,7 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
             if log.settings.keeps_history:
                 _keep_history(log, gone[-1].last)
             log.writer_table.save()  # what the marks in these frames say must outlive them
-            if isinstance(log.frames, HomedLog) and not log.settings.keeps_history:
+            if isinstance(log.frames, HomedLog) and not (log.settings.keeps_history or log.is_following):
                 log.writer_table.keep_all()
                 flush_state()
                 log.frames.forget_at_home(gone[-1].last + 1)

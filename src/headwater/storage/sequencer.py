@@ -117,6 +117,7 @@ class Sequencer:
         self._nonce = self._term.nonce
         """Tells this writer's frames from everybody else's, and from each other."""
         self._stepped_down: NotPrimary | None = None
+        """Why nothing is appended: the log is another's, which may be `follow`ed."""
         self._waiting_bytes_max = waiting_bytes_max
         self._fatal = fatal or end_process
         self._inbox: SimpleQueue[object] = SimpleQueue()
@@ -164,6 +165,32 @@ class Sequencer:
             if not self._threads:
                 self._start()
             self._inbox.put(request)
+
+    def step_aside(self) -> None:
+        """Others append: what is to be appended here is refused until `begin_term`. Before anything was."""
+        self._stepped_down = NotPrimary(self._name)
+
+    def follow(self) -> None:
+        """Take up the frames that others have put into the log. One thread at a time, and between `step_aside` and
+        `begin_term` alone, while there is no committer.
+        """
+        assert self._stepped_down is not None and not self._threads
+        self._judge.catch_up(self._frame_log, self.durable_head)
+        self._stand_at_end()
+        self._publish(self.durable_head)
+
+    def begin_term(self) -> None:
+        """From now on appends are taken, in the term that the frame log is in; what it has was followed."""
+        assert not self._threads
+        self._term = self._frame_log.term
+        self._nonce = self._term.nonce
+        self._stand_at_end()
+        with self._admission:
+            self._stepped_down = None
+
+    def _stand_at_end(self) -> None:
+        self._applied_head = self.durable_head = self._frame_log.head
+        self._last_crc = self._durable_crc = self._frame_log.last_crc
 
     def close(self) -> None:
         """Take no more; everything taken is answered before this returns."""

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import IO
 
 from ..core.errors import StorageCorrupted, StorageUnavailable
+from .copy_mark import home_of
 from .disk import Disk, sync_directory
 from .home import HomeWentBack
 from .homed import CopyOutlived, Homed
-from .journal import COPY, JOURNAL, UNFINISHED, HadUsers, Journal, Record, Snapshot, make_copy, make_journal, name_of
+from .journal import JOURNAL, UNFINISHED, HadUsers, Journal, Record, Snapshot, make_copy, make_journal, name_of
 from .journal_snapshot import STEP_BYTES, STEP_ENTRIES, record_of, replay
 from .journal_state import JournalState
 from .log_directories import LOGS
@@ -55,7 +56,7 @@ def open_journaled(
     `homed`, the directory is a copy of that home, and is brought up to it.
     Raises StorageUnavailable, DiskFull, StorageCorrupted: then nothing was changed.
     """
-    if homed is None and (directory / COPY).exists():
+    if homed is None and home_of(directory) is not None:
         raise StorageUnavailable(
             f"{directory} is the copy of a home, which alone may change it: ask its primary, or start it with --home",
             reason="this is a copy; ask the primary",
@@ -145,10 +146,10 @@ class _Opening:
 
     def _refuse_other(self, homed: Homed) -> None:
         """Raises StorageUnavailable if the directory is something else than a copy of that home."""
-        problem, mark = None, self._directory / COPY
-        if mark.exists():
-            if (found := mark.read_text(encoding="ascii", errors="replace").strip()) != homed.home.incarnation:
-                problem = f"it is of the home {found[:64]!r}, this one is {homed.home.incarnation}"
+        problem, home = None, home_of(self._directory)
+        if home is not None:
+            if home != homed.home.incarnation:
+                problem = f"it is of the home {home[:64]!r}, this one is {homed.home.incarnation}"
         elif self._journal_path.exists() or self._image_path.exists() or any((self._directory / LOGS).glob("*")):
             problem = "it has logs of its own"
         if problem is not None:

@@ -1,0 +1,55 @@
+"""All that a server listens on, bound before anything is opened: an address that is taken ends it at once."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import AsyncExitStack
+
+from .bulk.serving import BulkPlane
+from .config import Config
+from .listening import CannotListen, close_all, listen, tls_context, url
+from .unix_sockets import UnixSocket
+
+
+class Ports:
+    """Bound sockets, which accept nothing before their servers start."""
+
+    def __init__(self, config: Config) -> None:
+        """Bind them all, or none. Raises CannotListen, InvalidConfiguration (the TLS of all of them)."""
+        self.tls: ssl.SSLContext | None = tls_context(config.tls)
+        self.http = listen(config.host, config.http.port, "--http-port")
+        self.amqp: list[socket.socket] = []
+        self.local: UnixSocket | None = None
+        """Of HTTP too, for programs on this machine."""
+        try:
+            self.local = UnixSocket(config.http.unix, "--http-unix") if config.http.unix is not None else None
+            self.amqp = listen(config.host, config.amqp.port, "--amqp-port")
+            self.bulk = BulkPlane.reserved(config)
+        except CannotListen:
+            close_all([*self.http, *self.amqp])
+            if self.local is not None:
+                self.local.close()
+            raise
+        self.lines = self._lines()
+        """What is announced when the server is ready."""
+        if self.local is not None:
+            self.http.append(self.local.bound)
+
+    def give_back(self, ending: AsyncExitStack) -> None:
+        """Have them closed with that, whether they were served or not; those of HTTP are its server's."""
+        ending.callback(close_all, self.amqp)
+        if self.bulk is not None:
+            ending.push_async_callback(self.bulk.stop)
+        if self.local is not None:
+            ending.callback(self.local.close)
+
+    def _lines(self) -> list[str]:
+        http, amqp = ("https", "amqps") if self.tls else ("http", "amqp")
+        urls = [f"{url(http, bound)} (dcb, futoin, cne)" for bound in self.http]
+        if self.local is not None:
+            urls.append(f"{self.local.url} (dcb, futoin, cne)")
+        urls += [url(amqp, bound) for bound in self.amqp]
+        if self.bulk is not None:
+            urls.append(self.bulk.url)
+        return [f"headwater: listening on {each}" for each in urls]

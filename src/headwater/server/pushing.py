@@ -1,0 +1,96 @@
+"""`/home/frames`: replicas of the same home are told at once what this server, their primary, commits there.
+
+Who asks shows a secret that lives in the home, so that nobody else follows. See `homes.committed` for the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from contextlib import suppress
+
+from ..core.state import StateStore
+from ..formats.problem import Problem
+from ..homes.committed import ALIVE, Committed
+from ..http import Exchange, Receive, Scope, Send, refuse_websocket
+from ..http.errors import CLOSE
+from .gate import RETRY
+
+logger = logging.getLogger("headwater.server")
+
+ROOM = "home"
+PATH = "/home/frames"
+SECRET_HEADER = b"headwater-home-secret"
+SECRET_KIND, SECRET_KEY = "home", "secret"
+ALIVE_S = 2.0
+"""So often a replica is told that its primary is there."""
+
+
+def ensure_secret(state: StateStore) -> None:
+    """Have the home keep a secret of its servers. Raises what `StateStore.put` does."""
+    if state.get(SECRET_KIND, SECRET_KEY) is None:
+        state.put(SECRET_KIND, SECRET_KEY, secrets.token_hex(32).encode())
+
+
+class PushedFrames:
+    """The ASGI application behind PATH, of a primary."""
+
+    def __init__(self, committed: Committed, state: StateStore) -> None:
+        self._committed, self._state = committed, state
+        self._stopping = asyncio.Event()
+        self._wakers: set[asyncio.Event] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One replica, until it leaves, falls behind, or the server stops."""
+        if scope["type"] != "http":
+            await refuse_websocket(send)
+            return
+        scope["route"] = PATH
+        exchange = Exchange(scope, receive, send)
+        entry, given = self._state.get(SECRET_KIND, SECRET_KEY), exchange.header(SECRET_HEADER)
+        if scope["path"] != PATH or scope["method"] != "GET":
+            await exchange.answer_problem(Problem.of_status(404, "nothing is served here but GET /home/frames"))
+        elif entry is None or given is None or not hmac.compare_digest(given, entry.value):
+            await exchange.answer_problem(Problem.of_status(403, "this is for servers of the same home"))
+        else:
+            await self._push(exchange, send)
+
+    def stop(self) -> None:
+        """End all of them."""
+        self._stopping.set()
+        for each in self._wakers:
+            each.set()
+
+    async def close(self) -> None:
+        """See FrontEnd."""
+
+    async def _push(self, exchange: Exchange, send: Send) -> None:
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(news.set)
+
+        listener = self._committed.listen(wake)
+        if listener is None:
+            await exchange.answer_problem(Problem.of_status(503, "too many replicas listen", RETRY, CLOSE))
+            return
+        self._wakers.add(news)
+        try:
+            fields = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
+            await send({"type": "http.response.start", "status": 200, "headers": fields})
+            while not self._stopping.is_set() and not listener.is_overrun:
+                body = b"".join(listener.take()) or ALIVE
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+                try:
+                    async with asyncio.timeout(ALIVE_S):
+                        await news.wait()
+                except TimeoutError:
+                    continue
+                news.clear()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._wakers.discard(news)
+            self._committed.leave(listener)

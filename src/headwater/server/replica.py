@@ -1,0 +1,88 @@
+"""What a server serves that is not the primary of its home: reads of its copy, as long as that is not too old.
+
+All else is the primary's. What changes something is refused by the logs themselves too (`NotPrimary`); here
+requests are told apart before any of them is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from ..http import Scope
+from ..http.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from ..storage.follower import Follower
+
+_ROOMS = frozenset({"", "logs", "dcb", "openapi.yaml", "metrics"})
+"""By the first segment of a path: rooms of which a replica serves what only reads."""
+_QUESTIONS = frozenset({"read", "count", "histogram"})
+"""What a POST to `/logs/LOG/...` asks that changes nothing."""
+
+
+class ServerRole(StrEnum):
+    """What a load balancer may ask a server to be."""
+
+    PRIMARY = "primary"
+    REPLICA = "replica"
+
+
+class Replica:
+    """The copy that a server reads from, and how old it may be."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        stale_s_max: float,
+        is_told: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`is_told`: whether the primary tells at present what it commits. `clock` is that of the follower, in s."""
+        self._follower, self._stale_s_max, self.is_told, self._clock = follower, stale_s_max, is_told, clock
+
+    @property
+    def lag_s(self) -> float:
+        """For so long at most the copy lacks something that its home has."""
+        asked_at = self._follower.asked_at
+        return float("inf") if asked_at is None else self._clock() - asked_at
+
+    @property
+    def lag_events(self) -> int:
+        """So many numbers of all logs the copy lacked when the home was asked last."""
+        return sum(self._follower.behind.values())
+
+    def stale(self) -> str | None:
+        """Why nothing is to be read here; None if it may be."""
+        if self.lag_s <= self._stale_s_max:
+            return None
+        heard = "did not catch up with its home yet"
+        if self._follower.asked_at is not None:
+            heard = f"has not caught up with its home for {self.lag_s:.0f} s"
+        return f"this replica {heard}, and serves reads up to {self._stale_s_max:g} s (replica.stale_ms_max)"
+
+
+def only_reads(scope: Scope) -> bool:
+    """Whether a request changes nothing, and needs nothing that only a primary has."""
+    if scope["type"] != "http":
+        return False
+    segments = scope["path"][1:].split("/")
+    if segments[0] not in _ROOMS:
+        return False
+    if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        return True
+    return scope["method"] == "POST" and len(segments) == 3 and segments[0] == "logs" and segments[2] in _QUESTIONS
+
+
+def role_asked(scope: Scope) -> ServerRole:
+    """Which role `/health/ready` asks for: the primary's, where it names none. Raises InvalidParameter."""
+    given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True).get("role")
+    if given is None:
+        return ServerRole.PRIMARY
+    try:
+        return ServerRole(given[-1])
+    except ValueError:
+        raise InvalidParameter("role", f"{given[-1][:80]!r} given, primary and replica are allowed") from None

@@ -1,0 +1,132 @@
+"""The servers of one home: each a process of its own, with its copy, its ports and its own way to the database."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from headwater.server.accounts import hash_password
+from tests.homes.postgres_server import Postgres
+from tests.homes.proxy import Proxy
+from tests.server.running import PROGRAM, environment
+from tests.soak.clients import TRIMMED
+from tests.soak.server import PASSWORD, free_ports
+
+from .balancer import is_ready
+from .clients import ONCE_LOG, SEATS_LOG
+
+LEASE_MS = 2000
+END_S = 60.0
+PROTOCOLS = ("http", "amqp", "flight")
+_CONFIGURATION = f"""
+home_lease_ms = {LEASE_MS}
+[flight]
+enabled = true
+[cne]
+log = "orders"
+retry_ms_max = "500ms"
+[logs.orders]
+[logs.{SEATS_LOG}]
+[logs.{ONCE_LOG}]
+[logs.{TRIMMED}]
+retention_ms = 20000
+[users.alice]
+password = "{{hash}}"
+grants = ["all:*"]
+"""
+
+
+class Member:
+    """One server of the home."""
+
+    def __init__(self, folder: Path, name: str, database: Postgres) -> None:
+        self._folder, self.name = folder / name, name
+        self._folder.mkdir()
+        (self._folder / "config.toml").write_text(_CONFIGURATION.format(hash=hash_password(PASSWORD)))
+        self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
+        self.proxy = Proxy(database.port)
+        """Its way to the database."""
+        self.url = f"http://127.0.0.1:{self.ports['http']}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def copy(self) -> Path:
+        """Its data directory."""
+        return self._folder / "data"
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether it was the primary since it had an empty directory."""
+        return (self.copy / "state.sqlite").exists()
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is a process, and it has not ended by itself."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether it says that it serves."""
+        return is_ready(self.ports["http"])
+
+    def start(self) -> None:
+        """Begin, again."""
+        assert not self.runs
+        ports = [f"--{protocol}-port={port}" for protocol, port in self.ports.items()]
+        home = f"--home=postgresql://headwater@127.0.0.1:{self.proxy.port}/postgres"
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*PROGRAM, "serve", "--config=config.toml", "--data=data", home,
+                 f"--advertise=http={self.url}", *ports],
+                cwd=self._folder, env=environment(), stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._signalled(signal.SIGKILL).wait(END_S)
+
+    def stop(self) -> int:
+        """SIGTERM, which it answers by ending in order; its exit code."""
+        return self._signalled(signal.SIGTERM).wait(END_S)
+
+    def pause(self) -> None:
+        """SIGSTOP: nothing of it runs until `go_on`, and it does not know."""
+        self._signalled(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        self._signalled(signal.SIGCONT)
+
+    def forget(self) -> None:
+        """Remove its copy; it does not run."""
+        assert not self.runs
+        shutil.rmtree(self.copy, ignore_errors=True)
+
+    def close(self) -> None:
+        """End it."""
+        if self.runs:
+            self.go_on()
+            self.kill()
+        self.proxy.close()
+
+    def faults(self) -> list[str]:
+        """What it said that nobody should ever read, and whether it ended by itself."""
+        found = [] if self.runs else [f"server {self.name} ended by itself: {self.said()[-2000:]}"]
+        said = self.said()
+        if "Traceback" in said:
+            found.append(f"server {self.name} failed: {said[said.index('Traceback') - 300 :][:3000]}")
+        return found
+
+    def said(self) -> str:
+        """All that it printed, in all its lives."""
+        path = self._folder / "log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def _signalled(self, number: signal.Signals) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+        return self._process

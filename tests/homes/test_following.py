@@ -1,0 +1,352 @@
+"""A copy that follows its home: it takes up what another server does, changes nothing, and goes on where that ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from headwater.core import LogSettings
+from headwater.core.errors import (
+    AppendConditionFailed,
+    LogNotFound,
+    NotPrimary,
+    PositionTrimmed,
+    StorageUnavailable,
+)
+from headwater.core.mark import Mark
+from headwater.core.query import Query, QueryItem
+from headwater.homes.committed import LENGTHS, LISTENERS_MAX, Committed
+from headwater.homes.postgres import PostgresHome
+from headwater.storage import Engine, journal_snapshot
+from headwater.storage.follower import Follower
+from headwater.storage.frame import EncodedFrame
+from headwater.storage.home import HomeWentBack
+from headwater.storage.log import StoredLog
+
+from ..storage.builders import columns, event, numbers, unless
+from .postgres_server import fresh_home
+from .test_engine import Server, add, contents
+
+
+class Replica:
+    """An engine that follows, as a server has it that is not the primary."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self.home = PostgresHome(url)
+        self.lost: list[Exception] = []
+        try:
+            self.engine = Engine(
+                directory, home=self.home, on_lost=self.lost.append, maintains=False, reserve_bytes=0, follows=True
+            )
+        except BaseException:
+            self.home.close()
+            raise
+
+    @property
+    def follower(self) -> Follower:
+        assert self.engine.follower is not None
+        return self.engine.follower
+
+    @property
+    def orders(self) -> StoredLog:
+        return self.engine.open("orders")
+
+    def follow(self) -> Replica:
+        self.follower.follow()
+        return self
+
+    def take_over(self) -> Replica:
+        self.home.begin_term()
+        self.engine.begin_term()
+        return self
+
+    def close(self) -> None:
+        self.home.give_up()
+        self.engine.close()
+        self.home.close()
+
+
+@pytest.fixture
+def url() -> str:
+    return fresh_home()
+
+
+@pytest.fixture
+def first(url: str, tmp_path: Path) -> Iterator[Server]:
+    """The primary."""
+    server = Server(url, tmp_path / "first")
+    yield server
+    server.close()
+
+
+Join = Callable[[str], Replica]
+
+
+@pytest.fixture
+def join(url: str, tmp_path: Path) -> Iterator[Join]:
+    """Has a server follow, its copy in the directory of that name."""
+    replicas: list[Replica] = []
+
+    def joined(name: str) -> Replica:
+        replicas.append(Replica(url, tmp_path / name))
+        return replicas[-1]
+
+    yield joined
+    for replica in replicas:
+        replica.close()
+
+
+def test_what_the_primary_appends_is_read_from_a_replica(first: Server, join: Join) -> None:
+    add(first.orders, 5)
+    replica = join("a")
+    assert contents(replica.orders) == [b"0", b"1", b"2", b"3", b"4"]
+    woken: list[int] = []
+    replica.orders.watch(lambda: woken.append(replica.orders.head()))
+    add(first.orders, 2, begin=5)
+    assert replica.orders.head() == 5
+    replica.follow()
+    assert woken[-1] == 7
+    assert numbers(replica.orders.read(Query([QueryItem(tags=["n:6"])]))) == [7]
+    assert replica.orders.info().events == 7
+    assert replica.follower.behind == {}
+    assert not replica.lost
+
+
+def test_a_replica_changes_nothing(first: Server, join: Join) -> None:
+    add(first.orders, 2)
+    first.orders.register_consumer("who", "it")
+    replica = join("a")
+    log = replica.orders
+    for change in (
+        lambda: log.append([event()]),
+        lambda: log.trim(2),
+        lambda: log.register_consumer("who", "else"),
+        lambda: log.acknowledge("who", "it", 2),
+        lambda: replica.engine.create("other"),
+        lambda: replica.engine.change("orders", LogSettings(retention_ms=1000)),
+        lambda: replica.engine.delete("orders"),
+        lambda: replica.engine.state.put("kind", "key", b""),
+        lambda: replica.engine.state.delete("log", "orders"),
+    ):
+        with pytest.raises(NotPrimary):
+            change()
+    replica.engine.maintain()
+    assert contents(log) == [b"0", b"1"]
+    assert replica.engine.names() == ["orders"]
+
+
+def test_logs_that_are_made_changed_and_deleted_are_so_in_a_replica(first: Server, join: Join, tmp_path: Path) -> None:
+    first.engine.create("gone").append([event()])
+    replica = join("a")
+    gone = replica.engine.open("gone")
+    first.engine.create("new", LogSettings(partitions=3)).append([event()])
+    first.engine.delete("gone")
+    replica.follow()
+    assert replica.engine.names() == ["new"]
+    assert replica.engine.open("new").head() == 1
+    assert gone.is_closed
+    with pytest.raises(LogNotFound):
+        replica.engine.open("gone")
+    assert not [each.name for each in (tmp_path / "a").iterdir() if each.name.startswith("aside")]
+    first.engine.create("gone").append([event()])
+    first.engine.change("new", LogSettings(partitions=3, event_bytes_max=5000))
+    replica.follow()
+    assert replica.engine.open("gone").head() == 2
+    assert replica.engine.open("new").settings.event_bytes_max == 5000
+    assert replica.engine.open("new").is_following
+
+
+def test_trims_and_consumers_are_followed_and_stay_after_a_restart(first: Server, join: Join) -> None:
+    add(first.orders, 10)
+    first.orders.register_consumer("who", "it", after=0)
+    replica = join("a")
+    assert [each.acknowledged for each in replica.orders.consumers()] == [0]
+    first.orders.acknowledge("who", "it", 6)
+    first.orders.trim(5)
+    replica.follow()
+    assert [each.acknowledged for each in replica.orders.consumers()] == [6]
+    assert numbers(replica.orders.read()) == [5, 6, 7, 8, 9, 10]
+    with pytest.raises(PositionTrimmed):
+        replica.orders.read(from_=4)
+    replica.close()
+    first.orders.trim(7)
+    again = join("a")
+    assert numbers(again.orders.read()) == [7, 8, 9, 10]
+
+
+def test_a_replica_takes_over_with_all_that_was_done(first: Server, join: Join) -> None:
+    add(first.orders, 3)
+    replica = join("a")
+    assert replica.orders.head() == 3
+    add(first.orders, 2, begin=3)
+    first.orders.append_columns(columns([event(), event()]), mark=Mark("w", 1, 2, is_last=True))
+    first.engine.create("late")
+    first.engine.state.put("kind", "key", b"value")
+    replica.take_over()  # what it did not follow yet too
+    with pytest.raises(NotPrimary):
+        add(first.orders, 1, begin=5)
+    add(replica.orders, 1, begin=7)
+    assert replica.orders.head() == 8
+    writer = replica.orders.writer("w")
+    assert writer is not None and writer.rows == 2
+    with pytest.raises(AppendConditionFailed):
+        replica.orders.append([event()], unless(tags=["n:1"]))
+    again = replica.orders.append_columns(columns([event(), event()]), mark=Mark("w", 1, 2, is_last=True))
+    assert (again.first, again.was_stored) == (6, True)
+    assert replica.engine.create("late").append([event()]).first == 1
+    replica.engine.state.put("kind", "key", b"other", expected_version=1)
+    replica.engine.delete("late")
+    replica.engine.maintain()
+    assert not replica.lost
+
+
+def test_who_took_over_is_followed_and_hands_on(first: Server, join: Join) -> None:
+    add(first.orders, 1)
+    second, third = join("a"), join("b")
+    second.take_over()
+    add(second.orders, 1, begin=1)
+    assert contents(third.follow().orders) == [b"0", b"1"]
+    third.take_over()
+    add(third.orders, 1, begin=2)
+    second.close()
+    again = join("a")
+    assert contents(again.orders) == [b"0", b"1", b"2"]
+
+
+def test_a_copy_that_outlived_its_home_is_fetched_anew_while_it_follows(
+    first: Server, join: Join, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(first.orders, 4)
+    replica = join("a")
+    add(first.orders, 2, begin=4)
+    with psycopg.connect(url, autocommit=True) as connection:  # as a trim of a log that keeps no history does
+        connection.execute(
+            "DELETE FROM headwater.frame WHERE last <= 5 AND log = (SELECT id FROM headwater.log WHERE key <> '$state')"
+        )
+    replica.follow()
+    assert contents(replica.orders) == [b"5"]
+
+
+def test_the_journal_of_a_replica_forgets_what_its_primary_forgot(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_snapshot, "GROWTH_BYTES_MIN", 1000)
+    primary, replica = join("b").take_over(), join("a")
+    for index in range(2000):
+        primary.engine.state.put("kind", f"key-{index % 10}", b"v" * 100, is_durable=index % 100 == 0)
+    for _ in range(5):
+        primary.engine.maintain()
+    primary.engine.state.put("kind", "key-10", b"v" * 100)
+    replica.follow()
+    assert replica.engine.state.journal.first == primary.engine.state.journal.first > 1000
+    assert {key for key, _ in replica.engine.state.items("kind")} == {f"key-{index}" for index in range(11)}
+    assert len({entry.value for _, entry in replica.engine.state.items("kind")}) == 1
+    replica.take_over().engine.state.put("kind", "key-0", b"", expected_version=200)
+
+
+def test_a_replica_that_is_ahead_of_its_home_says_so_and_takes_nothing_up(first: Server, join: Join, url: str) -> None:
+    add(first.orders, 3)
+    replica = join("a")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE headwater.log SET head = 2 WHERE key <> '$state'")
+    with pytest.raises(HomeWentBack):
+        replica.follow()
+    assert isinstance(replica.lost[0], HomeWentBack)
+    assert contents(replica.orders) == [b"0", b"1", b"2"]
+
+
+def test_logs_without_news_are_not_opened(first: Server, join: Join) -> None:
+    for index in range(5):
+        add(first.engine.create(f"log-{index}"), 1)
+    replica = join("a")
+    assert len(replica.engine.opened()) == 5  # the copies were made just now
+    replica.close()
+    add(first.engine.open("log-3"), 1, begin=1)
+    again = join("a")
+    assert [log.name for log in again.engine.opened()] == ["log-3"]
+    again.take_over()
+    assert [log.name for log in again.engine.opened()] == ["log-3"]
+    assert again.engine.open("log-1").append([event()]).first == 2
+
+
+def test_a_replica_without_its_home_reads_on_and_says_since_when(first: Server, join: Join) -> None:
+    add(first.orders, 2)
+    replica = join("a")
+    asked_at = replica.follower.asked_at
+    assert asked_at is not None
+    replica.home.close()
+    with pytest.raises(StorageUnavailable):
+        replica.follow()
+    assert replica.follower.asked_at == asked_at
+    assert contents(replica.orders) == [b"0", b"1"]
+
+
+class Told:
+    """What a primary tells of what it commits."""
+
+    def __init__(self, server: Server) -> None:
+        committed = Committed()
+        assert server.engine._homed is not None
+        server.engine._homed.on_committed = committed.tell
+        listener = committed.listen(lambda: None)
+        assert listener is not None
+        self.listener = listener
+
+    def frames(self) -> list[tuple[str, bytes]]:
+        """Key and content of each frame that was told since."""
+        text, found = b"".join(self.listener.take()), []
+        while text:
+            key, size = LENGTHS.unpack_from(text)
+            begin = LENGTHS.size + key
+            found.append((text[LENGTHS.size : begin].decode(), text[begin : begin + size]))
+            text = text[begin + size :]
+        return found
+
+
+def test_frames_that_are_told_are_taken_up_without_the_home(first: Server, join: Join) -> None:
+    add(first.orders, 2)
+    replica, told = join("a"), Told(first)
+    add(first.orders, 2, begin=2)
+    first.engine.create("new").append([event()])
+    first.engine.state.put("kind", "key", b"value")
+    replica.home.close()
+    for key, content in told.frames():
+        assert replica.follower.take(key, content)
+        assert replica.follower.take(key, content)  # once more is no news
+    assert contents(replica.orders) == [b"0", b"1", b"2", b"3"]
+    assert replica.engine.open("new").head() == 1
+    assert replica.engine.state.get("kind", "key") is not None
+
+
+def test_a_frame_that_does_not_follow_or_is_damaged_is_not_taken(first: Server, join: Join) -> None:
+    add(first.orders, 1)
+    replica, told = join("a"), Told(first)
+    add(first.orders, 2, begin=1)
+    (_, second), (key, third) = told.frames()
+    assert not replica.follower.take(key, third)
+    assert not replica.follower.take(key, second[:-1] + bytes([second[-1] ^ 1]))
+    assert not replica.follower.take(key, second[:50])
+    assert not replica.follower.take("f" * 32, second)
+    assert replica.orders.head() == 1
+    replica.follow()
+    assert replica.follower.take(key, third)
+    assert replica.orders.head() == 3
+    replica.take_over()
+    assert replica.follower.take(key, b"nonsense")  # it appends itself
+
+
+def test_who_does_not_take_in_time_loses_all_and_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.homes.committed.WAITING_BYTES_MAX", 100)
+    committed = Committed()
+    listener = committed.listen(lambda: None)
+    assert listener is not None
+    frame = EncodedFrame(1, 1, 0, 0, 60, [bytes(60)])
+    committed.tell("key", [frame])
+    assert not listener.is_overrun
+    committed.tell("key", [frame])
+    assert listener.is_overrun
+    assert listener.take() == []
+    committed.leave(listener)
+    others = [committed.listen(lambda: None) for _ in range(LISTENERS_MAX + 1)]
+    assert others[-1] is None and None not in others[:-1]

@@ -1,0 +1,208 @@
+"""Servers that stand by, as processes: what they answer, for how long, and what becomes of it when they take over."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headwater.client import connect
+from headwater.core import Event
+from headwater.core.errors import NotPrimary
+from headwater.core.query import Query, QueryItem
+from headwater.flight.client import BulkClient, Ticket
+from headwater.formats.arrow import events_of
+from tests.soak.server import free_ports
+
+from ..waiting import eventually
+from .postgres_server import Postgres
+from .proxy import Proxy
+from .test_servers import Join, Member, database, join, url
+
+__all__ = ["database", "join", "url"]
+
+
+def answer(member: Member, path: str, *, method: str = "GET", body: object = None, **headers: str) -> tuple[int, Any]:
+    """The status of a request, and its JSON."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{member.url}{path}", data, headers, method=method)
+    if data is not None:
+        request.add_header("content-type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answered:
+            text = answered.read()
+            return answered.status, json.loads(text) if text.count(b"\n") < 2 else text
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.loads(refused.read()) | {"primary": refused.headers["headwater-primary"]}
+
+
+def reads(member: Member) -> bool:
+    """Whether it is a replica that serves reads."""
+    try:
+        return answer(member, "/health/ready?role=replica")[0] == 200
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def pair(join: Join) -> Iterator[tuple[Member, Member]]:
+    """A primary, and a replica."""
+    first = join("a")
+    eventually(first.is_primary)
+    second = join("b")
+    eventually(lambda: reads(second) and "is the primary" in second.unready())
+    yield first, second
+
+
+def test_a_replica_answers_what_its_primary_would(pair: tuple[Member, Member]) -> None:
+    first, second = pair
+    with connect(first.url) as server:
+        log = server.log("orders")
+        for number in range(20):
+            log.append([Event("E" if number % 2 else "F", str(number).encode(), tags=(f"n:{number}",))])
+    eventually(lambda: answer(second, "/logs/orders/head")[1]["head"] == 20)
+    for path, body in (
+        ("/logs", None),
+        ("/logs/orders/events/7", None),
+        ("/logs/orders/terms?kind=type", None),
+        ("/dcb/orders/read?query=all", None),
+        ("/logs/orders/read", {"query": {"items": [{"types": ["E"]}]}, "limit": 3}),
+        ("/logs/orders/count", {"query": {"items": [{"tags": ["n:3"]}]}}),
+    ):
+        method = "GET" if body is None else "POST"
+        found, expected = (answer(each, path, method=method, body=body) for each in (second, first))
+        assert expected[0] == 200, expected
+        assert found == expected
+    with connect(second.url) as server:
+        found_events = list(server.log("orders").read(Query([QueryItem(types=["F"])])))
+    assert [int(each.data) for each in found_events] == list(range(0, 20, 2))
+    text = urllib.request.urlopen(f"{second.url}/metrics", timeout=5).read().decode()
+    assert "headwater_replica_lag_events 0.0" in text
+    assert "headwater_replica_lag_seconds" in text
+
+
+def test_what_changes_something_is_answered_with_the_primary(pair: tuple[Member, Member]) -> None:
+    first, second = pair
+    for method, path, body in (
+        ("POST", "/logs/orders/append", {"events": [{"type": "E"}]}),
+        ("POST", "/logs/orders/trim", {"below": 1}),
+        ("PUT", "/logs/other", {}),
+        ("DELETE", "/logs/orders", None),
+        ("PUT", "/logs/orders/consumers/a/b", {}),
+        ("GET", "/O2IMS/anything", None),
+        ("GET", "/management/logs", None),
+    ):
+        status, problem = answer(second, path, method=method, body=body)
+        expected = 421
+        assert (status, problem["primary"]) == (expected, first.url), path
+    status, problem = answer(second, "/health/ready")
+    assert status == 503 and first.url in problem["detail"]
+    assert answer(second, "/health/ready?role=primary")[0] == 503
+    assert answer(first, "/health/ready?role=primary")[0] == 200
+    assert answer(first, "/health/ready?role=replica")[0] == 503
+    assert answer(first, "/health/ready?role=king")[0] == 400
+
+
+def test_a_subscription_at_a_replica_goes_on_when_that_becomes_the_primary(pair: tuple[Member, Member]) -> None:
+    first, second = pair
+    with connect(second.url) as server, server.log("orders").subscribe(after=0) as events:
+        assert first.append(0) == 1
+        assert next(iter(events)).data == b"0"
+        first.end(signal.SIGKILL)
+        eventually(second.is_primary)
+        assert second.append(1) == 2
+        assert next(iter(events)).data == b"1"
+    assert answer(second, "/health/ready?role=replica")[0] == 503
+
+
+def test_who_asks_for_a_number_waits_for_it(pair: tuple[Member, Member]) -> None:
+    first, second = pair
+    number = first.append(0)
+    status, head = answer(second, "/logs/orders/head", **{"headwater-at-least": str(number)})
+    assert (status, head["head"]) == (200, number)
+    for member in pair:
+        began = time.monotonic()
+        status, problem = answer(member, "/logs/orders/head", **{"headwater-at-least": str(number + 1)})
+        assert (status, problem["type"]) == (503, "urn:headwater:problem:not_here_yet")
+        assert time.monotonic() - began >= 2
+        assert (problem["wanted"], problem["head"]) == (number + 1, number)
+    assert answer(first, "/logs/orders/head", **{"headwater-at-least": "x"})[0] == 400
+
+
+def test_a_replica_that_is_cut_off_stops_to_serve_and_says_so(
+    join: Join, url: str, database: Postgres, tmp_path: Path
+) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    assert first.append(0) == 1
+    proxy = Proxy(database.port)
+    second = Member(
+        url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b", "--replica-stale-ms-max", "3000"
+    )
+    try:
+        eventually(lambda: reads(second))
+        proxy.stop()
+        assert answer(second, "/logs/orders/head")[1]["head"] == 1
+        eventually(lambda: not reads(second))
+        status, problem = answer(second, "/logs/orders/head")
+        assert status == 503
+        assert "has not caught up with its home" in problem["detail"]
+    finally:
+        second.close()
+        proxy.close()
+
+
+def test_arrow_flight_reads_at_a_replica_and_is_refused_to_write(join: Join, url: str, tmp_path: Path) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    for number in range(30):
+        first.append(number)
+    [port] = free_ports(1)
+    second = Member(url, tmp_path / "b", "--flight-port", str(port), "--flight-start", "at_once")
+    try:
+        eventually(lambda: reads(second))
+        with BulkClient(f"grpc://127.0.0.1:{port}") as bulk, connect(first.url) as server:
+            log = server.log("orders")
+            read = [each for batch in bulk.read(Ticket("orders")) for each in events_of(batch)]
+            assert read == list(log.read())
+            first.append(30)
+            eventually(lambda: bulk.head("orders").head == 31)
+            assert len([each for batch in bulk.read(Ticket("orders", after=29)) for each in events_of(batch)]) == 2
+            rows = pa.record_batch({"type": pa.array(["E"]), "data": pa.array([b""], pa.binary())})
+            with pytest.raises(NotPrimary):
+                bulk.append("orders", [rows])
+            with pytest.raises(NotPrimary):
+                bulk.trim("orders", 3)
+    finally:
+        second.close()
+
+
+def test_a_replica_hears_of_appends_at_once_and_no_stranger_does(pair: tuple[Member, Member]) -> None:
+    first, second = pair
+    with connect(second.url) as server, server.log("orders").subscribe(after=0) as events:
+        for number in range(5):  # the first one may be the home's to tell
+            assert first.append(number) == number + 1
+            assert next(iter(events)).data == str(number).encode()
+        eventually(lambda: "headwater_replica_is_told 1.0" in metrics(second))
+        with connect(first.url) as primary:
+            log = primary.log("orders")
+            for number in range(5, 105):
+                log.append([Event("E", str(number).encode())])
+        assert [int(next(iter(events)).data) for _ in range(100)] == list(range(5, 105))
+    assert answer(first, "/home/frames")[0] == 403
+    assert answer(first, "/home/frames", **{"headwater-home-secret": "0" * 64})[0] == 403
+    assert answer(first, "/home/others", **{"headwater-home-secret": "0" * 64})[0] == 404
+
+
+def metrics(member: Member) -> str:
+    with urllib.request.urlopen(f"{member.url}/metrics", timeout=5) as answered:
+        text: str = answered.read().decode()
+    return text
