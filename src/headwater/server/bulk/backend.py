@@ -38,7 +38,7 @@ STAGINGS_MAX = 1024
 class BulkBackend:
     """See flight.backend.Backend. Any thread may call it."""
 
-    def __init__(self, link: Link, *, staged_bytes_max: int, disk_reserve_bytes: int | None) -> None:
+    def __init__(self, link: Link, *, lends: bool, staged_bytes_max: int, disk_reserve_bytes: int | None) -> None:
         self._link = link
         self._staged_bytes_max, self._disk_reserve_bytes = staged_bytes_max, disk_reserve_bytes
         self._mapped: OrderedDict[str, MappedLog] = OrderedDict()
@@ -48,7 +48,7 @@ class BulkBackend:
         self._mapping = threading.Lock()
         self.sendings = Sendings(link)
         """Streams to readers."""
-        self._lending = Lending(self._lent)
+        self._lending = Lending(self._lent) if lends else None
 
     # Who asks
 
@@ -97,7 +97,7 @@ class BulkBackend:
 
     def lender(self, user: User, body: LendBody) -> Lender:
         """See Backend."""
-        return self._lending.lender(user, body)
+        return Lender() if self._lending is None else self._lending.lender(user, body)
 
     # Writing
 
