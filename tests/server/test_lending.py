@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from headwater.core.access import ANYBODY, User
 from headwater.core.errors import PositionTrimmed
 from headwater.flight.borrowing import take
-from headwater.flight.wire import LendBody, Lender
+from headwater.flight.client import BulkClient
+from headwater.flight.wire import LendBody, Lender, Ticket
 from headwater.server.bulk import lending
 from headwater.server.bulk.lending import Lending
 from headwater.storage.lending import CAN_LEND, Lent, Loan
+
+from .running import RunningServer
 
 pytestmark = pytest.mark.skipif(not CAN_LEND, reason="this system has no sockets without a path")
 NOTHING: tuple[bytes, list[int]] = (b"", [])
@@ -112,3 +116,14 @@ def test_only_so_many_codes_are_out(desk: Lending, monkeypatch: pytest.MonkeyPat
 def test_a_socket_that_is_not_there_is_an_error(desk: Lending) -> None:
     with pytest.raises(ConnectionRefusedError):
         take(Lender("headwater-elsewhere", "0"))
+
+
+def test_a_server_that_is_told_so_lends_nothing(tmp_path: Path) -> None:
+    settings = ("--flight-enabled", "true", "--flight-port", "0", "--flight-lends", "false")
+    with (
+        RunningServer("--data", "data", "--log", "orders", *settings, cwd=tmp_path) as running,
+        BulkClient(running.further_url("grpc")) as bulk,
+    ):
+        ticket = Ticket("orders", after=0, upto=0, incarnation=bulk.head("orders").incarnation)
+
+        assert bulk.lender(ticket, os.getuid()) == Lender()
