@@ -78,6 +78,7 @@ class Lending:
         with self._lock:
             self._codes.clear()
             if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)  # so that whoever waits for a connection hears of it
                 self._socket.close()
 
     def _open(self) -> None:
