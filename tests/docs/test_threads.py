@@ -18,6 +18,7 @@ SEEN_TO = {
     "formats/late.py": "a failure is printed; reads go on without Arrow",
     "server/bulk/held.py": "of one connection, and ends with it",
     "server/bulk/link.py": "its end ends the bulk process; an answer tells its own error",
+    "server/bulk/lending.py": "where it does not answer, a task of Spark reads over Flight",
     "server/bulk/supervisor.py": "waited for",
     "server/bulk/calls.py": "its results are awaited",
     "server/http_connection.py": "of one connection, and ends with it",

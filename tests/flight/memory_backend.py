@@ -43,6 +43,8 @@ from headwater.flight.wire import (
     Appended,
     CommitBody,
     DiscardBody,
+    LendBody,
+    Lender,
     LogNames,
     Nothing,
     OneWriter,
@@ -187,6 +189,9 @@ class MemoryBackend:
             if page.is_last:
                 return
             cursor = page.cursor
+
+    def lender(self, user: User, body: LendBody) -> Lender:
+        return Lender()  # there are no files
 
     def append(self, command: AppendCommand, batch: pa.RecordBatch) -> Appended:
         opened = self.store.open(command.log)

@@ -30,6 +30,7 @@ BODIES = {
     "head": {"log": "orders"},
     "position_at": {"log": "orders", "recorded_at": 0},
     "count": {"log": "orders"},
+    "lend": {"log": "orders", "after": 0, "upto": 1, "incarnation": "i", "uid": 0},
     "create_log": {"log": "orders"},
     "trim": {"log": "orders", "below": 0},
     "consumers": {"log": "orders"},

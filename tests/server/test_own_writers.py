@@ -52,7 +52,7 @@ def backend(engine: Engine, guard: AccountGuard) -> Iterator[BulkBackend]:
     thread = threading.Thread(target=lambda: asyncio.run(Answering(calls.table()).run(ours)))
     thread.start()
     link = Link(theirs, ended=lambda: None, asked=lambda what, arguments: None)
-    yield BulkBackend(link, staged_bytes_max=2**30, disk_reserve_bytes=0)
+    yield BulkBackend(link, lends=True, staged_bytes_max=2**30, disk_reserve_bytes=0)
     theirs.shutdown(socket.SHUT_RDWR)
     thread.join()
     theirs.close()

@@ -17,7 +17,7 @@ from .backend import Backend
 from .reading import span_of
 from .wire import ACTIONS, ActionShape, Answer, Body
 
-Handler = Callable[[Backend, Any], Any]
+Handler = Callable[[Backend, User, Any], Any]
 
 
 def act(backend: Backend, user: User, name: str, body: bytes) -> bytes:
@@ -31,7 +31,7 @@ def act(backend: Backend, user: User, name: str, body: bytes) -> bytes:
     given = wire.decode(shape.body, body or b"{}", name)
     assert shape.right is not None
     backend.authorize(user, shape.right, given.log)
-    return wire.encode(handler(backend, given))
+    return wire.encode(handler(backend, user, given))
 
 
 def logs_of(backend: Backend, user: User) -> list[str]:
@@ -48,14 +48,18 @@ def _asked(backend: Backend, user: User, shape: ActionShape[Body, Answer], body:
     return json.decode(backend.act(user, shape.name, wire.encode(body)), type=shape.answer)
 
 
-def _head(backend: Backend, body: wire.LogBody) -> Extent:
+def _head(backend: Backend, user: User, body: wire.LogBody) -> Extent:
     return backend.place(body.log).extent
 
 
-def _count(backend: Backend, body: wire.CountBody) -> wire.EventCount:
+def _count(backend: Backend, user: User, body: wire.CountBody) -> wire.EventCount:
     span, _ = span_of(backend, body)
     return wire.EventCount(backend.count(body.log, span))
 
 
-HANDLERS: dict[str, Handler] = {wire.HEAD.name: _head, wire.COUNT.name: _count}
+def _lend(backend: Backend, user: User, body: wire.LendBody) -> wire.Lender:
+    return backend.lender(user, body)
+
+
+HANDLERS: dict[str, Handler] = {wire.HEAD.name: _head, wire.COUNT.name: _count, wire.LEND.name: _lend}
 """Those that are done here."""

@@ -13,7 +13,7 @@ from ..core.extent import Extent, SplitSize
 from ..core.mark import Staged
 from ..core.query import Query
 from ..core.settings import LogSettings
-from .wire import AppendCommand, Appended, StageCommand, Ticket
+from .wire import AppendCommand, Appended, LendBody, Lender, StageCommand, Ticket
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,6 +116,9 @@ class Backend(Protocol):
 
     def sending(self, user: User, peer: str, ticket: Ticket) -> Sending:
         """A stream to a reader begins."""
+
+    def lender(self, user: User, body: LendBody) -> Lender:
+        """Where these segments are lent to a process of this machine, if they are."""
 
     # Writing
 

@@ -30,7 +30,7 @@ from .calling import Calls
 from .errors import ServerFault
 from .schemas import schema_of
 from .sending import Batches, pieces_of, schema_and_batches
-from .wire import SPLIT_BYTES, ActionShape, Answer, Appended, Body, OnDuplicate, Split, Ticket, encode
+from .wire import SPLIT_BYTES, ActionShape, Answer, Appended, Body, Lender, OnDuplicate, Split, Ticket, encode
 
 T = TypeVar("T")
 
@@ -146,6 +146,14 @@ class BulkClient:
                 return
             except (flight.FlightError, pa.ArrowException, EventLogError) as error:
                 self._calls.failed(error, session, attempts)
+
+    def lender(self, ticket: Ticket, uid: int) -> Lender:
+        """Who lends the segments of a ticket with fixed bounds to a process of that user; see `borrowing.take`.
+
+        Raises InvalidInput where an older server has no such action.
+        """
+        assert ticket.after is not None and ticket.upto is not None and ticket.incarnation is not None
+        return self._act(wire.LEND, wire.LendBody(ticket.log, ticket.after, ticket.upto, ticket.incarnation, uid))
 
     # Writing
 

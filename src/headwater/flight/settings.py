@@ -24,6 +24,9 @@ class FlightSettings:
     streams_max: int = setting(
         64, whole_number(1, 10_000), "reads and writes at the same time; more are refused, and the client retries"
     )
+    lends: bool = setting(
+        True, boolean, "lend segments, for reading, to processes of this machine that may read the log"
+    )
     staged_bytes_max: int = setting(
         STAGED_BYTES_MAX, byte_count(MIB, 2**50), "bytes that exactly-once writers may have staged, per log"
     )

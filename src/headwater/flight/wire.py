@@ -260,6 +260,16 @@ class DiscardBody(WriterBody, frozen=True):
     """Also where a part of them is in the log already, so that a commit could not go on any more."""
 
 
+class LendBody(Asked, frozen=True):
+    """Segments with the events in (after, upto], for a process of that user of the operating system."""
+
+    log: str
+    after: Number
+    upto: Number
+    incarnation: str
+    uid: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+
+
 class LogNames(Answered, frozen=True):
     """The logs that the user may read."""
 
@@ -270,6 +280,14 @@ class SequenceNumber(Answered, frozen=True):
     """One number."""
 
     sequence_number: int
+
+
+class Lender(Answered, frozen=True):
+    """Where segments are lent, and the code to be shown there, which is good once and for some seconds."""
+
+    socket: str = ""
+    """Name of a Unix socket in Linux's abstract namespace; empty: nothing is lent."""
+    code: str = ""
 
 
 class EventCount(Answered, frozen=True):
@@ -319,6 +337,7 @@ INFO = ActionShape("info", LogBody, LogInfo, Right.READ)
 HEAD = ActionShape("head", LogBody, Extent, Right.READ)
 SEQUENCE_NUMBER_AT = ActionShape("position_at", SequenceNumberAtBody, SequenceNumber, Right.READ)
 COUNT = ActionShape("count", CountBody, EventCount, Right.READ)
+LEND = ActionShape("lend", LendBody, Lender, Right.READ)
 CREATE_LOG = ActionShape("create_log", CreateBody, LogInfo, Right.MANAGE)
 TRIM = ActionShape("trim", TrimBody, Trimmed, Right.MANAGE)
 CONSUMERS = ActionShape("consumers", LogBody, Consumers, Right.READ)
@@ -335,7 +354,7 @@ DISCARD = ActionShape("discard", DiscardBody, Nothing, Right.APPEND)
 ACTIONS: dict[str, ActionShape[Any, Any]] = {
     shape.name: shape
     for shape in (
-        LOGS, INFO, HEAD, SEQUENCE_NUMBER_AT, COUNT, CREATE_LOG, TRIM, CONSUMERS, CONSUMER, REGISTER_CONSUMER,
+        LOGS, INFO, HEAD, SEQUENCE_NUMBER_AT, COUNT, LEND, CREATE_LOG, TRIM, CONSUMERS, CONSUMER, REGISTER_CONSUMER,
         ACKNOWLEDGE, UNREGISTER_CONSUMER, REPORT_POSITION, WRITER, COMMIT, DISCARD,
     )
 }  # fmt: skip

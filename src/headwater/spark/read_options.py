@@ -84,6 +84,8 @@ class ReadOptions:
     fails_on_loss: bool = True
     archive: str | None = None
     pushes_filters: bool = False
+    borrows: bool = True
+    """Whether large slices are read from the log's files, where the server is on this machine and lends them."""
 
     def wants(self, log: str) -> bool:
         """Whether it is one of the logs to be read."""
@@ -176,6 +178,7 @@ SHARED = (
     Option("splitBytes", "a size such as 64m", size),
     Option("failOnDataLoss", "true or false", boolean),
     Option("archive", "the path of a Delta table", _table),
+    Option("mapSegments", "true or false", boolean),
 )
 BATCH_ONLY = (
     Option("endingPosition", _PLACES, _places),
@@ -202,6 +205,7 @@ _FIELDS = {
     "failOnDataLoss": "fails_on_loss",
     "archive": "archive",
     "filterPushdown": "pushes_filters",
+    "mapSegments": "borrows",
     "maxEventsPerTrigger": "trigger_events_max",
     "minEventsPerTrigger": "trigger_events_min",
     "maxBytesPerTrigger": "trigger_bytes_max",

@@ -14,6 +14,7 @@ from ..core.extent import Extent
 from ..core.query import Query
 from ..flight.client import BulkClient
 from ..flight.wire import Ticket
+from . import borrowing
 from .archive.snapshot import Archive
 from .archive_reading import ArchivedSlice, Piece, read_archived
 from .clients import client_of
@@ -44,7 +45,7 @@ def _read_log(client: BulkClient, options: ReadOptions, query: Query, ticket: Ti
     trims = 0
     while True:
         try:
-            for batch in client.read(ticket):
+            for batch in borrowing.read(client, ticket) if options.borrows else client.read(ticket):
                 yield pa.record_batch([batch.column(name) for name in schema.names], schema=schema)
                 if has_number and batch.num_rows:
                     ticket = replace(ticket, after=batch.column("sequence_number")[-1].as_py())

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import google_crc32c
 import numpy as np
+import numpy.typing as npt
 
 from ..core.errors import StorageCorrupted
 from .columns import Content, Frames, Ints
@@ -30,10 +31,24 @@ _LARGE = 32 * 1024
 """Behind a frame of so many bytes another large one is expected: only its header is read."""
 
 
+class Mapped(Protocol):
+    """A segment file in memory."""
+
+    path: Path
+    first: int
+    content: Content
+    crc_seed: int
+    verified: npt.NDArray[np.bool_]
+    """Of each frame, whether it was seen to be whole."""
+
+    def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
+        """The error for events that are not as they were written."""
+
+
 class Followed(NamedTuple):
     """What was known of a segment at one moment. It stays readable, whatever becomes of the file."""
 
-    segment: FollowedSegment
+    segment: Mapped
     firsts: Ints
     offsets: Ints
     last: int

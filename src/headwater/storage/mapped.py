@@ -19,6 +19,7 @@ from ..core.query import ALL, Query
 from ..formats.arrow import SCHEMA
 from .columns import Rows
 from .following import Followed, FollowedSegment
+from .lending import Lent, lent
 from .meta import META_NAME, Meta, read_meta
 from .postings import PARTITION
 from .recovery import Ranges, highest_kept
@@ -141,6 +142,15 @@ class MappedLog:
         if self._is_everything(partition):
             partition = None
         return put_together(self._batches(parts, names, limits, query, partition), limits)
+
+    def lend(self, after: int, upto: int) -> Lent | None:
+        """The segments with the events numbered above `after`, up to `upto` (at most the head), for another process.
+
+        None where there are none, or they are not to be lent. To be closed by the caller. Raises as `scan`.
+        """
+        low, high = self._bounds(after, upto)
+        parts = self._pinned(low, high)
+        return lent(parts, low - 1, high) if parts else None
 
     def _batches(
         self, parts: Sequence[Followed], names: Sequence[str], limits: Limits, query: Query, partition: int | None

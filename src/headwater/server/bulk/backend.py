@@ -18,10 +18,13 @@ from ...core.errors import EventLogError
 from ...core.extent import SplitSize
 from ...core.query import Query
 from ...flight.backend import Login, LogPlace, Sending, Span
-from ...flight.wire import AppendCommand, Appended, StageCommand, Ticket, encode
+from ...flight.reading import span_of
+from ...flight.wire import AppendCommand, Appended, LendBody, Lender, StageCommand, Ticket, encode
+from ...storage.lending import Lent
 from ...storage.mapped import MappedLog
 from ...storage.staging import StagedFile, Staging
 from ...storage.writer_owners import claim
+from .lending import Lending
 from .link import Link
 from .own_writers import check_own
 from .sendings import Sendings
@@ -35,7 +38,7 @@ STAGINGS_MAX = 1024
 class BulkBackend:
     """See flight.backend.Backend. Any thread may call it."""
 
-    def __init__(self, link: Link, *, staged_bytes_max: int, disk_reserve_bytes: int | None) -> None:
+    def __init__(self, link: Link, *, lends: bool, staged_bytes_max: int, disk_reserve_bytes: int | None) -> None:
         self._link = link
         self._staged_bytes_max, self._disk_reserve_bytes = staged_bytes_max, disk_reserve_bytes
         self._mapped: OrderedDict[str, MappedLog] = OrderedDict()
@@ -45,6 +48,7 @@ class BulkBackend:
         self._mapping = threading.Lock()
         self.sendings = Sendings(link)
         """Streams to readers."""
+        self._lending = Lending(self._lent) if lends else None
 
     # Who asks
 
@@ -91,6 +95,10 @@ class BulkBackend:
         """See Backend."""
         return self.sendings.begin(user.name, peer, ticket)
 
+    def lender(self, user: User, body: LendBody) -> Lender:
+        """See Backend."""
+        return Lender() if self._lending is None else self._lending.lender(user, body)
+
     # Writing
 
     def append(self, command: AppendCommand, batch: pa.RecordBatch) -> Appended:
@@ -118,6 +126,24 @@ class BulkBackend:
     def act(self, user: User, name: str, body: bytes) -> bytes:
         """See Backend."""
         return self._link.call("act", user.name, name, body, type=bytes)
+
+    def _lent(self, user: User, body: LendBody, pid: int) -> Lent | None:
+        """What a process gets, which counts as sent to it. Raises as `flight.reading.span_of`, and MappedLog.scan."""
+        ticket = Ticket(body.log, body.after, body.upto, incarnation=body.incarnation)
+        span, _ = span_of(self, ticket)
+        mapped = self._opened(body.log)
+        if (lent := mapped.lend(span.after, span.upto)) is None:
+            return None
+        try:
+            span_of(self, ticket)  # again: what was trimmed in between would be missing in silence
+            events = mapped.count(lent.loan.after, lent.loan.upto)
+        except BaseException:
+            lent.close()
+            raise
+        sending = self.sending(user, f"process {pid}", ticket)
+        sending.sent(events)
+        sending.end()
+        return lent
 
     def _opened(self, log: str) -> MappedLog:
         """The log, mapped up to its present head."""

@@ -49,7 +49,10 @@ def main() -> None:
 
     link = Link(socket.socket(fileno=int(sys.argv[1])), ended=_leave, asked=asked)
     backend = BulkBackend(
-        link, staged_bytes_max=settings.staged_bytes_max, disk_reserve_bytes=settings.disk_reserve_bytes
+        link,
+        lends=settings.lends,
+        staged_bytes_max=settings.staged_bytes_max,
+        disk_reserve_bytes=settings.disk_reserve_bytes,
     )
     held = Held(*(socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[3:]))
     held.take()

@@ -76,6 +76,7 @@ class BulkPlane:
             certificate=str(config.tls.certificate or ""),
             key=str(config.tls.key or ""),
             streams_max=config.flight.streams_max,
+            lends=config.flight.lends,
             staged_bytes_max=config.flight.staged_bytes_max,
             disk_reserve_bytes=config.limits.disk_reserve_bytes,
             stop_ms=config.limits.stop_ms,

@@ -41,6 +41,7 @@ class BulkSettings(msgspec.Struct, frozen=True):
     certificate: str
     key: str
     streams_max: int
+    lends: bool
     staged_bytes_max: int
     disk_reserve_bytes: int | None
     stop_ms: int

@@ -1,0 +1,129 @@
+"""The socket at which segments are lent: a code is good once, soon, and for one user of the operating system."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.core.access import ANYBODY, User
+from headwater.core.errors import PositionTrimmed
+from headwater.flight.borrowing import take
+from headwater.flight.client import BulkClient
+from headwater.flight.wire import LendBody, Lender, Ticket
+from headwater.server.bulk import lending
+from headwater.server.bulk.lending import Lending
+from headwater.storage.lending import CAN_LEND, Lent, Loan
+
+from .running import RunningServer
+
+pytestmark = pytest.mark.skipif(not CAN_LEND, reason="this system has no sockets without a path")
+NOTHING: tuple[bytes, list[int]] = (b"", [])
+
+
+class Library:
+    """Lends a file of one word, and knows who borrowed."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[LendBody, int]] = []
+        self.error: Exception | None = None
+
+    def lend(self, user: User, body: LendBody, pid: int) -> Lent | None:
+        self.asked.append((body, pid))
+        if self.error is not None:
+            raise self.error
+        word = os.memfd_create("word")
+        os.pwrite(word, b"word", 0)
+        return Lent(Loan(body.after, body.upto, ()), (word,))
+
+
+@pytest.fixture
+def library() -> Library:
+    return Library()
+
+
+@pytest.fixture
+def desk(library: Library) -> Iterator[Lending]:
+    desk = Lending(library.lend)
+    yield desk
+    desk.close()
+
+
+def body(uid: int | None = None) -> LendBody:
+    return LendBody("orders", 0, 10, "i", os.getuid() if uid is None else uid)
+
+
+def test_whoever_shows_the_code_gets_the_descriptors(desk: Lending, library: Library) -> None:
+    message, descriptors = take(desk.lender(ANYBODY, body()))
+
+    assert message == b'{"after":0,"upto":10,"segments":[]}'
+    assert [os.pread(descriptor, 10, 0) for descriptor in descriptors] == [b"word"]
+    assert library.asked == [(body(), os.getpid())]
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def test_a_code_is_good_once(desk: Lending, library: Library) -> None:
+    lender = desk.lender(ANYBODY, body())
+    for descriptor in take(lender)[1]:
+        os.close(descriptor)
+    desk.lender(ANYBODY, body())  # somebody of that user may still come
+
+    assert take(lender) == NOTHING
+    assert len(library.asked) == 1
+
+
+def test_another_code_gets_nothing(desk: Lending, library: Library) -> None:
+    lender = desk.lender(ANYBODY, body())
+
+    assert take(Lender(lender.socket, "0" * len(lender.code))) == NOTHING
+    assert not library.asked
+
+
+def test_a_code_of_another_user_of_the_system_gets_nothing(desk: Lending, library: Library) -> None:
+    desk.lender(ANYBODY, body())
+    lender = desk.lender(ANYBODY, body(uid=os.getuid() + 1))
+
+    assert take(lender) == NOTHING
+    assert not library.asked
+
+
+def test_a_code_is_not_good_for_long(desk: Lending, library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    lender = desk.lender(ANYBODY, body())
+    later = time.monotonic() + lending.CODE_S + 1
+    monkeypatch.setattr(lending.time, "monotonic", lambda: later)
+
+    assert take(lender) == NOTHING
+    assert not library.asked
+
+
+def test_what_cannot_be_lent_is_not(desk: Lending, library: Library) -> None:
+    library.error = PositionTrimmed(1, 5)
+
+    assert take(desk.lender(ANYBODY, body())) == NOTHING
+    assert len(library.asked) == 1
+
+
+def test_only_so_many_codes_are_out(desk: Lending, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lending, "CODES_MAX", 2)
+
+    assert [bool(desk.lender(ANYBODY, body()).socket) for _ in range(3)] == [True, True, False]
+
+
+def test_a_socket_that_is_not_there_is_an_error(desk: Lending) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        take(Lender("headwater-elsewhere", "0"))
+
+
+def test_a_server_that_is_told_so_lends_nothing(tmp_path: Path) -> None:
+    settings = ("--flight-enabled", "true", "--flight-port", "0", "--flight-lends", "false")
+    with (
+        RunningServer("--data", "data", "--log", "orders", *settings, cwd=tmp_path) as running,
+        BulkClient(running.further_url("grpc")) as bulk,
+    ):
+        ticket = Ticket("orders", after=0, upto=0, incarnation=bulk.head("orders").incarnation)
+
+        assert bulk.lender(ticket, os.getuid()) == Lender()
