@@ -83,7 +83,7 @@ class GroupWorkers:
         worker = self._of.get(node, {}).get(key)
         member = None if worker is None else worker.holder_of(partition, epoch)
         if member is None:
-            current = node.positions.epochs.get((key.group, partition), 0)
+            current = node.positions.of_group(key.group, node.partitions).epochs.get(partition, 0)
             raise ConsumerFenced(key.group, str(partition), epoch, current)
         return member.acknowledge(sequence_number, gives_up=gives_up)
 
