@@ -648,7 +648,7 @@ class HwShell extends View {
           crumb,
           h(
             "button",
-            { id: "jump", onclick: jump, "aria-label": "Go to a log, tag, number or page" },
+            { id: "jump", onclick: jump, title: "Go to a log, tag, number or page" },
             icon("search"),
             h("span", {}, "Go to a log, tag, number or page"),
             h("kbd", {}, "Ctrl K"),

@@ -409,7 +409,7 @@ class HwEvent extends View {
       viewBox: `0 0 ${width} ${height}`,
       width,
       height,
-      role: "img",
+      role: "group",
       "aria-label": `${this.rows.length} events over time; the list has them in words`,
     });
     for (const type of types)
@@ -473,7 +473,7 @@ class HwEvent extends View {
       lines.push(
         h(
           "li",
-          { "aria-selected": each.number === this.number ? "true" : null },
+          { "aria-current": each.number === this.number ? "true" : null },
           h("span", { class: "mono dim", title: `${stamp(ms)} ${zone()}` }, minute(ms)),
           h("i", { class: `dot ${this.colour(each.event.type)}` }),
           h("strong", { title: each.event.type }, each.event.type),
@@ -641,7 +641,7 @@ class HwEvent extends View {
         rows.length && this.number !== null
           ? h(
               "div",
-              { class: "scroll" },
+              { class: "scroll", tabindex: "0", role: "region", "aria-label": "Who is past it" },
               h(
                 "table",
                 {},

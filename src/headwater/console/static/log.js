@@ -674,10 +674,11 @@ class HwLog extends View {
       shown =
         event.data === undefined ? [] : members(event.data, 6).sort((a, b) => (a[1].length > 14) - (b[1].length > 14));
     return [
-      h("span", { class: "n mono" }, count(found.number)),
+      h("span", { role: "gridcell", class: "n mono" }, count(found.number)),
       h(
         "span",
         {
+          role: "gridcell",
           class: "mono",
           title: `${stamp(ms)} ${zone()}${Number.isNaN(occurred) ? ", recorded" : `; recorded ${stamp(recorded_at)}`}`,
         },
@@ -691,13 +692,13 @@ class HwLog extends View {
       ),
       h(
         "span",
-        { class: "type" },
+        { role: "gridcell", class: "type" },
         h("i", { class: `square ${this.colour(event.type)}` }),
         h("span", { title: event.type }, event.type),
       ),
       h(
         "span",
-        { class: "tags hide" },
+        { role: "gridcell", class: "tags hide" },
         tags.map((tag) =>
           h(
             "button",
@@ -717,14 +718,14 @@ class HwLog extends View {
       ),
       h(
         "span",
-        { class: "data hide" },
+        { role: "gridcell", class: "data hide" },
         event.data_base64 !== undefined
           ? "bytes"
           : shown.length
             ? shown.map(([key, value]) => [`${key} `, h("b", {}, value.slice(0, 60)), "  "])
             : (event.data ?? "").slice(0, 120),
       ),
-      h("span", { class: "n dim tiny" }, bytes(sizeOf(event))),
+      h("span", { role: "gridcell", class: "n dim tiny" }, bytes(sizeOf(event))),
     ];
   }
 
@@ -808,7 +809,12 @@ class HwLog extends View {
                 count(BigInt(number)),
               ),
             ),
-            h("span", { class: "row clip" }, h("i", { class: `square ${this.colour(event.type)}` }), event.type),
+            h(
+              "span",
+              { class: "row clip", title: event.type },
+              h("i", { class: `square ${this.colour(event.type)}` }),
+              h("span", { class: "clip" }, event.type),
+            ),
             h(
               "span",
               { class: "right" },
@@ -1501,7 +1507,7 @@ class List {
                   )
               : undefined,
           },
-          found ? this.page.cells(found) : h("span", {}, "\u2026"),
+          found ? this.page.cells(found) : h("span", { role: "gridcell" }, "\u2026"),
         );
       line.style.gridTemplateColumns = this.columns;
       line.style.top = `${(scale === 1 ? index : index - first) * ROW + (scale === 1 ? 0 : view.scrollTop)}px`;
