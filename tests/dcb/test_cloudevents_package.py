@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event, to_binary_event, to_structured_event
 from cloudevents.core.v1.event import CloudEvent
+from cloudevents.v1 import conversion
+from cloudevents.v1 import http as first_interface
 
 STRUCTURED, BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"
 ATTRIBUTES = {"id": "A 1/ü", "source": "https://example.com/shöp?a=b%20c", "type": "order.placed"}
@@ -55,3 +57,29 @@ def test_an_event_of_the_package_comes_back_equal(client, mode, name):
     assert found.get_attributes() == event.get_attributes()
     if event.get_data() is not None:
         assert found.get_data() == event.get_data()
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_one_event_as_a_cloudevent_is_the_object_that_was_written(client, name):
+    event = EVENTS[name]
+    message = to_structured_event(event)
+    assert client.post("/logs/courses/events", body_of(message), headers=dict(message.headers)).status == 200
+    answer = client.get("/logs/courses/events/1", parameters={"form": "cloudevent"})
+    found = from_http_event(HTTPMessage({"content-type": STRUCTURED}, answer.body))
+    attributes = found.get_attributes()
+    assert attributes.pop("sequence") == "000000000000000001"
+    assert attributes == event.get_attributes()
+    if event.get_data() is not None:
+        assert found.get_data() == event.get_data()
+
+
+@pytest.mark.parametrize("mode", ["to_structured", "to_binary"])
+def test_the_first_interface_of_the_package_writes_and_reads_the_same(client, mode):
+    given = {"id": "B-1", "source": "/shop", "type": "order.placed", "time": "2026-02-03T04:05:06Z"}
+    event = first_interface.CloudEvent({**given, "datacontenttype": "application/json"}, {"total": 3})
+    headers, body = getattr(conversion, mode)(event)
+    assert client.post("/logs/courses/events", body, headers=headers).status == 200
+    answer = client.get("/logs/courses/events/1", parameters={"form": "cloudevent"})
+    found = first_interface.from_http({"content-type": STRUCTURED}, answer.body)
+    assert {name: found[name] for name in given} == given
+    assert (found["sequence"], found.data) == ("000000000000000001", {"total": 3})

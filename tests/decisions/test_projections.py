@@ -22,6 +22,8 @@ from headwater.decisions import (
     write,
 )
 from headwater.decisions.folding import Plan
+from headwater.decisions.projection import query_of
+from headwater.decisions.shapes import layout_of
 from headwater.decisions.testing import memory_log
 
 from .courses import CourseDefined, SeatLeft, SeatTaken, courses_of, seats_left
@@ -180,3 +182,34 @@ def test_several_of_a_kind_are_one_state_in_their_order(happened: list[object], 
     seen: list[Any] = []
     decide(log, Decision(courses_of("x"), several, courses_of("y"), lambda *states: seen.extend(states)))
     assert seen == [project(log, courses_of("x")), expected, project(log, courses_of("y"))]
+
+
+class TestShapes:
+    def test_the_same_projection_with_other_tags_is_of_the_same_shape(self) -> None:
+        assert seats_left("chess").shape is seats_left("go").shape
+        assert seats_left("chess").shape is not courses_of("ann").shape
+        assert layout_of((seats_left("chess").shape,)) is layout_of((seats_left("go").shape,))
+
+    def test_another_handler_for_a_class_takes_the_place_of_the_first(self) -> None:
+        none = Projection(0, tags={"course": "chess"})
+        counted = none.on(SeatTaken, lambda n, _: n + 1).on(SeatLeft, lambda n, _: n).on(SeatTaken, lambda n, _: n + 2)
+        assert project(memory_log(SeatTaken("chess", "ann"), SeatLeft("chess", "ann")), counted) == 2
+
+    @pytest.mark.parametrize("course", ["chess", "c" * 150, "d" * 400, "a\u200bb"])
+    def test_its_query_is_as_any_other_is_made(self, course: str) -> None:
+        both = [seats_left(course), courses_of("ann")]
+        assert query_of(both) == Query.of(*[QueryItem(each.types, each.tags) for each in both])
+
+    def test_a_tag_that_no_log_takes_is_refused(self) -> None:
+        with pytest.raises(errors.InvalidQuery, match="control character"):
+            Decision(seats_left("a\nb"), lambda _: None)
+
+    def test_a_class_that_is_described_anew_is_read_as_it_is_now(self) -> None:
+        @event
+        class Renamed:
+            course: Annotated[str, Tag]
+
+        before = Projection(0, tags={"course": "a"}).on(Renamed, lambda n, _: n + 1)
+        event(type="renamed")(Renamed)
+        after = Projection(0, tags={"course": "a"}).on(Renamed, lambda n, _: n + 1)
+        assert (before.types, after.types) == (("Renamed",), ("renamed",))

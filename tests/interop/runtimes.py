@@ -145,6 +145,28 @@ class Pyright(Runtime):
         return ["node", str(self.built / "node_modules" / "pyright" / "index.js")]
 
 
+class Axe(Runtime):
+    """No client: the rules of accessibility that a program can check, from npm, run in the browser."""
+
+    name = "axe"
+    programs = ("node", "npm")
+    debian = ("nodejs", "npm")
+
+    def build(self) -> None:
+        """See Runtime."""
+        shutil.copy(self.sources / "package.json", self.built)
+        quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        _run("npm", "install", *quiet, cwd=self.built)
+
+    def command(self) -> list[str]:
+        """Nothing is run beside the browser."""
+        return []
+
+    def source(self) -> str:
+        """The script that a page evaluates, which has `axe` then."""
+        return (self.built / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
 class FutoIn(Runtime):
     """npm puts FutoIn's own library beside a copy of what names it; nothing is compiled."""
 
@@ -467,7 +489,7 @@ class Recorder(Runtime):
 
 RUNTIMES: tuple[type[Runtime], ...] = (
     Proton, Rhea, FutoIn, Jms, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, OpenapiJava, PostgreSql, MariaDb,
-    DeltaSpark, Chromium, Recorder, Pyright,
+    DeltaSpark, Chromium, Recorder, Pyright, Axe,
 )  # fmt: skip
 
 

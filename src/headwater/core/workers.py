@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from .errors import InvalidInput, Overloaded
+from .errors import ConsumerFenced, InvalidInput, Overloaded
 from .limits import _UNFIT, show
 
 NAME_CHARS_MAX = 256
@@ -46,6 +46,14 @@ class Holding(NamedTuple):
     partitions: list[HeldPartition]
 
 
+def taken_over(key: WorkerKey, version: int, current: int) -> ConsumerFenced:
+    """Another process has begun under the worker's name: whoever had it before is told so, and works no more."""
+    error = ConsumerFenced(key.group, key.name, version, current)
+    problem = f"another worker of the name {show(key.name)} has begun in group {show(key.group)}; this one is fenced"
+    error.args = (problem,)
+    return error
+
+
 def too_many_workers(problem: str) -> Overloaded:
     """There is no place for one more worker until another one leaves; to be tried again."""
     error = Overloaded(0, 0, RETRY_AFTER_S)
@@ -64,12 +72,15 @@ class Workers(Protocol):
         wait_ms: int = 0,
         version: int | None = None,
         begins_earliest: bool | None = None,
+        peer: str = "",
     ) -> Holding:
         """The worker is alive, and for `lease_ms` after the answer; a new one joins its group. What it holds.
 
-        Where that is what it was with `version`, the answer waits for a change, up to `wait_ms`. `begins_earliest` says
-        where a group begins that has no position in a partition yet; None as the log's settings have it.
-        Raises InvalidInput, Overloaded, LogNotFound, StorageCorrupted.
+        `version` is the last one that it was told: where it still holds the same, the answer waits for a change, up to
+        `wait_ms`. Without one it begins: whoever had its name before holds nothing any more, and is fenced.
+        `begins_earliest` says where a group begins that has no position in a partition yet; None as the log's settings
+        have it. `peer` is its address, by which places are dealt where nobody logs in.
+        Raises ConsumerFenced, InvalidInput, Overloaded, LogNotFound, StorageCorrupted.
         """
 
     async def acknowledge(

@@ -31,6 +31,7 @@ async def beat(host: Host, exchange: Exchange) -> None:
         wait_ms=given.wait_ms,
         version=given.version,
         begins_earliest=None if given.start is None else given.start == "earliest",
+        peer=exchange.peer,
     )
     try:
         holding = await _unless_gone(host, exchange, beating)

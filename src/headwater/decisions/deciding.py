@@ -119,7 +119,7 @@ def _repeated(decision: Decision[E], stored: Sequence[SequencedEvent], head: int
     return Decided(read_back(decision, stored), min(numbers), max(numbers), head, attempt, was_stored=True)
 
 
-def projecting(log: str, plan: Plan) -> Steps[list[Any]]:
+def projecting(log: str, plan: Plan) -> Steps[Sequence[Any]]:
     """The states of what the plan is for."""
     states = States(plan)
     yield from reading(log, plan, states)

@@ -19,6 +19,7 @@ D = TypeVar("D")
 F = TypeVar("F")
 G = TypeVar("G")
 Emits = Sequence[type[E]]
+_MANY = (list, tuple)
 
 
 class Decision(Generic[E]):
@@ -205,7 +206,7 @@ def following(decision: Decision[E], values: Sequence[Any]) -> tuple[E, ...]:
     outcome = decision.rule(*decision.plan.states(values))
     if outcome is None:
         return ()
-    return tuple(outcome) if isinstance(outcome, list | tuple) else (outcome,)  # type: ignore[return-value]
+    return tuple(outcome) if isinstance(outcome, _MANY) else (outcome,)  # type: ignore[return-value]
 
 
 def written(decision: Decision[E], events: Sequence[E], *, has_key: bool) -> list[Event]:
@@ -228,5 +229,5 @@ def read_back(decision: Decision[E], stored: Sequence[SequencedEvent]) -> tuple[
 
 
 def _known(decision: Decision[Any]) -> list[type]:
-    handled = [kind for each in decision.plan.projections for kind in each.handled]
+    handled = [one.type.kind for each in decision.plan.projections for one in each.shape.handled]
     return list(dict.fromkeys([*handled, *decision.emits]))

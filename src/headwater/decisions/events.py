@@ -52,7 +52,7 @@ class EventType(Generic[E]):
         self._tags = [(field, key, f"{key}:", f"{name}.{field}") for field, key in keys]
         self._attributes = NO_ATTRIBUTES if version == 1 else {VERSION: str(version)}
         self._stored_version = None if version == 1 else str(version)
-        self._decode = codec.decoder(kind)
+        self._encode, self._decode = codec.encode, codec.decoder(kind)
         self.decode = self._decode if version == 1 else None
         """What reads the data of an event that has no attributes, where that is of the present version."""
 
@@ -62,7 +62,7 @@ class EventType(Generic[E]):
         Raises UnwritableEvent where its data could not be read back, and InvalidEvent for a value that is no tag.
         """
         try:
-            data = self._codec.encode(event)
+            data = self._encode(event)
             self._decode(data)
         except Exception as error:
             raise UnwritableEvent(self.name, str(error)) from error
@@ -96,7 +96,7 @@ class EventType(Generic[E]):
         return fields
 
 
-_described: dict[type, EventType[Any]] = {}
+described: dict[type, EventType[Any]] = {}
 """What is known of each event class."""
 
 
@@ -109,16 +109,16 @@ def _hints(kind: type) -> dict[str, Any]:
         ) from error
 
 
-def _check(described: EventType[Any], upcasters: Mapping[int, Upcaster]) -> None:
-    name, version = described.kind.__name__, described.version
-    for each in described.names:
+def _check(type: EventType[Any], upcasters: Mapping[int, Upcaster]) -> None:
+    name, version = type.kind.__name__, type.version
+    for each in type.names:
         if fault := check_type(each):
             raise InvalidDefinition(f"{name}: {fault}")
     if version < 1:
         raise InvalidDefinition(f"{name}: version {version} given, 1 or more is allowed")
     if unfit := [each for each in upcasters if not 1 <= each < version]:
         raise InvalidDefinition(f"{name}: an upcaster from version {unfit[0]} given, 1 to {version - 1} is allowed")
-    config = getattr(described.kind, "__struct_config__", None) or getattr(described.kind, "__dataclass_params__", None)
+    config = getattr(type.kind, "__struct_config__", None) or getattr(type.kind, "__dataclass_params__", None)
     if config is None or not config.frozen:
         raise InvalidDefinition(f"{name} is no event class: a frozen dataclass (@event) or a frozen Struct is allowed")
 
@@ -167,7 +167,7 @@ def event(
     def make(given: Any) -> Any:
         if not (dataclasses.is_dataclass(given) or issubclass(given, msgspec.Struct)):
             given = dataclasses.dataclass(frozen=True, slots=True)(given)
-        _described[given] = EventType(given, type or given.__name__, version, formerly, upcasters, codec)
+        described[given] = EventType(given, type or given.__name__, version, formerly, upcasters, codec)
         return given
 
     return make if kind is None else make(kind)
@@ -175,10 +175,10 @@ def event(
 
 def event_type(kind: type[E]) -> EventType[E]:
     """What is known of an event class. Raises InvalidDefinition for a class that is none."""
-    described: EventType[E] | None = _described.get(kind)
-    if described is None:
-        described = _described[kind] = EventType(kind, kind.__name__, 1, (), {}, JSON)
-    return described
+    known: EventType[E] | None = described.get(kind)
+    if known is None:
+        known = described[kind] = EventType(kind, kind.__name__, 1, (), {}, JSON)
+    return known
 
 
 class EventTypes:
@@ -192,18 +192,18 @@ class EventTypes:
         self._passes_unknown = passes_unknown
         self._of: dict[str, EventType[Any]] = {}
         for kind in kinds:
-            described: EventType[Any] = event_type(kind)
-            for name in described.names:
-                if self._of.setdefault(name, described) is not described:
+            known: EventType[Any] = event_type(kind)
+            for name in known.names:
+                if self._of.setdefault(name, known) is not known:
                     raise InvalidDefinition(
                         f"{kind.__qualname__} and {self._of[name].kind.__qualname__} are both stored as {show(name)}"
                     )
 
     def read(self, stored: SequencedEvent) -> object:
         """The event that was stored. Raises UnknownEvent (unless those are passed on) and UnreadableEvent."""
-        described = self._of.get(stored.type)
-        if described is not None:
-            return described.read(stored)
+        known = self._of.get(stored.type)
+        if known is not None:
+            return known.read(stored)
         if self._passes_unknown:
             return stored
         raise UnknownEvent(stored.type, stored.sequence_number)

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..core.event import SequencedEvent
+from ..core.event import NO_ATTRIBUTES, SequencedEvent
 from ..core.query import Query, QueryItem
-from ..core.shown import show
-from .errors import InvalidDefinition, UnreadableEvent
 from .events import EventType
 from .projection import Knowledge, Projection, query_of
+from .shapes import layout_of
 
 KEY = "idempotency-key"
 """The key of the tag by which the events of a command are found when it comes again."""
 
 
-Part = tuple[int, str | None, tuple[str, ...], Callable[..., Any], bool]
-"""What one projection does with an event of one type: its place, its first tag and the others, its handler, and whether
-that takes the event as it is stored. Plain tuples, because this is read for each event."""
-Table = Mapping[str, tuple[EventType[Any], list[Part]]]
+Plain = tuple[int, str, Callable[..., Any]]
+"""What most projections do with an event of one type: their place, their one tag, their handler. A plain tuple, because
+it is read for each event."""
+Part = tuple[int, tuple[str, ...], Callable[..., Any], bool]
+"""The same for any projection: its tags, and whether its handler takes the event as it is stored."""
+Entry = tuple[Callable[[bytes], Any] | None, EventType[Any], list[Plain], list[Part]]
+Table = Mapping[str, Entry]
 """How the events of each type are read, and who handles them."""
 
 
@@ -29,21 +31,18 @@ class Plan:
     def __init__(self, knowledge: Sequence[Knowledge[Any]]) -> None:
         """Raises InvalidDefinition: no handler, or two classes for one type."""
         self._knowledge = knowledge
-        self.projections = projections = [part for each in knowledge for part in each.parts]
+        self._is_flat = all([each.__class__ is Projection for each in knowledge])
+        projections: Any = knowledge if self._is_flat else [part for each in knowledge for part in each.parts]
+        self.projections: Sequence[Projection[Any]] = projections
         self.query = query_of(projections) if projections else None
         """All that they need together: what the append condition asks for."""
-        self.kept: list[int] = []
-        """Those that have snapshots, and take a read each."""
-        self.newest: list[int] = []
-        """Those of the newest event, which take a read each."""
-        self.together: list[int] = []
-        """Those that one read serves."""
-        for index, each in enumerate(projections):
-            (self.newest if each.newest_only else self.kept if each.keeping else self.together).append(index)
-        self._all = _table(projections, range(len(projections)))
+        self.layout = layout_of(tuple([each.shape for each in projections]))
+        """Which reads they take, and who handles what."""
 
-    def states(self, values: Sequence[Any]) -> list[Any]:
+    def states(self, values: Sequence[Any]) -> Sequence[Any]:
         """What the decision asked for, of the states of all projections."""
+        if self._is_flat:
+            return values
         states, begin = [], 0
         for each in self._knowledge:
             end = begin + len(each.parts)
@@ -60,25 +59,21 @@ class Plan:
 
     def table(self, indexes: Sequence[int]) -> Table:
         """How events are folded into these projections."""
-        return self._all if len(indexes) == len(self.projections) else _table(self.projections, indexes)
-
-
-def _table(projections: Sequence[Projection[Any]], indexes: Sequence[int]) -> Table:
-    found: dict[str, tuple[EventType[Any], list[Part]]] = {}
-    for index in indexes:
-        projection = projections[index]
-        first, *others = projection.tags or (None,)
-        for type, apply, takes_stored in projection.handled.values():
-            part = (index, first, tuple(others), apply, takes_stored)
-            for name in type.names:
-                if (entry := found.get(name)) is None:
-                    found[name] = type, [part]
-                elif entry[0] is type:
-                    entry[1].append(part)
-                else:
-                    pair = f"{entry[0].kind.__qualname__} and {type.kind.__qualname__}"
-                    raise InvalidDefinition(f"{pair} are both stored as {show(name)}")
-    return found
+        found: dict[str, Entry] = {}
+        projections, are_all = self.projections, len(indexes) == len(self.projections)
+        for name, type, handlers in self.layout.readers:
+            plain: list[Plain] = []
+            others: list[Part] = []
+            for index, place, takes_stored in handlers:
+                if are_all or index in indexes:
+                    projection = projections[index]
+                    apply, tags = projection.handlers[place], projection.tags
+                    if len(tags) == 1 and not takes_stored:
+                        plain.append((index, tags[0], apply))
+                    else:
+                        others.append((index, tags, apply, takes_stored))
+            found[name] = type.decode, type, plain, others
+        return found
 
 
 class States:
@@ -86,7 +81,7 @@ class States:
 
     def __init__(self, plan: Plan, key: str = "") -> None:
         """`key` is the idempotency key of the command, if it has one."""
-        self.values = [each.initial() for each in plan.projections]
+        self.values = [each.first if each.factory is None else each.factory() for each in plan.projections]
         self.repeated: list[SequencedEvent] = []
         """The events that this very command has stored before."""
         self._key_tag = f"{KEY}:{key}" if key else ""
@@ -104,24 +99,28 @@ class States:
         for stored in events:
             if (entry := table.get(stored.type)) is None:
                 continue
-            type, parts = entry
+            decode, type, plain, others = entry
             tags = stored.tags
             happened: object = None
-            for index, tag, others, apply, takes_stored in parts:
-                if tag is not None and (tag not in tags or (others and not all([each in tags for each in others]))):
-                    continue
-                if happened is None:
-                    if type.decode is None or stored.attributes or not stored.data:
-                        happened = type.read(stored)
-                    else:  # as `read` does, without a call
-                        try:
-                            happened = type.decode(stored.data)
-                        except Exception as error:
-                            raise UnreadableEvent(stored.type, stored.sequence_number, str(error)) from error
-                if takes_stored:
-                    values[index] = apply(values[index], happened, stored)
-                else:
+            for index, tag, apply in plain:
+                if tag in tags:
+                    if happened is None:
+                        if decode is None or stored.attributes is not NO_ATTRIBUTES:
+                            happened = type.read(stored)
+                        else:  # as `read` does, without a call
+                            try:
+                                happened = decode(stored.data)
+                            except Exception:
+                                happened = type.read(stored)
                     values[index] = apply(values[index], happened)
+            if not others:
+                continue
+            for index, asked, apply, takes_stored in others:
+                if not asked or all([each in tags for each in asked]):
+                    if happened is None:
+                        happened = type.read(stored)
+                    state = values[index]
+                    values[index] = apply(state, happened, stored) if takes_stored else apply(state, happened)
 
     def _noted(self, events: Iterable[SequencedEvent]) -> Iterator[SequencedEvent]:
         for each in events:

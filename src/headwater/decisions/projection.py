@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..core.event import SequencedEvent
+from ..core.limits import TYPE_CHARS_MAX
 from ..core.query import Query, QueryItem
 from .errors import InvalidDefinition
-from .events import EventType, event_type
+from .shapes import Shape, shape_of
 from .snapshots import EVERY, Keeping, SnapshotStore
 from .tags import TagValue, tag_of
 
@@ -22,19 +23,15 @@ Handler = Callable[[S, E], S]
 """The state after an event. It changes nothing of the state that it is given, unless that came of a `factory`."""
 StoredHandler = Callable[[S, E, SequencedEvent], S]
 """The same, with the event as it is stored: its number, and when it was recorded."""
-
-
-class Handled(NamedTuple):
-    """What a projection does with the events of one class."""
-
-    type: EventType[Any]
-    apply: Callable[..., Any]
-    takes_stored: bool
-    """Whether `apply` is given the event as it is stored, after the state and the event."""
+_new = object.__new__
+PLAIN_ITEMS_MAX = 16
+"""A query of more projections than that is checked as any other."""
 
 
 class Knowledge(ABC, Generic[S]):
     """What a decision can ask for: one `Projection`, or `Several` of a kind."""
+
+    __slots__ = ()
 
     @property
     @abstractmethod
@@ -52,19 +49,32 @@ class Projection(Knowledge[S]):
     It is a value: `on` answers another one, and a projection may be used any number of times, by any thread.
     """
 
+    __slots__ = ("factory", "first", "handlers", "is_plain", "keeping", "shape", "tags")
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, state: object) -> type:
+            """`Projection[int]` is for checkers of types: `Generic` would take longer over it than all else does."""
+            return cls
+
     def __init__(self, initial: S, *, tags: Mapping[str, TagValue] | None = None, newest_only: bool = False) -> None:
         """All of `tags`, by key, must be on an event for it to count.
 
         `newest_only`: the state follows from the newest event alone, so that only that one is read.
         Raises InvalidEvent for a value that is no tag's.
         """
-        self._initial: Callable[[], S] = lambda: initial
+        self.shape: Shape = shape_of(tuple(tags or ()), newest_only)
+        """What it has in common with others, whatever the values of their tags."""
         self.tags = tuple([tag_of(key, value) for key, value in tags.items()]) if tags else ()
-        self.newest_only = newest_only
-        self.handled: dict[type, Handled] = {}
+        text = "".join(self.tags)
+        self.is_plain = len(text) <= TYPE_CHARS_MAX and text.isprintable()
+        """Whether its tags are fit for a query at first sight."""
+        self.first: S = initial
+        self.factory: Callable[[], S] | None = None
+        self.handlers: tuple[Callable[..., S], ...] = ()
+        """What is done with the events of each class of its shape, in their order."""
         self.keeping: Keeping | None = None
         """How its snapshots are kept, if they are."""
-        self._keys = frozenset(tags or ())
 
     @staticmethod
     def made_by(
@@ -72,7 +82,7 @@ class Projection(Knowledge[S]):
     ) -> Projection[S]:
         """As `Projection`, for a state that its handlers may change and answer: `Projection.made_by(set[str])`."""
         made: Projection[S] = Projection(factory(), tags=tags, newest_only=newest_only)
-        made._initial = factory
+        made.factory = factory
         return made
 
     @property
@@ -88,28 +98,25 @@ class Projection(Knowledge[S]):
 
     def initial(self) -> S:
         """The state before the first event."""
-        return self._initial()
+        return self.first if self.factory is None else self.factory()
 
     def on(self, kind: type[E], handler: Handler[S, E]) -> Projection[S]:
         """With what events of that class do to the state.
 
         Raises InvalidDefinition for a class without one of the projection's tags, which would never be found.
         """
-        return self._with(kind, handler, takes_stored=False)
+        return self._with(kind, handler, False)
 
     def on_stored(self, kind: type[E], handler: StoredHandler[S, E]) -> Projection[S]:
         """As `on`; the handler gets the event as it is stored, too."""
-        return self._with(kind, handler, takes_stored=True)
+        return self._with(kind, handler, True)
 
-    def _with(self, kind: type[Any], handler: Callable[..., S], *, takes_stored: bool) -> Projection[S]:
-        described = event_type(kind)
-        if not self._keys <= described.tag_keys:
-            missing = self._keys - described.tag_keys
-            known = ", ".join(sorted(described.tag_keys)) or "none"
-            raise InvalidDefinition(
-                f"{kind.__qualname__} has no tag {', '.join(sorted(missing))} and would never be found; it has: {known}"
-            )
-        return self._but(handled={**self.handled, kind: Handled(described, handler, takes_stored)})
+    def _with(self, kind: type[Any], handler: Callable[..., S], takes_stored: bool) -> Projection[S]:
+        _, shape, place = self.shape.handling(kind, takes_stored)
+        made, before = self._copy(), self.handlers
+        made.shape = shape
+        made.handlers = (*before, handler) if place == len(before) else (*before[:place], handler, *before[place + 1 :])
+        return made
 
     def with_snapshots(self, store: SnapshotStore, state: Any, *, version: str, every: int = EVERY) -> Projection[S]:
         """With a snapshot after so many events, from which later decisions go on. It gets a read of its own.
@@ -118,26 +125,29 @@ class Projection(Knowledge[S]):
         the handlers: change it whenever they change, or old states are taken for new ones.
         Raises InvalidDefinition for a projection of the newest event, and for an `every` below 1.
         """
-        if self.newest_only or every < 1:
+        if self.shape.newest_only or every < 1:
             raise InvalidDefinition("snapshots are for projections of all events, after 1 event or more")
-        return self._but(keeping=Keeping(store, state, version, every))
+        made = self._copy()
+        made.shape, made.keeping = self.shape.kept, Keeping(store, state, version, every)
+        return made
 
-    def _but(self, **changed: Any) -> Projection[S]:
-        made: Projection[S] = object.__new__(Projection)
-        made.__dict__ = {**self.__dict__, **changed}
+    def _copy(self) -> Projection[S]:
+        made: Projection[S] = _new(Projection)
+        made.shape, made.handlers, made.keeping, made.tags = self.shape, self.handlers, self.keeping, self.tags
+        made.is_plain, made.first, made.factory = self.is_plain, self.first, self.factory
         return made
 
     @property
     def types(self) -> tuple[str, ...]:
         """The types of events that it needs. Raises InvalidDefinition if nothing is handled."""
-        if not self.handled:
+        if not self.shape.handled:
             raise InvalidDefinition("a projection handles no event; give it some with `on`")
-        return tuple([name for each in self.handled.values() for name in each.type.names])
+        return self.shape.types
 
     @property
     def query(self) -> Query:
         """Which events it needs. Raises InvalidDefinition if nothing is handled."""
-        return Query.of(QueryItem(self.types, self.tags))
+        return query_of((self,))
 
 
 class Several(Knowledge[tuple[S, ...]]):
@@ -156,9 +166,24 @@ class Several(Knowledge[tuple[S, ...]]):
         return tuple(states)
 
 
-def query_of(projections: Iterable[Projection[Any]], *more: QueryItem) -> Query:
+def query_of(projections: Sequence[Projection[Any]], *more: QueryItem) -> Query:
     """What all of them need together: an item for each set of tags. Raises InvalidDefinition if one handles nothing."""
+    if not more and (plain := _plain_items(projections)):
+        return Query(plain)
     types: dict[tuple[str, ...], tuple[str, ...]] = {}
     for each in projections:
         types[each.tags] = types.get(each.tags, ()) + each.types
     return Query.of(*[QueryItem(of, tags) for tags, of in types.items()], *more)
+
+
+def _plain_items(projections: Sequence[Projection[Any]]) -> tuple[QueryItem, ...]:
+    """As `Query.of` makes them, of what is known to be fit, distinct and in order; nothing where that is not known."""
+    seen: list[tuple[str, ...]] = []
+    items: list[QueryItem] = []
+    for each in projections:
+        tags, shape = each.tags, each.shape
+        if not (each.is_plain and shape.is_plain) or tags in seen or len(seen) == PLAIN_ITEMS_MAX:
+            return ()
+        seen.append(tags)
+        items.append(QueryItem(shape.types, tags if len(tags) < 2 else tuple(sorted(tags))))
+    return tuple(items)

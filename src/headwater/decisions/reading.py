@@ -15,18 +15,19 @@ from .steps import Load, Read, Save, Steps
 
 def reading(log: str, plan: Plan, states: States, key: str = "") -> Steps[int]:
     """Read what the projections need, all of it up to one head, which is answered; 0 if nothing is to be read."""
+    layout = plan.layout
     found: dict[int, Found] = {}
-    for index in plan.kept:  # before the first read, so that no snapshot is newer than the head
+    for index in layout.kept:  # before the first read, so that no snapshot is newer than the head
         found[index] = yield from _found(log, plan.projections[index])
     head: int | None = None
-    if (query := plan.asked(plan.together, key)) is not None:
-        read = Read(query, partial(states.take, table=plan.table(plan.together)))
+    if (query := plan.asked(layout.together, key)) is not None:
+        read = Read(query, partial(states.take, table=plan.table(layout.together)))
         yield read
         head = read.head
-    for index in plan.kept:
+    for index in layout.kept:
         if not states.repeated:
             head = yield from _resumed(plan, states, index, found[index], head)
-    for index in plan.newest:
+    for index in layout.newest:
         if not states.repeated and head != 0:
             head = yield from _newest(plan, states, index, head)
     return head or 0
@@ -52,7 +53,7 @@ class Found(NamedTuple):
 def _found(log: str, projection: Projection[Any]) -> Steps[Found]:
     keeping = projection.keeping
     assert keeping is not None, "it has snapshots"
-    key = keeping.key(log, projection.tags, [each.type for each in projection.handled.values()])
+    key = keeping.key(log, projection.tags, [each.type for each in projection.shape.handled])
     load = Load(keeping.store, key)
     try:
         yield load

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.amqp.client import Client
-from headwater.amqp.management import event_filter, notifications
+from headwater.amqp.management import event_filter, groups, notifications
 from headwater.amqp.management.listener import Listener
 from headwater.amqp.management.notifications import LOST_ANNOTATION
 from headwater.amqp.management.transformation import TRANSFORMATION
@@ -30,7 +30,7 @@ from headwater.amqp.protocol.performatives import (
 )
 from headwater.amqp.protocol.types import Described, Symbol, Timestamp, ULong
 from headwater.amqp.settings import AmqpSettings
-from headwater.amqp.streams.positions import Positions
+from headwater.amqp.streams.positions import GroupRecord
 from headwater.core.access import ANYBODY, Grant, OpenGuard, Right, Unauthenticated, User
 from headwater.core.notification_types import EVERY_TYPE, NotificationType
 from headwater.management.catalog import CATALOG
@@ -541,7 +541,7 @@ def test_an_answer_that_cannot_be_written_ends_neither_the_link_nor_what_waits(
 ) -> None:
     served.log("split")
     with monkeypatch.context() as patched:
-        patched.setattr(Positions, "epochs", {("G", 0): 2**64})
+        patched.setattr(groups, "load_group", lambda *_: GroupRecord({}, {0: 2**64}))
         assert client.manage("READ", type="io.headwater.consumerGroup", name="split/G").status == 500
     assert client.manage("READ", type="io.headwater.log", name="split").status == 200
 

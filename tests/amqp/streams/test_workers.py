@@ -9,8 +9,8 @@ import pytest
 
 from headwater.amqp.settings import AmqpSettings
 from headwater.amqp.streams.workers import WORKERS_MAX, WORKERS_OF_USER_MAX, GroupWorkers
-from headwater.core.errors import InvalidInput, LogNotFound, Overloaded
-from headwater.core.workers import WorkerKey
+from headwater.core.errors import ConsumerFenced, InvalidInput, LogNotFound, Overloaded
+from headwater.core.workers import Holding, WorkerKey
 from headwater.http.problems import problem_of
 
 from ..served import Served
@@ -23,9 +23,9 @@ def served() -> Iterator[Served]:
         yield served
 
 
-async def join(workers: GroupWorkers, user: str, names: range) -> None:
+async def join(workers: GroupWorkers, user: str, names: range, peer: str = "") -> None:
     for name in names:
-        await workers.beat(WorkerKey("orders", "g", user, str(name)), lease_ms=600_000)
+        await workers.beat(WorkerKey("orders", "g", user, str(name)), lease_ms=600_000, peer=peer)
 
 
 class TestPlaces:
@@ -44,12 +44,24 @@ class TestPlaces:
 
         served.run(check)
 
-    def test_where_nobody_logs_in_all_are_there_for_everybody(self, served: Served) -> None:
+    def test_where_nobody_logs_in_one_address_has_a_share_of_them(self, served: Served) -> None:
         async def check() -> None:
             workers = GroupWorkers(served.container)
-            await join(workers, "", range(WORKERS_MAX))
+            await join(workers, "", range(WORKERS_OF_USER_MAX), peer="10.0.0.1")
+            with pytest.raises(Overloaded, match=r"^10\.0\.0\.1, which has not logged in, has 100 workers"):
+                await join(workers, "", range(WORKERS_OF_USER_MAX, WORKERS_OF_USER_MAX + 1), peer="10.0.0.1")
+            await join(workers, "", range(WORKERS_OF_USER_MAX, WORKERS_OF_USER_MAX + 1), peer="10.0.0.2")
+
+        served.run(check)
+
+    def test_there_is_an_end_to_all_of_them_together(self, served: Served) -> None:
+        async def check() -> None:
+            workers = GroupWorkers(served.container)
+            for peer in range(WORKERS_MAX // WORKERS_OF_USER_MAX):
+                first = peer * WORKERS_OF_USER_MAX
+                await join(workers, "", range(first, first + WORKERS_OF_USER_MAX), peer=str(peer))
             with pytest.raises(Overloaded, match="log 'orders' has 1000 workers"):
-                await join(workers, "", range(WORKERS_MAX, WORKERS_MAX + 1))
+                await join(workers, "", range(WORKERS_MAX, WORKERS_MAX + 1), peer="new")
 
         served.run(check)
 
@@ -70,6 +82,51 @@ class TestPlaces:
         with Served(settings=AmqpSettings(termini_max=10)) as small:
             small.log("orders")
             small.run(lambda: check(small))
+
+
+class TestOneName:
+    """Two processes that call themselves the same."""
+
+    KEY = WorkerKey("orders", "g", "", "w")
+
+    async def begin(self, workers: GroupWorkers) -> Holding:
+        """One more process, as soon as it holds the log's partition."""
+        holding = await workers.beat(self.KEY, lease_ms=600_000)
+        while not holding.partitions:
+            holding = await workers.beat(self.KEY, lease_ms=600_000, wait_ms=10_000, version=holding.version)
+        return holding
+
+    def test_the_second_fences_the_first_which_is_told_so(self, served: Served) -> None:
+        async def check() -> None:
+            workers = GroupWorkers(served.container)
+            first = await self.begin(workers)
+            waiting = asyncio.create_task(
+                workers.beat(self.KEY, lease_ms=600_000, wait_ms=25_000, version=first.version)
+            )
+            await asyncio.sleep(0)
+            second = await self.begin(workers)
+            for beat in (waiting, workers.beat(self.KEY, lease_ms=600_000, version=first.version)):
+                with pytest.raises(ConsumerFenced, match="another worker of the name 'w' has begun in group 'g'"):
+                    await beat
+            assert second.partitions[0].epoch > first.partitions[0].epoch
+            with pytest.raises(ConsumerFenced):
+                await workers.acknowledge(self.KEY, 0, first.partitions[0].epoch, 0)
+            await workers.acknowledge(self.KEY, 0, second.partitions[0].epoch, 0)
+            again = await workers.beat(self.KEY, lease_ms=600_000, version=second.version)
+            assert again.partitions == second.partitions
+
+        served.run(check)
+
+    def test_a_worker_of_before_a_restart_goes_on_and_may_repeat_its_first_call(self, served: Served) -> None:
+        async def check() -> None:
+            before = await self.begin(GroupWorkers(served.container))
+            workers = GroupWorkers(served.container)  # as after a restart: it knows no worker
+            for _ in range(2):
+                await workers.beat(self.KEY, lease_ms=600_000, version=before.version)
+            with pytest.raises(ConsumerFenced):  # another one of that time, of the same name
+                await workers.beat(self.KEY, lease_ms=600_000, version=before.version - 1)
+
+        served.run(check)
 
 
 @pytest.mark.parametrize("is_made_anew", [False, True])

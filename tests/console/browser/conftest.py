@@ -10,6 +10,7 @@ import shutil
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -117,7 +118,21 @@ def opening(chromium: Browser) -> Iterator[Opening]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RunningServer]:
     """Without users, in memory, with the logs `flights` of some events, and `empty`."""
-    with RunningServer("--storage", "memory", "--log", "flights", "--log", "empty", cwd=tmp_path) as running:
+    with serving(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """The same, one for all tests of a module that look and change nothing; `billing / invoicer` is registered."""
+    with serving(tmp_path_factory.mktemp("shared")) as running:
+        put(running, "/logs/flights/consumers/billing/invoicer", b'{"after": 11}')
+        yield running
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[RunningServer]:
+    with RunningServer("--storage", "memory", "--log", "flights", "--log", "empty", cwd=directory) as running:
         with connect(running.url) as client:
             client.log("flights").append(flights())
         yield running

@@ -32,9 +32,8 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_every_page_is_whole(server: RunningServer, opening: Opening, look: str) -> None:
-    put(server, "/logs/flights/consumers/billing/invoicer", b'{"after": 11}')
-    seen = opening(server, **LOOKS[look])
+def test_every_page_is_whole(shared: RunningServer, opening: Opening, look: str) -> None:
+    seen = opening(shared, **LOOKS[look])
     for path in PAGES:
         page = seen.open(path)
         page.locator("h1").first.wait_for()
@@ -49,6 +48,19 @@ def test_every_page_is_whole(server: RunningServer, opening: Opening, look: str)
                 && !each.labels?.length && !each.querySelector('[aria-label]')).map((each) => each.outerHTML)"""
         )
         assert unnamed == [], path
+
+
+def test_a_very_long_name_is_cut_in_the_inspector(seen: Seen, server: RunningServer) -> None:
+    name = "AVeryLongNameOfAType" * 10
+    with connect(server.url) as client:
+        client.log("empty").append([Event(name, b"{}", (f"{name}:{name}", "with words " * 20))])
+    page = seen.open("/logs/empty?at=1")
+    page.locator(".inspector header", has_text="AVeryLong").wait_for()
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll('.inspector .card, .inspector header')].map(
+            (each) => each.scrollWidth - each.clientWidth)"""
+    )
+    assert max(wide) <= 0
 
 
 HOSTILE = (

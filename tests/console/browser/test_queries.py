@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from headwater.client import connect
 from headwater.core import Event, Query, QueryItem
@@ -15,7 +16,7 @@ from headwater.formats.querytext import parse_query
 from tests.odd_tags import ODD_TAGS
 from tests.server.running import PROGRAM, RunningServer, environment
 
-from .conftest import Seen
+from .conftest import Opening, Seen, flights
 
 QUERY = "/logs/flights?q=type%3DFlightDeparted%20tag%3Dtail%3AN1"
 
@@ -289,3 +290,42 @@ def test_keys_walk_through_rows_and_open_one(seen: Seen) -> None:
     page.get_by_text("The story of").wait_for()
     page.keyboard.press("[")
     page.wait_for_url("**/logs/flights/3**")
+
+
+def test_the_same_over_amqp_and_by_sql_gives_the_same(opening: Opening, tmp_path: Path) -> None:
+    flight = ("--flight-enabled", "true", "--flight-port", "0")
+    with RunningServer("--data", str(tmp_path / "data"), "--log", "flights", *flight, cwd=tmp_path) as server:
+        amqp, grpc = server.further_url("amqp"), server.further_url("grpc")
+        with connect(server.url) as client:
+            client.log("flights").append(flights())
+            query = Query.where(types=["FlightDeparted"], tags=["tail:N1"])
+            expected = [event.sequence_number for event in client.log("flights").read(query)]
+        seen = opening(server)
+        page = seen.open(QUERY)
+        page.get_by_text(f"{len(expected)} events match").wait_for()
+        copied = {}
+        for name in ("AMQP", "SQL"):
+            page.locator(".same").get_by_role("button", name=name, exact=True).click()
+            copied[name] = page.locator(".same [data-copy]").get_attribute("data-copy") or ""
+        seen.close()
+        # the page knows no other ports than the usual ones; and it takes 100, for which the script would wait
+        host = urlsplit(server.url).hostname
+        script = copied["AMQP"].replace(f"amqp://{host}", amqp).replace(".take(100)", f".take({len(expected)})")
+        assert [int(line) for line in python(script, tmp_path).splitlines()] == expected
+        told = python(copied["SQL"].replace(f"grpc://{host}:8815", grpc), tmp_path)
+        assert "FlightDeparted" in told and f" {len(expected)} " in told and "FlightCancelled" not in told
+
+
+def python(script: str, cwd: Path) -> str:
+    """What a script of Python writes."""
+    (cwd / "copied.py").write_text(script)
+    found = subprocess.run(
+        [sys.executable, str(cwd / "copied.py")],
+        env=environment(PYTHONIOENCODING="utf-8"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert found.returncode == 0, (script, found.stderr)
+    return found.stdout

@@ -17,7 +17,7 @@ from ...management.statuses import Refusal, Status
 from ..container import Container
 from ..streams.consuming import GroupMember
 from ..streams.node import EventLogNode
-from ..streams.positions import Positions, load
+from ..streams.positions import GroupRecord, Positions, load, load_group
 from ..streams.workers import WorkerMember
 
 
@@ -42,22 +42,23 @@ class ConsumerGroups(ReadOnly):
         """See Entities."""
         log, group = self._key(name)
         self._rights.check_seen(user, log)
-        positions = await self._positions(log)
         node = self._container.node_if_there(log)
-        owners = [] if node is None else node.groups.owners(group)
-        if group not in _groups(positions) and not any(owners):
+        if node is None:
+            known, owners = await asyncio.to_thread(self._stored, log, group), []
+        else:
+            known, owners = node.positions.of_group(group, node.partitions), node.groups.owners(group)
+        if not (known.afters or known.epochs or any(owners)):
             raise Refusal(Status.NOT_FOUND, f"log {log!r} has no consumer group {show(group)}")
         members = [each if isinstance(each, GroupMember | WorkerMember) else None for each in owners]
         named = {str(number): owner.link_name for number, owner in enumerate(members) if owner is not None}
-        afters = {number: after for (each, number), after in positions.groups().items() if each == group}
-        lags = await asyncio.to_thread(self._lags, log, afters)
+        lags = await asyncio.to_thread(self._lags, log, known.afters)
         return {
             "log": log,
             "group": group,
-            "positions": {str(number): after for number, after in afters.items()},
+            "positions": {str(number): after for number, after in known.afters.items()},
             "lags": {str(number): lag.events for number, lag in lags.items()},
             "lagsMs": {str(number): lag.age_ms for number, lag in lags.items()},
-            "epochs": {str(number): epoch for (each, number), epoch in positions.epochs.items() if each == group},
+            "epochs": {str(number): epoch for number, epoch in known.epochs.items()},
             "owners": named,
             "members": len(named),
         }
@@ -85,6 +86,10 @@ class ConsumerGroups(ReadOnly):
     def _lags(self, log: str, afters: Mapping[int, int]) -> dict[int, Lag]:
         opened, now_ms = self._rights.opened(log), time.time_ns() // 1_000_000
         return {number: lag_of(opened, after, now_ms, partition=number) for number, after in afters.items()}
+
+    def _stored(self, log: str, group: str) -> GroupRecord:
+        store, partitions = self._container.store, self._rights.opened(log).settings.partitions
+        return load_group(store.state, store.incarnation_of(log), group, partitions)
 
     async def _positions(self, log: str) -> Positions:
         return await positions_of(self._container, log)

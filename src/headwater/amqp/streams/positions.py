@@ -79,6 +79,15 @@ class Change(NamedTuple):
     value: dict[str, object] | None
 
 
+class GroupRecord(NamedTuple):
+    """What is remembered of one consumer group, by partition."""
+
+    afters: dict[int, int]
+    """Everything up to this number is done with."""
+    epochs: dict[int, int]
+    """Those that are not 0."""
+
+
 class Positions:
     """What one incarnation of a log remembers of its receivers."""
 
@@ -188,12 +197,24 @@ class Positions:
         if position is not None and is_reset:
             position = self._groups[group, partition] = Position(after)
         if position is None:
-            known = self._groups.keys() | self._epochs.keys()  # an epoch takes the place of its position
-            if len(known) >= self._termini_max and (group, partition) not in known:
-                problem = f"this log remembers {len(known)} positions of groups, and no more are allowed"
-                raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
+            self._check_group_room(group, partition)
             position = self._groups[group, partition] = Position(after)
         return position
+
+    def _check_group_room(self, group: str, partition: int) -> None:
+        """Raises LinkFault where there is no room for one more position. An epoch takes the place of its position."""
+        if len(self._groups) + len(self._epochs) < self._termini_max or (group, partition) in self._epochs:
+            return
+        known = self._groups.keys() | self._epochs.keys()
+        if len(known) >= self._termini_max:
+            problem = f"this log remembers {len(known)} positions of groups, and no more are allowed"
+            raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
+
+    def of_group(self, group: str, partitions: int) -> GroupRecord:
+        """What is remembered of one group, in a log of so many partitions; no look at any other group."""
+        keys = [(group, partition) for partition in range(partitions)]
+        afters = {key[1]: found.after for key in keys if (found := self._groups.get(key)) is not None}
+        return GroupRecord(afters, {key[1]: epoch for key in keys if (epoch := self._epochs.get(key))})
 
     def groups(self) -> dict[tuple[str, int], int]:
         """By group and partition: after which number it goes on."""
@@ -284,6 +305,17 @@ def load(state: StateStore, incarnation: str, now_ms: int, termini_max: int) -> 
             positions._epochs[first, int(second)] = value["epoch"]
     positions.expire(now_ms)
     return positions
+
+
+def load_group(state: StateStore, incarnation: str, group: str, partitions: int) -> GroupRecord:
+    """What the store has of one group of a log of so many partitions, by its keys; blocks."""
+    kind, record = kinds_of_log(incarnation)[1], GroupRecord({}, {})
+    for sort, field, found in ((_GROUP, "after", record.afters), (_EPOCH, "epoch", record.epochs)):
+        for partition in range(partitions):
+            entry = state.get(kind, f"{sort}\n{group}\n{partition}")
+            if entry is not None:
+                found[partition] = json.loads(entry.value)[field]
+    return record
 
 
 def remembers(state: StateStore, incarnation: str, container: str, link: str) -> bool:

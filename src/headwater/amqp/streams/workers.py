@@ -24,6 +24,7 @@ from ...core.workers import (
     Holding,
     WorkerKey,
     check_worker_key,
+    taken_over,
     too_many_workers,
 )
 from ..container import Container
@@ -36,7 +37,7 @@ from .position import Position
 WORKERS_MAX = 1000
 """Of one log."""
 WORKERS_OF_USER_MAX = 100
-"""Of one log and one user, so that nobody takes the places of all others. Where nobody logs in, there are no users."""
+"""Of one log and one user, or one address where nobody logs in, so that nobody takes the places of all others."""
 ASK_AGAIN_S = 1.0
 """How long a worker that was refused a partition waits before it asks again by itself."""
 CONTAINER = "http"
@@ -49,6 +50,8 @@ class GroupWorkers:
     def __init__(self, container: Container) -> None:
         self._container = container
         self._of: WeakKeyDictionary[EventLogNode, dict[WorkerKey, Worker]] = WeakKeyDictionary()
+        self._versions = count(time.time_ns() // 1000)
+        """Of all workers, so that none is told one of another's; other ones after each restart."""
 
     async def beat(
         self,
@@ -58,6 +61,7 @@ class GroupWorkers:
         wait_ms: int = 0,
         version: int | None = None,
         begins_earliest: bool | None = None,
+        peer: str = "",
     ) -> Holding:
         """See Workers."""
         check_worker_key(key.group, key.name)
@@ -66,9 +70,14 @@ class GroupWorkers:
         node = await self._container.node_of(key.log)
         workers = self._of.setdefault(node, {})
         worker = workers.get(key)
+        if worker is not None and not worker.is_told(version):
+            if version is not None:
+                raise taken_over(key, version, worker.version)
+            worker.end(is_taken_over=True)
+            worker = None
         if worker is None:
-            _check_places(workers, key)
-            worker = workers[key] = Worker(node, key, lambda: workers.pop(key, None))
+            _check_places(workers.values(), key, peer)
+            worker = workers[key] = Worker(node, key, peer, version, self._versions, lambda: workers.pop(key, None))
         worker.begins_earliest = begins_earliest
         return await worker.beat(lease_ms / 1000, wait_ms / 1000, version)
 
@@ -83,7 +92,7 @@ class GroupWorkers:
         worker = self._of.get(node, {}).get(key)
         member = None if worker is None else worker.holder_of(partition, epoch)
         if member is None:
-            current = node.positions.epochs.get((key.group, partition), 0)
+            current = node.positions.of_group(key.group, node.partitions).epochs.get(partition, 0)
             raise ConsumerFenced(key.group, str(partition), epoch, current)
         return member.acknowledge(sequence_number, gives_up=gives_up)
 
@@ -97,20 +106,34 @@ class GroupWorkers:
 class Worker:
     """One worker, from its first beat until it leaves or its lease ends."""
 
-    def __init__(self, node: EventLogNode, key: WorkerKey, forget: Callable[[], object]) -> None:
-        self.node, self.key, self._forget = node, key, forget
+    def __init__(
+        self,
+        node: EventLogNode,
+        key: WorkerKey,
+        peer: str,
+        joined_with: int | None,
+        versions: Iterator[int],
+        forget: Callable[[], object],
+    ) -> None:
+        """`joined_with` is the version that its first beat named: one of before a restart, perhaps."""
+        self.node, self.key, self.peer, self._forget = node, key, peer, forget
         self.begins_earliest: bool | None = None
         self.members: list[WorkerMember] = []
         """Those that have a partition, and at most one that waits for one."""
-        self._versions = count(time.time_ns() // 1000)  # another one after each restart
-        self._version = next(self._versions)
+        self._versions, self._joined_with = versions, joined_with
+        self.version = self._first = next(versions)
+        """What it is told with what it holds: another one each time that this changes."""
         self._changed = asyncio.Event()
         self._lease: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
         self._limit: str | None = None
         """Which limit keeps it from a partition, where one does."""
-        self._is_over = False
+        self._is_over = self._is_taken_over = False
         node.on_end.add(self.end)
+
+    def is_told(self, version: int | None) -> bool:
+        """Whether who names that version is this worker. Its first beat may come twice, if its answer was lost."""
+        return version is not None and (version >= self._first or version == self._joined_with)
 
     async def beat(self, lease_s: float, wait_s: float, version: int | None) -> Holding:
         """See Workers."""
@@ -118,16 +141,18 @@ class Worker:
         self.ask()
         self._check_limit()
         self._changed.clear()
-        if version == self._version and wait_s:
+        if version == self.version and wait_s:
             with suppress(TimeoutError):  # nothing has changed: that is what is answered
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
         if self.node.log.is_closed:
             raise LogNotFound(self.key.log)
+        if self._is_taken_over:
+            raise taken_over(self.key, version or 0, self.version)
         self._check_limit()
         if not self._is_over:
             self._renew(lease_s)
-        return Holding(self._version, [member.held for member in self._holders()])
+        return Holding(self.version, [member.held for member in self._holders()])
 
     def holder_of(self, partition: int, epoch: int) -> WorkerMember | None:
         """The member that has that partition under that epoch."""
@@ -168,12 +193,12 @@ class Worker:
 
     def changed(self) -> None:
         """It holds something else now."""
-        self._version = next(self._versions)
+        self.version = next(self._versions)
         self._changed.set()
 
-    def end(self) -> None:
-        """It is no more."""
-        self._is_over = True
+    def end(self, *, is_taken_over: bool = False) -> None:
+        """It is no more; with `is_taken_over` because another one has its name."""
+        self._is_over, self._is_taken_over = True, is_taken_over
         for timer in (self._lease, self._asking):
             if timer is not None:
                 timer.cancel()
@@ -316,16 +341,17 @@ class WorkerMember:
         )
 
 
-def _check_places(workers: Iterable[WorkerKey], key: WorkerKey) -> None:
+def _check_places(workers: Iterable[Worker], key: WorkerKey, peer: str) -> None:
     """Raises Overloaded where there is no place for one more."""
     of_user = total = 0
     for each in workers:
         total += 1
-        of_user += each.user == key.user
+        of_user += each.key.user == key.user and (bool(key.user) or each.peer == peer)
     if total >= WORKERS_MAX:
         raise too_many_workers(f"log {key.log!r} has {total} workers")
-    if key.user and of_user >= WORKERS_OF_USER_MAX:
-        raise too_many_workers(f"user {key.user!r} has {of_user} workers of log {key.log!r}")
+    if of_user >= WORKERS_OF_USER_MAX:
+        who = f"user {key.user!r}" if key.user else f"{peer or 'this peer'}, which has not logged in,"
+        raise too_many_workers(f"{who} has {of_user} workers of log {key.log!r}")
 
 
 def _check(name: str, given: int, lowest: int, highest: int) -> None:

@@ -1,21 +1,98 @@
 /* The frame around every page: rail, top, login, keyboard, and which page an address leads to. */
 
 import {
-  Problem, View, at, away, ask, clock, count, crumbs, effect, fetched, get, h, icon, keep, kept, link, loggedOut, may, plural, put, restartStream,
-  said, say, signal, skeleton, startStream, standing, survey, svg, trouble, utc, who, world, zone,
+  Problem,
+  View,
+  at,
+  away,
+  ask,
+  clock,
+  count,
+  crumbs,
+  effect,
+  fetched,
+  get,
+  h,
+  icon,
+  keep,
+  kept,
+  link,
+  loggedOut,
+  may,
+  plural,
+  put,
+  restartStream,
+  said,
+  say,
+  signal,
+  skeleton,
+  startStream,
+  standing,
+  survey,
+  svg,
+  trouble,
+  utc,
+  who,
+  world,
+  zone,
 } from "./core.js";
 
 /* Pages in the order of the rail. `counts` answers [number, kind] beside the entry. */
 const PAGES = [
   { path: "/", title: "Overview", icon: "overview", key: "o", module: "./overview.js", tag: "hw-overview" },
   { path: "/logs", title: "Logs", icon: "logs", key: "l", module: "./logs.js", tag: "hw-logs" },
-  { path: "/consumers", title: "Consumers", icon: "consumers", key: "c", module: "./consumers.js", tag: "hw-consumers" },
-  { path: "/connections", title: "Connections", icon: "connections", key: "n", module: "./connections.js", tag: "hw-connections", needs: "manage" },
+  {
+    path: "/consumers",
+    title: "Consumers",
+    icon: "consumers",
+    key: "c",
+    module: "./consumers.js",
+    tag: "hw-consumers",
+  },
+  {
+    path: "/connections",
+    title: "Connections",
+    icon: "connections",
+    key: "n",
+    module: "./connections.js",
+    tag: "hw-connections",
+    needs: "manage",
+  },
   { path: "/webhooks", title: "Webhooks", icon: "webhooks", key: "w", module: "./webhooks.js", tag: "hw-webhooks" },
-  { path: "/storage", title: "Storage", icon: "storage", key: "s", module: "./storage.js", tag: "hw-storage", needs: "manage" },
-  { path: "/happenings", title: "What happens", icon: "happenings", key: "h", module: "./happenings.js", tag: "hw-happenings" },
-  { path: "/pipelines", title: "Archive and pipelines", icon: "pipelines", key: "p", module: "./happenings.js", tag: "hw-pipelines" },
-  { path: "/users", title: "Users and rights", icon: "users", key: "u", module: "./users.js", tag: "hw-users", needs: "manage" },
+  {
+    path: "/storage",
+    title: "Storage",
+    icon: "storage",
+    key: "s",
+    module: "./storage.js",
+    tag: "hw-storage",
+    needs: "manage",
+  },
+  {
+    path: "/happenings",
+    title: "What happens",
+    icon: "happenings",
+    key: "h",
+    module: "./happenings.js",
+    tag: "hw-happenings",
+  },
+  {
+    path: "/pipelines",
+    title: "Archive and pipelines",
+    icon: "pipelines",
+    key: "p",
+    module: "./happenings.js",
+    tag: "hw-pipelines",
+  },
+  {
+    path: "/users",
+    title: "Users and rights",
+    icon: "users",
+    key: "u",
+    module: "./users.js",
+    tag: "hw-users",
+    needs: "manage",
+  },
 ];
 const DEEP = [
   { path: "/logs/:log/storage", module: "./storage.js", tag: "hw-storage" },
@@ -27,16 +104,23 @@ const DEEP = [
 ];
 
 const shown = signal(null);
-let current = null, moves = 0;
+let current = null,
+  moves = 0;
 
 // ---- Addresses ------------------------------------------------------------------------------------------------------
 
 function routed(path) {
   for (const page of [...PAGES, ...DEEP]) {
-    const wanted = page.path.split("/"), given = path.replace(/(.)\/$/, "$1").split("/");
+    const wanted = page.path.split("/"),
+      given = path.replace(/(.)\/$/, "$1").split("/");
     if (wanted.length !== given.length) continue;
     const found = {};
-    if (wanted.every((part, index) => (part.startsWith(":") ? (found[part.slice(1)] = decodeURIComponent(given[index])) !== "" : part === given[index]))) return { page, found };
+    if (
+      wanted.every((part, index) =>
+        part.startsWith(":") ? (found[part.slice(1)] = decodeURIComponent(given[index])) !== "" : part === given[index],
+      )
+    )
+      return { page, found };
   }
   return null;
 }
@@ -48,33 +132,80 @@ export function go(address, { replace = false } = {}) {
 }
 
 async function show() {
-  const path = location.pathname.replace(/^\/console/, "") || "/", turn = ++moves;
+  const path = location.pathname.replace(/^\/console/, "") || "/",
+    turn = ++moves;
   let route = null;
-  try { route = routed(path); } catch { /* an address that is no percent-encoded text leads nowhere */ }
-  const same = current && route && current.page === route.page && JSON.stringify(current.found) === JSON.stringify(route.found);
-  if (same && current.node.moved) { current.node.moved(); return; }
+  try {
+    route = routed(path);
+  } catch {
+    /* an address that is no percent-encoded text leads nowhere */
+  }
+  const same =
+    current && route && current.page === route.page && JSON.stringify(current.found) === JSON.stringify(route.found);
+  if (same && current.node.moved) {
+    current.node.moved();
+    return;
+  }
   const page = document.querySelector("#page");
   if (!route) {
     crumbs.value = [["Nowhere", null]];
     current = null;
-    put(page, trouble(new Problem(404, { title: "There is no such page", detail: `Nothing is at ${path}.` })), link("/", { class: "link" }, "Overview"));
+    put(
+      page,
+      trouble(new Problem(404, { title: "There is no such page", detail: `Nothing is at ${path}.` })),
+      link("/", { class: "link" }, "Overview"),
+    );
     return;
   }
-  try { await import(route.page.module); }
-  catch { if (turn === moves) put(page, trouble(new Problem(0, { title: "This page cannot be loaded", detail: "The server is away, or was replaced by another version." }), () => location.reload())); return; }
+  try {
+    await import(route.page.module);
+  } catch {
+    if (turn === moves)
+      put(
+        page,
+        trouble(
+          new Problem(0, {
+            title: "This page cannot be loaded",
+            detail: "The server is away, or was replaced by another version.",
+          }),
+          () => location.reload(),
+        ),
+      );
+    return;
+  }
   if (turn !== moves) return;
   const node = document.createElement(route.page.tag);
   node.params = route.found;
   current = { ...route, node };
   shown.value = route;
   put(page, node);
-  document.title = `${crumbs.peek().map(([text]) => text).reverse().join(" \u2013 ") || route.page.title} \u2013 Headwater`;
-  if (turn > 1) { page.focus({ preventScroll: true }); scrollTo(0, 0); }
+  document.title = `${
+    crumbs
+      .peek()
+      .map(([text]) => text)
+      .reverse()
+      .join(" \u2013 ") || route.page.title
+  } \u2013 Headwater`;
+  if (turn > 1) {
+    page.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }
 }
 
 document.addEventListener("click", (event) => {
   const anchor = event.target.closest?.("a[href]");
-  if (!anchor || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || anchor.target || anchor.download) return;
+  if (
+    !anchor ||
+    event.defaultPrevented ||
+    event.button ||
+    event.metaKey ||
+    event.ctrlKey ||
+    event.shiftKey ||
+    event.altKey ||
+    anchor.target ||
+    anchor.download
+  )
+    return;
   const url = new URL(anchor.href.baseVal ?? anchor.href, location.href);
   if (url.origin !== location.origin || !url.pathname.startsWith("/console/")) return;
   event.preventDefault();
@@ -94,9 +225,16 @@ function counted(path) {
   const now = world.value;
   if (!now) return null;
   if (path === "/logs") return [now.logs.length, now.logs.some((log) => log.problem) ? "bad" : ""];
-  if (path === "/consumers") { const lag = now.consumers.filter((each) => each.lags).length; return lag ? [lag, "bad"] : [now.consumers.length, ""]; }
-  if (path === "/connections") return may("manage") && now.server ? [Number(now.server.connections) + now.clients.length, ""] : null;
-  if (path === "/webhooks") { const bad = now.webhooks.filter((each) => ["bad", "warn"].includes(standing(each)[1])).length; return bad ? [bad, "warn"] : [now.webhooks.length, ""]; }
+  if (path === "/consumers") {
+    const lag = now.consumers.filter((each) => each.lags).length;
+    return lag ? [lag, "bad"] : [now.consumers.length, ""];
+  }
+  if (path === "/connections")
+    return may("manage") && now.server ? [Number(now.server.connections) + now.clients.length, ""] : null;
+  if (path === "/webhooks") {
+    const bad = now.webhooks.filter((each) => ["bad", "warn"].includes(standing(each)[1])).length;
+    return bad ? [bad, "warn"] : [now.webhooks.length, ""];
+  }
   return null;
 }
 function number(path) {
@@ -107,25 +245,88 @@ function number(path) {
 }
 
 function railed() {
-  const chosen = shown.value?.page, log = shown.value?.found.log, root = chosen ? `/${chosen.path.split("/")[1]}` : null;
-  const entry = (page) => link(page.path, { "aria-current": root === page.path ? "page" : null, title: page.title }, icon(page.icon), h("span", {}, page.title), number(page.path));
-  const first = PAGES.filter((page) => !SERVER_PAGES.includes(page.path) && allowed(page)), second = PAGES.filter((page) => SERVER_PAGES.includes(page.path) && allowed(page));
-  const recent = kept("headwater.recent", "").split(",").filter(Boolean), names = (world.value?.logs ?? []).map((each) => each.name);
-  const logs = [...recent.filter((name) => names.includes(name)), ...names.filter((name) => !recent.includes(name) && !name.startsWith("$"))].slice(0, 5).sort();
+  const chosen = shown.value?.page,
+    log = shown.value?.found.log,
+    root = chosen ? `/${chosen.path.split("/")[1]}` : null;
+  const entry = (page) =>
+    link(
+      page.path,
+      { "aria-current": root === page.path ? "page" : null, title: page.title },
+      icon(page.icon),
+      h("span", {}, page.title),
+      number(page.path),
+    );
+  const first = PAGES.filter((page) => !SERVER_PAGES.includes(page.path) && allowed(page)),
+    second = PAGES.filter((page) => SERVER_PAGES.includes(page.path) && allowed(page));
+  const recent = kept("headwater.recent", "").split(",").filter(Boolean),
+    names = (world.value?.logs ?? []).map((each) => each.name);
+  const logs = [
+    ...recent.filter((name) => names.includes(name)),
+    ...names.filter((name) => !recent.includes(name) && !name.startsWith("$")),
+  ]
+    .slice(0, 5)
+    .sort();
   return [
     h("a", { class: "brand", href: at("/") }, brand(), h("span", {}, "Headwater")),
-    h("nav", { "aria-label": "Pages" }, first.map((page) => [entry(page), page.path === "/logs" ? logs.map((name) => link(`/logs/${encodeURIComponent(name)}`, { class: "sub", "aria-current": name === log ? "page" : null }, h("span", {}, name))) : null]),
-      second.length ? h("h3", {}, "Server") : null, second.map(entry)),
-    h("footer", {}, who.value?.has_users ? [h("span", { class: "initial", "aria-hidden": "true" }, (who.value.user[0] ?? "?")), h("button", { class: "plain name clip", title: "Log out", onclick: logOut }, who.value.user)] : who.value ? h("span", { class: "name dim small" }, "nobody has to log in") : null,
-      h("span", { class: "space" }), h("button", { class: "plain", "aria-label": "Light or dark", title: "Light or dark (T)", onclick: turnTheme }, icon("sun"))),
+    h(
+      "nav",
+      { "aria-label": "Pages" },
+      first.map((page) => [
+        entry(page),
+        page.path === "/logs"
+          ? logs.map((name) =>
+              link(
+                `/logs/${encodeURIComponent(name)}`,
+                { class: "sub", "aria-current": name === log ? "page" : null },
+                h("span", {}, name),
+              ),
+            )
+          : null,
+      ]),
+      second.length ? h("h3", {}, "Server") : null,
+      second.map(entry),
+    ),
+    h(
+      "footer",
+      {},
+      who.value?.has_users
+        ? [
+            h("span", { class: "initial", "aria-hidden": "true" }, who.value.user[0] ?? "?"),
+            h("button", { class: "plain name clip", title: "Log out", onclick: logOut }, who.value.user),
+          ]
+        : who.value
+          ? h("span", { class: "name dim small" }, "nobody has to log in")
+          : null,
+      h("span", { class: "space" }),
+      h(
+        "button",
+        { class: "plain", "aria-label": "Light or dark", title: "Light or dark (T)", onclick: turnTheme },
+        icon("sun"),
+      ),
+    ),
   ];
 }
 
-const brand = () => svg("svg", { viewBox: "0 0 19 16", "aria-hidden": "true" }, svg("rect", { x: 0, y: 0, width: 5, height: 16, rx: 1.2, fill: "var(--s0)", opacity: 0.4 }), svg("rect", { x: 7, y: 0, width: 5, height: 16, rx: 1.2, fill: "var(--s0)", opacity: 0.7 }), svg("rect", { x: 14, y: 0, width: 5, height: 16, rx: 1.2, fill: "var(--accent)" }));
+const brand = () =>
+  svg(
+    "svg",
+    { viewBox: "0 0 19 16", "aria-hidden": "true" },
+    svg("rect", { x: 0, y: 0, width: 5, height: 16, rx: 1.2, fill: "var(--s0)", opacity: 0.4 }),
+    svg("rect", { x: 7, y: 0, width: 5, height: 16, rx: 1.2, fill: "var(--s0)", opacity: 0.7 }),
+    svg("rect", { x: 14, y: 0, width: 5, height: 16, rx: 1.2, fill: "var(--accent)" }),
+  );
 
 function barred() {
   const root = shown.value ? `/${shown.value.page.path.split("/")[1]}` : null;
-  return PAGES.filter((page) => NARROW.includes(page.path) && allowed(page)).map((page) => link(page.path, { "aria-current": root === page.path ? "page" : null }, icon(page.icon), page.title, number(page.path)));
+  return PAGES.filter((page) => NARROW.includes(page.path) && allowed(page)).map((page) =>
+    link(
+      page.path,
+      { "aria-current": root === page.path ? "page" : null },
+      icon(page.icon),
+      page.title,
+      number(page.path),
+    ),
+  );
 }
 
 function stated() {
@@ -134,141 +335,382 @@ function stated() {
   return [h("span", { class: "dot good live" }), "Live"];
 }
 
-// ---- Light and dark, and other choices --------------------------------------------------------------------------------
+// ---- Light and dark, and other choices ----------------------------------------------------------
 
-function setTheme(theme) { if (theme) document.documentElement.dataset.theme = theme; else delete document.documentElement.dataset.theme; }
+function setTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+}
 function turnTheme() {
-  const isDark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const isDark = document.documentElement.dataset.theme
+    ? document.documentElement.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches;
   setTheme(isDark ? "light" : "dark");
   keep("headwater.theme", isDark ? "light" : "dark");
 }
 setTheme(kept("headwater.theme", ""));
 
-// ---- Login -------------------------------------------------------------------------------------------------------------
+// ---- Login --------------------------------------------------------------------------------------
 
 let loginDialog = null;
 function logIn() {
   if (loginDialog) return;
-  const name = h("input", { name: "name", autocomplete: "username", required: true, autofocus: true }), secret = h("input", { type: "password", name: "password", autocomplete: "current-password", required: true });
-  const byToken = h("input", { type: "checkbox", onchange: () => { named.hidden = byToken.checked; name.required = !byToken.checked; } }), error = h("p", { class: "error", role: "alert" });
-  const named = h("label", {}, "Name", name), button = h("button", { class: "primary" }, "Log in");
+  const name = h("input", { name: "name", autocomplete: "username", required: true, autofocus: true }),
+    secret = h("input", { type: "password", name: "password", autocomplete: "current-password", required: true });
+  const byToken = h("input", {
+      type: "checkbox",
+      onchange: () => {
+        named.hidden = byToken.checked;
+        name.required = !byToken.checked;
+      },
+    }),
+    error = h("p", { class: "error", role: "alert" });
+  const named = h("label", {}, "Name", name),
+    button = h("button", { class: "primary" }, "Log in");
   const clear = location.protocol === "http:" && !["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
-  const form = h("form", { onsubmit: async (event) => {
-    event.preventDefault();
-    button.disabled = true;
-    put(error, "");
-    try {
-      who.value = await ask("POST", "/console/session", byToken.checked ? { token: secret.value } : { name: name.value, password: secret.value });
-      who.value = await get("/console/session");
-      loggedOut.value = false;
-      secret.value = "";
-      restart();
-    } catch (problem) {
-      put(error, problem.status === 401 ? "Name, password or token is wrong." : problem.message);
-      secret.focus();
-    } finally { button.disabled = false; }
-  } }, named, h("label", {}, "Password or token", secret), h("label", { class: "inline" }, byToken, "It is a token"),
-  clear ? h("p", { class: "warn" }, icon("warn"), " This address has no TLS: what you type travels in the clear.") : null, error, h("footer", {}, h("span", { class: "space" }), button));
-  loginDialog = h("dialog", { class: "login", "aria-label": "Log in", oncancel: (event) => event.preventDefault() }, h("h2", {}, "Log in to Headwater"), h("p", { class: "dim" }, location.host), form);
+  const form = h(
+    "form",
+    {
+      onsubmit: async (event) => {
+        event.preventDefault();
+        button.disabled = true;
+        put(error, "");
+        try {
+          who.value = await ask(
+            "POST",
+            "/console/session",
+            byToken.checked ? { token: secret.value } : { name: name.value, password: secret.value },
+          );
+          who.value = await get("/console/session");
+          loggedOut.value = false;
+          secret.value = "";
+          restart();
+        } catch (problem) {
+          put(error, problem.status === 401 ? "Name, password or token is wrong." : problem.message);
+          secret.focus();
+        } finally {
+          button.disabled = false;
+        }
+      },
+    },
+    named,
+    h("label", {}, "Password or token", secret),
+    h("label", { class: "inline" }, byToken, "It is a token"),
+    clear
+      ? h("p", { class: "warn" }, icon("warn"), " This address has no TLS: what you type travels in the clear.")
+      : null,
+    error,
+    h("footer", {}, h("span", { class: "space" }), button),
+  );
+  loginDialog = h(
+    "dialog",
+    { class: "login", "aria-label": "Log in", oncancel: (event) => event.preventDefault() },
+    h("h2", {}, "Log in to Headwater"),
+    h("p", { class: "dim" }, location.host),
+    form,
+  );
   document.body.append(loginDialog);
   loginDialog.showModal();
 }
 effect(() => {
   if (loggedOut.value) setTimeout(logIn);
-  else if (loginDialog) { loginDialog.close(); loginDialog.remove(); loginDialog = null; }
+  else if (loginDialog) {
+    loginDialog.close();
+    loginDialog.remove();
+    loginDialog = null;
+  }
 });
 
 async function logOut() {
-  try { await fetched("DELETE", "/console/session"); } catch (problem) { say(problem.message); return; }
+  try {
+    await fetched("DELETE", "/console/session");
+  } catch (problem) {
+    say(problem.message);
+    return;
+  }
   location.assign("/console/");
 }
 
-// ---- Go anywhere: a log, a number, a tag, a page ---------------------------------------------------------------------
+// ---- Go anywhere: a log, a number, a tag, a page ------------------------------------------------
 
 function jump() {
-  const field = h("input", { placeholder: "Go to a log, tag, number or page", "aria-label": "Go to", role: "combobox", "aria-expanded": "true", "aria-controls": "jump-list", autocomplete: "off", spellcheck: "false" }), list = h("ul", { id: "jump-list", role: "listbox" });
-  let found = [], chosen = 0, asked = 0;
-  const close = () => { dialog.close(); dialog.remove(); };
-  const draw = () => put(list, found.map(([text, kind, address], index) => h("li", { role: "option", id: `jump-${index}`, "aria-selected": String(index === chosen), onclick: () => { close(); go(address); } }, h("span", {}, text), h("span", {}, kind))));
+  const field = h("input", {
+      placeholder: "Go to a log, tag, number or page",
+      "aria-label": "Go to",
+      role: "combobox",
+      "aria-expanded": "true",
+      "aria-controls": "jump-list",
+      autocomplete: "off",
+      spellcheck: "false",
+    }),
+    list = h("ul", { id: "jump-list", role: "listbox" });
+  let found = [],
+    chosen = 0,
+    asked = 0;
+  const close = () => {
+    dialog.close();
+    dialog.remove();
+  };
+  const draw = () =>
+    put(
+      list,
+      found.map(([text, kind, address], index) =>
+        h(
+          "li",
+          {
+            role: "option",
+            id: `jump-${index}`,
+            "aria-selected": String(index === chosen),
+            onclick: () => {
+              close();
+              go(address);
+            },
+          },
+          h("span", {}, text),
+          h("span", {}, kind),
+        ),
+      ),
+    );
   const look = async () => {
-    const text = field.value.trim(), lower = text.toLowerCase(), turn = ++asked, here = shown.peek()?.found.log, logs = (world.peek()?.logs ?? []).map((log) => log.name);
+    const text = field.value.trim(),
+      lower = text.toLowerCase(),
+      turn = ++asked,
+      here = shown.peek()?.found.log,
+      logs = (world.peek()?.logs ?? []).map((log) => log.name);
     const log = here ?? logs[0];
     found = [];
-    if (/^[\d,.\u2009 ]+$/.test(text) && log) found.push([`Event ${text}`, `in ${log}`, at(`/logs/${encodeURIComponent(log)}/${text.replace(/\D/g, "")}`)]);
-    found.push(...PAGES.filter((page) => allowed(page) && page.title.toLowerCase().includes(lower)).map((page) => [page.title, "page", at(page.path)]));
-    found.push(...logs.filter((name) => name.toLowerCase().includes(lower)).slice(0, 12).map((name) => [name, "log", at(`/logs/${encodeURIComponent(name)}`)]));
+    if (/^[\d,.\u2009 ]+$/.test(text) && log)
+      found.push([`Event ${text}`, `in ${log}`, at(`/logs/${encodeURIComponent(log)}/${text.replace(/\D/g, "")}`)]);
+    found.push(
+      ...PAGES.filter((page) => allowed(page) && page.title.toLowerCase().includes(lower)).map((page) => [
+        page.title,
+        "page",
+        at(page.path),
+      ]),
+    );
+    found.push(
+      ...logs
+        .filter((name) => name.toLowerCase().includes(lower))
+        .slice(0, 12)
+        .map((name) => [name, "log", at(`/logs/${encodeURIComponent(name)}`)]),
+    );
     chosen = 0;
     draw();
     if (text.length < 2 || !log || !routed(`/logs/${encodeURIComponent(log)}`)) return;
     try {
-      const terms = await get(`/logs/${encodeURIComponent(log)}/terms?${new URLSearchParams({ kind: "tag", prefix: text, limit: "8" })}`);
+      const terms = await get(
+        `/logs/${encodeURIComponent(log)}/terms?${new URLSearchParams({ kind: "tag", prefix: text, limit: "8" })}`,
+      );
       if (turn !== asked) return;
       const { worded } = await import("./query.js");
-      found.push(...terms.terms.map((each) => [each.term, `tag in ${log}, ${plural(each.events, "event")}`, at(`/logs/${encodeURIComponent(log)}`, new URLSearchParams({ q: worded([{ types: [], tags: [], exact: [each.term] }]) }))]));
+      found.push(
+        ...terms.terms.map((each) => [
+          each.term,
+          `tag in ${log}, ${plural(each.events, "event")}`,
+          at(
+            `/logs/${encodeURIComponent(log)}`,
+            new URLSearchParams({ q: worded([{ types: [], tags: [], exact: [each.term] }]) }),
+          ),
+        ]),
+      );
       draw();
-    } catch { /* without the right to read it, or away: the other results stay */ }
+    } catch {
+      /* without the right to read it, or away: the other results stay */
+    }
   };
   field.addEventListener("input", look);
   field.addEventListener("keydown", (event) => {
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") { chosen = (chosen + (event.key === "ArrowDown" ? 1 : found.length - 1)) % Math.max(1, found.length); draw(); field.setAttribute("aria-activedescendant", `jump-${chosen}`); event.preventDefault(); }
-    if (event.key === "Enter" && found[chosen]) { close(); go(found[chosen][2]); }
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      chosen = (chosen + (event.key === "ArrowDown" ? 1 : found.length - 1)) % Math.max(1, found.length);
+      draw();
+      field.setAttribute("aria-activedescendant", `jump-${chosen}`);
+      event.preventDefault();
+    }
+    if (event.key === "Enter" && found[chosen]) {
+      close();
+      go(found[chosen][2]);
+    }
   });
-  const dialog = h("dialog", { class: "jump", "aria-label": "Go to", oncancel: close, onclick: (event) => { if (event.target === dialog) close(); } }, field, list);
+  const dialog = h(
+    "dialog",
+    {
+      class: "jump",
+      "aria-label": "Go to",
+      oncancel: close,
+      onclick: (event) => {
+        if (event.target === dialog) close();
+      },
+    },
+    field,
+    list,
+  );
   document.body.append(dialog);
   dialog.showModal();
   look();
 }
 
-// ---- Keyboard ------------------------------------------------------------------------------------------------------------
+// ---- Keyboard -----------------------------------------------------------------------------------
 
 let afterG = 0;
 const isTyping = (target) => target.closest?.("input, textarea, select, [contenteditable]");
 document.addEventListener("keydown", (event) => {
-  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); if (!document.querySelector("dialog[open]")) jump(); return; }
-  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    if (!document.querySelector("dialog[open]")) jump();
+    return;
+  }
+  if (
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    isTyping(event.target) ||
+    document.querySelector("dialog[open]")
+  )
+    return;
   const key = event.key.toLowerCase();
   if (Date.now() - afterG < 1500) {
     afterG = 0;
     const page = PAGES.find((each) => each.key === key && allowed(each));
-    if (page) { event.preventDefault(); go(at(page.path)); }
+    if (page) {
+      event.preventDefault();
+      go(at(page.path));
+    }
     return;
   }
   if (key === "g") afterG = Date.now();
   else if (key === "t") turnTheme();
   else if (event.key === "?") help();
-  else if (key === "c" && document.querySelector("#page [data-copy]")) document.querySelector("#page [data-copy]").click();
+  else if (key === "c" && document.querySelector("#page [data-copy]"))
+    document.querySelector("#page [data-copy]").click();
   else current?.node.key?.(event);
 });
 
 function help() {
-  const keys = [["Ctrl K", "go anywhere"], ["g, then a letter", `pages: ${PAGES.filter(allowed).map((page) => `${page.key} ${page.title}`).join(", ")}`], ["/", "query"], ["J K", "next and previous row"], ["Enter", "open"], ["F", "follow"], ["E", "export"], ["[ ] and , .", "neighbours in the story, and in the log"], ["C", "copy the command"], ["T", "light or dark"], ["U", "times in UTC or local"], ["Esc", "one step back"]];
-  const dialog = h("dialog", { "aria-label": "Keyboard", onclose: () => dialog.remove() }, h("h2", {}, "Keyboard"), h("dl", { class: "facts" }, keys.map(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])), h("footer", {}, h("span", { class: "space" }), h("button", { autofocus: true, onclick: () => dialog.close() }, "Close")));
+  const keys = [
+    ["Ctrl K", "go anywhere"],
+    [
+      "g, then a letter",
+      `pages: ${PAGES.filter(allowed)
+        .map((page) => `${page.key} ${page.title}`)
+        .join(", ")}`,
+    ],
+    ["/", "query"],
+    ["J K", "next and previous row"],
+    ["Enter", "open"],
+    ["F", "follow"],
+    ["E", "export"],
+    ["[ ] and , .", "neighbours in the story, and in the log"],
+    ["C", "copy the command"],
+    ["T", "light or dark"],
+    ["U", "times in UTC or local"],
+    ["Esc", "one step back"],
+  ];
+  const dialog = h(
+    "dialog",
+    { "aria-label": "Keyboard", onclose: () => dialog.remove() },
+    h("h2", {}, "Keyboard"),
+    h(
+      "dl",
+      { class: "facts" },
+      keys.map(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]),
+    ),
+    h(
+      "footer",
+      {},
+      h("span", { class: "space" }),
+      h("button", { autofocus: true, onclick: () => dialog.close() }, "Close"),
+    ),
+  );
   document.body.append(dialog);
   dialog.showModal();
 }
 
-// ---- Start -----------------------------------------------------------------------------------------------------------------
+// ---- Start --------------------------------------------------------------------------------------
 
 /** The frame, which stays while pages change. */
 class HwShell extends View {
   show() {
     this.id = "shell";
-    const rail = h("div", { id: "rail" }), crumb = h("nav", { id: "crumbs", "aria-label": "Where" }), state = h("button", { id: "state", title: "Try again now; U: times in UTC or local", onclick: () => restart() }), bar = h("nav", { id: "bar", "aria-label": "Pages" });
+    const rail = h("div", { id: "rail" }),
+      crumb = h("nav", { id: "crumbs", "aria-label": "Where" }),
+      state = h("button", { id: "state", title: "Try again now; U: times in UTC or local", onclick: () => restart() }),
+      bar = h("nav", { id: "bar", "aria-label": "Pages" });
     const toast = h("div", { id: "toast", role: "status", "aria-live": "polite" });
-    put(this, rail, h("div", {}, h("header", { id: "top" }, crumb, h("button", { id: "jump", onclick: jump, "aria-label": "Go to a log, tag, number or page" }, icon("search"), h("span", {}, "Go to a log, tag, number or page"), h("kbd", {}, "Ctrl K")), state), h("main", { id: "page", tabindex: "-1" }, skeleton(6))), bar, toast);
+    put(
+      this,
+      rail,
+      h(
+        "div",
+        {},
+        h(
+          "header",
+          { id: "top" },
+          crumb,
+          h(
+            "button",
+            { id: "jump", onclick: jump, title: "Go to a log, tag, number or page" },
+            icon("search"),
+            h("span", {}, "Go to a log, tag, number or page"),
+            h("kbd", {}, "Ctrl K"),
+          ),
+          state,
+        ),
+        h("main", { id: "page", tabindex: "-1" }, skeleton(6)),
+      ),
+      bar,
+      toast,
+    );
     this.watch(() => put(rail, railed()));
     this.watch(() => put(bar, barred()));
-    this.watch(() => { put(state, stated()); document.documentElement.classList.toggle("away-now", Boolean(away.value)); });
-    this.watch(() => { const path = crumbs.value; put(crumb, path.map(([text, to], index) => [index ? h("span", { class: "faint" }, "/") : null, to ? h("a", { href: at(to) }, text) : h("span", { "aria-current": index ? "page" : null }, text)])); });
+    this.watch(() => {
+      put(state, stated());
+      document.documentElement.classList.toggle("away-now", Boolean(away.value));
+    });
+    this.watch(() => {
+      const path = crumbs.value;
+      put(
+        crumb,
+        path.map(([text, to], index) => [
+          index ? h("span", { class: "faint" }, "/") : null,
+          to ? h("a", { href: at(to) }, text) : h("span", { "aria-current": index ? "page" : null }, text),
+        ]),
+      );
+    });
     this.watch(() => {
       const now = said.value;
       clearTimeout(this.silence);
       if (!now) return;
-      put(toast, now.text, now.undo ? h("button", { onclick: () => { put(toast); now.undo(); } }, "Undo") : null);
+      put(
+        toast,
+        now.text,
+        now.undo
+          ? h(
+              "button",
+              {
+                onclick: () => {
+                  put(toast);
+                  now.undo();
+                },
+              },
+              "Undo",
+            )
+          : null,
+      );
       this.silence = setTimeout(() => put(toast), 6000);
     });
-    this.survey = this.every(5000, async (ending) => { if (who.peek() && !loggedOut.peek()) { await survey(ending); } });
-    this.on(document, "keydown", (event) => { if (event.key.toLowerCase() === "u" && !isTyping(event.target) && !event.ctrlKey && !event.metaKey) { utc.value = !utc.peek(); keep("headwater.utc", utc.peek() ? "1" : "0"); say(`Times are ${zone()}`); show(); } });
+    this.survey = this.every(5000, async (ending) => {
+      if (who.peek() && !loggedOut.peek()) {
+        await survey(ending);
+      }
+    });
+    this.on(document, "keydown", (event) => {
+      if (event.key.toLowerCase() === "u" && !isTyping(event.target) && !event.ctrlKey && !event.metaKey) {
+        utc.value = !utc.peek();
+        keep("headwater.utc", utc.peek() ? "1" : "0");
+        say(`Times are ${zone()}`);
+        show();
+      }
+    });
   }
 }
 customElements.define("hw-shell", HwShell);
@@ -283,10 +725,14 @@ function restart() {
 
 async function start() {
   put(document.body, document.querySelector("body > svg"), h("hw-shell"));
-  try { who.value = await get("/console/session"); }
-  catch (problem) {
+  try {
+    who.value = await get("/console/session");
+  } catch (problem) {
     if (problem.status === 401) return;
-    put(document.querySelector("#page"), trouble(problem, () => location.reload()));
+    put(
+      document.querySelector("#page"),
+      trouble(problem, () => location.reload()),
+    );
     setTimeout(() => location.reload(), 5000);
     return;
   }

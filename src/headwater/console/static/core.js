@@ -10,7 +10,10 @@ export function signal(value) {
   const readers = new Set();
   return {
     get value() {
-      if (running) { readers.add(running); running.read.add(readers); }
+      if (running) {
+        readers.add(running);
+        running.read.add(readers);
+      }
       return value;
     },
     set value(next) {
@@ -31,11 +34,18 @@ export function effect(run) {
       own.read.clear();
       const before = running;
       running = own;
-      try { run(); } finally { running = before; }
+      try {
+        run();
+      } finally {
+        running = before;
+      }
     },
   };
   own.run();
-  return () => { for (const readers of own.read) readers.delete(own); own.read.clear(); };
+  return () => {
+    for (const readers of own.read) readers.delete(own);
+    own.read.clear();
+  };
 }
 
 // ---- Nodes -------------------------------------------------------------------------------------------------------
@@ -46,7 +56,11 @@ const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u20
 export function clean(text) {
   return String(text).replace(HIDDEN, (char) => {
     const code = char.codePointAt(0);
-    return code < 32 ? String.fromCodePoint(0x2400 + code) : code === 127 ? "\u2421" : `\u27e8${code.toString(16)}\u27e9`;
+    return code < 32
+      ? String.fromCodePoint(0x2400 + code)
+      : code === 127
+        ? "\u2421"
+        : `\u27e8${code.toString(16)}\u27e9`;
   });
 }
 
@@ -84,32 +98,63 @@ function set(node, properties) {
 let pressed = null;
 /** What is to be shown as soon as no button is held down on it: a click must end on what it began on. */
 const deferred = new Map();
-addEventListener("pointerdown", (event) => { pressed = event.target; }, true);
-addEventListener("click", () => { pressed = null; }, true);  // what the click itself changes is shown at once
-for (const type of ["pointerup", "pointercancel"]) {
-  addEventListener(type, () => setTimeout(() => {
+addEventListener(
+  "pointerdown",
+  (event) => {
+    pressed = event.target;
+  },
+  true,
+);
+addEventListener(
+  "click",
+  () => {
     pressed = null;
-    for (const [node, children] of [...deferred]) if (deferred.delete(node)) put(node, ...children);
-  }), true);
+  },
+  true,
+); // what the click itself changes is shown at once
+for (const type of ["pointerup", "pointercancel"]) {
+  addEventListener(
+    type,
+    () =>
+      setTimeout(() => {
+        pressed = null;
+        for (const [node, children] of [...deferred]) if (deferred.delete(node)) put(node, ...children);
+      }),
+    true,
+  );
 }
 
 /** Show these children instead of those that are there. What was focused stays so, if it is there again. */
 export function put(node, ...children) {
-  if (pressed && node.contains(pressed)) { deferred.set(node, children); return node; }
+  if (pressed && node.contains(pressed)) {
+    deferred.set(node, children);
+    return node;
+  }
   deferred.delete(node);
-  const active = document.activeElement, path = [];
-  if (active !== node && active?.matches("a, button, [tabindex]") && node.contains(active)) for (let at = active; at !== node; at = at.parentNode) path.unshift([...at.parentNode.childNodes].indexOf(at));
+  const active = document.activeElement,
+    path = [];
+  if (active !== node && active?.matches("a, button, [tabindex]") && node.contains(active))
+    for (let at = active; at !== node; at = at.parentNode) path.unshift([...at.parentNode.childNodes].indexOf(at));
   node.replaceChildren();
   fill(node, children);
   const again = path.reduce((at, index) => at?.childNodes[index], node);
-  if (path.length && again?.tagName === active.tagName && again.className === active.className) again.focus({ preventScroll: true });
+  if (path.length && again?.tagName === active.tagName && again.className === active.className)
+    again.focus({ preventScroll: true });
   return node;
 }
 
 export function icon(name, label) {
   const use = svg("use");
   use.setAttribute("href", `#i-${name}`);
-  return svg("svg", { class: "icon", viewBox: "0 0 16 16", ...(label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }) }, use);
+  return svg(
+    "svg",
+    {
+      class: "icon",
+      viewBox: "0 0 16 16",
+      ...(label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }),
+    },
+    use,
+  );
 }
 
 /** A page or a part of one: an element that ends its calls, its clocks and its effects when it is taken away. */
@@ -127,23 +172,36 @@ export class View extends HTMLElement {
   }
 
   /** Do it now, and whenever a signal that it reads has changed, while this is shown. */
-  watch(run) { this.ends.push(effect(run)); }
+  watch(run) {
+    this.ends.push(effect(run));
+  }
 
-  on(target, type, listener) { target.addEventListener(type, listener, { signal: this.leaving.signal }); }
+  on(target, type, listener) {
+    target.addEventListener(type, listener, { signal: this.leaving.signal });
+  }
 
   /** Do it now and every so many ms, while this is shown and somebody can see it. Failures are given to `failed`. */
   every(ms, work, failed) {
-    let timer = 0, ended = false;
+    let timer = 0,
+      ended = false;
     const once = async () => {
       clearTimeout(timer);
       if (document.visibilityState === "visible") {
-        try { await work(this.leaving.signal); }
-        catch (error) { if (!ended && error.name !== "AbortError") failed?.(error); }
+        try {
+          await work(this.leaving.signal);
+        } catch (error) {
+          if (!ended && error.name !== "AbortError") failed?.(error);
+        }
       }
       if (!ended) timer = setTimeout(once, ms);
     };
-    this.ends.push(() => { ended = true; clearTimeout(timer); });
-    this.on(document, "visibilitychange", () => { if (document.visibilityState === "visible") once(); });
+    this.ends.push(() => {
+      ended = true;
+      clearTimeout(timer);
+    });
+    this.on(document, "visibilitychange", () => {
+      if (document.visibilityState === "visible") once();
+    });
     once();
     return once;
   }
@@ -160,7 +218,9 @@ export function count(number) {
   return grouped.format(typeof number === "bigint" ? number : Math.round(number));
 }
 
-export function plural(number, one, many = `${one}s`) { return `${count(number)} ${Number(number) === 1 ? one : many}`; }
+export function plural(number, one, many = `${one}s`) {
+  return `${count(number)} ${Number(number) === 1 ? one : many}`;
+}
 
 /** A rate: whole from 10 on. */
 export function rate(number) {
@@ -172,7 +232,11 @@ export function rate(number) {
 
 /** A large number in short: 36.4 M. */
 export function short(number) {
-  for (const [size, unit] of [[1e9, "G"], [1e6, "M"]]) if (number >= size) return `${Math.round(number / size * 10) / 10} ${unit}`;
+  for (const [size, unit] of [
+    [1e9, "G"],
+    [1e6, "M"],
+  ])
+    if (number >= size) return `${Math.round((number / size) * 10) / 10} ${unit}`;
   return count(number);
 }
 
@@ -181,9 +245,20 @@ const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 /** A size: [number, unit], decimal. */
 export function sized(bytes) {
   if (bytes === null || bytes === undefined) return ["?", ""];
-  let value = Number(bytes), unit = 0;
-  while (value >= 999.5 && unit < UNITS.length - 1) { value /= 1000; unit += 1; }
-  return [value < 9.95 && unit > 0 ? String(Math.round(value * 10) / 10) : value < 99.95 && unit > 2 ? String(Math.round(value * 10) / 10) : String(Math.round(value)), UNITS[unit]];
+  let value = Number(bytes),
+    unit = 0;
+  while (value >= 999.5 && unit < UNITS.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return [
+    value < 9.95 && unit > 0
+      ? String(Math.round(value * 10) / 10)
+      : value < 99.95 && unit > 2
+        ? String(Math.round(value * 10) / 10)
+        : String(Math.round(value)),
+    UNITS[unit],
+  ];
 }
 export const bytes = (value) => sized(value).join(" ").trim();
 
@@ -197,14 +272,27 @@ export function lasting(ms) {
   const minutes = s / 60;
   if (minutes < 9.95) return `${Math.round(minutes * 10) / 10} min`;
   if (minutes < 59.5) return `${Math.round(minutes)} min`;
-  const whole = Math.round(minutes), hours = Math.floor(whole / 60);
+  const whole = Math.round(minutes),
+    hours = Math.floor(whole / 60);
   if (hours < 24) return `${hours} h${whole % 60 ? ` ${whole % 60} min` : ""}`;
   const days = Math.floor(hours / 24);
   return days < 10 && hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
 }
 
-const kept = (key, otherwise) => { try { return localStorage.getItem(key) ?? otherwise; } catch { return otherwise; } };
-const keep = (key, value) => { try { localStorage.setItem(key, value); } catch { /* a browser that keeps nothing: the choice lasts as long as the page */ } };
+const kept = (key, otherwise) => {
+  try {
+    return localStorage.getItem(key) ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+};
+const keep = (key, value) => {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    /* a browser that keeps nothing: the choice lasts as long as the page */
+  }
+};
 export { kept, keep };
 
 /** Whether times are shown in UTC, or as this browser's own. */
@@ -216,10 +304,22 @@ function parts(ms) {
   return Number.isNaN(shifted.getTime()) ? null : shifted.toISOString();
 }
 export const zone = () => (utc.value ? "UTC" : "local");
-export function clock(ms, withMs = false) { const text = parts(ms); return text === null ? "?" : text.slice(11, withMs ? 23 : 19); }
-export function minute(ms) { const text = parts(ms); return text === null ? "?" : text.slice(11, 16); }
-export function day(ms) { const text = parts(ms); return text === null ? "?" : text.slice(0, 10); }
-export function stamp(ms) { const text = parts(ms); return text === null ? "?" : `${text.slice(0, 10)} ${text.slice(11, 19)}`; }
+export function clock(ms, withMs = false) {
+  const text = parts(ms);
+  return text === null ? "?" : text.slice(11, withMs ? 23 : 19);
+}
+export function minute(ms) {
+  const text = parts(ms);
+  return text === null ? "?" : text.slice(11, 16);
+}
+export function day(ms) {
+  const text = parts(ms);
+  return text === null ? "?" : text.slice(0, 10);
+}
+export function stamp(ms) {
+  const text = parts(ms);
+  return text === null ? "?" : `${text.slice(0, 10)} ${text.slice(11, 19)}`;
+}
 /** A time as a table has it: the day where it is not today's. */
 export function when(ms) {
   if (ms === null || ms === undefined) return NOTHING;
@@ -237,7 +337,9 @@ export class Problem extends Error {
     this.status = status;
     this.body = body;
     this.title = body.title ?? (status ? `The server answered ${status}` : "The server does not answer");
-    this.code = String(body.type ?? "").split(":").pop();
+    this.code = String(body.type ?? "")
+      .split(":")
+      .pop();
   }
 }
 
@@ -254,7 +356,10 @@ const WIDE = /\d{16,}/;
 export function parse(text) {
   if (!WIDE.test(text)) return JSON.parse(text);
   return JSON.parse(text, (key, value, context) =>
-    typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "") ? BigInt(context.source) : value);
+    typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "")
+      ? BigInt(context.source)
+      : value,
+  );
 }
 
 /** The answer to a request, whose status is 2xx. Raises Problem. */
@@ -265,18 +370,32 @@ export async function fetched(method, path, { body, accept, signal: ending } = {
   let answer;
   try {
     answer = await fetch(path, {
-      method, headers, signal: ending, credentials: "same-origin", cache: "no-store",
-      body: body === undefined ? undefined : JSON.stringify(body, (key, value) => (typeof value === "bigint" ? JSON.rawJSON(String(value)) : value)),
+      method,
+      headers,
+      signal: ending,
+      credentials: "same-origin",
+      cache: "no-store",
+      body:
+        body === undefined
+          ? undefined
+          : JSON.stringify(body, (key, value) => (typeof value === "bigint" ? JSON.rawJSON(String(value)) : value)),
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     away.value ??= Date.now();
-    throw new Problem(0, { title: "The server does not answer", detail: "It is away, or the way to it is. This page tries again by itself." });
+    throw new Problem(0, {
+      title: "The server does not answer",
+      detail: "It is away, or the way to it is. This page tries again by itself.",
+    });
   }
   if (answer.ok) return answer;
   if (answer.status === 401) loggedOut.value = true;
   let found;
-  try { found = parse(await answer.text()); } catch { found = {}; }
+  try {
+    found = parse(await answer.text());
+  } catch {
+    found = {};
+  }
   throw new Problem(answer.status, found);
 }
 
@@ -307,7 +426,8 @@ export async function entityTypes(ending) {
   return types;
 }
 
-/** Whether the user has a right: on a log, or on the server ("*"). The server decides; this hides what it would refuse. */
+/** Whether the user has a right: on a log, or on the server ("*"). The server decides; this hides what it would
+   refuse. */
 export function may(right, log = "*") {
   const user = who.value;
   if (!user) return false;
@@ -325,8 +445,13 @@ function matches(pattern, name) {
     const end = char === "[" ? pattern.indexOf("]", at + 2) : -1;
     if (char === "*") expression += ".*";
     else if (char === "?") expression += ".";
-    else if (end > 0) { expression += `[${pattern.slice(at + 1, end).replace(/^!/, "^").replace(/\\/g, "\\\\")}]`; at = end; }
-    else expression += char.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+    else if (end > 0) {
+      expression += `[${pattern
+        .slice(at + 1, end)
+        .replace(/^!/, "^")
+        .replace(/\\/g, "\\\\")}]`;
+      at = end;
+    } else expression += char.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
   }
   return new RegExp(`^${expression}$`, "s").test(name);
 }
@@ -339,7 +464,11 @@ export const happenings = signal([]);
 export const HAPPENINGS_KEPT = 500;
 /** Called with each message of events of the logs that are followed. */
 export const tails = new Set();
-let followed = "", streaming = null, stopped = true, retryMs = 1000, hiddenTimer = 0;
+let followed = "",
+  streaming = null,
+  stopped = true,
+  retryMs = 1000,
+  hiddenTimer = 0;
 
 /** Follow these logs as well (replaces those before). */
 export function follow(...logs) {
@@ -360,14 +489,20 @@ export function startStream() {
   });
   run();
 }
-export function restartStream() { retryMs = 1000; streaming?.abort("anew"); retryNow?.(); }
+export function restartStream() {
+  retryMs = 1000;
+  streaming?.abort("anew");
+  retryNow?.();
+}
 let retryNow = null;
 
 async function run() {
   while (document.visibilityState === "visible" && !loggedOut.peek()) {
     streaming = new AbortController();
     try {
-      const answer = await fetched("GET", `/console/stream${followed ? `?log=${segment(followed)}` : ""}`, { signal: streaming.signal });
+      const answer = await fetched("GET", `/console/stream${followed ? `?log=${segment(followed)}` : ""}`, {
+        signal: streaming.signal,
+      });
       away.value = null;
       retryMs = 1000;
       await read(answer.body.getReader());
@@ -375,11 +510,17 @@ async function run() {
     } catch (error) {
       if (streaming.signal.reason === "anew") continue;
       if (streaming.signal.reason === "hidden") break;
-      if (error instanceof Problem && error.status === 404 && followed) { followed = ""; continue; }
+      if (error instanceof Problem && error.status === 404 && followed) {
+        followed = "";
+        continue;
+      }
       away.value ??= Date.now();
       if (error instanceof Problem && error.status === 401) break;
     }
-    await new Promise((resolve) => { retryNow = resolve; setTimeout(resolve, retryMs); });
+    await new Promise((resolve) => {
+      retryNow = resolve;
+      setTimeout(resolve, retryMs);
+    });
     retryNow = null;
     retryMs = Math.min(15000, retryMs * 2);
   }
@@ -401,7 +542,8 @@ async function read(reader) {
 }
 
 function take(block) {
-  let kind = "message", data = "";
+  let kind = "message",
+    data = "";
   for (const line of block.split("\n")) {
     if (line.startsWith("event: ")) kind = line.slice(7);
     else if (line.startsWith("data: ")) data += line.slice(6);
@@ -428,12 +570,13 @@ export function grown(now, log, name) {
 
 /** Series of the last while, by name: {step_s, newest_at, series}. */
 export async function history(names, hours, ending) {
-  const step = hours > 1 ? 60 : 5, found = { step_s: step, newest_at: 0, series: {} };
+  const step = hours > 1 ? 60 : 5,
+    found = { step_s: step, newest_at: 0, series: {} };
   for (let at = 0; at < names.length; at += 32) {
     const query = new URLSearchParams({ series: names.slice(at, at + 32).join(","), step: String(step) });
     const part = await get(`/console/history?${query}`, ending);
     found.newest_at = part.newest_at;
-    const steps = Math.round(hours * 3600 / step);
+    const steps = Math.round((hours * 3600) / step);
     for (const [name, values] of Object.entries(part.series)) found.series[name] = values.slice(-steps);
   }
   return found;
@@ -450,30 +593,71 @@ const TREND_KEPT = 720;
 /** Ask for all of it once. What the user has no right to is empty. */
 export async function survey(ending) {
   const asked = {
-    logs: entities("log", { signal: ending }), registered: entities("consumer", { signal: ending }),
-    groups: entities("consumerGroup", { signal: ending }), durable: entities("durableLink", { signal: ending }),
-    streams: entities("stream", { signal: ending }), webhooks: entities("subscription", { signal: ending }),
+    logs: entities("log", { signal: ending }),
+    registered: entities("consumer", { signal: ending }),
+    groups: entities("consumerGroup", { signal: ending }),
+    durable: entities("durableLink", { signal: ending }),
+    streams: entities("stream", { signal: ending }),
+    webhooks: entities("subscription", { signal: ending }),
     ready: fetch("/health/ready", { signal: ending, cache: "no-store" }).then((answer) => answer.json()),
   };
   if (may("manage")) {
     asked.server = get("/management/server/self", ending);
     asked.clients = entities("client", { attributes: ["protocol", "isAnswering", "user"], signal: ending });
   }
-  const names = Object.keys(asked), done = await Promise.allSettled(Object.values(asked)), found = {};
-  names.forEach((name, at) => { found[name] = done[at].status === "fulfilled" ? done[at].value : null; });
+  const names = Object.keys(asked),
+    done = await Promise.allSettled(Object.values(asked)),
+    found = {};
+  names.forEach((name, at) => {
+    found[name] = done[at].status === "fulfilled" ? done[at].value : null;
+  });
   const failed = done.find((each) => each.status === "rejected");
   if (done[0].status === "rejected") throw failed.reason;
   const consumers = [
-    ...(found.registered ?? []).map((each) => ({ ...each, kind: "registered", kindName: each.owner === "spark" ? "Spark" : "registered", title: `${each.owner} / ${each.component}`, position: each.acknowledged })),
+    ...(found.registered ?? []).map((each) => ({
+      ...each,
+      kind: "registered",
+      kindName: each.owner === "spark" ? "Spark" : "registered",
+      title: `${each.owner} / ${each.component}`,
+      position: each.acknowledged,
+    })),
     ...(found.groups ?? []).map(ofGroup),
-    ...(found.durable ?? []).map((each) => ({ ...each, kind: "durable", kindName: "AMQP link", title: each.linkName, detail: each.container, seenAt: each.isAttached ? Date.now() : null })),
-    ...(found.webhooks ?? []).filter((each) => each.endpoint && each.position !== undefined && each.position !== null).map((each) => ({ ...each, kind: "webhook", kindName: "webhook", title: each.endpoint.replace(/^https?:\/\//, ""), lag: Math.max(0, Number((found.logs ?? []).find((log) => log.name === each.log)?.head ?? 0) - Number(each.position)), lagMs: null, seenAt: each.answeredAt })),
-    ...(found.streams ?? []).map((each) => ({ ...each, kind: "stream", kindName: "Spark stream", title: `${each.owner} / ${each.stream}` })),
+    ...(found.durable ?? []).map((each) => ({
+      ...each,
+      kind: "durable",
+      kindName: "AMQP link",
+      title: each.linkName,
+      detail: each.container,
+      seenAt: each.isAttached ? Date.now() : null,
+    })),
+    ...(found.webhooks ?? [])
+      .filter((each) => each.endpoint && each.position !== undefined && each.position !== null)
+      .map((each) => ({
+        ...each,
+        kind: "webhook",
+        kindName: "webhook",
+        title: each.endpoint.replace(/^https?:\/\//, ""),
+        lag: Math.max(
+          0,
+          Number((found.logs ?? []).find((log) => log.name === each.log)?.head ?? 0) - Number(each.position),
+        ),
+        lagMs: null,
+        seenAt: each.answeredAt,
+      })),
+    ...(found.streams ?? []).map((each) => ({
+      ...each,
+      kind: "stream",
+      kindName: "Spark stream",
+      title: `${each.owner} / ${each.stream}`,
+    })),
   ];
-  const at = Date.now(), lines = who.peek()?.console ?? { lag_events: 0, lag_ms: 0 };
+  const at = Date.now(),
+    lines = who.peek()?.console ?? { lag_events: 0, lag_ms: 0 };
   for (const each of consumers) {
     each.key = `${each.kind}:${each.name}`;
-    each.lags = (lines.lag_events > 0 && Number(each.lag) > lines.lag_events) || (lines.lag_ms > 0 && Number(each.lagMs) > lines.lag_ms);
+    each.lags =
+      (lines.lag_events > 0 && Number(each.lag) > lines.lag_events) ||
+      (lines.lag_ms > 0 && Number(each.lagMs) > lines.lag_ms);
     const trend = trends.get(each.key) ?? [];
     trend.push([at, Number(each.lagMs), Number(each.position)]);
     if (trend.length > TREND_KEPT) trend.shift();
@@ -481,26 +665,62 @@ export async function survey(ending) {
     const earlier = trend.findLast((one) => at - one[0] >= 4000);
     each.takes = earlier ? Math.max(0, (Number(each.position) - earlier[2]) / ((at - earlier[0]) / 1000)) : null;
   }
-  consumers.sort((a, b) => Number(b.lagMs) - Number(a.lagMs) || Number(b.lag) - Number(a.lag) || (a.key < b.key ? -1 : 1));
-  const problems = Object.fromEntries(names.flatMap((name, index) => (done[index].status === "rejected" ? [[name, done[index].reason]] : [])));
-  world.value = { at, ...found, consumers, webhooks: found.webhooks ?? [], troubles: found.ready?.troubles ?? [], clients: found.clients ?? [], problems };
+  consumers.sort(
+    (a, b) => Number(b.lagMs) - Number(a.lagMs) || Number(b.lag) - Number(a.lag) || (a.key < b.key ? -1 : 1),
+  );
+  const problems = Object.fromEntries(
+    names.flatMap((name, index) => (done[index].status === "rejected" ? [[name, done[index].reason]] : [])),
+  );
+  world.value = {
+    at,
+    ...found,
+    consumers,
+    webhooks: found.webhooks ?? [],
+    troubles: found.ready?.troubles ?? [],
+    clients: found.clients ?? [],
+    problems,
+  };
 }
 
 function ofGroup(group) {
-  const partitions = Object.keys(group.positions ?? {}).sort((a, b) => Number(a) - Number(b)).map((number) => ({
-    number, position: group.positions[number], lag: Number(group.lags[number] ?? 0), lagMs: Number(group.lagsMs[number] ?? 0), owner: group.owners[number], epoch: group.epochs[number],
-  }));
+  const partitions = Object.keys(group.positions ?? {})
+    .sort((a, b) => Number(a) - Number(b))
+    .map((number) => ({
+      number,
+      position: group.positions[number],
+      lag: Number(group.lags[number] ?? 0),
+      lagMs: Number(group.lagsMs[number] ?? 0),
+      owner: group.owners[number],
+      epoch: group.epochs[number],
+    }));
   const worst = Math.max(0, ...partitions.map((each) => each.lagMs));
-  const position = partitions.reduce((least, each) => (least === null || each.position < least ? each.position : least), null);
-  return { ...group, kind: "group", kindName: "AMQP group", title: group.group, partitions, lag: Math.max(0, ...partitions.map((each) => each.lag)), lagMs: worst, position: position ?? 0, seenAt: group.members ? Date.now() : null };
+  const position = partitions.reduce(
+    (least, each) => (least === null || each.position < least ? each.position : least),
+    null,
+  );
+  return {
+    ...group,
+    kind: "group",
+    kindName: "AMQP group",
+    title: group.group,
+    partitions,
+    lag: Math.max(0, ...partitions.map((each) => each.lag)),
+    lagMs: worst,
+    position: position ?? 0,
+    seenAt: group.members ? Date.now() : null,
+  };
 }
 
 /** How a webhook stands, in a word and a colour. */
 export function standing(webhook) {
   if (!webhook.endpoint) return ["pulls", "plain"];
-  if (webhook.standing === "delivering" || webhook.standing === "none") return [webhook.standing === "none" ? "nothing to deliver" : "delivers", "good"];
+  if (webhook.standing === "delivering" || webhook.standing === "none")
+    return [webhook.standing === "none" ? "nothing to deliver" : "delivers", "good"];
   if (webhook.standing === "suspended") return ["suspended", "bad"];
-  return [Number(webhook.failures) ? `retried, ${plural(webhook.failures, "try failed", "tries failed")}` : webhook.standing, Number(webhook.failures) ? "warn" : "plain"];
+  return [
+    Number(webhook.failures) ? `retried, ${plural(webhook.failures, "try failed", "tries failed")}` : webhook.standing,
+    Number(webhook.failures) ? "warn" : "plain",
+  ];
 }
 
 // ---- Words that many pages share -----------------------------------------------------------------------------------
@@ -513,44 +733,97 @@ export const at = (path, query) => `/console${path}${query && [...query].length 
 export const link = (path, properties, ...children) => h("a", { href: at(path), ...properties }, ...children);
 
 /** Whether what is shown follows the server at present. */
-export const following = () => (away.value ? [h("span", { class: "dot bad" }), " away"] : [h("span", { class: "dot good live" }), " following"]);
+export const following = () =>
+  away.value ? [h("span", { class: "dot bad" }), " away"] : [h("span", { class: "dot good live" }), " following"];
 
 /** A problem, in its place: what, why, and what can be done. */
 export function trouble(problem, retry) {
   const more = [];
   if (problem.code === "log_not_found") more.push(link("/logs", { class: "button" }, "All logs"));
-  if (problem.status === 403 && problem.body?.right) more.push(h("span", { class: "dim" }, `It takes ${problem.body.right} on ${problem.body.log === "*" ? "the server" : problem.body.log}.`));
-  return h("div", { class: "trouble", role: "alert" },
-    h("p", {}, icon("warn"), h("strong", {}, problem.title ?? "Something failed"), problem.code ? h("code", {}, problem.code) : null),
+  if (problem.status === 403 && problem.body?.right)
+    more.push(
+      h(
+        "span",
+        { class: "dim" },
+        `It takes ${problem.body.right} on ${problem.body.log === "*" ? "the server" : problem.body.log}.`,
+      ),
+    );
+  return h(
+    "div",
+    { class: "trouble", role: "alert" },
+    h(
+      "p",
+      {},
+      icon("warn"),
+      h("strong", {}, problem.title ?? "Something failed"),
+      problem.code ? h("code", {}, problem.code) : null,
+    ),
     h("p", { class: "dim" }, problem.message),
-    h("p", { class: "row" }, retry && problem.status !== 403 ? h("button", { onclick: retry }, "Retry") : null, more));
+    h("p", { class: "row" }, retry && problem.status !== 403 ? h("button", { onclick: retry }, "Retry") : null, more),
+  );
 }
 
-export const skeleton = (rows = 4) => h("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: rows }, () => h("i")));
+export const skeleton = (rows = 4) =>
+  h(
+    "div",
+    { class: "skeleton", "aria-hidden": "true" },
+    Array.from({ length: rows }, () => h("i")),
+  );
 /** Where no log is shown: there is none, or none that this user may read. */
 export function noLog() {
-  if (who.value?.has_users && !who.value.grants.some((grant) => grant.rights.includes("read") && grant.logs === "*")) return h("div", { class: "empty" }, h("strong", {}, "There is no log that you may read."), h("p", {}, "Reading takes the right read on a log; who manages the server can grant it."));
-  return h("div", { class: "empty" }, h("strong", {}, "There is no log."), h("p", {}, "These two commands make one, and append to it:"), headwater("logs", "create", "orders"), headwater("append", "orders", "--type", "OrderPlaced", "--tag", "order:1", "--data", '{"total": 30}'));
+  if (who.value?.has_users && !who.value.grants.some((grant) => grant.rights.includes("read") && grant.logs === "*"))
+    return h(
+      "div",
+      { class: "empty" },
+      h("strong", {}, "There is no log that you may read."),
+      h("p", {}, "Reading takes the right read on a log; who manages the server can grant it."),
+    );
+  return h(
+    "div",
+    { class: "empty" },
+    h("strong", {}, "There is no log."),
+    h("p", {}, "These two commands make one, and append to it:"),
+    headwater("logs", "create", "orders"),
+    headwater("append", "orders", "--type", "OrderPlaced", "--tag", "order:1", "--data", '{"total": 30}'),
+  );
 }
 export const empty = (title, ...more) => h("div", { class: "empty" }, h("strong", {}, title), more);
 
 /** The rows of a table with these titles; a title is [text, class]. */
 export function table(titles, rows, properties = {}) {
-  return h("table", properties,
-    h("thead", {}, h("tr", {}, titles.map(([text, kind]) => h("th", { class: kind, scope: "col" }, text)))),
-    h("tbody", {}, rows));
+  return h(
+    "table",
+    properties,
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        titles.map(([text, kind]) => h("th", { class: kind, scope: "col" }, text)),
+      ),
+    ),
+    h("tbody", {}, rows),
+  );
 }
-export const pill = (kind, ...children) => h("span", { class: `pill ${kind}` }, h("i", { "aria-hidden": "true" }), ...children);
+export const pill = (kind, ...children) =>
+  h("span", { class: `pill ${kind}` }, h("i", { "aria-hidden": "true" }), ...children);
 
 /** Whether there is room for an inspector beside its list; else it lies over the page. */
 export const beside = matchMedia("(min-width: 1101px)");
 /** The button of an inspector that closes it, where it lies over the page. */
-export const closer = (close) => (beside.matches ? null : h("button", { class: "plain small", "aria-label": "Close", onclick: close }, icon("close")));
+export const closer = (close) =>
+  beside.matches ? null : h("button", { class: "plain small", "aria-label": "Close", onclick: close }, icon("close"));
 
 /** A row of choices, of which one is taken. */
 export function choice(label, options, chosen, pick) {
-  return h("div", { class: "choice", role: "group", "aria-label": label }, options.map(([value, text]) =>
-    h("button", { "aria-pressed": String(value === chosen), onclick: () => pick(value) }, text)));
+  return h(
+    "div",
+    { class: "choice", role: "group", "aria-label": label },
+    options.map(([value, text]) =>
+      h("button", { "aria-pressed": String(value === chosen), onclick: () => pick(value) }, text),
+    ),
+  );
 }
 
 // ---- What is shown can be done elsewhere as well: commands, quoted -----------------------------------------------
@@ -562,8 +835,9 @@ export const quoted = (text) => (PLAIN.test(text) ? text : `'${String(text).repl
 export const shell = (...words) => words.flat().map(String).map(quoted).join(" ");
 
 export async function copy(text, button) {
-  try { await navigator.clipboard.writeText(text); }
-  catch {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
     const area = h("textarea", { class: "away", "aria-hidden": "true" });
     area.value = text;
     document.body.append(area);
@@ -571,36 +845,88 @@ export async function copy(text, button) {
     document.execCommand("copy");
     area.remove();
   }
-  if (button) { button.dataset.done = "1"; setTimeout(() => delete button.dataset.done, 1200); }
+  if (button) {
+    button.dataset.done = "1";
+    setTimeout(() => delete button.dataset.done, 1200);
+  }
   say("Copied");
 }
 
 /** A command, with a button that copies it whole: with the address of this server, without secrets. */
 export function command(text, whole = text) {
   const [first, ...rest] = text.split(" ");
-  return h("div", { class: "command" }, h("code", { title: text }, h("span", { class: "dim" }, first), " ", rest.join(" ")),
-    h("button", { class: "plain", "aria-label": "Copy the command", data: { copy: whole }, onclick: (event) => copy(whole, event.currentTarget) }, icon("copy")));
+  return h(
+    "div",
+    { class: "command" },
+    h("code", { title: text }, h("span", { class: "dim" }, first), " ", rest.join(" ")),
+    h(
+      "button",
+      {
+        class: "plain",
+        "aria-label": "Copy the command",
+        data: { copy: whole },
+        onclick: (event) => copy(whole, event.currentTarget),
+      },
+      icon("copy"),
+    ),
+  );
 }
 /** A `headwater` command, with where this server is when it is copied. */
-export const headwater = (...words) => command(shell("headwater", ...words), shell("headwater", ...words, ...(LOCAL.has(words[0]) ? [] : ["--url", location.origin])));
+export const headwater = (...words) =>
+  command(
+    shell("headwater", ...words),
+    shell("headwater", ...words, ...(LOCAL.has(words[0]) ? [] : ["--url", location.origin])),
+  );
 /** Commands that talk to no server over HTTP. */
 const LOCAL = new Set(["serve", "user", "events", "pipeline"]);
 
 /** Say something to everybody, once: also to who does not see. */
 export const said = signal(null);
-export function say(text, undo) { said.value = { text, undo, at: Date.now() }; }
+export function say(text, undo) {
+  said.value = { text, undo, at: Date.now() };
+}
 
 /** Ask before something that cannot be taken back. `lines` say what it will do; `name` must be typed if it is given. */
 export function confirm(title, lines, { act, command: shown, name, keep: keeping = "Keep it" }) {
   return new Promise((resolve) => {
-    const close = (answer) => { dialog.close(); dialog.remove(); resolve(answer); };
-    const typed = name === undefined ? null : h("input", { "aria-label": `Type ${name} to do it`, autocomplete: "off", spellcheck: "false", oninput: () => { doing.disabled = typed.value !== name; } });
+    const close = (answer) => {
+      dialog.close();
+      dialog.remove();
+      resolve(answer);
+    };
+    const typed =
+      name === undefined
+        ? null
+        : h("input", {
+            "aria-label": `Type ${name} to do it`,
+            autocomplete: "off",
+            spellcheck: "false",
+            oninput: () => {
+              doing.disabled = typed.value !== name;
+            },
+          });
     const doing = h("button", { class: "danger", disabled: name !== undefined, onclick: () => close(true) }, act);
     const keeper = h("button", { autofocus: true, onclick: () => close(false) }, keeping);
-    const dialog = h("dialog", { class: "ask", "aria-label": title, oncancel: (event) => { event.preventDefault(); close(false); } },
-      h("h2", {}, title), h("ul", {}, lines.map((line) => h("li", {}, line))), shown ?? null,
+    const dialog = h(
+      "dialog",
+      {
+        class: "ask",
+        "aria-label": title,
+        oncancel: (event) => {
+          event.preventDefault();
+          close(false);
+        },
+      },
+      h("h2", {}, title),
+      h(
+        "ul",
+        {},
+        lines.map((line) => h("li", {}, line)),
+      ),
+      shown ?? null,
       typed ? h("label", {}, "Type ", h("code", {}, name), " to do it", typed) : null,
-      h("footer", {}, h("kbd", {}, "Esc"), h("span", { class: "space" }), keeper, doing));
+      h("footer", {}, h("kbd", {}, "Esc"), h("span", { class: "space" }), keeper, doing),
+    );
     document.body.append(dialog);
     dialog.showModal();
     keeper.focus();

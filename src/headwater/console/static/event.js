@@ -1,94 +1,334 @@
 /* One event: its forms, the story of one of its tags, whether an append would be refused, and who is past it. */
 
-import { View, at, bytes, clock, command, copy, count, crumbs, day, h, icon, kept, keep, link, logPath, minute, parse, pill, plural, put, fetched, get, shell, skeleton, stamp, stats, svg, time, trouble, utc, world, zone } from "./core.js";
+import {
+  View,
+  at,
+  bytes,
+  clock,
+  command,
+  copy,
+  count,
+  crumbs,
+  day,
+  h,
+  icon,
+  kept,
+  keep,
+  link,
+  logPath,
+  minute,
+  parse,
+  pill,
+  plural,
+  put,
+  fetched,
+  get,
+  shell,
+  skeleton,
+  stamp,
+  stats,
+  svg,
+  time,
+  trouble,
+  utc,
+  world,
+  zone,
+} from "./core.js";
 import { colours, ticks } from "./charts.js";
 import { formTabs, forms, members, one, sizeOf } from "./forms.js";
 import { visited } from "./logs.js";
 import { asJson, read, worded } from "./query.js";
 
-const AROUND = 12, MORE = 100, LANES = 8, STORY_MAX = 5000;
+const AROUND = 12,
+  MORE = 100,
+  LANES = 8,
+  STORY_MAX = 5000;
 const WEEKDAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
+const MONTHS = [
+  "January",
+  "February",
+  "March",
+  "April",
+  "May",
+  "June",
+  "July",
+  "August",
+  "September",
+  "October",
+  "November",
+  "December",
+];
 
 /** When an event happened: by its own time, else when it was recorded. */
-export function momentOf(found) { const own = Date.parse(found.event.attributes?.time ?? ""); return Number.isNaN(own) ? Number(found.recorded_at) : own; }
-function dayInWords(ms) { const text = day(ms), date = new Date(`${text}T00:00:00Z`); return `${WEEKDAYS[date.getUTCDay()]}, ${MONTHS[date.getUTCMonth()]} ${date.getUTCDate()}, ${date.getUTCFullYear()}`; }
+export function momentOf(found) {
+  const own = Date.parse(found.event.attributes?.time ?? "");
+  return Number.isNaN(own) ? Number(found.recorded_at) : own;
+}
+function dayInWords(ms) {
+  const text = day(ms),
+    date = new Date(`${text}T00:00:00Z`);
+  return `${WEEKDAYS[date.getUTCDay()]}, ${MONTHS[date.getUTCMonth()]} ${date.getUTCDate()}, ${date.getUTCFullYear()}`;
+}
 
 class HwEvent extends View {
   show() {
     this.log = this.params.log;
     this.number = /^[1-9]\d{0,18}$/.test(this.params.number) ? BigInt(this.params.number) : null;
-    crumbs.value = [["Logs", "/logs"], [this.log, `/logs/${encodeURIComponent(this.log)}`], [this.number === null ? this.params.number : count(this.number), null]];
+    crumbs.value = [
+      ["Logs", "/logs"],
+      [this.log, `/logs/${encodeURIComponent(this.log)}`],
+      [this.number === null ? this.params.number : count(this.number), null],
+    ];
     visited(this.log);
-    this.parts = Object.fromEntries(["head", "story", "forms", "probe", "past", "list"].map((name) => [name, h("div")]));
+    this.parts = Object.fromEntries(
+      ["head", "story", "forms", "probe", "past", "list"].map((name) => [name, h("div")]),
+    );
     const { head, story, forms: shown, probe, past, list } = this.parts;
-    put(this, head, h("div", { class: "stack" }, story, h("div", { class: "cards event" }, h("div", { class: "stack" }, shown, probe, past), list)));
+    put(
+      this,
+      head,
+      h(
+        "div",
+        { class: "stack" },
+        story,
+        h("div", { class: "cards event" }, h("div", { class: "stack" }, shown, probe, past), list),
+      ),
+    );
     put(story, h("div", { class: "card" }, skeleton(3)));
     this.load();
-    this.watch(() => { void world.value; this.who(); });
-    this.watch(() => { const now = this.neighbours(); if (this.found && String(now) !== String(this.beside)) this.heading(); });
-    this.watch(() => { void utc.value; if (this.rows) this.told(); });
+    this.watch(() => {
+      void world.value;
+      this.who();
+    });
+    this.watch(() => {
+      const now = this.neighbours();
+      if (this.found && String(now) !== String(this.beside)) this.heading();
+    });
+    this.watch(() => {
+      void utc.value;
+      if (this.rows) this.told();
+    });
   }
 
-  again() { this.load(); }
-  moved() { this.tell(); }
+  again() {
+    this.load();
+  }
+  moved() {
+    this.tell();
+  }
 
   async load() {
     try {
       this.found = this.number === null ? null : await one(this.log, this.number, this.leaving.signal);
       const terms = await get(logPath(this.log, "/terms?kind=type&limit=100"), this.leaving.signal);
       this.palette = colours(terms.terms.sort((a, b) => Number(b.events) - Number(a.events)).map((each) => each.term));
-    } catch (problem) { if (problem.name !== "AbortError") put(this, trouble(problem, () => location.reload()), this.firstLink(problem)); return; }
-    if (!this.found) { put(this, h("div", { class: "head" }, h("h1", {}, this.params.number)), h("div", { class: "card" }, h("div", { class: "empty" }, h("strong", {}, "There is no event of this number."), h("p", {}, "Either it was never given, or the event was trimmed."), link(`/logs/${encodeURIComponent(this.log)}`, { class: "link" }, `The events of ${this.log}`)))); return; }
+    } catch (problem) {
+      if (problem.name !== "AbortError")
+        put(
+          this,
+          trouble(problem, () => location.reload()),
+          this.firstLink(problem),
+        );
+      return;
+    }
+    if (!this.found) {
+      put(
+        this,
+        h("div", { class: "head" }, h("h1", {}, this.params.number)),
+        h(
+          "div",
+          { class: "card" },
+          h(
+            "div",
+            { class: "empty" },
+            h("strong", {}, "There is no event of this number."),
+            h("p", {}, "Either it was never given, or the event was trimmed."),
+            link(`/logs/${encodeURIComponent(this.log)}`, { class: "link" }, `The events of ${this.log}`),
+          ),
+        ),
+      );
+      return;
+    }
     const { event } = this.found;
     this.heading();
-    put(this.parts.forms, h("section", { class: "card" }, formTabs(await forms(this.log, this.found, this.leaving.signal, { numbered: true }), kept("headwater.form", "CloudEvent"), (name) => keep("headwater.form", name), (problem) => trouble(problem)), h("p", { class: "n faint small", title: "of data" }, bytes(sizeOf(event)), "\u00a0\u00a0")));
+    put(
+      this.parts.forms,
+      h(
+        "section",
+        { class: "card" },
+        formTabs(
+          await forms(this.log, this.found, this.leaving.signal, { numbered: true }),
+          kept("headwater.form", "CloudEvent"),
+          (name) => keep("headwater.form", name),
+          (problem) => trouble(problem),
+        ),
+        h("p", { class: "n faint small", title: "of data" }, bytes(sizeOf(event)), "\u00a0\u00a0"),
+      ),
+    );
     await this.tell();
     this.probing();
   }
 
   /** Whether the log has an event before this one, and one after it. */
   neighbours() {
-    const log = world.value?.logs.find((each) => each.name === this.log), head = stats.value?.logs?.[this.log]?.head ?? log?.head ?? 0;
-    return this.number === null ? [false, false] : [this.number > BigInt(log?.firstRetained ?? 1), this.number < BigInt(head)];
+    const log = world.value?.logs.find((each) => each.name === this.log),
+      head = stats.value?.logs?.[this.log]?.head ?? log?.head ?? 0;
+    return this.number === null
+      ? [false, false]
+      : [this.number > BigInt(log?.firstRetained ?? 1), this.number < BigInt(head)];
   }
 
   heading() {
-    const [hasBefore, hasAfter] = this.beside = this.neighbours();
-    const { event } = this.found, ms = momentOf(this.found), neighbour = (by, name) => h("a", { class: "button", href: this.address(this.number + by), title: `${name} in the log` }, by < 0 ? icon("left") : null, count(this.number + by), by > 0 ? icon("right") : null);
-    put(this.parts.head, h("div", { class: "head" }, h("h1", {}, count(this.number)), h("span", { class: "row" }, h("i", { class: `square ${this.colour(event.type)}` }), h("strong", {}, event.type)), event.attributes?.time ? h("span", {}, `${stamp(ms)} ${zone()}`) : null, h("span", { class: "dim" }, "recorded ", time(this.found.recorded_at, day(this.found.recorded_at) === day(Date.now()) ? `today ${clock(this.found.recorded_at, true)}` : stamp(this.found.recorded_at))), h("span", { class: "space" }), hasBefore ? neighbour(-1n, "Before") : null, hasAfter ? neighbour(1n, "After") : null, h("button", { onclick: (click) => copy(location.href, click.currentTarget) }, "Copy link")));
+    const [hasBefore, hasAfter] = (this.beside = this.neighbours());
+    const { event } = this.found,
+      ms = momentOf(this.found),
+      neighbour = (by, name) =>
+        h(
+          "a",
+          { class: "button", href: this.address(this.number + by), title: `${name} in the log` },
+          by < 0 ? icon("left") : null,
+          count(this.number + by),
+          by > 0 ? icon("right") : null,
+        );
+    put(
+      this.parts.head,
+      h(
+        "div",
+        { class: "head" },
+        h("h1", {}, count(this.number)),
+        h(
+          "span",
+          { class: "row" },
+          h("i", { class: `square ${this.colour(event.type)}` }),
+          h("strong", {}, event.type),
+        ),
+        event.attributes?.time ? h("span", {}, `${stamp(ms)} ${zone()}`) : null,
+        h(
+          "span",
+          { class: "dim" },
+          "recorded ",
+          time(
+            this.found.recorded_at,
+            day(this.found.recorded_at) === day(Date.now())
+              ? `today ${clock(this.found.recorded_at, true)}`
+              : stamp(this.found.recorded_at),
+          ),
+        ),
+        h("span", { class: "space" }),
+        hasBefore ? neighbour(-1n, "Before") : null,
+        hasAfter ? neighbour(1n, "After") : null,
+        h("button", { onclick: (click) => copy(location.href, click.currentTarget) }, "Copy link"),
+      ),
+    );
   }
 
-  firstLink(problem) { return problem.code === "position_trimmed" ? h("p", {}, h("a", { class: "link", href: this.address(problem.body.first_retained) }, `The first that is retained: ${count(problem.body.first_retained)}`)) : null; }
-  colour(type) { return this.palette.get(type) ?? "c6"; }
-  address(number, story = this.tag) { return at(`/logs/${encodeURIComponent(this.log)}/${number}`, story ? new URLSearchParams({ story }) : undefined); }
-  go(number) { dispatchEvent(new CustomEvent("headwater:go", { detail: { address: this.address(number) } })); }
+  firstLink(problem) {
+    return problem.code === "position_trimmed"
+      ? h(
+          "p",
+          {},
+          h(
+            "a",
+            { class: "link", href: this.address(problem.body.first_retained) },
+            `The first that is retained: ${count(problem.body.first_retained)}`,
+          ),
+        )
+      : null;
+  }
+  colour(type) {
+    return this.palette.get(type) ?? "c6";
+  }
+  address(number, story = this.tag) {
+    return at(`/logs/${encodeURIComponent(this.log)}/${number}`, story ? new URLSearchParams({ story }) : undefined);
+  }
+  go(number) {
+    dispatchEvent(new CustomEvent("headwater:go", { detail: { address: this.address(number) } }));
+  }
 
   // ---- The story ---------------------------------------------------------------------------------------------------
 
   async tell() {
     const tags = this.found?.event.tags ?? [];
-    if (!tags.length) { put(this.parts.story); put(this.parts.list, h("section", { class: "card" }, h("div", { class: "empty" }, h("strong", {}, "It has no tags"), h("p", {}, "so that it is part of no story: a story is all events that have a tag.")))); return; }
+    if (!tags.length) {
+      put(this.parts.story);
+      put(
+        this.parts.list,
+        h(
+          "section",
+          { class: "card" },
+          h(
+            "div",
+            { class: "empty" },
+            h("strong", {}, "It has no tags"),
+            h("p", {}, "so that it is part of no story: a story is all events that have a tag."),
+          ),
+        ),
+      );
+      return;
+    }
     try {
-      const counts = await Promise.all(tags.map(async (tag) => { const found = (await get(logPath(this.log, `/terms?${new URLSearchParams({ kind: "tag", prefix: tag, limit: "1" })}`), this.leaving.signal)).terms[0]; return found?.term === tag ? Number(found.events) : 0; }));
+      const counts = await Promise.all(
+        tags.map(async (tag) => {
+          const found = (
+            await get(
+              logPath(this.log, `/terms?${new URLSearchParams({ kind: "tag", prefix: tag, limit: "1" })}`),
+              this.leaving.signal,
+            )
+          ).terms[0];
+          return found?.term === tag ? Number(found.events) : 0;
+        }),
+      );
       this.counts = new Map(tags.map((tag, index) => [tag, counts[index]]));
       const asked = new URLSearchParams(location.search).get("story");
       // A story worth telling: not of one event alone, and not of half of the log.
-      this.tag = tags.includes(asked) ? asked : [...tags].sort((a, b) => (this.counts.get(a) < 2) - (this.counts.get(b) < 2) || Math.abs(Math.log(this.counts.get(a) / 60)) - Math.abs(Math.log(this.counts.get(b) / 60)))[0];
-      const [before, after] = await Promise.all([this.page(this.number, true, AROUND + 1), this.page(this.number + 1n, false, AROUND)]);
+      this.tag = tags.includes(asked)
+        ? asked
+        : [...tags].sort(
+            (a, b) =>
+              (this.counts.get(a) < 2) - (this.counts.get(b) < 2) ||
+              Math.abs(Math.log(this.counts.get(a) / 60)) - Math.abs(Math.log(this.counts.get(b) / 60)),
+          )[0];
+      const [before, after] = await Promise.all([
+        this.page(this.number, true, AROUND + 1),
+        this.page(this.number + 1n, false, AROUND),
+      ]);
       this.rows = [...before.reverse(), ...after];
-      this.isFirst = before.length <= AROUND; this.isLast = after.length < AROUND;
+      this.isFirst = before.length <= AROUND;
+      this.isLast = after.length < AROUND;
       this.told();
-    } catch (problem) { if (problem.name !== "AbortError") put(this.parts.story, trouble(problem, () => this.tell())); }
+    } catch (problem) {
+      if (problem.name !== "AbortError")
+        put(
+          this.parts.story,
+          trouble(problem, () => this.tell()),
+        );
+    }
   }
 
   async page(from, backwards, limit) {
-    const answer = await fetched("POST", logPath(this.log, "/read"), { body: { query: { items: [{ exact_tags: [this.tag] }] }, from, limit, data_bytes_max: 256, ...(backwards ? { backwards: true } : {}) }, signal: this.leaving.signal });
-    return (await answer.text()).split("\n").filter(Boolean).map((line) => { const found = parse(line); return { ...found, number: BigInt(found.sequence_number) }; });
+    const answer = await fetched("POST", logPath(this.log, "/read"), {
+      body: {
+        query: { items: [{ exact_tags: [this.tag] }] },
+        from,
+        limit,
+        data_bytes_max: 256,
+        ...(backwards ? { backwards: true } : {}),
+      },
+      signal: this.leaving.signal,
+    });
+    return (await answer.text())
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => {
+        const found = parse(line);
+        return { ...found, number: BigInt(found.sequence_number) };
+      });
   }
 
   async more(backwards) {
-    const found = backwards ? await this.page(this.rows[0].number - 1n, true, MORE) : await this.page(this.rows.at(-1).number + 1n, false, MORE);
+    const found = backwards
+      ? await this.page(this.rows[0].number - 1n, true, MORE)
+      : await this.page(this.rows.at(-1).number + 1n, false, MORE);
     this.rows = backwards ? [...found.reverse(), ...this.rows] : [...this.rows, ...found];
     if (found.length < MORE) this[backwards ? "isFirst" : "isLast"] = true;
     if (this.rows.length > STORY_MAX) this.rows = this.rows.slice(-STORY_MAX);
@@ -96,9 +336,47 @@ class HwEvent extends View {
   }
 
   told() {
-    const others = [...this.counts.keys()].filter((tag) => tag !== this.tag), total = this.counts.get(this.tag);
+    const others = [...this.counts.keys()].filter((tag) => tag !== this.tag),
+      total = this.counts.get(this.tag);
     const drawing = h("div", { class: "lanes" });
-    put(this.parts.story, h("section", { class: "card" }, h("header", {}, h("h2", {}, "The story of"), link(`/logs/${encodeURIComponent(this.log)}?${new URLSearchParams({ q: worded([{ types: [], tags: [], exact: [this.tag] }]) })}`, { class: "tag asked", title: "Its events in the log" }, this.tag), h("span", { class: "dim" }, `${plural(total, "event")} in all, ${count(this.rows.length)} in this window`), others.length ? h("span", { class: "right" }, "or of", others.map((tag) => h("a", { class: "tag", href: this.address(this.number, tag), title: plural(this.counts.get(tag), "event") }, tag))) : null), drawing));
+    put(
+      this.parts.story,
+      h(
+        "section",
+        { class: "card" },
+        h(
+          "header",
+          {},
+          h("h2", {}, "The story of"),
+          link(
+            `/logs/${encodeURIComponent(this.log)}?` +
+              new URLSearchParams({ q: worded([{ types: [], tags: [], exact: [this.tag] }]) }),
+            { class: "tag asked", title: "Its events in the log" },
+            this.tag,
+          ),
+          h("span", { class: "dim" }, `${plural(total, "event")} in all, ${count(this.rows.length)} in this window`),
+          others.length
+            ? h(
+                "span",
+                { class: "right" },
+                "or of",
+                others.map((tag) =>
+                  h(
+                    "a",
+                    {
+                      class: "tag",
+                      href: this.address(this.number, tag),
+                      title: plural(this.counts.get(tag), "event"),
+                    },
+                    tag,
+                  ),
+                ),
+              )
+            : null,
+        ),
+        drawing,
+      ),
+    );
     put(drawing, this.lanes(Math.max(280, drawing.clientWidth - 28)));
     this.list();
   }
@@ -106,27 +384,74 @@ class HwEvent extends View {
   /** The rarest other tag of an event that others in the window have, too: what ties them to each other. */
   tie(row) {
     const often = (tag) => this.rows.filter((each) => each.event.tags?.includes(tag)).length;
-    const values = (tag) => { const key = tag.split(":")[0]; return new Set(this.rows.flatMap((each) => (each.event.tags ?? []).filter((other) => other.split(":")[0] === key))).size; };
-    return (row.event.tags ?? []).filter((tag) => tag !== this.tag).map((tag) => [tag, often(tag)]).filter(([, times]) => times < this.rows.length || this.rows.length < 3).sort((a, b) => (a[1] < 2) - (b[1] < 2) || a[1] - b[1] || values(b[0]) - values(a[0]))[0]?.[0];
+    const values = (tag) => {
+      const key = tag.split(":")[0];
+      return new Set(
+        this.rows.flatMap((each) => (each.event.tags ?? []).filter((other) => other.split(":")[0] === key)),
+      ).size;
+    };
+    return (row.event.tags ?? [])
+      .filter((tag) => tag !== this.tag)
+      .map((tag) => [tag, often(tag)])
+      .filter(([, times]) => times < this.rows.length || this.rows.length < 3)
+      .sort((a, b) => (a[1] < 2) - (b[1] < 2) || a[1] - b[1] || values(b[0]) - values(a[0]))[0]?.[0];
   }
 
   lanes(width) {
-    const types = [...new Set(this.rows.map((each) => each.event.type))].slice(0, LANES), label = Math.min(150, 16 + Math.max(...types.map((type) => type.length)) * 7), height = types.length * 26 + 30;
-    const from = momentOf(this.rows[0]), to = Math.max(from + 1, ...this.rows.map(momentOf)), y = (type) => 14 + Math.max(0, types.indexOf(type)) * 26, x = (ms) => label + 12 + (ms - from) / (to - from) * (width - label - 30);
-    const node = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${this.rows.length} events over time; the list has them in words` });
-    for (const type of types) node.append(svg("line", { x1: label, x2: width, y1: y(type), y2: y(type) }), svg("text", { class: "lane", x: 0, y: y(type) + 4 }, type.length > 20 ? `${type.slice(0, 19)}\u2026` : type));
-    for (const [ms, text] of ticks(from, to, Math.floor(width / 120))) node.append(svg("line", { x1: x(ms), x2: x(ms), y1: 2, y2: height - 22 }), svg("text", { x: x(ms), y: height - 6, "text-anchor": x(ms) > width - 44 ? "end" : "start" }, text));
+    const types = [...new Set(this.rows.map((each) => each.event.type))].slice(0, LANES),
+      label = Math.min(150, 16 + Math.max(...types.map((type) => type.length)) * 7),
+      height = types.length * 26 + 30;
+    const from = momentOf(this.rows[0]),
+      to = Math.max(from + 1, ...this.rows.map(momentOf)),
+      y = (type) => 14 + Math.max(0, types.indexOf(type)) * 26,
+      x = (ms) => label + 12 + ((ms - from) / (to - from)) * (width - label - 30);
+    const node = svg("svg", {
+      viewBox: `0 0 ${width} ${height}`,
+      width,
+      height,
+      role: "group",
+      "aria-label": `${this.rows.length} events over time; the list has them in words`,
+    });
+    for (const type of types)
+      node.append(
+        svg("line", { x1: label, x2: width, y1: y(type), y2: y(type) }),
+        svg("text", { class: "lane", x: 0, y: y(type) + 4 }, type.length > 20 ? `${type.slice(0, 19)}\u2026` : type),
+      );
+    for (const [ms, text] of ticks(from, to, Math.floor(width / 120)))
+      node.append(
+        svg("line", { x1: x(ms), x2: x(ms), y1: 2, y2: height - 22 }),
+        svg("text", { x: x(ms), y: height - 6, "text-anchor": x(ms) > width - 44 ? "end" : "start" }, text),
+      );
     const last = new Map();
     this.rows.forEach((each, index) => {
-      const tie = this.tie(each), before = tie === undefined ? undefined : last.get(tie);
-      if (before !== undefined && index - before <= 3 && this.rows[before].event.type !== each.event.type) { // the two ends of one thing
-        node.append(svg("path", { d: `M${x(momentOf(this.rows[before]))} ${y(this.rows[before].event.type)}L${x(momentOf(each))} ${y(each.event.type)}` }));
+      const tie = this.tie(each),
+        before = tie === undefined ? undefined : last.get(tie);
+      if (before !== undefined && index - before <= 3 && this.rows[before].event.type !== each.event.type) {
+        // the two ends of one thing
+        node.append(
+          svg("path", {
+            d:
+              `M${x(momentOf(this.rows[before]))} ${y(this.rows[before].event.type)}L${x(momentOf(each))} ` +
+              `${y(each.event.type)}`,
+          }),
+        );
         last.delete(tie);
       } else if (tie !== undefined) last.set(tie, index);
     });
     const here = x(momentOf(this.found));
     node.append(svg("line", { class: "now", x1: here, x2: here, y1: 0, y2: height - 22 }));
-    for (const each of this.rows) node.append(svg("a", { href: this.address(each.number), "aria-label": `${each.event.type} ${count(each.number)}` }, svg("circle", { class: this.colour(each.event.type), cx: x(momentOf(each)), cy: y(each.event.type), r: 4 }, svg("title", {}, `${count(each.number)} ${each.event.type}, ${stamp(momentOf(each))}`))));
+    for (const each of this.rows)
+      node.append(
+        svg(
+          "a",
+          { href: this.address(each.number), "aria-label": `${each.event.type} ${count(each.number)}` },
+          svg(
+            "circle",
+            { class: this.colour(each.event.type), cx: x(momentOf(each)), cy: y(each.event.type), r: 4 },
+            svg("title", {}, `${count(each.number)} ${each.event.type}, ${stamp(momentOf(each))}`),
+          ),
+        ),
+      );
     node.append(svg("circle", { class: "ring", cx: here, cy: y(this.found.event.type), r: 8 }));
     return node;
   }
@@ -135,43 +460,215 @@ class HwEvent extends View {
     const lines = [];
     let before = null;
     for (const each of [...this.rows].reverse()) {
-      const ms = momentOf(each), words = dayInWords(ms), tie = this.tie(each), rest = members(each.event.data ?? "", 6).filter(([, value]) => value.length <= 14).slice(0, 2);
-      if (words !== before) { lines.push(h("li", { class: "day" }, words)); before = words; }
-      lines.push(h("li", { "aria-selected": each.number === this.number ? "true" : null }, h("span", { class: "mono dim", title: `${stamp(ms)} ${zone()}` }, minute(ms)), h("i", { class: `dot ${this.colour(each.event.type)}` }), h("strong", { title: each.event.type }, each.event.type), h("span", { class: "tags" }, tie ? h("a", { class: "tag", href: this.address(each.number, tie), title: `The story of ${tie}` }, tie) : null, h("span", { class: "dim small clip" }, rest.map(([key, value]) => `${key} ${value}`).join(", "))), h("a", { class: "mono dim", href: this.address(each.number) }, count(each.number))));
+      const ms = momentOf(each),
+        words = dayInWords(ms),
+        tie = this.tie(each),
+        rest = members(each.event.data ?? "", 6)
+          .filter(([, value]) => value.length <= 14)
+          .slice(0, 2);
+      if (words !== before) {
+        lines.push(h("li", { class: "day" }, words));
+        before = words;
+      }
+      lines.push(
+        h(
+          "li",
+          { "aria-current": each.number === this.number ? "true" : null },
+          h("span", { class: "mono dim", title: `${stamp(ms)} ${zone()}` }, minute(ms)),
+          h("i", { class: `dot ${this.colour(each.event.type)}` }),
+          h("strong", { title: each.event.type }, each.event.type),
+          h(
+            "span",
+            { class: "tags" },
+            tie
+              ? h("a", { class: "tag", href: this.address(each.number, tie), title: `The story of ${tie}` }, tie)
+              : null,
+            h("span", { class: "dim small clip" }, rest.map(([key, value]) => `${key} ${value}`).join(", ")),
+          ),
+          h("a", { class: "mono dim", href: this.address(each.number) }, count(each.number)),
+        ),
+      );
     }
-    put(this.parts.list, h("section", { class: "card" }, h("header", {}, h("h2", {}, "Event by event"), h("span", { class: "right" }, "newest first")), this.isLast ? null : h("p", { class: "in" }, h("button", { class: "small", onclick: () => this.more(false) }, "Later events")), h("ul", { class: "story" }, lines), this.isFirst ? null : h("p", { class: "in top" }, h("button", { class: "small", onclick: () => this.more(true) }, "Earlier events"))));
+    put(
+      this.parts.list,
+      h(
+        "section",
+        { class: "card" },
+        h("header", {}, h("h2", {}, "Event by event"), h("span", { class: "right" }, "newest first")),
+        this.isLast
+          ? null
+          : h("p", { class: "in" }, h("button", { class: "small", onclick: () => this.more(false) }, "Later events")),
+        h("ul", { class: "story" }, lines),
+        this.isFirst
+          ? null
+          : h(
+              "p",
+              { class: "in top" },
+              h("button", { class: "small", onclick: () => this.more(true) }, "Earlier events"),
+            ),
+      ),
+    );
   }
 
-  // ---- Would an append be refused? -----------------------------------------------------------------------------------
+  // ---- Would an append be refused? --------------------------------------------------------------
 
   probing() {
-    const { event } = this.found, tags = event.tags ?? [];
-    const query = h("input", { class: "mono", "aria-label": "Fail if an event matches", spellcheck: "false" }), after = h("input", { class: "mono", "aria-label": "After", inputmode: "numeric", spellcheck: "false" }), answer = h("div", { "aria-live": "polite" });
+    const { event } = this.found,
+      tags = event.tags ?? [];
+    const query = h("input", { class: "mono", "aria-label": "Fail if an event matches", spellcheck: "false" }),
+      after = h("input", { class: "mono", "aria-label": "After", inputmode: "numeric", spellcheck: "false" }),
+      answer = h("div", { "aria-live": "polite" });
     const rarest = [...tags].sort((a, b) => (this.counts?.get(a) ?? 0) - (this.counts?.get(b) ?? 0))[0];
-    query.value = worded([{ types: [event.type], tags: rarest?.includes(":") ? [rarest] : [], exact: rarest && !rarest.includes(":") ? [rarest] : [] }]);
+    query.value = worded([
+      {
+        types: [event.type],
+        tags: rarest?.includes(":") ? [rarest] : [],
+        exact: rarest && !rarest.includes(":") ? [rarest] : [],
+      },
+    ]);
     after.value = String(this.number);
     let turn = 0;
     const look = async () => {
       const asked = ++turn;
       let items;
-      try { items = read(query.value); } catch (error) { put(answer, h("p", { class: "bad" }, error.message)); return; }
-      if (!/^\d{1,19}$/.test(after.value)) { put(answer, h("p", { class: "bad" }, "The number after which events count is expected.")); return; }
       try {
-        const response = await fetched("POST", logPath(this.log, "/read"), { body: { query: asJson(items), after: BigInt(after.value), limit: 1, data_bytes_max: 0 }, signal: this.leaving.signal });
-        const head = response.headers.get("Headwater-Head"), text = (await response.text()).trim(), found = text ? parse(text.split("\n")[0]) : null;
+        items = read(query.value);
+      } catch (error) {
+        put(answer, h("p", { class: "bad" }, error.message));
+        return;
+      }
+      if (!/^\d{1,19}$/.test(after.value)) {
+        put(answer, h("p", { class: "bad" }, "The number after which events count is expected."));
+        return;
+      }
+      try {
+        const response = await fetched("POST", logPath(this.log, "/read"), {
+          body: { query: asJson(items), after: BigInt(after.value), limit: 1, data_bytes_max: 0 },
+          signal: this.leaving.signal,
+        });
+        const head = response.headers.get("Headwater-Head"),
+          text = (await response.text()).trim(),
+          found = text ? parse(text.split("\n")[0]) : null;
         if (asked !== turn) return;
-        put(answer, h("p", { class: "row", data: { verdict: found ? "refused" : "taken" } }, found ? pill("warn", "Refused, 409") : pill("good", "Taken"), found ? [h("a", { class: "link", href: this.address(found.sequence_number) }, `${count(found.sequence_number)} ${found.event.type}`), " is in the way"] : "nothing is in the way", `; head ${count(BigInt(head))}`), command(shell("headwater", "append", this.log, "--fail-if-match", worded(items) || "all", "--after", after.value, "--type", event.type), shell("headwater", "append", this.log, "--fail-if-match", worded(items) || "all", "--after", after.value, "--type", event.type, "--url", location.origin)));
-      } catch (problem) { if (problem.name !== "AbortError") put(answer, trouble(problem, look)); }
+        put(
+          answer,
+          h(
+            "p",
+            { class: "row", data: { verdict: found ? "refused" : "taken" } },
+            found ? pill("warn", "Refused, 409") : pill("good", "Taken"),
+            found
+              ? [
+                  h(
+                    "a",
+                    { class: "link", href: this.address(found.sequence_number) },
+                    `${count(found.sequence_number)} ${found.event.type}`,
+                  ),
+                  " is in the way",
+                ]
+              : "nothing is in the way",
+            `; head ${count(BigInt(head))}`,
+          ),
+          command(
+            shell(
+              "headwater",
+              "append",
+              this.log,
+              "--fail-if-match",
+              worded(items) || "all",
+              "--after",
+              after.value,
+              "--type",
+              event.type,
+            ),
+            shell(
+              "headwater",
+              "append",
+              this.log,
+              "--fail-if-match",
+              worded(items) || "all",
+              "--after",
+              after.value,
+              "--type",
+              event.type,
+              "--url",
+              location.origin,
+            ),
+          ),
+        );
+      } catch (problem) {
+        if (problem.name !== "AbortError") put(answer, trouble(problem, look));
+      }
     };
-    put(this.parts.probe, h("section", { class: "card", oninput: look }, h("header", {}, h("h2", {}, "Would an append be refused?"), h("span", { class: "right" }, "reads only, appends nothing")), h("div", { class: "in stack probe" }, h("div", { class: "row" }, h("span", { class: "dim" }, "fail if"), query, h("span", { class: "dim" }, "after"), after), answer)));
+    put(
+      this.parts.probe,
+      h(
+        "section",
+        { class: "card", oninput: look },
+        h(
+          "header",
+          {},
+          h("h2", {}, "Would an append be refused?"),
+          h("span", { class: "right" }, "reads only, appends nothing"),
+        ),
+        h(
+          "div",
+          { class: "in stack probe" },
+          h(
+            "div",
+            { class: "row" },
+            h("span", { class: "dim" }, "fail if"),
+            query,
+            h("span", { class: "dim" }, "after"),
+            after,
+          ),
+          answer,
+        ),
+      ),
+    );
     look();
   }
 
-  // ---- Who is past it ---------------------------------------------------------------------------------------------------
+  // ---- Who is past it ---------------------------------------------------------------------------
 
   who() {
     const rows = (world.value?.consumers ?? []).filter((each) => each.log === this.log);
-    put(this.parts.past, h("section", { class: "card" }, h("header", {}, h("h2", {}, "Who is past it"), h("span", { class: "right" }, `consumers of ${this.log}`)), rows.length && this.number !== null ? h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, rows.map((each) => { const left = this.number - BigInt(each.position); return h("tr", {}, h("td", {}, h("strong", {}, each.title)), h("td", { class: "dim" }, each.kindName), h("td", { class: "n mono" }, count(each.position)), h("td", { class: "n" }, left <= 0n ? pill("good plain", "past it") : pill("plain", `${count(left)} before it`))); })))) : h("p", { class: "empty" }, "Nobody has a position in this log.")));
+    put(
+      this.parts.past,
+      h(
+        "section",
+        { class: "card" },
+        h("header", {}, h("h2", {}, "Who is past it"), h("span", { class: "right" }, `consumers of ${this.log}`)),
+        rows.length && this.number !== null
+          ? h(
+              "div",
+              { class: "scroll", tabindex: "0", role: "region", "aria-label": "Who is past it" },
+              h(
+                "table",
+                {},
+                h(
+                  "tbody",
+                  {},
+                  rows.map((each) => {
+                    const left = this.number - BigInt(each.position);
+                    return h(
+                      "tr",
+                      {},
+                      h("td", {}, h("strong", {}, each.title)),
+                      h("td", { class: "dim" }, each.kindName),
+                      h("td", { class: "n mono" }, count(each.position)),
+                      h(
+                        "td",
+                        { class: "n" },
+                        left <= 0n ? pill("good plain", "past it") : pill("plain", `${count(left)} before it`),
+                      ),
+                    );
+                  }),
+                ),
+              ),
+            )
+          : h("p", { class: "empty" }, "Nobody has a position in this log."),
+      ),
+    );
   }
 
   key(event) {
@@ -181,7 +678,14 @@ class HwEvent extends View {
     else if (event.key === "]" && this.rows?.[place + 1]) this.go(this.rows[place + 1].number);
     else if (event.key === "," && this.neighbours()[0]) this.go(this.number - 1n);
     else if (event.key === "." && this.neighbours()[1]) this.go(this.number + 1n);
-    else if (event.key === "Escape") dispatchEvent(new CustomEvent("headwater:go", { detail: { address: at(`/logs/${encodeURIComponent(this.log)}`, new URLSearchParams({ at: String(this.number) })) } }));
+    else if (event.key === "Escape")
+      dispatchEvent(
+        new CustomEvent("headwater:go", {
+          detail: {
+            address: at(`/logs/${encodeURIComponent(this.log)}`, new URLSearchParams({ at: String(this.number) })),
+          },
+        }),
+      );
   }
 }
 customElements.define("hw-event", HwEvent);

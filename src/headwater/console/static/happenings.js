@@ -1,12 +1,41 @@
 /* What happens in the server, live, and as it was kept; and what runs elsewhere: the archive and pipelines. */
 
-import { NOTHING, View, at, clock, count, crumbs, following, h, happenings, headwater, lasting, link, may, plural, put, rate, say, skeleton, stamp, table, time, trends, world, zone } from "./core.js";
+import {
+  NOTHING,
+  View,
+  at,
+  clock,
+  count,
+  crumbs,
+  following,
+  h,
+  happenings,
+  headwater,
+  lasting,
+  link,
+  may,
+  plural,
+  put,
+  rate,
+  say,
+  skeleton,
+  stamp,
+  table,
+  time,
+  trends,
+  world,
+  zone,
+} from "./core.js";
 import { spark } from "./charts.js";
 import { before, kindOf, worded } from "./telling.js";
 
 /** The page that a notification is about. */
 function subject(each) {
-  if (each.component && each.log) return at("/consumers", new URLSearchParams({ c: `registered:${[each.log, each.owner, each.component].map((part) => String(part).replaceAll("%", "%25").replaceAll("/", "%2F")).join("/")}` }));
+  if (each.component && each.log) {
+    const parts = [each.log, each.owner, each.component];
+    const name = parts.map((part) => String(part).replaceAll("%", "%25").replaceAll("/", "%2F")).join("/");
+    return at("/consumers", new URLSearchParams({ c: `registered:${name}` }));
+  }
   if (/connection|link/.test(each.eventType)) return may("manage") ? at("/connections") : null;
   if (/webhook/.test(each.eventType)) return at("/webhooks");
   if (/user|authentication/.test(each.eventType)) return may("manage") ? at("/users") : null;
@@ -19,13 +48,21 @@ class HwHappenings extends View {
     crumbs.value = [["What happens", null]];
     this.kind = new URLSearchParams(location.search).get("type") ?? "";
     this.kept = [];
-    this.top = h("div"); this.filters = h("div", { class: "query" }); this.listed = h("div", { class: "scroll" });
+    this.top = h("div");
+    this.filters = h("div", { class: "query" });
+    this.listed = h("div", { class: "scroll" });
     put(this, this.top, h("section", { class: "card" }, this.filters, this.listed));
-    this.watch(() => { void happenings.value; this.draw(); });
+    this.watch(() => {
+      void happenings.value;
+      this.draw();
+    });
     this.history();
   }
 
-  moved() { this.kind = new URLSearchParams(location.search).get("type") ?? ""; this.draw(); }
+  moved() {
+    this.kind = new URLSearchParams(location.search).get("type") ?? "";
+    this.draw();
+  }
 
   /** What was kept before this page was opened. */
   async history() {
@@ -33,18 +70,81 @@ class HwHappenings extends View {
       const kept = await before(300, this.leaving.signal);
       this.isKept = kept !== null;
       this.kept = kept ?? [];
-    } catch (problem) { if (problem.name !== "AbortError") say(problem.message); }
+    } catch (problem) {
+      if (problem.name !== "AbortError") say(problem.message);
+    }
     this.draw();
   }
 
   draw() {
-    const live = happenings.peek(), oldest = live.at(-1)?.time ?? Infinity, all = [...live, ...this.kept.filter((each) => Number(each.time) < Number(oldest))];
-    const groups = [...new Set(all.map((each) => each.eventType.replace("io.headwater.", "").split(".")[0]))].sort(), shown = all.filter((each) => !this.kind || each.eventType.includes(this.kind));
-    put(this.top, h("div", { class: "head" }, h("h1", {}, "What happens"), h("span", {}, following()), h("span", {}, this.isKept ? "history from $system" : "since this page was opened")));
-    const pick = (kind) => dispatchEvent(new CustomEvent("headwater:go", { detail: { address: at("/happenings", kind ? new URLSearchParams({ type: kind }) : undefined), replace: true } }));
-    put(this.filters, h("div", { class: "choice", role: "group", "aria-label": "Type" }, ["", ...groups].map((kind) => h("button", { "aria-pressed": String(kind === this.kind), onclick: () => pick(kind) }, kind || "All"))));
-    put(this.listed, shown.length ? table([[`Time, ${zone()}`], ["Type"], ["About"], [""]], shown.slice(0, 300).map((each) => { const to = subject(each); return h("tr", {}, h("td", { class: "mono" }, time(Number(each.time), stamp(Number(each.time)))), h("td", {}, h("span", { class: `dot ${kindOf(each)}` }), " ", h("strong", {}, each.eventType.replace("io.headwater.", ""))), h("td", { class: "wide dim", title: worded(each) }, worded(each)), h("td", { class: "n" }, to ? h("a", { class: "link", href: to }, "open") : null)); }))
-      : h("div", { class: "empty" }, h("strong", {}, "Nothing since this page was opened."), this.isKept ? null : [h("p", {}, "What happened before is kept in the log $system, if the server is told to:"), headwater("serve", "--management-keep")], h("p", {}, "The same on the command line:"), headwater("events")));
+    const live = happenings.peek(),
+      oldest = live.at(-1)?.time ?? Infinity,
+      all = [...live, ...this.kept.filter((each) => Number(each.time) < Number(oldest))];
+    const groups = [...new Set(all.map((each) => each.eventType.replace("io.headwater.", "").split(".")[0]))].sort(),
+      shown = all.filter((each) => !this.kind || each.eventType.includes(this.kind));
+    put(
+      this.top,
+      h(
+        "div",
+        { class: "head" },
+        h("h1", {}, "What happens"),
+        h("span", {}, following()),
+        h("span", {}, this.isKept ? "history from $system" : "since this page was opened"),
+      ),
+    );
+    const pick = (kind) =>
+      dispatchEvent(
+        new CustomEvent("headwater:go", {
+          detail: { address: at("/happenings", kind ? new URLSearchParams({ type: kind }) : undefined), replace: true },
+        }),
+      );
+    put(
+      this.filters,
+      h(
+        "div",
+        { class: "choice", role: "group", "aria-label": "Type" },
+        ["", ...groups].map((kind) =>
+          h("button", { "aria-pressed": String(kind === this.kind), onclick: () => pick(kind) }, kind || "All"),
+        ),
+      ),
+    );
+    put(
+      this.listed,
+      shown.length
+        ? table(
+            [[`Time, ${zone()}`], ["Type"], ["About"], [""]],
+            shown.slice(0, 300).map((each) => {
+              const to = subject(each);
+              return h(
+                "tr",
+                {},
+                h("td", { class: "mono" }, time(Number(each.time), stamp(Number(each.time)))),
+                h(
+                  "td",
+                  {},
+                  h("span", { class: `dot ${kindOf(each)}` }),
+                  " ",
+                  h("strong", {}, each.eventType.replace("io.headwater.", "")),
+                ),
+                h("td", { class: "wide dim", title: worded(each) }, worded(each)),
+                h("td", { class: "n" }, to ? h("a", { class: "link", href: to }, "open") : null),
+              );
+            }),
+          )
+        : h(
+            "div",
+            { class: "empty" },
+            h("strong", {}, "Nothing since this page was opened."),
+            this.isKept
+              ? null
+              : [
+                  h("p", {}, "What happened before is kept in the log $system, if the server is told to:"),
+                  headwater("serve", "--management-keep"),
+                ],
+            h("p", {}, "The same on the command line:"),
+            headwater("events"),
+          ),
+    );
   }
 }
 customElements.define("hw-happenings", HwHappenings);
@@ -53,17 +153,108 @@ class HwPipelines extends View {
   show() {
     crumbs.value = [["Archive and pipelines", null]];
     this.body = h("div", { class: "stack" });
-    put(this, h("div", { class: "head" }, h("h1", {}, "Archive and pipelines"), h("span", {}, "these run elsewhere, on Spark; seen here is how far they have come")), this.body);
-    this.watch(() => { void happenings.value; this.draw(); });
+    put(
+      this,
+      h(
+        "div",
+        { class: "head" },
+        h("h1", {}, "Archive and pipelines"),
+        h("span", {}, "these run elsewhere, on Spark; seen here is how far they have come"),
+      ),
+      this.body,
+    );
+    this.watch(() => {
+      void happenings.value;
+      this.draw();
+    });
   }
 
   draw() {
     const now = world.value;
-    if (!now) { put(this.body, h("div", { class: "card" }, skeleton(4))); return; }
-    const those = now.consumers.filter((each) => each.kind === "stream" || (each.kind === "registered" && (each.owner === "spark" || /archiv/i.test(each.component)))), progress = happenings.peek().filter((each) => each.eventType.endsWith("archive.progressed"));
-    put(this.body, h("section", { class: "card scroll" }, those.length ? table([["Pipeline"], ["Kind", "hide"], ["Log"], ["Behind, events", "n"], ["Behind, time", "n"], ["Since opened", "hide"], ["Takes /s", "n hide"], ["Heard of", "n"], ["Last progress", "hide"]], those.map((each) => { const last = progress.find((one) => one.log === each.log); return h("tr", {}, h("td", {}, link(`/consumers?c=${encodeURIComponent(each.key)}`, {}, h("strong", {}, each.title))), h("td", { class: "dim hide" }, each.kindName), h("td", {}, each.log), h("td", { class: "n" }, count(each.lag)), h("td", { class: `n ${each.lags ? "bad" : ""}` }, Number(each.lag) ? lasting(Number(each.lagMs)) : NOTHING), h("td", { class: "hide" }, spark((trends.get(each.key) ?? []).map((one) => one[1] / 1000), { unit: "s behind" })), h("td", { class: "n hide" }, rate(each.takes)), h("td", { class: "n dim" }, each.seenAt ? lasting(Date.now() - Number(each.seenAt)) : NOTHING), h("td", { class: "dim hide" }, last ? [clock(last.time), ` ${worded(last)}`] : NOTHING)); }))
-      : h("div", { class: "empty" }, h("strong", {}, "None is known here."), h("p", {}, "An archiver registers itself, so that nothing is trimmed that it has not copied. A stream is seen where it says how far it has come (streamName)."))),
-      h("section", { class: "card" }, h("header", {}, h("h2", {}, "To start one"), h("span", { class: "right" }, plural(now.logs.length, "log"))), h("div", { class: "in stack small-gap" }, h("p", { class: "dim" }, "Each lists its options with --help."), [["archive", "copies a log into a Delta table, so that the server may forget"], ["project", "folds a log into a table of states"], ["report", "shows a log on one page"]].map(([name, about]) => [h("p", { class: "small dim" }, about), headwater("pipeline", name, "--help")]))));
+    if (!now) {
+      put(this.body, h("div", { class: "card" }, skeleton(4)));
+      return;
+    }
+    const those = now.consumers.filter(
+        (each) =>
+          each.kind === "stream" ||
+          (each.kind === "registered" && (each.owner === "spark" || /archiv/i.test(each.component))),
+      ),
+      progress = happenings.peek().filter((each) => each.eventType.endsWith("archive.progressed"));
+    put(
+      this.body,
+      h(
+        "section",
+        { class: "card scroll" },
+        those.length
+          ? table(
+              [
+                ["Pipeline"],
+                ["Kind", "hide"],
+                ["Log"],
+                ["Behind, events", "n"],
+                ["Behind, time", "n"],
+                ["Since opened", "hide"],
+                ["Takes /s", "n hide"],
+                ["Heard of", "n"],
+                ["Last progress", "hide"],
+              ],
+              those.map((each) => {
+                const last = progress.find((one) => one.log === each.log);
+                return h(
+                  "tr",
+                  {},
+                  h("td", {}, link(`/consumers?c=${encodeURIComponent(each.key)}`, {}, h("strong", {}, each.title))),
+                  h("td", { class: "dim hide" }, each.kindName),
+                  h("td", {}, each.log),
+                  h("td", { class: "n" }, count(each.lag)),
+                  h(
+                    "td",
+                    { class: `n ${each.lags ? "bad" : ""}` },
+                    Number(each.lag) ? lasting(Number(each.lagMs)) : NOTHING,
+                  ),
+                  h(
+                    "td",
+                    { class: "hide" },
+                    spark(
+                      (trends.get(each.key) ?? []).map((one) => one[1] / 1000),
+                      { unit: "s behind" },
+                    ),
+                  ),
+                  h("td", { class: "n hide" }, rate(each.takes)),
+                  h("td", { class: "n dim" }, each.seenAt ? lasting(Date.now() - Number(each.seenAt)) : NOTHING),
+                  h("td", { class: "dim hide" }, last ? [clock(last.time), ` ${worded(last)}`] : NOTHING),
+                );
+              }),
+            )
+          : h(
+              "div",
+              { class: "empty" },
+              h("strong", {}, "None is known here."),
+              h(
+                "p",
+                {},
+                "An archiver registers itself, so that nothing is trimmed that it has not copied. A stream is seen " +
+                  "where it says how far it has come (streamName).",
+              ),
+            ),
+      ),
+      h(
+        "section",
+        { class: "card" },
+        h("header", {}, h("h2", {}, "To start one"), h("span", { class: "right" }, plural(now.logs.length, "log"))),
+        h(
+          "div",
+          { class: "in stack small-gap" },
+          h("p", { class: "dim" }, "Each lists its options with --help."),
+          [
+            ["archive", "copies a log into a Delta table, so that the server may forget"],
+            ["project", "folds a log into a table of states"],
+            ["report", "shows a log on one page"],
+          ].map(([name, about]) => [h("p", { class: "small dim" }, about), headwater("pipeline", name, "--help")]),
+        ),
+      ),
+    );
   }
 }
 customElements.define("hw-pipelines", HwPipelines);

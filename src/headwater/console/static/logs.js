@@ -1,22 +1,91 @@
 /* All logs; and what every page of one log has on top. */
 
-import { NOTHING, View, ask, bytes, count, crumbs, fetched, get, grown, h, headwater, icon, link, logPath, mayAct, noLog, plural, put, rate, say, skeleton, stats, table, trouble, world } from "./core.js";
+import {
+  NOTHING,
+  View,
+  ask,
+  bytes,
+  count,
+  crumbs,
+  fetched,
+  get,
+  grown,
+  h,
+  headwater,
+  icon,
+  link,
+  logPath,
+  mayAct,
+  noLog,
+  plural,
+  put,
+  rate,
+  say,
+  skeleton,
+  stats,
+  table,
+  trouble,
+  world,
+} from "./core.js";
 import { keptFor } from "./overview.js";
 
-const TABS = [["", "Events"], ["/consumers", "Consumers"], ["/storage", "Storage"], ["/settings", "Settings"]];
+const TABS = [
+  ["", "Events"],
+  ["/consumers", "Consumers"],
+  ["/storage", "Storage"],
+  ["/settings", "Settings"],
+];
 
 /** The title, the facts and the tabs of a log; `acts` are its buttons. */
 export function logHead(name, tab, acts = []) {
-  const log = world.value?.logs.find((each) => each.name === name), consumers = world.value?.consumers.filter((each) => each.log === name).length;
-  const head = stats.value?.logs?.[name]?.head, events = log && !log.problem ? Math.max(0, Number(head ?? log.head) - Number(log.firstRetained) + 1) : null;
-  return [h("div", { class: "head" }, h("h1", {}, name), log && !log.problem ? [h("span", {}, plural(events, "event")), h("span", {}, `${bytes(log.bytes)} in ${plural(log.segments, "segment")}`), h("span", {}, plural(log.partitions, "partition")), h("span", {}, `kept ${keptFor(log)}`), h("span", {}, `${rate(grown(stats.value, name, "events_appended") ?? 0)} /s`)] : null, h("span", { class: "space" }), acts),
-    h("nav", { class: "tabs", "aria-label": "Of this log" }, TABS.map(([path, title]) => link(`/logs/${encodeURIComponent(name)}${path}`, { "aria-current": tab === path ? "page" : null }, title, path === "/consumers" && consumers ? h("small", {}, ` ${consumers}`) : null)))];
+  const log = world.value?.logs.find((each) => each.name === name),
+    consumers = world.value?.consumers.filter((each) => each.log === name).length;
+  const head = stats.value?.logs?.[name]?.head,
+    events = log && !log.problem ? Math.max(0, Number(head ?? log.head) - Number(log.firstRetained) + 1) : null;
+  return [
+    h(
+      "div",
+      { class: "head" },
+      h("h1", {}, name),
+      log && !log.problem
+        ? [
+            h("span", {}, plural(events, "event")),
+            h("span", {}, `${bytes(log.bytes)} in ${plural(log.segments, "segment")}`),
+            h("span", {}, plural(log.partitions, "partition")),
+            h("span", {}, `kept ${keptFor(log)}`),
+            h("span", {}, `${rate(grown(stats.value, name, "events_appended") ?? 0)} /s`),
+          ]
+        : null,
+      h("span", { class: "space" }),
+      acts,
+    ),
+    h(
+      "nav",
+      { class: "tabs", "aria-label": "Of this log" },
+      TABS.map(([path, title]) =>
+        link(
+          `/logs/${encodeURIComponent(name)}${path}`,
+          { "aria-current": tab === path ? "page" : null },
+          title,
+          path === "/consumers" && consumers ? h("small", {}, ` ${consumers}`) : null,
+        ),
+      ),
+    ),
+  ];
 }
 
 /** Remember that this log was looked at, for the rail. */
 export function visited(name) {
-  try { localStorage.setItem("headwater.recent", [name, ...(localStorage.getItem("headwater.recent") ?? "").split(",").filter((each) => each && each !== name)].slice(0, 5).join(",")); }
-  catch { /* nothing is kept in this browser: the rail has the first logs */ }
+  try {
+    localStorage.setItem(
+      "headwater.recent",
+      [name, ...(localStorage.getItem("headwater.recent") ?? "").split(",").filter((each) => each && each !== name)]
+        .slice(0, 5)
+        .join(","),
+    );
+  } catch {
+    /* nothing is kept in this browser: the rail has the first logs */
+  }
 }
 
 class HwLogs extends View {
@@ -26,27 +95,135 @@ class HwLogs extends View {
   }
 
   draw() {
-    const now = world.value, numbers = stats.value;
-    if (!now) { put(this, h("div", { class: "card" }, skeleton(6))); return; }
-    const rows = now.logs.map((log) => h("tr", {}, h("td", {}, link(`/logs/${encodeURIComponent(log.name)}`, {}, h("strong", {}, log.name))), log.problem ? h("td", { colspan: "8", class: "bad" }, log.problem) : [
-      h("td", { class: "n" }, count(numbers?.logs?.[log.name] ? Math.max(0, Number(numbers.logs[log.name].head) - Number(log.firstRetained) + 1) : log.events)), h("td", { class: "n" }, rate(grown(numbers, log.name, "events_appended") ?? 0)), h("td", { class: "n" }, bytes(log.bytes)), h("td", { class: "n hide" }, count(log.segments)), h("td", { class: "n hide" }, count(log.partitions)),
-      h("td", { class: "n hide" }, count(now.consumers.filter((each) => each.log === log.name).length)), h("td", { class: "dim" }, keptFor(log)), h("td", { class: "n hide dim" }, Number(log.queuedBytes) ? `${bytes(log.queuedBytes)} wait` : NOTHING)]));
-    put(this, h("div", { class: "head" }, h("h1", {}, "Logs"), h("span", {}, count(now.logs.length)), h("span", { class: "space" }), mayAct("manage") ? h("button", { onclick: () => this.make() }, icon("plus"), "New log") : null),
-      h("section", { class: "card scroll" }, rows.length ? table([["Name"], ["Events", "n"], ["/s", "n"], ["Size", "n"], ["Segments", "n hide"], ["Partitions", "n hide"], ["Consumers", "n hide"], ["Kept"], ["Queue", "n hide"]], rows) : noLog()));
+    const now = world.value,
+      numbers = stats.value;
+    if (!now) {
+      put(this, h("div", { class: "card" }, skeleton(6)));
+      return;
+    }
+    const rows = now.logs.map((log) =>
+      h(
+        "tr",
+        {},
+        h("td", {}, link(`/logs/${encodeURIComponent(log.name)}`, {}, h("strong", {}, log.name))),
+        log.problem
+          ? h("td", { colspan: "8", class: "bad" }, log.problem)
+          : [
+              h(
+                "td",
+                { class: "n" },
+                count(
+                  numbers?.logs?.[log.name]
+                    ? Math.max(0, Number(numbers.logs[log.name].head) - Number(log.firstRetained) + 1)
+                    : log.events,
+                ),
+              ),
+              h("td", { class: "n" }, rate(grown(numbers, log.name, "events_appended") ?? 0)),
+              h("td", { class: "n" }, bytes(log.bytes)),
+              h("td", { class: "n hide" }, count(log.segments)),
+              h("td", { class: "n hide" }, count(log.partitions)),
+              h("td", { class: "n hide" }, count(now.consumers.filter((each) => each.log === log.name).length)),
+              h("td", { class: "dim" }, keptFor(log)),
+              h("td", { class: "n hide dim" }, Number(log.queuedBytes) ? `${bytes(log.queuedBytes)} wait` : NOTHING),
+            ],
+      ),
+    );
+    put(
+      this,
+      h(
+        "div",
+        { class: "head" },
+        h("h1", {}, "Logs"),
+        h("span", {}, count(now.logs.length)),
+        h("span", { class: "space" }),
+        mayAct("manage") ? h("button", { onclick: () => this.make() }, icon("plus"), "New log") : null,
+      ),
+      h(
+        "section",
+        { class: "card scroll" },
+        rows.length
+          ? table(
+              [
+                ["Name"],
+                ["Events", "n"],
+                ["/s", "n"],
+                ["Size", "n"],
+                ["Segments", "n hide"],
+                ["Partitions", "n hide"],
+                ["Consumers", "n hide"],
+                ["Kept"],
+                ["Queue", "n hide"],
+              ],
+              rows,
+            )
+          : noLog(),
+      ),
+    );
   }
 
   make() {
-    const name = h("input", { required: true, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", autofocus: true, spellcheck: "false" }), partitions = h("input", { type: "number", min: "1", max: "1024", value: "1" }), by = h("input", { placeholder: "source, subject or tag:KEY" }), error = h("p", { class: "error", role: "alert" }), same = h("div");
-    const shown = () => put(same, headwater("logs", "create", name.value || "NAME", ...(partitions.value !== "1" ? ["--partitions", partitions.value] : []), ...(by.value ? ["--partition-by", by.value] : [])));
-    const dialog = h("dialog", { "aria-label": "New log", oninput: shown, onclose: () => dialog.remove() }, h("h2", {}, "New log"), h("form", { onsubmit: async (event) => {
-      event.preventDefault();
-      try {
-        await ask("PUT", logPath(name.value), { partitions: Number(partitions.value), ...(by.value ? { partition_by: by.value } : {}) });
-        dialog.close();
-        say(`The log ${name.value} is there`);
-        dispatchEvent(new CustomEvent("headwater:go", { detail: { address: `/console/logs/${encodeURIComponent(name.value)}` } }));
-      } catch (problem) { put(error, problem.message); }
-    } }, h("label", {}, "Name", name), h("label", {}, "Partitions: how many may read it side by side in order. For ever.", partitions), h("label", {}, "Which partition an event without group key goes to. For ever.", by), same, error, h("footer", {}, h("kbd", {}, "Esc"), h("span", { class: "space" }), h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), h("button", { class: "primary" }, "Create"))));
+    const name = h("input", {
+        required: true,
+        pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}",
+        autofocus: true,
+        spellcheck: "false",
+      }),
+      partitions = h("input", { type: "number", min: "1", max: "1024", value: "1" }),
+      by = h("input", { placeholder: "source, subject or tag:KEY" }),
+      error = h("p", { class: "error", role: "alert" }),
+      same = h("div");
+    const shown = () =>
+      put(
+        same,
+        headwater(
+          "logs",
+          "create",
+          name.value || "NAME",
+          ...(partitions.value !== "1" ? ["--partitions", partitions.value] : []),
+          ...(by.value ? ["--partition-by", by.value] : []),
+        ),
+      );
+    const dialog = h(
+      "dialog",
+      { "aria-label": "New log", oninput: shown, onclose: () => dialog.remove() },
+      h("h2", {}, "New log"),
+      h(
+        "form",
+        {
+          onsubmit: async (event) => {
+            event.preventDefault();
+            try {
+              await ask("PUT", logPath(name.value), {
+                partitions: Number(partitions.value),
+                ...(by.value ? { partition_by: by.value } : {}),
+              });
+              dialog.close();
+              say(`The log ${name.value} is there`);
+              dispatchEvent(
+                new CustomEvent("headwater:go", {
+                  detail: { address: `/console/logs/${encodeURIComponent(name.value)}` },
+                }),
+              );
+            } catch (problem) {
+              put(error, problem.message);
+            }
+          },
+        },
+        h("label", {}, "Name", name),
+        h("label", {}, "Partitions: how many may read it side by side in order. For ever.", partitions),
+        h("label", {}, "Which partition an event without group key goes to. For ever.", by),
+        same,
+        error,
+        h(
+          "footer",
+          {},
+          h("kbd", {}, "Esc"),
+          h("span", { class: "space" }),
+          h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+          h("button", { class: "primary" }, "Create"),
+        ),
+      ),
+    );
     shown();
     document.body.append(dialog);
     dialog.showModal();
@@ -54,67 +231,216 @@ class HwLogs extends View {
 }
 customElements.define("hw-logs", HwLogs);
 
-const FIELDS = [["retention_ms", "Older events may be trimmed (ms)", "retention-ms"], ["retention_bytes", "Of more bytes, the oldest may be trimmed", "retention-bytes"], ["retention_until_acknowledged", "What all registered consumers have done may be trimmed", "until-acknowledged"], ["event_bytes_max", "The largest event taken, in bytes", "event-bytes-max"], ["id_horizon", "Ids are unique over so many newest events; empty: over all retained", "id-horizon"], ["keeps_history", "Conditions stay exact over trimmed events", "history"], ["consumer_age_ms_max", "A consumer silent for so long is unregistered (ms)", "consumer-age-ms-max"], ["default_start", "Where an AMQP receiver begins that names no position", "default-start"]];
+const FIELDS = [
+  ["retention_ms", "Older events may be trimmed (ms)", "retention-ms"],
+  ["retention_bytes", "Of more bytes, the oldest may be trimmed", "retention-bytes"],
+  ["retention_until_acknowledged", "What all registered consumers have done may be trimmed", "until-acknowledged"],
+  ["event_bytes_max", "The largest event taken, in bytes", "event-bytes-max"],
+  ["id_horizon", "Ids are unique over so many newest events; empty: over all retained", "id-horizon"],
+  ["keeps_history", "Conditions stay exact over trimmed events", "history"],
+  ["consumer_age_ms_max", "A consumer silent for so long is unregistered (ms)", "consumer-age-ms-max"],
+  ["default_start", "Where an AMQP receiver begins that names no position", "default-start"],
+];
 
 /** The settings of a log: what is for ever, and what may change, as a merge patch whose difference is shown. */
 class HwSettings extends View {
   show() {
     const name = this.params.log;
-    crumbs.value = [["Logs", "/logs"], [name, `/logs/${encodeURIComponent(name)}`], ["Settings", null]];
+    crumbs.value = [
+      ["Logs", "/logs"],
+      [name, `/logs/${encodeURIComponent(name)}`],
+      ["Settings", null],
+    ];
     visited(name);
-    const top = h("div"), body = h("div", { class: "card" }, skeleton(8));
+    const top = h("div"),
+      body = h("div", { class: "card" }, skeleton(8));
     put(this, top, body);
     this.watch(() => put(top, logHead(name, "/settings")));
-    const load = async () => { try { put(body, this.form(name, await get(logPath(name), this.leaving.signal))); } catch (problem) { if (problem.name !== "AbortError") put(body, trouble(problem, load)); } };
+    const load = async () => {
+      try {
+        put(body, this.form(name, await get(logPath(name), this.leaving.signal)));
+      } catch (problem) {
+        if (problem.name !== "AbortError") put(body, trouble(problem, load));
+      }
+    };
     this.again = load;
     load();
   }
 
   form(name, log) {
-    const inputs = {}, difference = h("div"), error = h("p", { class: "error", role: "alert" }), acts = mayAct("manage", name);
+    const inputs = {},
+      difference = h("div"),
+      error = h("p", { class: "error", role: "alert" }),
+      acts = mayAct("manage", name);
     const change = () => {
       const patch = {};
       for (const [key, input] of Object.entries(inputs)) {
-        const old = log.settings[key], now = input.type === "checkbox" ? input.checked : input.value === "" ? null : key === "default_start" ? input.value : Number(input.value);
+        const old = log.settings[key],
+          now =
+            input.type === "checkbox"
+              ? input.checked
+              : input.value === ""
+                ? null
+                : key === "default_start"
+                  ? input.value
+                  : Number(input.value);
         if (now !== old) patch[key] = now;
       }
       return patch;
     };
     const told = () => {
-      const patch = change(), keys = Object.keys(patch), words = keys.flatMap((key) => {
-        const option = FIELDS.find(([each]) => each === key)[2];
-        return typeof patch[key] === "boolean" ? [patch[key] ? `--${option}` : key === "keeps_history" ? "--no-history" : `--not-${option}`] : patch[key] === null ? [] : [`--${option}`, String(patch[key])];
-      });
-      put(difference, keys.length ? [h("ul", { class: "small" }, keys.map((key) => h("li", {}, h("code", {}, key), ` ${log.settings[key] ?? "not set"} becomes `, h("strong", {}, patch[key] ?? "not set")))), keys.some((key) => patch[key] === null) ? null : headwater("logs", "set", name, ...words)] : h("p", { class: "dim small" }, "Nothing is changed."));
+      const patch = change(),
+        keys = Object.keys(patch),
+        words = keys.flatMap((key) => {
+          const option = FIELDS.find(([each]) => each === key)[2];
+          return typeof patch[key] === "boolean"
+            ? [patch[key] ? `--${option}` : key === "keeps_history" ? "--no-history" : `--not-${option}`]
+            : patch[key] === null
+              ? []
+              : [`--${option}`, String(patch[key])];
+        });
+      put(
+        difference,
+        keys.length
+          ? [
+              h(
+                "ul",
+                { class: "small" },
+                keys.map((key) =>
+                  h(
+                    "li",
+                    {},
+                    h("code", {}, key),
+                    ` ${log.settings[key] ?? "not set"} becomes `,
+                    h("strong", {}, patch[key] ?? "not set"),
+                  ),
+                ),
+              ),
+              keys.some((key) => patch[key] === null) ? null : headwater("logs", "set", name, ...words),
+            ]
+          : h("p", { class: "dim small" }, "Nothing is changed."),
+      );
       save.disabled = !keys.length;
     };
-    const save = h("button", { class: "primary", disabled: true, onclick: async () => {
-      const before = Object.fromEntries(Object.keys(change()).map((key) => [key, log.settings[key]]));
-      try {
-        await ask("PATCH", logPath(name), change());
-        say("The settings are changed", async () => { try { await ask("PATCH", logPath(name), before); say("They are as they were"); this.again(); } catch (problem) { say(problem.message); } });
-        this.again();
-      } catch (problem) { put(error, problem.message); }
-    } }, "Save");
+    const save = h(
+      "button",
+      {
+        class: "primary",
+        disabled: true,
+        onclick: async () => {
+          const before = Object.fromEntries(Object.keys(change()).map((key) => [key, log.settings[key]]));
+          try {
+            await ask("PATCH", logPath(name), change());
+            say("The settings are changed", async () => {
+              try {
+                await ask("PATCH", logPath(name), before);
+                say("They are as they were");
+                this.again();
+              } catch (problem) {
+                say(problem.message);
+              }
+            });
+            this.again();
+          } catch (problem) {
+            put(error, problem.message);
+          }
+        },
+      },
+      "Save",
+    );
     const rows = FIELDS.map(([key, about]) => {
-      const value = log.settings[key], isTruth = typeof value === "boolean";
-      const input = inputs[key] = key === "default_start" ? h("select", { id: `setting-${key}`, title: about, disabled: !acts }, ["latest", "earliest"].map((each) => h("option", { selected: each === value }, each))) : h("input", { id: `setting-${key}`, title: about, type: isTruth ? "checkbox" : "number", min: "1", checked: isTruth && value, value: isTruth ? "on" : value ?? "", disabled: !acts, placeholder: "not set" });
-      return h("tr", {}, h("td", {}, h("label", { for: `setting-${key}` }, h("code", {}, key))), h("td", {}, input), h("td", { class: "dim wide hide" }, about));
+      const value = log.settings[key],
+        isTruth = typeof value === "boolean";
+      const input = (inputs[key] =
+        key === "default_start"
+          ? h(
+              "select",
+              { id: `setting-${key}`, title: about, disabled: !acts },
+              ["latest", "earliest"].map((each) => h("option", { selected: each === value }, each)),
+            )
+          : h("input", {
+              id: `setting-${key}`,
+              title: about,
+              type: isTruth ? "checkbox" : "number",
+              min: "1",
+              checked: isTruth && value,
+              value: isTruth ? "on" : (value ?? ""),
+              disabled: !acts,
+              placeholder: "not set",
+            }));
+      return h(
+        "tr",
+        {},
+        h("td", {}, h("label", { for: `setting-${key}` }, h("code", {}, key))),
+        h("td", {}, input),
+        h("td", { class: "dim wide hide" }, about),
+      );
     });
-    const facts = h("dl", { class: "facts" }, [["partitions", count(log.settings.partitions)], ["partition by", log.settings.partition_by || "group key, else the tags and type"], ["incarnation", h("code", {}, log.incarnation)], ["events", `${count(log.first_retained)} to ${count(log.head)}`]].map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]));
-    const body = [h("header", {}, h("h2", {}, "For ever")), h("div", { class: "in" }, facts), h("section", { oninput: told, onchange: told }, h("h3", {}, "May change"), h("div", { class: "scroll" }, h("table", { class: "settings" }, h("tbody", {}, rows))), acts ? [difference, error, h("p", { class: "row" }, save)] : h("p", { class: "dim small" }, `To change them takes manage on ${name}.`)),
-      acts && !name.startsWith("$") ? h("section", {}, h("h3", {}, "Delete"), h("p", { class: "row" }, h("span", { class: "dim" }, "With all of its events, consumers and positions. Nothing brings it back but a backup."), h("button", { class: "ends", onclick: () => this.drop(name) }, "Delete this log"))) : null];
+    const facts = h(
+      "dl",
+      { class: "facts" },
+      [
+        ["partitions", count(log.settings.partitions)],
+        ["partition by", log.settings.partition_by || "group key, else the tags and type"],
+        ["incarnation", h("code", {}, log.incarnation)],
+        ["events", `${count(log.first_retained)} to ${count(log.head)}`],
+      ].map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]),
+    );
+    const body = [
+      h("header", {}, h("h2", {}, "For ever")),
+      h("div", { class: "in" }, facts),
+      h(
+        "section",
+        { oninput: told, onchange: told },
+        h("h3", {}, "May change"),
+        h("div", { class: "scroll" }, h("table", { class: "settings" }, h("tbody", {}, rows))),
+        acts
+          ? [difference, error, h("p", { class: "row" }, save)]
+          : h("p", { class: "dim small" }, `To change them takes manage on ${name}.`),
+      ),
+      acts && !name.startsWith("$")
+        ? h(
+            "section",
+            {},
+            h("h3", {}, "Delete"),
+            h(
+              "p",
+              { class: "row" },
+              h(
+                "span",
+                { class: "dim" },
+                "With all of its events, consumers and positions. Nothing brings it back but a backup.",
+              ),
+              h("button", { class: "ends", onclick: () => this.drop(name) }, "Delete this log"),
+            ),
+          )
+        : null,
+    ];
     told();
     return body;
   }
 
   async drop(name) {
     const { confirm, command, shell } = await import("./core.js");
-    const now = await get(logPath(name)), consumers = (world.peek()?.consumers ?? []).filter((each) => each.log === name);
-    const done = await confirm(`Delete the log ${name}?`, [`${plural(now.events, "event")}, ${bytes(now.bytes)}, are dropped`, `${plural(consumers.length, "position")} of consumers are forgotten`, "Readers and producers of it are ended"], { act: "Delete it", name, command: command(shell("headwater", "logs", "delete", name)) });
+    const now = await get(logPath(name)),
+      consumers = (world.peek()?.consumers ?? []).filter((each) => each.log === name);
+    const done = await confirm(
+      `Delete the log ${name}?`,
+      [
+        `${plural(now.events, "event")}, ${bytes(now.bytes)}, are dropped`,
+        `${plural(consumers.length, "position")} of consumers are forgotten`,
+        "Readers and producers of it are ended",
+      ],
+      { act: "Delete it", name, command: command(shell("headwater", "logs", "delete", name)) },
+    );
     if (!done) return;
-    try { await fetched("DELETE", logPath(name)); say(`${name} is deleted`); dispatchEvent(new CustomEvent("headwater:go", { detail: { address: "/console/logs" } })); }
-    catch (problem) { say(problem.message); }
+    try {
+      await fetched("DELETE", logPath(name));
+      say(`${name} is deleted`);
+      dispatchEvent(new CustomEvent("headwater:go", { detail: { address: "/console/logs" } }));
+    } catch (problem) {
+      say(problem.message);
+    }
   }
 }
 customElements.define("hw-log-settings", HwSettings);

@@ -1,27 +1,53 @@
-/* A query: alternatives, each a choice of types and a list of tags; as a text, as JSON, and as what other programs take.
+/* A query: alternatives, each a choice of types and a list of tags; as a text, as JSON, and as what other programs
+   take.
    An alternative is {types, tags, exact}: any of the types, and all of the tags. No alternative is every event. */
 
 import { quoted, shell } from "./core.js";
 
 /** The text of `headwater read --query`: what stands in the address of a page. Empty for every event. */
-export const worded = (items) => items.map((item) => [
-  ...item.types.map((type) => `type=${type}`), ...item.tags.map((tag) => `tag=${tag}`), ...item.exact.map((tag) => `exact_tag=${tag}`),
-].map(quoted).join(" ")).filter(Boolean).join(" or ");
+export const worded = (items) =>
+  items
+    .map((item) =>
+      [
+        ...item.types.map((type) => `type=${type}`),
+        ...item.tags.map((tag) => `tag=${tag}`),
+        ...item.exact.map((tag) => `exact_tag=${tag}`),
+      ]
+        .map(quoted)
+        .join(" "),
+    )
+    .filter(Boolean)
+    .join(" or ");
 
 /** The words of a text as a POSIX shell splits them. Raises SyntaxError for a quote that is not closed. */
 export function words(text) {
   const found = [];
-  let word = null, at = 0;
+  let word = null,
+    at = 0;
   while (at < text.length) {
     const char = text[at];
-    if (/\s/.test(char)) { if (word !== null) found.push(word); word = null; at += 1; }
-    else if (char === "'" || char === '"') {
-      let end = at + 1, inside = "";
-      while (end < text.length && text[end] !== char) { if (char === '"' && text[end] === "\\" && /["\\]/.test(text[end + 1] ?? "")) end += 1; inside += text[end]; end += 1; }
+    if (/\s/.test(char)) {
+      if (word !== null) found.push(word);
+      word = null;
+      at += 1;
+    } else if (char === "'" || char === '"') {
+      let end = at + 1,
+        inside = "";
+      while (end < text.length && text[end] !== char) {
+        if (char === '"' && text[end] === "\\" && /["\\]/.test(text[end + 1] ?? "")) end += 1;
+        inside += text[end];
+        end += 1;
+      }
       if (end >= text.length) throw new SyntaxError(`a ${char} is not closed`);
-      word = (word ?? "") + inside; at = end + 1;
-    } else if (char === "\\") { word = (word ?? "") + (text[at + 1] ?? ""); at += 2; }
-    else { word = (word ?? "") + char; at += 1; }
+      word = (word ?? "") + inside;
+      at = end + 1;
+    } else if (char === "\\") {
+      word = (word ?? "") + (text[at + 1] ?? "");
+      at += 2;
+    } else {
+      word = (word ?? "") + char;
+      at += 1;
+    }
   }
   if (word !== null) found.push(word);
   return found;
@@ -32,17 +58,26 @@ export function read(text) {
   const items = [{ types: [], tags: [], exact: [] }];
   for (const word of words(text)) {
     const [, kind, value] = /^(type|tag|exact_tag)=([^]*)$/i.exec(word) ?? [null, word.toLowerCase(), null];
-    if (value !== null) items.at(-1)[{ type: "types", tag: "tags", exact_tag: "exact" }[kind.toLowerCase()]].push(value);
+    if (value !== null)
+      items.at(-1)[{ type: "types", tag: "tags", exact_tag: "exact" }[kind.toLowerCase()]].push(value);
     else if (kind === "or") items.push({ types: [], tags: [], exact: [] });
-    else if (kind !== "and" && kind !== "all") throw new SyntaxError(`type=TYPE, tag=TAG or exact_tag=TAG is expected, ${word} given`);
+    else if (kind !== "and" && kind !== "all")
+      throw new SyntaxError(`type=TYPE, tag=TAG or exact_tag=TAG is expected, ${word} given`);
   }
   return items.filter((item) => item.types.length + item.tags.length + item.exact.length);
 }
 
 /** As the HTTP interface takes it. */
-export const asJson = (items) => (items.length ? { items: items.map((item) => ({
-  ...(item.types.length ? { types: item.types } : {}), ...(item.tags.length ? { tags: item.tags } : {}), ...(item.exact.length ? { exact_tags: item.exact } : {}),
-})) } : { all: true });
+export const asJson = (items) =>
+  items.length
+    ? {
+        items: items.map((item) => ({
+          ...(item.types.length ? { types: item.types } : {}),
+          ...(item.tags.length ? { tags: item.tags } : {}),
+          ...(item.exact.length ? { exact_tags: item.exact } : {}),
+        })),
+      }
+    : { all: true };
 
 /** Whether the query asks for this very tag, or for all of its key. */
 export const asks = (items, tag) => items.some((item) => item.tags.includes(tag) || item.exact.includes(tag));
@@ -52,7 +87,11 @@ export function options(items) {
   if (!items.length) return [];
   if (items.length > 1) return ["--query", worded(items)];
   const option = (name, value) => (value.startsWith("-") ? [`${name}=${value}`] : [name, value]);
-  return [...items[0].types.flatMap((each) => option("--type", each)), ...items[0].tags.flatMap((each) => option("--tag", each)), ...items[0].exact.flatMap((each) => option("--exact-tag", each))];
+  return [
+    ...items[0].types.flatMap((each) => option("--type", each)),
+    ...items[0].tags.flatMap((each) => option("--tag", each)),
+    ...items[0].exact.flatMap((each) => option("--exact-tag", each)),
+  ];
 }
 
 const python = (value) => JSON.stringify(value);
@@ -62,32 +101,97 @@ const sql = (value) => `'${value.replaceAll("'", "''")}'`;
 /** The query as a Python expression. */
 function inPython(items) {
   if (!items.length) return "Query.all()";
-  return `Query.of(${items.map((item) => `QueryItem(${[["types", item.types], ["tags", item.tags], ["exact_tags", item.exact]].filter(([, values]) => values.length).map(([name, values]) => `${name}=${tuple(values)}`).join(", ")})`).join(", ")})`;
+  return `Query.of(${items
+    .map(
+      (item) =>
+        `QueryItem(${[
+          ["types", item.types],
+          ["tags", item.tags],
+          ["exact_tags", item.exact],
+        ]
+          .filter(([, values]) => values.length)
+          .map(([name, values]) => `${name}=${tuple(values)}`)
+          .join(", ")})`,
+    )
+    .join(", ")})`;
 }
 
 /** The query as a condition of SQL on the columns of a log. */
 function inSql(items) {
-  return items.map((item) => [
-    ...(item.types.length ? [`type in (${item.types.map(sql).join(", ")})`] : []),
-    ...item.tags.map((tag) => (tag.includes(":") ? `list_contains(tags, ${sql(tag)})` : `len(list_filter(tags, t -> t = ${sql(tag)} or starts_with(t, ${sql(`${tag}:`)}))) > 0`)),
-    ...item.exact.map((tag) => `list_contains(tags, ${sql(tag)})`),
-  ].join(" and ")).map((part) => (items.length > 1 ? `(${part})` : part)).join(" or ");
+  return items
+    .map((item) =>
+      [
+        ...(item.types.length ? [`type in (${item.types.map(sql).join(", ")})`] : []),
+        ...item.tags.map((tag) =>
+          tag.includes(":")
+            ? `list_contains(tags, ${sql(tag)})`
+            : `len(list_filter(tags, t -> t = ${sql(tag)} or starts_with(t, ${sql(`${tag}:`)}))) > 0`,
+        ),
+        ...item.exact.map((tag) => `list_contains(tags, ${sql(tag)})`),
+      ].join(" and "),
+    )
+    .map((part) => (items.length > 1 ? `(${part})` : part))
+    .join(" or ");
 }
 
-/** The same read by other programs, by name: [what is shown, what is copied: whole, with the address, without secrets]. */
+/** The same read by other programs, by name: [what is shown, what is copied: whole, with the address, without
+   secrets]. */
 export function elsewhere(log, items, { backwards, limit = 100, origin = location.origin }) {
   const body = JSON.stringify({ query: asJson(items), ...(backwards ? { backwards: true } : {}), limit });
-  const cli = ["headwater", "read", log, ...options(items), ...(backwards ? ["--backwards"] : []), "--limit", String(limit)];
-  const host = new URL(origin).hostname, secure = origin.startsWith("https:");
-  const query = inPython(items), reading = `server.log(${python(log)}).read(${query}, ${backwards ? "backwards=True, " : ""}limit=${limit})`;
-  const filter = JSON.stringify(asJson(items)), where = inSql(items);
+  const cli = [
+    "headwater",
+    "read",
+    log,
+    ...options(items),
+    ...(backwards ? ["--backwards"] : []),
+    "--limit",
+    String(limit),
+  ];
+  const host = new URL(origin).hostname,
+    secure = origin.startsWith("https:");
+  const query = inPython(items),
+    reading = `server.log(${python(log)}).read(${query}, ${backwards ? "backwards=True, " : ""}limit=${limit})`;
+  const filter = JSON.stringify(asJson(items)),
+    where = inSql(items);
   const select = `select type, count(*) from events${where ? ` where ${where}` : ""} group by type`;
   const ticket = `Ticket(${python(log)}${items.length ? `, query=${python(worded(items))}` : ""})`;
   return {
     headwater: [shell(cli), shell(cli, "--url", origin)],
-    curl: [`curl -s ${shell(`/logs/${log}/read`)} -d ${quoted(body)}`, shell("curl", "-s", `${origin}/logs/${log}/read`, "-H", "Content-Type: application/json", "-d", body)],
-    Python: [reading, `from headwater.client import connect\nfrom headwater.core import Query, QueryItem\n\nwith connect(${python(origin)}) as server:\n    for event in ${reading}:\n        print(event.sequence_number, event.type, event.tags)\n`],
-    AMQP: [`filter: headwater:query-filter ${filter}`, `from headwater.amqp.client import Client\nfrom headwater.amqp.protocol.types import Described, Symbol\n\nBEGIN = Described(Symbol("amqp:event-streams-delivery-annotations-filter"), {Symbol("event-streams-offset"): Symbol("@earliest")})\nQUERY = Described(Symbol("headwater:query-filter"), ${python(filter)})\n\nwith Client(${python(`${secure ? "amqps" : "amqp"}://${host}`)}) as client:\n    for delivery in client.receiver(${python(log)}, filter={"begin": BEGIN, "query": QUERY}).take(${limit}):\n        print(delivery.message.delivery_annotations["event-streams-offset"])\n        delivery.settle()\n`],
-    SQL: [select, `import duckdb\nimport pyarrow as pa\nfrom headwater.flight.client import BulkClient\nfrom headwater.flight.wire import Ticket\n\nbulk = BulkClient(${python(`grpc${secure ? "+tls" : ""}://${host}:8815`)})\nticket = ${ticket}\nevents = pa.RecordBatchReader.from_batches(bulk.schema(ticket), bulk.read(ticket))\nprint(duckdb.sql(${python(select)}))\n`],
+    curl: [
+      `curl -s ${shell(`/logs/${log}/read`)} -d ${quoted(body)}`,
+      shell("curl", "-s", `${origin}/logs/${log}/read`, "-H", "Content-Type: application/json", "-d", body),
+    ],
+    Python: [
+      reading,
+      `from headwater.client import connect\n` +
+        `from headwater.core import Query, QueryItem\n\n` +
+        `with connect(${python(origin)}) as server:\n` +
+        `    for event in ${reading}:\n` +
+        `        print(event.sequence_number, event.type, event.tags)\n`,
+    ],
+    AMQP: [
+      `filter: headwater:query-filter ${filter}`,
+      `from headwater.amqp.client import Client\n` +
+        `from headwater.amqp.protocol.types import Described, Symbol\n\n` +
+        `BEGIN = Described(Symbol("amqp:event-streams-delivery-annotations-filter"), ` +
+        `{Symbol("event-streams-offset"): Symbol("@earliest")})\n` +
+        `QUERY = Described(Symbol("headwater:query-filter"), ${python(filter)})\n\n` +
+        `with Client(${python(`${secure ? "amqps" : "amqp"}://${host}`)}) as client:\n` +
+        `    for delivery in client.receiver(${python(log)}, filter={"begin": BEGIN, "query": QUERY})` +
+        `.take(${limit}):\n` +
+        `        print(delivery.message.delivery_annotations["event-streams-offset"])\n` +
+        `        delivery.settle()\n`,
+    ],
+    SQL: [
+      select,
+      `import duckdb\n` +
+        `import pyarrow as pa\n` +
+        `from headwater.flight.client import BulkClient\n` +
+        `from headwater.flight.wire import Ticket\n\n` +
+        `bulk = BulkClient(${python(`grpc${secure ? "+tls" : ""}://${host}:8815`)})\n` +
+        `ticket = ${ticket}\n` +
+        `events = pa.RecordBatchReader.from_batches(bulk.schema(ticket), bulk.read(ticket))\n` +
+        `print(duckdb.sql(${python(select)}))\n`,
+    ],
   };
 }

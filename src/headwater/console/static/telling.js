@@ -2,18 +2,34 @@
 
 import { bytes, count, fetched, get, lasting, parse, plural } from "./core.js";
 
-const BAD = /consumer\.lagging|thread\.failed|storage\.(failed|corrupted)|log\.damaged|webhook\.suspended|disk\.full|clock\.jumped/;
+const BAD = new RegExp(
+  [
+    "consumer\\.lagging",
+    "thread\\.failed",
+    "storage\\.(failed|corrupted)",
+    "log\\.damaged",
+    "webhook\\.suspended",
+    "disk\\.full",
+    "clock\\.jumped",
+  ].join("|"),
+);
 const WARN = /failed|failing|rejected|refused|jumped|loopHeld|lost|dropped|expired|fenced|suspended|forced/;
 
 /** How bad it is, as the class of a dot. */
-export const kindOf = (happening) => (BAD.test(happening.eventType) ? "bad" : WARN.test(happening.eventType) ? "warn" : "");
+export const kindOf = (happening) =>
+  BAD.test(happening.eventType) ? "bad" : WARN.test(happening.eventType) ? "warn" : "";
 
 const LEFT_OUT = new Set(["eventType", "time", "lost"]);
-const UNITS = [[/Bytes$/, bytes], [/Ms$/, (ms) => lasting(Number(ms))]];
+const UNITS = [
+  [/Bytes$/, bytes],
+  [/Ms$/, (ms) => lasting(Number(ms))],
+];
 
 /** A sentence of its attributes: names of what it is about first, then the rest with their words. */
 export function worded(happening) {
-  const { log, owner, component, group, user, peer, endpoint, containerId } = happening, first = [], told = new Set(["log", "owner", "component", "group", "user", "peer", "endpoint", "containerId"]);
+  const { log, owner, component, group, user, peer, endpoint, containerId } = happening,
+    first = [],
+    told = new Set(["log", "owner", "component", "group", "user", "peer", "endpoint", "containerId"]);
   if (log) first.push(log);
   if (owner || component) first.push([owner, component].filter(Boolean).join(" / "));
   if (group) first.push(`group ${group}`);
@@ -21,10 +37,15 @@ export function worded(happening) {
   if (containerId) first.push(containerId);
   if (user) first.push(`user ${user}`);
   if (peer) first.push(`from ${peer}`);
-  const rest = Object.entries(happening).filter(([name]) => !LEFT_OUT.has(name) && !told.has(name)).map(([name, value]) => {
-    const words = name.replace(/(Bytes|Ms)$/, "").replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`), unit = UNITS.find(([pattern]) => pattern.test(name));
-    return `${words} ${unit ? unit[1](value) : typeof value === "number" || typeof value === "bigint" ? count(value) : typeof value === "object" ? JSON.stringify(value) : value}`;
-  });
+  const rest = Object.entries(happening)
+    .filter(([name]) => !LEFT_OUT.has(name) && !told.has(name))
+    .map(([name, value]) => {
+      const words = name.replace(/(Bytes|Ms)$/, "").replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`),
+        unit = UNITS.find(([pattern]) => pattern.test(name));
+      if (unit) return `${words} ${unit[1](value)}`;
+      if (typeof value === "number" || typeof value === "bigint") return `${words} ${count(value)}`;
+      return `${words} ${typeof value === "object" ? JSON.stringify(value) : value}`;
+    });
   if (happening.lost) rest.push(`${plural(happening.lost, "notification")} lost before it`);
   return [first.join(", "), rest.join(", ")].filter(Boolean).join(": ");
 }
@@ -34,6 +55,15 @@ const KEPT_LOG = "$system";
 /** What happened before this page was opened, newest first, if the server keeps it; null if it does not. */
 export async function before(most, ending) {
   if (!(await get("/logs", ending)).logs.includes(KEPT_LOG)) return null;
-  const answer = await fetched("POST", `/logs/${encodeURIComponent(KEPT_LOG)}/read`, { body: { query: { all: true }, backwards: true, limit: most }, signal: ending });
-  return (await answer.text()).split("\n").filter(Boolean).map((line) => { const found = parse(line); return { ...parse(found.event.data ?? "{}"), eventType: found.event.type, time: Number(found.recorded_at) }; });
+  const answer = await fetched("POST", `/logs/${encodeURIComponent(KEPT_LOG)}/read`, {
+    body: { query: { all: true }, backwards: true, limit: most },
+    signal: ending,
+  });
+  return (await answer.text())
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => {
+      const found = parse(line);
+      return { ...parse(found.event.data ?? "{}"), eventType: found.event.type, time: Number(found.recorded_at) };
+    });
 }

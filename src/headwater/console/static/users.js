@@ -1,6 +1,31 @@
 /* Users: their grants, their ways in, where they come from; what one may do with a log; add, change, remove. */
 
-import { View, beside, closer, ask, confirm, copy, crumbs, entities, entityTypes, fetched, h, headwater, icon, mayAct, may, plural, put, say, segment, skeleton, table, trouble, who, world } from "./core.js";
+import {
+  View,
+  beside,
+  closer,
+  ask,
+  confirm,
+  copy,
+  crumbs,
+  entities,
+  entityTypes,
+  fetched,
+  h,
+  headwater,
+  icon,
+  mayAct,
+  may,
+  plural,
+  put,
+  say,
+  segment,
+  skeleton,
+  table,
+  trouble,
+  who,
+  world,
+} from "./core.js";
 
 const RIGHTS = ["read", "append", "manage"];
 
@@ -8,93 +33,441 @@ const RIGHTS = ["read", "append", "manage"];
 export function allows(grants, right, log) {
   if (log.startsWith("$")) return right !== "append" && allows(grants, "manage", "*");
   return grants.some((text) => {
-    const place = text.indexOf(":"), rights = text.slice(0, place).split(","), pattern = text.slice(place + 1);
-    return (rights.includes(right) || rights.includes("all")) && (pattern === "*" || (log !== "*" && matching(pattern, log)));
+    const place = text.indexOf(":"),
+      rights = text.slice(0, place).split(","),
+      pattern = text.slice(place + 1);
+    return (
+      (rights.includes(right) || rights.includes("all")) && (pattern === "*" || (log !== "*" && matching(pattern, log)))
+    );
   });
 }
-function matching(pattern, name) { return new RegExp(`^${pattern.replace(/[\\^$.+(){}|]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".").replaceAll("[!", "[^")}$`, "s").test(name); }
+function matching(pattern, name) {
+  return new RegExp(
+    `^${pattern
+      .replace(/[\\^$.+(){}|]/g, "\\$&")
+      .replaceAll("*", ".*")
+      .replaceAll("?", ".")
+      .replaceAll("[!", "[^")}$`,
+    "s",
+  ).test(name);
+}
 
 class HwUsers extends View {
   show() {
     crumbs.value = [["Users and rights", null]];
-    this.top = h("div"); this.listed = h("section", { class: "card scroll" }, skeleton(4)); this.side = h("aside", { class: "inspector" });
+    this.top = h("div");
+    this.listed = h("section", { class: "card scroll" }, skeleton(4));
+    this.side = h("aside", { class: "inspector" });
     put(this, this.top, h("div", { class: "split" }, this.listed, this.side));
-    if (!may("manage")) { put(this.listed, h("div", { class: "empty" }, h("strong", {}, "Users are shown to users with manage on the server."))); return; }
-    this.every(5000, (ending) => this.load(ending), (problem) => put(this.listed, trouble(problem)));
+    if (!may("manage")) {
+      put(
+        this.listed,
+        h("div", { class: "empty" }, h("strong", {}, "Users are shown to users with manage on the server.")),
+      );
+      return;
+    }
+    this.every(
+      5000,
+      (ending) => this.load(ending),
+      (problem) => put(this.listed, trouble(problem)),
+    );
   }
 
-  again() { this.load(this.leaving.signal).catch(() => {}); }
+  again() {
+    this.load(this.leaving.signal).catch(() => {});
+  }
   async load(ending) {
-    const hasTokens = (await entityTypes(ending)).has("token"), [users, tokens] = await Promise.all([entities("user", { signal: ending }), hasTokens ? entities("token", { signal: ending }) : null]);
+    const hasTokens = (await entityTypes(ending)).has("token"),
+      [users, tokens] = await Promise.all([
+        entities("user", { signal: ending }),
+        hasTokens ? entities("token", { signal: ending }) : null,
+      ]);
     Object.assign(this, { users, tokens });
     this.draw();
   }
 
   draw() {
     const acts = mayAct("manage");
-    put(this.top, h("div", { class: "head" }, h("h1", {}, "Users and rights"), h("span", {}, plural(this.users.length, "user")), who.peek()?.has_users ? null : h("span", { class: "warn" }, "nobody has to log in: everybody may do everything"), h("span", { class: "space" }), acts ? h("button", { onclick: () => this.edit(null) }, icon("plus"), "New user") : null));
+    put(
+      this.top,
+      h(
+        "div",
+        { class: "head" },
+        h("h1", {}, "Users and rights"),
+        h("span", {}, plural(this.users.length, "user")),
+        who.peek()?.has_users
+          ? null
+          : h("span", { class: "warn" }, "nobody has to log in: everybody may do everything"),
+        h("span", { class: "space" }),
+        acts ? h("button", { onclick: () => this.edit(null) }, icon("plus"), "New user") : null,
+      ),
+    );
     const picked = this.users.find((each) => each.name === this.chosen) ?? (beside.matches ? this.users[0] : undefined);
-    put(this.listed, this.users.length ? table([["Name"], ["May"], ["Ways in"], ["Comes from", "hide"], ["", "n"]], this.users.map((each) => h("tr", { data: { open: "1" }, "aria-selected": String(each === picked), onclick: () => { this.chosen = each.name; this.draw(); } }, h("td", {}, h("strong", {}, each.name)), h("td", {}, each.grants.map((grant) => h("span", { class: "tag" }, grant))), h("td", { class: "dim" }, [each.hasPassword ? "password" : null, Number(each.tokens) ? plural(each.tokens, "token") : null, each.hasKey ? "key" : null].filter(Boolean).join(", ") || "none"), h("td", { class: "dim hide" }, each.origin), h("td", { class: "n" }, acts && each.origin === "data directory" ? [h("button", { class: "plain small", onclick: (event) => { event.stopPropagation(); this.edit(each); } }, "Change"), h("button", { class: "plain small", onclick: (event) => { event.stopPropagation(); this.drop(each); } }, "Remove")] : null))))
-      : h("div", { class: "empty" }, h("strong", {}, "There is no user."), h("p", {}, "As long as there is none, everybody who reaches the server may do everything; it listens on loopback alone then. The first user should get everything:"), headwater("user", "add", "alice", "--grant", "all:*")));
-    if (picked) this.detail(picked); else put(this.side);
+    put(
+      this.listed,
+      this.users.length
+        ? table(
+            [["Name"], ["May"], ["Ways in"], ["Comes from", "hide"], ["", "n"]],
+            this.users.map((each) =>
+              h(
+                "tr",
+                {
+                  data: { open: "1" },
+                  "aria-selected": String(each === picked),
+                  onclick: () => {
+                    this.chosen = each.name;
+                    this.draw();
+                  },
+                },
+                h("td", {}, h("strong", {}, each.name)),
+                h(
+                  "td",
+                  {},
+                  each.grants.map((grant) => h("span", { class: "tag" }, grant)),
+                ),
+                h(
+                  "td",
+                  { class: "dim" },
+                  [
+                    each.hasPassword ? "password" : null,
+                    Number(each.tokens) ? plural(each.tokens, "token") : null,
+                    each.hasKey ? "key" : null,
+                  ]
+                    .filter(Boolean)
+                    .join(", ") || "none",
+                ),
+                h("td", { class: "dim hide" }, each.origin),
+                h(
+                  "td",
+                  { class: "n" },
+                  acts && each.origin === "data directory"
+                    ? [
+                        h(
+                          "button",
+                          {
+                            class: "plain small",
+                            onclick: (event) => {
+                              event.stopPropagation();
+                              this.edit(each);
+                            },
+                          },
+                          "Change",
+                        ),
+                        h(
+                          "button",
+                          {
+                            class: "plain small",
+                            onclick: (event) => {
+                              event.stopPropagation();
+                              this.drop(each);
+                            },
+                          },
+                          "Remove",
+                        ),
+                      ]
+                    : null,
+                ),
+              ),
+            ),
+          )
+        : h(
+            "div",
+            { class: "empty" },
+            h("strong", {}, "There is no user."),
+            h(
+              "p",
+              {},
+              "As long as there is none, everybody who reaches the server may do everything; it listens on loopback " +
+                "alone then. The first user should get everything:",
+            ),
+            headwater("user", "add", "alice", "--grant", "all:*"),
+          ),
+    );
+    if (picked) this.detail(picked);
+    else put(this.side);
   }
 
-  close() { this.chosen = null; this.draw(); }
-  key(event) { if (event.key === "Escape" && this.chosen) this.close(); }
+  close() {
+    this.chosen = null;
+    this.draw();
+  }
+  key(event) {
+    if (event.key === "Escape" && this.chosen) this.close();
+  }
 
   detail(each) {
-    const logs = (world.peek()?.logs ?? []).slice(0, 100), yes = (is) => h("td", { class: `n ${is ? "good" : "faint"}` }, is ? "yes" : "\u2013");
-    put(this.side, h("div", { class: "card" }, h("header", {}, h("h2", {}, `What ${each.name} may do`), h("span", { class: "right" }, closer(() => this.close()))), h("div", { class: "scroll" }, table([["On"], ...RIGHTS.map((right) => [right, "n"])], [h("tr", {}, h("td", { class: "dim" }, "the server"), RIGHTS.map((right) => yes(allows(each.grants, right, "*")))), ...logs.map((log) => h("tr", {}, h("td", {}, log.name), RIGHTS.map((right) => yes(allows(each.grants, right, log.name)))))])), this.tokens && each.origin === "data directory" ? this.tokensOf(each) : null, each.origin === "data directory" ? null : h("p", { class: "empty small" }, "This user comes from the configuration, and is changed there.")));
+    const logs = (world.peek()?.logs ?? []).slice(0, 100),
+      yes = (is) => h("td", { class: `n ${is ? "good" : "faint"}` }, is ? "yes" : "\u2013");
+    put(
+      this.side,
+      h(
+        "div",
+        { class: "card" },
+        h(
+          "header",
+          {},
+          h("h2", {}, `What ${each.name} may do`),
+          h(
+            "span",
+            { class: "right" },
+            closer(() => this.close()),
+          ),
+        ),
+        h(
+          "div",
+          { class: "scroll" },
+          table(
+            [["On"], ...RIGHTS.map((right) => [right, "n"])],
+            [
+              h(
+                "tr",
+                {},
+                h("td", { class: "dim" }, "the server"),
+                RIGHTS.map((right) => yes(allows(each.grants, right, "*"))),
+              ),
+              ...logs.map((log) =>
+                h(
+                  "tr",
+                  {},
+                  h("td", {}, log.name),
+                  RIGHTS.map((right) => yes(allows(each.grants, right, log.name))),
+                ),
+              ),
+            ],
+          ),
+        ),
+        this.tokens && each.origin === "data directory" ? this.tokensOf(each) : null,
+        each.origin === "data directory"
+          ? null
+          : h("p", { class: "empty small" }, "This user comes from the configuration, and is changed there."),
+      ),
+    );
   }
 
   /** The tokens of a user; a new one is shown once. */
   tokensOf(user) {
-    const own = this.tokens.filter((each) => each.user === user.name), acts = mayAct("manage");
-    return h("section", {}, h("h3", {}, "Tokens"), own.length ? h("ul", { class: "stories" }, own.map((each) => h("li", {}, h("span", { class: "mono" }, each.label), each.isOver ? h("span", { class: "warn" }, "is over") : null, acts ? h("button", { class: "plain small right", onclick: () => this.dropToken(each) }, "Delete") : null))) : h("p", { class: "dim small" }, "none"), acts ? h("p", { class: "row" }, h("button", { class: "small", onclick: () => this.newToken(user) }, icon("plus"), "New token")) : null);
+    const own = this.tokens.filter((each) => each.user === user.name),
+      acts = mayAct("manage");
+    return h(
+      "section",
+      {},
+      h("h3", {}, "Tokens"),
+      own.length
+        ? h(
+            "ul",
+            { class: "stories" },
+            own.map((each) =>
+              h(
+                "li",
+                {},
+                h("span", { class: "mono" }, each.label),
+                each.isOver ? h("span", { class: "warn" }, "is over") : null,
+                acts
+                  ? h("button", { class: "plain small right", onclick: () => this.dropToken(each) }, "Delete")
+                  : null,
+              ),
+            ),
+          )
+        : h("p", { class: "dim small" }, "none"),
+      acts
+        ? h(
+            "p",
+            { class: "row" },
+            h("button", { class: "small", onclick: () => this.newToken(user) }, icon("plus"), "New token"),
+          )
+        : null,
+    );
   }
 
   newToken(user) {
-    const label = h("input", { required: true, autofocus: true, pattern: "[A-Za-z0-9._\\-]{1,64}", spellcheck: "false" }), error = h("p", { class: "error", role: "alert" });
-    const dialog = h("dialog", { "aria-label": `New token of ${user.name}`, onclose: () => dialog.remove() }, h("h2", {}, `New token of ${user.name}`), h("form", { onsubmit: async (event) => {
-      event.preventDefault();
-      try {
-        const made = await ask("PUT", `/management/token/${segment(`${user.name}/${label.value}`)}`, {});
-        put(dialog, h("h2", {}, "It is shown this once"), h("div", { class: "command" }, h("code", {}, made.secret), h("button", { class: "plain", "aria-label": "Copy the token", onclick: (click) => copy(made.secret, click.currentTarget) }, icon("copy"))), h("footer", {}, h("span", { class: "space" }), h("button", { onclick: () => dialog.close() }, "Done")));
-        await this.load(this.leaving.signal);
-      } catch (problem) { if (problem.name !== "AbortError") put(error, problem.message); }
-    } }, h("label", {}, "Label: what it is for", label), headwater("manage", "create", "token", `${user.name}/LABEL`), error, h("footer", {}, h("kbd", {}, "Esc"), h("span", { class: "space" }), h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), h("button", { class: "primary" }, "Make it"))));
+    const label = h("input", {
+        required: true,
+        autofocus: true,
+        pattern: "[A-Za-z0-9._\\-]{1,64}",
+        spellcheck: "false",
+      }),
+      error = h("p", { class: "error", role: "alert" });
+    const dialog = h(
+      "dialog",
+      { "aria-label": `New token of ${user.name}`, onclose: () => dialog.remove() },
+      h("h2", {}, `New token of ${user.name}`),
+      h(
+        "form",
+        {
+          onsubmit: async (event) => {
+            event.preventDefault();
+            try {
+              const made = await ask("PUT", `/management/token/${segment(`${user.name}/${label.value}`)}`, {});
+              put(
+                dialog,
+                h("h2", {}, "It is shown this once"),
+                h(
+                  "div",
+                  { class: "command" },
+                  h("code", {}, made.secret),
+                  h(
+                    "button",
+                    {
+                      class: "plain",
+                      "aria-label": "Copy the token",
+                      onclick: (click) => copy(made.secret, click.currentTarget),
+                    },
+                    icon("copy"),
+                  ),
+                ),
+                h("footer", {}, h("span", { class: "space" }), h("button", { onclick: () => dialog.close() }, "Done")),
+              );
+              await this.load(this.leaving.signal);
+            } catch (problem) {
+              if (problem.name !== "AbortError") put(error, problem.message);
+            }
+          },
+        },
+        h("label", {}, "Label: what it is for", label),
+        headwater("manage", "create", "token", `${user.name}/LABEL`),
+        error,
+        h(
+          "footer",
+          {},
+          h("kbd", {}, "Esc"),
+          h("span", { class: "space" }),
+          h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+          h("button", { class: "primary" }, "Make it"),
+        ),
+      ),
+    );
     document.body.append(dialog);
     dialog.showModal();
   }
 
   async dropToken(token) {
-    if (!await confirm(`Delete the token ${token.label} of ${token.user}?`, ["Every login and session of its user ends within a second"], { act: "Delete it", command: headwater("manage", "delete", "token", token.name) })) return;
-    try { await fetched("DELETE", `/management/token/${segment(token.name)}`); say("It is deleted"); await this.load(this.leaving.signal); }
-    catch (problem) { if (problem.name !== "AbortError") say(problem.message); }
+    if (
+      !(await confirm(
+        `Delete the token ${token.label} of ${token.user}?`,
+        ["Every login and session of its user ends within a second"],
+        { act: "Delete it", command: headwater("manage", "delete", "token", token.name) },
+      ))
+    )
+      return;
+    try {
+      await fetched("DELETE", `/management/token/${segment(token.name)}`);
+      say("It is deleted");
+      await this.load(this.leaving.signal);
+    } catch (problem) {
+      if (problem.name !== "AbortError") say(problem.message);
+    }
   }
 
   edit(user) {
-    const name = h("input", { required: true, value: user?.name ?? "", disabled: Boolean(user), autofocus: !user, spellcheck: "false", autocomplete: "off" }), grants = h("textarea", { rows: "3", class: "mono", placeholder: "read,append:orders-*", spellcheck: "false", required: true }), password = h("input", { type: "password", minlength: "8", maxlength: "1024", autocomplete: "new-password", placeholder: user ? "as it is" : "none" }), error = h("p", { class: "error", role: "alert" }), same = h("div");
+    const name = h("input", {
+        required: true,
+        value: user?.name ?? "",
+        disabled: Boolean(user),
+        autofocus: !user,
+        spellcheck: "false",
+        autocomplete: "off",
+      }),
+      grants = h("textarea", {
+        rows: "3",
+        class: "mono",
+        placeholder: "read,append:orders-*",
+        spellcheck: "false",
+        required: true,
+      }),
+      password = h("input", {
+        type: "password",
+        minlength: "8",
+        maxlength: "1024",
+        autocomplete: "new-password",
+        placeholder: user ? "as it is" : "none",
+      }),
+      error = h("p", { class: "error", role: "alert" }),
+      same = h("div");
     grants.value = (user?.grants ?? ["read:*"]).join("\n");
-    const given = () => grants.value.split(/\s+/).filter(Boolean), draw = () => put(same, user ? headwater("manage", "update", "user", user.name, `grants=${JSON.stringify(given())}`) : headwater("user", "add", name.value || "NAME", ...given().flatMap((grant) => ["--grant", grant])));
-    const dialog = h("dialog", { "aria-label": user ? `Change ${user.name}` : "New user", oninput: draw, onclose: () => dialog.remove() }, h("h2", {}, user ? `Change ${user.name}` : "New user"), !user && !this.users.length ? h("p", { class: "warn small" }, icon("warn"), " With the first user everybody must log in, also this page. Give it all:*.") : null, h("form", { onsubmit: async (event) => {
-      event.preventDefault();
-      try {
-        await ask(user ? "PATCH" : "PUT", `/management/user/${segment(name.value)}`, { grants: given(), ...(password.value ? { password: password.value } : {}) });
-        dialog.close();
-        say(user ? `${user.name} is changed${password.value ? "; sessions of it end" : ""}` : `${name.value} is there`);
-        await this.load(this.leaving.signal);
-      } catch (problem) { if (problem.name !== "AbortError") put(error, problem.message); }
-    } }, h("label", {}, "Name", name), h("label", {}, "Grants, one in a line: RIGHTS:PATTERN", grants), h("label", {}, "Password", password), same, error, h("footer", {}, h("kbd", {}, "Esc"), h("span", { class: "space" }), h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), h("button", { class: "primary" }, user ? "Save" : "Add"))));
+    const given = () => grants.value.split(/\s+/).filter(Boolean),
+      draw = () =>
+        put(
+          same,
+          user
+            ? headwater("manage", "update", "user", user.name, `grants=${JSON.stringify(given())}`)
+            : headwater("user", "add", name.value || "NAME", ...given().flatMap((grant) => ["--grant", grant])),
+        );
+    const dialog = h(
+      "dialog",
+      { "aria-label": user ? `Change ${user.name}` : "New user", oninput: draw, onclose: () => dialog.remove() },
+      h("h2", {}, user ? `Change ${user.name}` : "New user"),
+      !user && !this.users.length
+        ? h(
+            "p",
+            { class: "warn small" },
+            icon("warn"),
+            " With the first user everybody must log in, also this page. Give it all:*.",
+          )
+        : null,
+      h(
+        "form",
+        {
+          onsubmit: async (event) => {
+            event.preventDefault();
+            try {
+              await ask(user ? "PATCH" : "PUT", `/management/user/${segment(name.value)}`, {
+                grants: given(),
+                ...(password.value ? { password: password.value } : {}),
+              });
+              dialog.close();
+              say(
+                user
+                  ? `${user.name} is changed${password.value ? "; sessions of it end" : ""}`
+                  : `${name.value} is there`,
+              );
+              await this.load(this.leaving.signal);
+            } catch (problem) {
+              if (problem.name !== "AbortError") put(error, problem.message);
+            }
+          },
+        },
+        h("label", {}, "Name", name),
+        h("label", {}, "Grants, one in a line: RIGHTS:PATTERN", grants),
+        h("label", {}, "Password", password),
+        same,
+        error,
+        h(
+          "footer",
+          {},
+          h("kbd", {}, "Esc"),
+          h("span", { class: "space" }),
+          h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+          h("button", { class: "primary" }, user ? "Save" : "Add"),
+        ),
+      ),
+    );
     draw();
     document.body.append(dialog);
     dialog.showModal();
   }
 
   async drop(user) {
-    if (!await confirm(`Remove ${user.name}?`, ["Its logins, sessions and tokens end within a second", this.users.length === 1 ? "It is the last one: every request is refused then" : `${plural(this.users.length - 1, "user stays", "users stay")}`, "Its consumers and subscriptions stay as they are"], { act: "Remove", name: user.name, command: headwater("user", "remove", user.name) })) return;
-    try { await fetched("DELETE", `/management/user/${segment(user.name)}`); say(`${user.name} is removed`); await this.load(this.leaving.signal); }
-    catch (problem) { if (problem.name !== "AbortError") say(problem.message); }
+    if (
+      !(await confirm(
+        `Remove ${user.name}?`,
+        [
+          "Its logins, sessions and tokens end within a second",
+          this.users.length === 1
+            ? "It is the last one: every request is refused then"
+            : `${plural(this.users.length - 1, "user stays", "users stay")}`,
+          "Its consumers and subscriptions stay as they are",
+        ],
+        { act: "Remove", name: user.name, command: headwater("user", "remove", user.name) },
+      ))
+    )
+      return;
+    try {
+      await fetched("DELETE", `/management/user/${segment(user.name)}`);
+      say(`${user.name} is removed`);
+      await this.load(this.leaving.signal);
+    } catch (problem) {
+      if (problem.name !== "AbortError") say(problem.message);
+    }
   }
 }
 customElements.define("hw-users", HwUsers);

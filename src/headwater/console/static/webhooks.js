@@ -1,60 +1,281 @@
 /* Webhooks of cloud native events: how delivery stands, since when, with which answer; dead letters; resume, delete. */
 
-import { NOTHING, View, beside, closer, clock, command, confirm, count, crumbs, fetched, get, h, lasting, mayAct, pill, plural, put, say, segment, shell, skeleton, standing, table, time, trouble, world } from "./core.js";
+import {
+  NOTHING,
+  View,
+  beside,
+  closer,
+  clock,
+  command,
+  confirm,
+  count,
+  crumbs,
+  fetched,
+  get,
+  h,
+  lasting,
+  mayAct,
+  pill,
+  plural,
+  put,
+  say,
+  segment,
+  shell,
+  skeleton,
+  standing,
+  table,
+  time,
+  trouble,
+  world,
+} from "./core.js";
 
 class HwWebhooks extends View {
   show() {
     crumbs.value = [["Webhooks", null]];
     this.deliveries = new Map();
-    this.top = h("div"); this.listed = h("section", { class: "card scroll" }, skeleton(4)); this.side = h("aside", { class: "inspector" });
+    this.top = h("div");
+    this.listed = h("section", { class: "card scroll" }, skeleton(4));
+    this.side = h("aside", { class: "inspector" });
     put(this, this.top, h("div", { class: "split" }, this.listed, this.side));
-    this.watch(() => { if (world.value) this.draw(); });
+    this.watch(() => {
+      if (world.value) this.draw();
+    });
     this.every(3000, (ending) => this.load(ending));
   }
 
-  path(each) { return `/ocloudNotifications/${each.dialect === "v1" ? "v1" : "v2"}/subscriptions/${segment(each.name)}`; }
+  path(each) {
+    return `/ocloudNotifications/${each.dialect === "v1" ? "v1" : "v2"}/subscriptions/${segment(each.name)}`;
+  }
 
   async load(ending) {
     for (const each of (world.peek()?.webhooks ?? []).slice(0, 50)) {
       if (!each.endpoint) continue;
-      try { this.deliveries.set(each.name, await get(`${this.path(each)}/delivery`, ending)); }
-      catch (problem) { if (problem.name === "AbortError") throw problem; this.deliveries.set(each.name, { problem: problem.message }); }
+      try {
+        this.deliveries.set(each.name, await get(`${this.path(each)}/delivery`, ending));
+      } catch (problem) {
+        if (problem.name === "AbortError") throw problem;
+        this.deliveries.set(each.name, { problem: problem.message });
+      }
     }
     this.draw();
   }
 
   draw() {
-    const all = world.peek().webhooks, bad = all.filter((each) => ["bad", "warn"].includes(standing(each)[1]));
-    put(this.top, h("div", { class: "head" }, h("h1", {}, "Webhooks"), h("span", {}, plural(all.length, "subscription")), bad.length ? h("span", { class: "warn" }, `${plural(bad.length, "fails", "fail")}`) : null));
-    const picked = all.find((each) => each.name === this.chosen) ?? (beside.matches ? bad[0] ?? all[0] : undefined);
-    put(this.listed, all.length ? table([["Endpoint"], ["Resource", "hide"], ["Dialect", "hide"], ["Owner", "hide"], ["Standing"], ["Since", "n hide"], ["Waiting", "n"], ["Delivered", "n"], ["Dead letters", "n"]], all.map((each) => {
-      const [text, kind] = standing(each), delivery = this.deliveries.get(each.name);
-      return h("tr", { data: { open: "1" }, "aria-selected": String(each === picked), onclick: () => { this.chosen = each.name; this.draw(); } }, h("td", { class: "clip" }, h("strong", {}, each.endpoint || "pulls the state")), h("td", { class: "dim hide clip" }, each.resource), h("td", { class: "dim hide" }, each.dialect), h("td", { class: "dim hide" }, each.owner || NOTHING), h("td", {}, pill(kind, text)), h("td", { class: "n dim hide" }, delivery?.failing_since ? time(delivery.failing_since, lasting(Date.now() - delivery.failing_since)) : NOTHING), h("td", { class: "n" }, delivery?.waiting === undefined ? NOTHING : count(delivery.waiting)), h("td", { class: "n" }, count(each.delivered)), h("td", { class: `n ${Number(each.deadLetters) ? "warn" : ""}` }, count(each.deadLetters)));
-    })) : h("div", { class: "empty" }, h("strong", {}, "Nobody has subscribed."), h("p", {}, "A program subscribes to a resource and gets notifications at its endpoint; a webhook that fails is retried, then suspended, and is shown here."), command(`curl ${location.origin}/ocloudNotifications/v2/subscriptions`)));
-    if (picked) this.detail(picked); else put(this.side);
+    const all = world.peek().webhooks,
+      bad = all.filter((each) => ["bad", "warn"].includes(standing(each)[1]));
+    put(
+      this.top,
+      h(
+        "div",
+        { class: "head" },
+        h("h1", {}, "Webhooks"),
+        h("span", {}, plural(all.length, "subscription")),
+        bad.length ? h("span", { class: "warn" }, `${plural(bad.length, "fails", "fail")}`) : null,
+      ),
+    );
+    const picked = all.find((each) => each.name === this.chosen) ?? (beside.matches ? (bad[0] ?? all[0]) : undefined);
+    put(
+      this.listed,
+      all.length
+        ? table(
+            [
+              ["Endpoint"],
+              ["Resource", "hide"],
+              ["Dialect", "hide"],
+              ["Owner", "hide"],
+              ["Standing"],
+              ["Since", "n hide"],
+              ["Waiting", "n"],
+              ["Delivered", "n"],
+              ["Dead letters", "n"],
+            ],
+            all.map((each) => {
+              const [text, kind] = standing(each),
+                delivery = this.deliveries.get(each.name);
+              return h(
+                "tr",
+                {
+                  data: { open: "1" },
+                  "aria-selected": String(each === picked),
+                  onclick: () => {
+                    this.chosen = each.name;
+                    this.draw();
+                  },
+                },
+                h("td", { class: "clip" }, h("strong", {}, each.endpoint || "pulls the state")),
+                h("td", { class: "dim hide clip" }, each.resource),
+                h("td", { class: "dim hide" }, each.dialect),
+                h("td", { class: "dim hide" }, each.owner || NOTHING),
+                h("td", {}, pill(kind, text)),
+                h(
+                  "td",
+                  { class: "n dim hide" },
+                  delivery?.failing_since
+                    ? time(delivery.failing_since, lasting(Date.now() - delivery.failing_since))
+                    : NOTHING,
+                ),
+                h("td", { class: "n" }, delivery?.waiting === undefined ? NOTHING : count(delivery.waiting)),
+                h("td", { class: "n" }, count(each.delivered)),
+                h("td", { class: `n ${Number(each.deadLetters) ? "warn" : ""}` }, count(each.deadLetters)),
+              );
+            }),
+          )
+        : h(
+            "div",
+            { class: "empty" },
+            h("strong", {}, "Nobody has subscribed."),
+            h(
+              "p",
+              {},
+              "A program subscribes to a resource and gets notifications at its endpoint; a webhook that fails is " +
+                "retried, then suspended, and is shown here.",
+            ),
+            command(`curl ${location.origin}/ocloudNotifications/v2/subscriptions`),
+          ),
+    );
+    if (picked) this.detail(picked);
+    else put(this.side);
   }
 
-  close() { this.chosen = null; this.draw(); }
-  key(event) { if (event.key === "Escape" && this.chosen) this.close(); }
+  close() {
+    this.chosen = null;
+    this.draw();
+  }
+  key(event) {
+    if (event.key === "Escape" && this.chosen) this.close();
+  }
 
   detail(each) {
-    const delivery = this.deliveries.get(each.name), [text, kind] = standing(each), letters = delivery?.dead_letters ?? [];
-    const facts = [["resource", each.resource], ["owner", each.owner || NOTHING], ["made", time(Number(each.createdAt))], ["mode", each.mode], ["last problem", delivery?.problem ?? "none"], each.lastAnswer ? ["last answer", [each.lastAnswer, ", ", time(Number(each.answeredAt))]] : null, delivery?.failing_since ? ["fails since", [time(delivery.failing_since, clock(delivery.failing_since)), `, ${plural(each.failures, "try", "tries")}`]] : null, delivery?.cursor === undefined ? null : ["done up to", delivery.is_current ? "all of them" : h("span", { class: "mono" }, count(delivery.cursor))], delivery?.gaps?.length ? ["gaps", `${plural(delivery.gaps.length, "range")} trimmed before they were delivered`] : null].filter(Boolean);
-    put(this.side, h("div", { class: "card" }, h("header", {}, h("h2", { class: "clip" }, each.endpoint || "pulls the state"), h("span", { class: "right" }, closer(() => this.close()))), h("div", { class: "in" }, pill(kind, text)), h("section", {}, h("dl", { class: "facts" }, facts.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]))),
-      letters.length ? h("section", {}, h("h3", {}, `Given up: ${count(delivery.dead_letters_total ?? letters.length)} in all, the latest`), h("ul", { class: "small" }, letters.slice(-8).reverse().map((one) => h("li", {}, h("span", { class: "mono" }, count(one.sequence_number ?? one.number ?? 0)), ` ${one.reason ?? ""}`)))) : null,
-      mayAct("manage", each.log) ? h("section", {}, h("p", { class: "row" }, each.endpoint && kind !== "good" ? h("button", { class: "primary", onclick: () => this.resume(each) }, "Try it now") : null, h("span", { class: "space" }), h("button", { class: "ends", onclick: () => this.drop(each) }, "Delete"))) : h("section", {}, h("p", { class: "dim small" }, `To resume or delete it takes manage on ${each.log}, or to have made it.`))));
+    const delivery = this.deliveries.get(each.name),
+      [text, kind] = standing(each),
+      letters = delivery?.dead_letters ?? [];
+    const facts = [
+      ["resource", each.resource],
+      ["owner", each.owner || NOTHING],
+      ["made", time(Number(each.createdAt))],
+      ["mode", each.mode],
+      ["last problem", delivery?.problem ?? "none"],
+      each.lastAnswer ? ["last answer", [each.lastAnswer, ", ", time(Number(each.answeredAt))]] : null,
+      delivery?.failing_since
+        ? [
+            "fails since",
+            [time(delivery.failing_since, clock(delivery.failing_since)), `, ${plural(each.failures, "try", "tries")}`],
+          ]
+        : null,
+      delivery?.cursor === undefined
+        ? null
+        : ["done up to", delivery.is_current ? "all of them" : h("span", { class: "mono" }, count(delivery.cursor))],
+      delivery?.gaps?.length
+        ? ["gaps", `${plural(delivery.gaps.length, "range")} trimmed before they were delivered`]
+        : null,
+    ].filter(Boolean);
+    put(
+      this.side,
+      h(
+        "div",
+        { class: "card" },
+        h(
+          "header",
+          {},
+          h("h2", { class: "clip" }, each.endpoint || "pulls the state"),
+          h(
+            "span",
+            { class: "right" },
+            closer(() => this.close()),
+          ),
+        ),
+        h("div", { class: "in" }, pill(kind, text)),
+        h(
+          "section",
+          {},
+          h(
+            "dl",
+            { class: "facts" },
+            facts.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]),
+          ),
+        ),
+        letters.length
+          ? h(
+              "section",
+              {},
+              h("h3", {}, `Given up: ${count(delivery.dead_letters_total ?? letters.length)} in all, the latest`),
+              h(
+                "ul",
+                { class: "small" },
+                letters
+                  .slice(-8)
+                  .reverse()
+                  .map((one) =>
+                    h(
+                      "li",
+                      {},
+                      h("span", { class: "mono" }, count(one.sequence_number ?? one.number ?? 0)),
+                      ` ${one.reason ?? ""}`,
+                    ),
+                  ),
+              ),
+            )
+          : null,
+        mayAct("manage", each.log)
+          ? h(
+              "section",
+              {},
+              h(
+                "p",
+                { class: "row" },
+                each.endpoint && kind !== "good"
+                  ? h("button", { class: "primary", onclick: () => this.resume(each) }, "Try it now")
+                  : null,
+                h("span", { class: "space" }),
+                h("button", { class: "ends", onclick: () => this.drop(each) }, "Delete"),
+              ),
+            )
+          : h(
+              "section",
+              {},
+              h("p", { class: "dim small" }, `To resume or delete it takes manage on ${each.log}, or to have made it.`),
+            ),
+      ),
+    );
   }
 
   async resume(each) {
-    try { await fetched("POST", `${this.path(each)}/resume`, { body: {} }); say("It is tried at once"); await this.load(this.leaving.signal); }
-    catch (problem) { if (problem.name !== "AbortError") say(problem.message); }
+    try {
+      await fetched("POST", `${this.path(each)}/resume`, { body: {} });
+      say("It is tried at once");
+      await this.load(this.leaving.signal);
+    } catch (problem) {
+      if (problem.name !== "AbortError") say(problem.message);
+    }
   }
 
   async drop(each) {
     const waiting = this.deliveries.get(each.name)?.waiting ?? 0;
-    if (!await confirm(`Delete the subscription of ${each.endpoint || each.resource}?`, [`${plural(waiting, "notification")} that wait are not delivered`, `${plural(each.deadLetters, "dead letter")} are forgotten`, "Who wants it again subscribes anew"], { act: "Delete it", command: command(shell("headwater", "manage", "delete", "subscription", each.name), shell("headwater", "manage", "delete", "subscription", each.name, "--url", location.origin)) })) return;
-    try { await fetched("DELETE", `/management/subscription/${segment(each.name)}`); say("It is deleted"); document.querySelector("hw-shell").survey(); }
-    catch (problem) { say(problem.message); }
+    if (
+      !(await confirm(
+        `Delete the subscription of ${each.endpoint || each.resource}?`,
+        [
+          `${plural(waiting, "notification")} that wait are not delivered`,
+          `${plural(each.deadLetters, "dead letter")} are forgotten`,
+          "Who wants it again subscribes anew",
+        ],
+        {
+          act: "Delete it",
+          command: command(
+            shell("headwater", "manage", "delete", "subscription", each.name),
+            shell("headwater", "manage", "delete", "subscription", each.name, "--url", location.origin),
+          ),
+        },
+      ))
+    )
+      return;
+    try {
+      await fetched("DELETE", `/management/subscription/${segment(each.name)}`);
+      say("It is deleted");
+      document.querySelector("hw-shell").survey();
+    } catch (problem) {
+      say(problem.message);
+    }
   }
 }
 customElements.define("hw-webhooks", HwWebhooks);

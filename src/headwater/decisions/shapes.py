@@ -1,0 +1,128 @@
+"""Shapes: what the projections of one definition have in common, whatever the values of their tags; made once.
+
+A program defines a projection anew for each command, with the command's own tags and handlers. The keys of the tags,
+the classes of events and how those are read are the same each time: so they are looked up here, not derived again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from ..core.shown import show
+from .errors import InvalidDefinition
+from .events import EventType, described, event_type
+
+SHAPES_MAX = 1000
+"""So many are kept of each kind. A program has as many as it has definitions."""
+TYPES_PLAIN_MAX = 50
+PROJECTIONS_KEPT_MAX = 16
+"""What many projections have in common is not kept: it would take much room, and is a small part of such a decision."""
+
+
+class Handled(NamedTuple):
+    """What a projection does with the events of one class."""
+
+    type: EventType[Any]
+    takes_stored: bool
+    """Whether its handler is given the event as it is stored, after the state and the event."""
+
+
+class Shape:
+    """Which keys of tags a projection has, which classes of events it handles, and how it is read."""
+
+    def __init__(
+        self, keys: tuple[str, ...], *, newest_only: bool, is_kept: bool = False, handled: tuple[Handled, ...] = ()
+    ) -> None:
+        self.keys, self.newest_only, self.is_kept, self.handled = keys, newest_only, is_kept, handled
+        self.types = tuple(sorted({name for each in handled for name in each.type.names}))
+        """The types under which its events are stored, in order."""
+        self.is_plain = 0 < len(self.types) <= TYPES_PLAIN_MAX
+        """Whether a query has room for them without a look."""
+        self._more: dict[tuple[type, bool], Grown] = {}
+
+    def handling(self, kind: type, takes_stored: bool) -> Grown:
+        """The shape that handles that class, too. Raises InvalidDefinition."""
+        grown = self._more.get((kind, takes_stored))
+        if grown is None or grown[0] is not described.get(kind):  # a class can be described anew
+            grown = self._more[kind, takes_stored] = self._handling(event_type(kind), takes_stored)
+        return grown
+
+    def _handling(self, type: EventType[Any], takes_stored: bool) -> Grown:
+        if missing := set(self.keys) - type.tag_keys:
+            known = ", ".join(sorted(type.tag_keys)) or "none"
+            problem = f"has no tag {', '.join(sorted(missing))} and would never be found; it has: {known}"
+            raise InvalidDefinition(f"{type.kind.__qualname__} {problem}")
+        kinds = [each.type.kind for each in self.handled]
+        place = kinds.index(type.kind) if type.kind in kinds else len(kinds)
+        handled = (*self.handled[:place], Handled(type, takes_stored), *self.handled[place + 1 :])
+        shape = Shape(self.keys, newest_only=self.newest_only, is_kept=self.is_kept, handled=handled)
+        return Grown(type, shape, place)
+
+    @cached_property
+    def kept(self) -> Shape:
+        """The same, with snapshots."""
+        return Shape(self.keys, newest_only=self.newest_only, is_kept=True, handled=self.handled)
+
+
+class Grown(NamedTuple):
+    """A shape with one class more."""
+
+    type: EventType[Any]
+    shape: Shape
+    place: int
+    """Which of its handlers is that of the class."""
+
+
+@lru_cache(maxsize=SHAPES_MAX)
+def shape_of(keys: tuple[str, ...], newest_only: bool) -> Shape:
+    """That of projections with these keys, which handle nothing yet."""
+    return Shape(keys, newest_only=newest_only)
+
+
+class Reader(NamedTuple):
+    """Who handles the events of one type."""
+
+    name: str
+    type: EventType[Any]
+    handlers: list[tuple[int, int, bool]]
+    """Of which projection, at which of its places, and whether that one takes the event as it is stored."""
+
+
+class Layout:
+    """What the plans of projections of the same shapes have in common."""
+
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        """Raises InvalidDefinition for two classes of one type."""
+        self.kept = [index for index, each in enumerate(shapes) if each.is_kept]
+        """Those that have snapshots, and take a read each."""
+        self.newest = [index for index, each in enumerate(shapes) if each.newest_only]
+        """Those of the newest event, which take a read each."""
+        self.together = [index for index, each in enumerate(shapes) if not (each.is_kept or each.newest_only)]
+        """Those that one read serves."""
+        self.takes_one_read = len(self.together) == len(shapes)
+        self.readers = _readers(shapes)
+
+
+def layout_of(shapes: tuple[Shape, ...]) -> Layout:
+    """That of projections of these shapes. Raises InvalidDefinition."""
+    return _kept_layout(shapes) if len(shapes) <= PROJECTIONS_KEPT_MAX else Layout(shapes)
+
+
+@lru_cache(maxsize=SHAPES_MAX)
+def _kept_layout(shapes: tuple[Shape, ...]) -> Layout:
+    return Layout(shapes)
+
+
+def _readers(shapes: Sequence[Shape]) -> list[Reader]:
+    found: dict[str, Reader] = {}
+    for index, shape in enumerate(shapes):
+        for place, (type, takes_stored) in enumerate(shape.handled):
+            for name in type.names:
+                reader = found.setdefault(name, Reader(name, type, []))
+                if reader.type is not type:
+                    pair = f"{reader.type.kind.__qualname__} and {type.kind.__qualname__}"
+                    raise InvalidDefinition(f"{pair} are both stored as {show(name)}")
+                reader.handlers.append((index, place, takes_stored))
+    return list(found.values())
