@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 import subprocess
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 from headwater.server.accounts import hash_password
@@ -42,10 +44,13 @@ grants = ["all:*"]
 class Member:
     """One server of the home."""
 
-    def __init__(self, folder: Path, name: str, database: Postgres) -> None:
+    def __init__(self, folder: Path, name: str, database: Postgres, configuration: str | None = None) -> None:
+        """`configuration`: of all servers, instead of the one that has logs and a user for each kind of client."""
         self._folder, self.name = folder / name, name
         self._folder.mkdir()
-        (self._folder / "config.toml").write_text(_CONFIGURATION.format(hash=hash_password(PASSWORD)))
+        if configuration is None:
+            configuration = _CONFIGURATION.format(hash=hash_password(PASSWORD))
+        (self._folder / "config.toml").write_text(configuration)
         self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
         self.proxy = Proxy(database.port)
         """Its way to the database."""
@@ -72,6 +77,23 @@ class Member:
     def is_primary(self) -> bool:
         """Whether it says that it serves."""
         return is_ready(self.ports["http"])
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def stands_by(self) -> bool:
+        """Whether it waits for its turn, while another is the primary."""
+        try:
+            urllib.request.urlopen(f"{self.url}/health/ready", timeout=5).close()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return b"is the primary" in refused.read()
+        except OSError:
+            pass
+        return False
 
     def start(self) -> None:
         """Begin, again."""

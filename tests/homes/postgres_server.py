@@ -186,12 +186,17 @@ def fresh_home() -> str:
 
     from headwater.homes.postgres_schema import make_tables
 
-    if not _shared:
-        _shared.append(Postgres())
-    with psycopg.connect(_shared[0].url, autocommit=True) as connection:
+    with psycopg.connect(shared_server().url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS headwater CASCADE")
         make_tables(connection)
-    return _shared[0].url
+    return shared_server().url
+
+
+def shared_server() -> Postgres:
+    """The server of `fresh_home`, started for the first who asks."""
+    if not _shared:
+        _shared.append(Postgres())
+    return _shared[0]
 
 
 def close_shared() -> None:
