@@ -86,8 +86,8 @@ class Chaos:
             self._go_back()
         except Faulty:
             pass
-        except AssertionError as error:
-            self._faults.append(str(error))
+        except (AssertionError, EventLogError) as error:
+            self._faults.append(f"{type(error).__name__}: {error}")
         finally:
             self._close()
         return self._all_faults()
@@ -196,8 +196,9 @@ class Chaos:
             if (found := self._stored(LOG, member.url)) != wanted:
                 self._faults.append(f"server {member.name} has other events: {len(found)}, wanted {len(wanted)}")
             for each in others:
-                report = check_directory(each.copy)
-                self._faults += [f"the copy of {each.name}: {problem}" for problem in _problems(report)]
+                if each.has_copy:
+                    report = check_directory(each.copy)
+                    self._faults += [f"the copy of {each.name}: {problem}" for problem in _problems(report)]
                 each.start()
         self._check()
 

@@ -112,8 +112,11 @@ class Member:
         self._signalled(signal.SIGKILL).wait(END_S)
 
     def stop(self) -> int:
-        """SIGTERM, which it answers by ending in order; its exit code."""
-        return self._signalled(signal.SIGTERM).wait(END_S)
+        """SIGTERM, which it answers by ending in order; its exit code. Raises AssertionError: it does not end."""
+        try:
+            return self._signalled(signal.SIGTERM).wait(END_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"server {self.name} does not end: {self.said()[-2000:]}") from None
 
     def pause(self) -> None:
         """SIGSTOP: nothing of it runs until `go_on`, and it does not know."""

@@ -71,6 +71,7 @@ from .room_metrics import (
     bulk_metrics,
     follower_metrics,
     futoin_metrics,
+    home_metrics,
     http_metrics,
     loop_metrics,
     notification_metrics,
@@ -116,7 +117,10 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
                     runner.run(Server(config, announce, membership).run())
             except (HomeUnavailable, NotPrimary, OutcomeUnknown) as error:
+                membership.listen()
                 membership.could_not_begin(error)
+            else:
+                membership.listen()
     finally:
         membership.close()
 
@@ -195,6 +199,8 @@ class Server:
         self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), bodies_bytes_max, web, self._doing)
         self._notifications = Notifications(config.management)
         self._bus, self._threads = self._notifications.bus, self._notifications.threads
+        if membership is not None:
+            membership.bus = self._bus
         self._watchman = Watchman(self._bus, self._doing, self._threads)
         self._gives_way = GivesWay()
         self._readers = Readers()
@@ -207,6 +213,8 @@ class Server:
         config = self._config
         stop = asyncio.Event()
         is_told = _on_signals(stop)
+        if self._membership is not None and not self._membership.goes_on:  # a signal came just before
+            stop.set()
         tls = tls_context(config.tls)
         sockets = listen(config.host, config.http.port, "--http-port")
         amqp_sockets: list[socket.socket] = []
@@ -231,7 +239,7 @@ class Server:
             lines.append(f"headwater: listening on {bulk.url}")
         async with AsyncExitStack() as ending:
             if self._membership is not None:
-                ending.callback(self._membership.may_go_on, is_told)
+                ending.push_async_callback(self._membership.may_go_on, is_told)
             ending.callback(close_all, amqp_sockets)
             if bulk is not None:  # its port, though it may never be served
                 ending.push_async_callback(bulk.stop)
@@ -344,6 +352,7 @@ class Server:
         rooms_metrics = (
             partial(traffic_metrics, traffic),
             partial(storage_metrics, store),
+            partial(home_metrics, self._membership),
             partial(thread_metrics, self._threads),
             partial(http_metrics, http),
             partial(amqp_metrics, container),
