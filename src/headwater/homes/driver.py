@@ -338,7 +338,7 @@ class Driver:
         try:
             self._last_lease.forget() if term is None else self._last_lease.keep(term)
         except OSError as error:
-            logger.warning("which lease this server has cannot be written down, so a restart waits it out: %s", error)
+            logger.warning("which lease this server has cannot be stored, so a restart waits it out: %s", error)
 
     def _end_turn(self) -> None:
         with self._changed:
