@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from traceback import extract_tb
 
 from headwater.client import connect
 from headwater.core.errors import EventLogError
@@ -87,7 +88,8 @@ class Chaos:
         except Faulty:
             pass
         except (AssertionError, EventLogError) as error:
-            self._faults.append(f"{type(error).__name__}: {error}")
+            where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(extract_tb(error.__traceback__)))
+            self._faults.append(f"{type(error).__name__}: {error} at {where}")
         finally:
             self._close()
         return self._all_faults()
