@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from traceback import extract_tb
 
 from headwater.client import connect
 from headwater.core.errors import EventLogError
@@ -86,8 +87,9 @@ class Chaos:
             self._go_back()
         except Faulty:
             pass
-        except AssertionError as error:
-            self._faults.append(str(error))
+        except (AssertionError, EventLogError) as error:
+            where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(extract_tb(error.__traceback__)))
+            self._faults.append(f"{type(error).__name__}: {error} at {where}")
         finally:
             self._close()
         return self._all_faults()
@@ -196,8 +198,9 @@ class Chaos:
             if (found := self._stored(LOG, member.url)) != wanted:
                 self._faults.append(f"server {member.name} has other events: {len(found)}, wanted {len(wanted)}")
             for each in others:
-                report = check_directory(each.copy)
-                self._faults += [f"the copy of {each.name}: {problem}" for problem in _problems(report)]
+                if each.has_copy:
+                    report = check_directory(each.copy)
+                    self._faults += [f"the copy of {each.name}: {problem}" for problem in _problems(report)]
                 each.start()
         self._check()
 

@@ -43,7 +43,8 @@ class Database:
     def promote(self) -> None:
         """The server is killed with all its data, and the standby is the server from now on."""
         assert self.standby is not None
-        self.primary.kill()
+        if self.primary.runs:
+            self.primary.kill()
         self.standby.promote()
         old, self.primary, self.standby = self.primary, self.standby, None
         old.close()

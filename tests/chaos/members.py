@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 import subprocess
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 from headwater.server.accounts import hash_password
@@ -42,10 +44,13 @@ grants = ["all:*"]
 class Member:
     """One server of the home."""
 
-    def __init__(self, folder: Path, name: str, database: Postgres) -> None:
+    def __init__(self, folder: Path, name: str, database: Postgres, configuration: str | None = None) -> None:
+        """`configuration`: of all servers, instead of the one that has logs and a user for each kind of client."""
         self._folder, self.name = folder / name, name
         self._folder.mkdir()
-        (self._folder / "config.toml").write_text(_CONFIGURATION.format(hash=hash_password(PASSWORD)))
+        if configuration is None:
+            configuration = _CONFIGURATION.format(hash=hash_password(PASSWORD))
+        (self._folder / "config.toml").write_text(configuration)
         self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
         self.proxy = Proxy(database.port)
         """Its way to the database."""
@@ -73,6 +78,23 @@ class Member:
         """Whether it says that it serves."""
         return is_ready(self.ports["http"])
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def stands_by(self) -> bool:
+        """Whether it waits for its turn, while another is the primary."""
+        try:
+            urllib.request.urlopen(f"{self.url}/health/ready", timeout=5).close()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return b"is the primary" in refused.read()
+        except OSError:
+            pass
+        return False
+
     def start(self) -> None:
         """Begin, again."""
         assert not self.runs
@@ -90,8 +112,11 @@ class Member:
         self._signalled(signal.SIGKILL).wait(END_S)
 
     def stop(self) -> int:
-        """SIGTERM, which it answers by ending in order; its exit code."""
-        return self._signalled(signal.SIGTERM).wait(END_S)
+        """SIGTERM, which it answers by ending in order; its exit code. Raises AssertionError: it does not end."""
+        try:
+            return self._signalled(signal.SIGTERM).wait(END_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"server {self.name} does not end: {self.said()[-2000:]}") from None
 
     def pause(self) -> None:
         """SIGSTOP: nothing of it runs until `go_on`, and it does not know."""

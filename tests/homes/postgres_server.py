@@ -92,6 +92,11 @@ class Postgres:
             )
         eventually(self.answers)
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was started, and not ended since."""
+        return self._process is not None
+
     def answers(self) -> bool:
         """Whether it takes connections."""
         assert self._process is not None and self._process.poll() is None, (self.folder / "log").read_text()[-4000:]
@@ -150,7 +155,7 @@ class Postgres:
             [self._bin / program, *map(str, arguments)], capture_output=True, text=True, user=self._user,
             cwd=self.folder, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, f"{program} ended with {done.returncode}: {done.stderr}"
 
     def _reachable(self, programs: Path) -> Path:
         """The programs, copied if who runs them cannot get at them."""
@@ -186,12 +191,17 @@ def fresh_home() -> str:
 
     from headwater.homes.postgres_schema import make_tables
 
-    if not _shared:
-        _shared.append(Postgres())
-    with psycopg.connect(_shared[0].url, autocommit=True) as connection:
+    with psycopg.connect(shared_server().url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS headwater CASCADE")
         make_tables(connection)
-    return _shared[0].url
+    return shared_server().url
+
+
+def shared_server() -> Postgres:
+    """The server of `fresh_home`, started for the first who asks."""
+    if not _shared:
+        _shared.append(Postgres())
+    return _shared[0]
 
 
 def close_shared() -> None:

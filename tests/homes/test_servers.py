@@ -47,14 +47,14 @@ def command(*arguments: str, expected: int = 0) -> str:
 class Member:
     """One server of a home."""
 
-    def __init__(self, url: str, directory: Path, *settings: str) -> None:
+    def __init__(self, url: str, directory: Path, *settings: str, lease_ms: str = LEASE_MS) -> None:
         [self.port] = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = (directory.parent / f"{directory.name}.log").open("ab")
         self.process = subprocess.Popen(
             [
                 HEADWATER, "serve", "--home", url, "--data", str(directory), "--log", "orders",
-                "--home-lease-ms", LEASE_MS, "--http-port", str(self.port), "--amqp-port", "0", "--flight-port", "0",
+                "--home-lease-ms", lease_ms, "--http-port", str(self.port), "--amqp-port", "0", "--flight-port", "0",
                 "--advertise", f"http={self.url}", *settings,
             ],
             stdout=self._log, stderr=self._log,
@@ -225,6 +225,22 @@ def test_a_primary_that_is_cut_off_ends_by_time_and_can_be_stopped(
             member.close()
 
 
+def test_a_server_that_was_killed_and_begins_again_does_not_wait_for_its_own_lease(url: str, tmp_path: Path) -> None:
+    first = Member(url, tmp_path / "a", lease_ms="60000")
+    eventually(first.is_primary)
+    assert first.append(0) == 1
+    first.end(signal.SIGKILL)
+    assert status(url)["lease_s"] > 30
+    again = Member(url, tmp_path / "a", lease_ms="60000")
+    try:
+        eventually(again.is_primary, within_s=30)
+        assert again.append(1) == 2
+        assert status(url)["term"] == 2  # a new one, that fences what the dead process may have sent
+    finally:
+        for member in (first, again):
+            member.close()
+
+
 def test_a_command_does_not_change_a_copy(join: Join, tmp_path: Path) -> None:
     first = join("a")
     eventually(first.is_primary)
@@ -295,3 +311,14 @@ def test_a_password_in_the_address_is_not_shown() -> None:
         shown = command("config", "--home", address)
         assert "hush" not in shown
         assert "db.example" in shown
+
+
+def test_a_signal_that_comes_while_a_server_ends_or_cannot_begin_is_heard(url: str, tmp_path: Path) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE headwater.frame RENAME TO away")  # the lease can be had, and nothing else
+        first = Member(url, tmp_path / "a")
+        try:
+            eventually(lambda: "could not begin" in (tmp_path / "a.log").read_text())
+            assert first.end(signal.SIGTERM) == 0
+        finally:
+            first.close()

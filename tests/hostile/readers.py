@@ -23,13 +23,14 @@ class DcbReader(Reader):
 
     def _live(self) -> None:
         place = self.place
-        server = connect(place.http, user=place.user, password=place.password, timeout_s=TIMEOUT_S)
-        with server.log(self.log).subscribe(after=self.after) as subscription:
+        with (
+            connect(place.http, user=place.user, password=place.password, timeout_s=TIMEOUT_S) as server,
+            server.log(self.log).subscribe(after=self.after) as subscription,
+        ):
             while not self._ending.is_set():
                 for event in subscription.poll(0.2):
                     subscription.cursor = max(subscription.cursor, event.sequence_number)
                     self.note(event.sequence_number, event.data)
-        server.close()
 
 
 class AmqpReader(Reader):

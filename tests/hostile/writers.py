@@ -20,9 +20,8 @@ class DcbWriter(Writer):
 
     def _live(self) -> None:
         place = self.place
-        self._server = connect(place.http, user=place.user, password=place.password, timeout_s=TIMEOUT_S)
-        super()._live()
-        self._server.close()
+        with connect(place.http, user=place.user, password=place.password, timeout_s=TIMEOUT_S) as self._server:
+            super()._live()
 
     def _append(self, marker: str) -> bool:
         appended = self._server.log(self.log).append([Event("Good", self.payload(marker), (), marker, "good")])

@@ -16,6 +16,7 @@ from ..storage.framelog import HeadMoved, Term
 from ..storage.home import JOURNAL_KEY, HomeChanged, HomeWentBack
 from . import role_actions as actions
 from . import role_events as events
+from .last_lease import LastLease
 from .lease import LeaseTimes
 from .postgres import PostgresHome
 from .postgres_lease import Granted, LeaseStanding
@@ -26,6 +27,8 @@ from .roles import Role, Roles
 logger = logging.getLogger("headwater.homes")
 
 _T = TypeVar("_T")
+LEASE_CONNECT_S = 2
+"""Who waits for longer than that for a connection has no use for a lease."""
 LOOK_S = 0.2
 """A home is asked so often, by who waits for it, whether its lease was given back, or somebody vouched for it."""
 FAILED_S = 2.0
@@ -34,6 +37,10 @@ TIME_S = 0.1
 """The time of a primary is looked at so often."""
 COPY_RETRY_S = 30.0
 """After so long a copy that could not be written is tried again."""
+
+
+def _logged(what: str, why: str) -> None:
+    logger.info("%s: %s", what, why)
 
 
 def boot_time_s() -> float:
@@ -51,10 +58,16 @@ class Driver:
         addresses: Mapping[str, str],
         *,
         times: LeaseTimes,
+        last_lease: LastLease | None = None,
+        told: Callable[[str, str], None] = _logged,
     ) -> None:
-        """`server` and `addresses` are what others are told of this one."""
+        """`server` and `addresses` are what others are told of this one; `last_lease`: where leases that it had are.
+
+        `told` gets what an operator is to know, see `role_actions.Tell`.
+        """
         self._home, self._server, self._addresses, self._times = home, server, addresses, times
-        self._asked_of = PostgresHome(home.url, silence_s=times.patience_s)
+        self._last_lease, self._told = last_lease, told
+        self._asked_of = PostgresHome(home.url, silence_s=times.patience_s, connect_s=LEASE_CONNECT_S)
         """The home by connections of its own, which are given up soon: no commit keeps the lease from being renewed."""
         self._roles = Roles(self._times, random.SystemRandom())
         self._events: SimpleQueue[RoleEvent] = SimpleQueue()
@@ -70,7 +83,13 @@ class Driver:
         self._ended = threading.Event()
         self.standing: LeaseStanding | None = None
         """Who had the lease when the home was asked last."""
+        self.round_trip_s: float | None = None
+        """How long the home took to answer that."""
         home.may_append = self.may_act
+
+    def give_back(self, term: Term) -> None:
+        """Release the lease of a process that is dead. One of another term stays. Raises StorageUnavailable."""
+        self._asked_of.release_lease(term)
 
     def start(self, threads: Threads) -> None:
         """Begin to try for the lease."""
@@ -87,6 +106,17 @@ class Driver:
     def role(self) -> Role:
         """What the server is now."""
         return self._roles.role
+
+    @property
+    def term(self) -> int:
+        """The number of the term in which this server appends; 0: it is not its turn."""
+        term = self._roles.term
+        return 0 if term is None else term[0]
+
+    @property
+    def held_for_s(self) -> float:
+        """For how long this server counts on its lease, without another renewal; 0: it has none."""
+        return self._roles.held_for(boot_time_s())
 
     def may_act(self) -> bool:
         """Whether this server may do now what only a primary does."""
@@ -217,11 +247,12 @@ class Driver:
             case actions.ReleaseLease(term, _):
                 self._end_turn()
                 self._asked(lambda: self._asked_of.release_lease(Term(*term)), events.LeaseReleased(term))
+                self._keep(None)
             case actions.MarkHome(log, copy_head, home_head):
                 text = f"a copy of {log} at {self._server} ends with {copy_head}, the home with {home_head}"
                 self._asked(lambda: self._asked_of.mark(text), events.Tick())
             case actions.Tell(what, why):
-                logger.info("%s: %s", what, why)
+                self._told(what, why)
             case actions.StartCoordinators() | actions.OfferLease() | actions.Drain():
                 pass  # who waits for the role starts them; nobody is told directly; and `_run` ends
 
@@ -276,7 +307,7 @@ class Driver:
         round_trip_s = boot_time_s() - before
         off_s = day + round_trip_s / 2 - standing.clock_s
         self._events.put(events.ClockCompared(off_s, round_trip_s))
-        self.standing = standing
+        self.standing, self.round_trip_s = standing, round_trip_s
         return standing
 
     def _answer_of(self, ask: Callable[[], _T]) -> _T | None:
@@ -298,8 +329,17 @@ class Driver:
         with self._changed:
             if self._turn is None:
                 self._home.adopt(granted)
+                self._keep(granted.term)
                 self._turn = granted
                 self._changed.notify_all()
+
+    def _keep(self, term: Term | None) -> None:
+        if self._last_lease is None:
+            return
+        try:
+            self._last_lease.forget() if term is None else self._last_lease.keep(term)
+        except OSError as error:
+            logger.warning("which lease this server has cannot be stored, so a restart waits it out: %s", error)
 
     def _end_turn(self) -> None:
         with self._changed:

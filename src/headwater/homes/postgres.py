@@ -22,7 +22,7 @@ from ..storage.frame import EncodedFrame
 from ..storage.framelog import Head, HeadMoved, Term, nobody
 from ..storage.home import JOURNAL_KEY, HomeChanged
 from . import postgres_lease
-from .postgres_connections import Connections, HomeConnection, load_driver
+from .postgres_connections import CONNECT_S, Connections, HomeConnection, load_driver
 from .postgres_lease import SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .postgres_schema import Finding, findings, identity_of
 
@@ -113,6 +113,8 @@ class _Statement:
         """When it was last sent, if it is under way now."""
         self.connection: HomeConnection | None = None
         self.on_overdue = on_overdue
+        self.is_told = False
+        """Who waits for it was told that it takes too long."""
 
     def sent(self, connection: HomeConnection) -> None:
         """It goes out on that connection now."""
@@ -122,12 +124,14 @@ class _Statement:
 class PostgresHome:
     """A `storage.home.Home` in a PostgreSQL database, in which this server is the primary for one term."""
 
-    def __init__(self, url: str, *, overdue_s: float = OVERDUE_S, silence_s: float = SILENCE_S) -> None:
+    def __init__(
+        self, url: str, *, overdue_s: float = OVERDUE_S, silence_s: float = SILENCE_S, connect_s: int = CONNECT_S
+    ) -> None:
         """Connect, and look who the home is. Raises StorageUnavailable: it cannot be reached, or is none."""
         self._errors: Any = load_driver()
         self._name = _described(url)
         """The home by its address, without what is secret in it."""
-        self._connections = Connections(url, f"headwater replica {_PROCESS:x}")
+        self._connections = Connections(url, f"headwater replica {_PROCESS:x}", connect_s=connect_s)
         self._overdue_s, self._silence_s = overdue_s, silence_s
         self._term, self._timeline = Term(0, 0), 0
         self._kept_heads: dict[str, Head] = {}
@@ -414,6 +418,8 @@ class PostgresHome:
         is_unknown = False
         """Whether a try may have had, or may still have, an effect that nobody was told of."""
         pause_s = BACKOFF_S[0]
+        if self._gives_up and self._failing_since is not None:
+            raise self._away()
         with self._changing:
             self._under_way.add(statement)
         try:
@@ -427,7 +433,7 @@ class PostgresHome:
                         except self._errors.Error as error:
                             is_unknown = is_unknown or _says_nothing(error)
                             raise
-                    self._answered()
+                    self._answered(statement)
                     return
                 except self._errors.Error as error:
                     statement.sent_at = None
@@ -457,7 +463,7 @@ class PostgresHome:
             self._failed(error)
             raise self._away() from None
         else:
-            self._answered()
+            self._answered(statement)
         finally:
             with self._changing:
                 self._under_way.discard(statement)
@@ -474,8 +480,11 @@ class PostgresHome:
         if connection.is_unconfirmed:
             self._confirm(connection)
 
-    def _answered(self) -> None:
+    def _answered(self, statement: _Statement) -> None:
+        """It was: while another statement has no answer for too long, that is not worth a word."""
         with self._changing:
+            if any(each.is_told and each is not statement for each in self._under_way):
+                return
             since, self._failing_since = self._failing_since, None
         if since is not None:
             logger.info("%s answers again, after %.1f s", self._name, time.monotonic() - since)
@@ -509,13 +518,14 @@ class PostgresHome:
             for statement in under_way:
                 if now - statement.began > self._overdue_s + statement.extra_s:
                     self._failed(TimeoutError(f"no answer for {self._overdue_s:g} s"), statement.began)
+                    statement.is_told = True
                     statement.on_overdue()
                 silence_s = min(self._silence_s, GIVING_UP_S) if self._gives_up else self._silence_s + statement.extra_s
                 if statement.sent_at is not None and now - statement.sent_at > silence_s:
                     assert statement.connection is not None
                     self._failed(TimeoutError(f"no answer for {silence_s:.0f} s"), statement.began)
                     statement.connection.sever()
-            if self._failing_since is not None and not under_way:
+            if self._failing_since is not None and not under_way and not self._gives_up:
                 self._look()
 
     def _look(self) -> None:

@@ -38,12 +38,15 @@ SET statement_timeout = 0;
 class HomeConnection:
     """One connection, and whether its last commit was confirmed by the standbys that it was to wait for."""
 
-    def __init__(self, url: str, name: str) -> None:
-        """Connect. `name` is what the server's administrator sees. Raises psycopg.OperationalError."""
+    def __init__(self, url: str, name: str, connect_s: int = CONNECT_S) -> None:
+        """Connect, to each host within that time. `name` is what the server's administrator sees.
+
+        Raises psycopg.OperationalError.
+        """
         driver = load_driver()
         self.name = name
         self.psycopg: Connection = driver.connect(
-            url, autocommit=True, connect_timeout=CONNECT_S, application_name=name
+            url, autocommit=True, connect_timeout=connect_s, application_name=name
         )
         self.is_unconfirmed = False
         """Somebody cancelled the wait for a standby: what was committed can be read, but may be lost."""
@@ -78,8 +81,9 @@ class HomeConnection:
 class Connections:
     """At most `size` connections to one home. Safe to call from any thread."""
 
-    def __init__(self, url: str, name: str, size: int = CONNECTIONS_MAX) -> None:
+    def __init__(self, url: str, name: str, size: int = CONNECTIONS_MAX, *, connect_s: int = CONNECT_S) -> None:
         self.url = url
+        self._connect_s = connect_s
         self._name = name
         self._places = threading.Semaphore(size)
         self._changing = threading.Lock()
@@ -98,7 +102,7 @@ class Connections:
                 if self._is_closed:
                     raise load_driver().OperationalError("the home is closed")
                 taken = self._idle.pop() if self._idle else None
-            taken = taken or HomeConnection(self.url, self._name)
+            taken = taken or HomeConnection(self.url, self._name, self._connect_s)
             with self._changing:
                 self._used.add(taken)
             try:

@@ -122,6 +122,11 @@ class Roles:
         """Whether this server may do now what only a primary does. Time may have passed which nobody told yet."""
         return self.role is Role.PRIMARY and self._lease is not None and now < self._lease.held_until(self.times)
 
+    def held_for(self, now: float) -> float:
+        """For how long its holder counts on the lease; 0 if there is none, or that is over."""
+        lease = self._lease
+        return 0.0 if lease is None else max(0.0, lease.held_until(self.times) - now)
+
     def receive(self, event: RoleEvent, now: float) -> list[RoleAction]:
         """What is to be done about it, in this order.
 

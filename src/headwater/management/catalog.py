@@ -243,6 +243,32 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _number("untold", "how many others there were since the last one that was reported"),
         ),
         _entry(
+            NotificationType.SERVER_ROLE_CHANGED,
+            Scope.SERVER,
+            "A server of a shared home has another role in it.",
+            _text("role", "what it is now: `taking over`, `primary` or `stepping down`"),
+            _text("why", "what made it so"),
+            _number("term", "the term in which it appends, or did"),
+        ),
+        _entry(
+            NotificationType.HOME_AWAY,
+            Scope.SERVER,
+            "The shared home does not answer this server.",
+            _text("why", "how that was noticed"),
+        ),
+        _entry(NotificationType.HOME_BACK, Scope.SERVER, "The shared home answers again."),
+        _entry(
+            NotificationType.HOME_WENT_BACK,
+            Scope.SERVER,
+            "The shared home lacks what it had, or may: nobody appends until an operator accepted that.",
+            _text("why", "what it lacks, as far as this server knows"),
+        ),
+        _entry(
+            NotificationType.HOME_ACCEPTED,
+            Scope.SERVER,
+            "An operator accepted what the shared home has.",
+        ),
+        _entry(
             NotificationType.LOG_CREATED,
             Scope.LOG,
             "A log was made.",

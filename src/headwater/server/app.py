@@ -77,6 +77,7 @@ from .room_metrics import (
     bulk_metrics,
     follower_metrics,
     futoin_metrics,
+    home_metrics,
     http_metrics,
     loop_metrics,
     notification_metrics,
@@ -122,7 +123,10 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
                     runner.run(Server(config, announce, membership).run())
             except (HomeUnavailable, NotPrimary, OutcomeUnknown, CopyOutlived) as error:
+                membership.listen()
                 membership.could_not_begin(error)
+            else:
+                membership.listen()
     finally:
         membership.close()
 
@@ -207,6 +211,8 @@ class Server:
         self._gate = Gate(health, HEALTH_PATHS, RequestMeter(), bodies_bytes_max, web, self._doing)
         self._notifications = Notifications(config.management)
         self._bus, self._threads = self._notifications.bus, self._notifications.threads
+        if membership is not None:
+            membership.bus = self._bus
         self._watchman = Watchman(self._bus, self._doing, self._threads)
         self._gives_way = GivesWay()
         self._readers = Readers()
@@ -221,9 +227,11 @@ class Server:
         stop = asyncio.Event()
         is_told = _on_signals(stop)
         ports, membership = Ports(self._config), self._membership
+        if membership is not None and not membership.goes_on:  # a signal came just before
+            stop.set()
         async with AsyncExitStack() as ending:
             if membership is not None:
-                ending.callback(membership.may_go_on, is_told)
+                ending.push_async_callback(membership.may_go_on, is_told)
             ports.give_back(ending)
             http = await self._begin(ports, stop, ending)
             opened = await self._open_logs(stop, ending)
@@ -416,6 +424,7 @@ class Server:
         rooms_metrics = (
             partial(traffic_metrics, traffic),
             partial(storage_metrics, store),
+            partial(home_metrics, self._membership),
             partial(thread_metrics, self._threads),
             partial(http_metrics, http),
             partial(amqp_metrics, container),

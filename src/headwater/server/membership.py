@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
+from ..core.bus import Bus
 from ..core.errors import EventLogError, StorageUnavailable
+from ..core.notification_types import NotificationType
 from ..core.store import LogStore
 from ..core.threads import Threads
 from ..homes.committed import Committed
 from ..homes.driver import Driver
+from ..homes.last_lease import LastLease
 from ..homes.lease import LeaseTimes
 from ..homes.postgres import PostgresHome
 from ..storage.homed import CopyOutlived
+from ..storage.locks import unserved
 from .config import Config
 from .errors import InvalidConfiguration
 from .log_lines import fields
@@ -29,10 +35,25 @@ logger = logging.getLogger("headwater.server")
 LOOK_S = 0.5
 FLUSH_S = 2.0
 """So long a server that stops waits for what is not durable yet."""
+TURNS_OF_SIGNAL = 3
+"""So many turns a loop needs from a signal until its handler was called."""
 PAUSE_S = 2.0
 """Before a server stands by again that could not begin."""
-LEAVING_S = 5.0
-"""So long a server that stops waits for the home to take its lease back."""
+LEAVING_S = 2.0
+"""So long a server that stops waits for the home to take its lease back; others wait until it ends else."""
+
+
+_TYPES = {
+    "taking-over": NotificationType.SERVER_ROLE_CHANGED,
+    "primary": NotificationType.SERVER_ROLE_CHANGED,
+    "stepping-down": NotificationType.SERVER_ROLE_CHANGED,
+    "home-unreachable": NotificationType.HOME_AWAY,
+    "home-reachable": NotificationType.HOME_BACK,
+    "home-changed": NotificationType.HOME_WENT_BACK,
+    "home-went-back": NotificationType.HOME_WENT_BACK,
+    "home-accepted": NotificationType.HOME_ACCEPTED,
+}
+"""What an operator is told as a notification; the rest is a line in the log."""
 
 
 class Membership:
@@ -43,6 +64,10 @@ class Membership:
         assert config.home is not None
         addresses = advertised(config)
         self.home = PostgresHome(config.home)
+        last_lease = LastLease(config.data)
+        self.bus: Bus | None = None
+        """Of the server that runs now: it is told of roles, and of the home."""
+        self._term = 0
         try:
             self._check()
             self.driver = Driver(
@@ -50,7 +75,10 @@ class Membership:
                 f"{socket.gethostname()}:{config.http.port}",
                 addresses,
                 times=LeaseTimes(length_s=config.home_lease_ms / 1000),
+                last_lease=last_lease,
+                told=self._told,
             )
+            self._give_back(config.data, last_lease)
         except BaseException:
             self.home.close()
             raise
@@ -153,10 +181,24 @@ class Membership:
         self.has_turn = self._is_primary = False
         self.driver.ended()
 
-    def may_go_on(self, is_told: asyncio.Event) -> None:
-        """A server has ended: another one begins, unless a signal came, perhaps while it was ending."""
+    async def may_go_on(self, is_told: asyncio.Event) -> None:
+        """A server has ended: another one begins, unless a signal came, perhaps while it was ending.
+
+        Its loop hears of no signal any more when this returns.
+        """
+        self.listen()
+        for _ in range(TURNS_OF_SIGNAL):
+            await asyncio.sleep(0)
         self._is_stopping = self._is_stopping or is_told.is_set()
         self._is_to_reopen = False
+
+    def listen(self) -> None:
+        """Between two servers a signal is heard here: a loop that does not run would swallow it."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+
+    def _stop(self, *_: object) -> None:
+        self._is_stopping = True
 
     @property
     def goes_on(self) -> bool:
@@ -174,9 +216,31 @@ class Membership:
         """Give back what is left."""
         self.driver.stop()
         self.driver.ended()
-        self.driver.wait_until_over(LEAVING_S)
+        self.driver.wait_until_over(0.0 if self.driver.is_away else LEAVING_S)
         self.driver.close()
         self.home.close()
+
+    def _give_back(self, directory: Path, last_lease: LastLease) -> None:
+        """Nobody has to wait for the lease of the process that had this directory before, and was killed."""
+        try:
+            with unserved(directory):
+                if (term := last_lease.found()) is not None:
+                    self.driver.give_back(term)
+                    logger.info("the lease of this server's last process is given back", extra=fields(term=term.number))
+        except StorageUnavailable as error:  # it lives; or the home went away, which is told soon enough
+            logger.info("a lease of an earlier process is not given back: %s", error)
+
+    def _told(self, what: str, why: str) -> None:
+        """An operator is to know: see `homes.role_actions.Tell`."""
+        self._term = self.driver.term or self._term  # who steps down because of time has none any more
+        if self.bus is None or (type := _TYPES.get(what)) is None:
+            logger.info("%s: %s", what, why)
+        elif type is NotificationType.SERVER_ROLE_CHANGED:
+            self.bus.emit(type, role=self.driver.role.value, why=why, term=self._term)
+        elif type in (NotificationType.HOME_BACK, NotificationType.HOME_ACCEPTED):
+            self.bus.emit(type)
+        else:
+            self.bus.emit(type, why=why)
 
     def _check(self) -> None:
         problems = []

@@ -16,9 +16,11 @@ from ..core.notification_types import NotificationType
 from ..core.store import LogStore
 from ..core.threads import Threads
 from ..futoin.statistics import Statistics
+from ..homes.roles import Role
 from ..management.consumers import ConsumerWatch
 from .bulk.serving import BulkPlane
 from .http_server import HttpServer
+from .membership import Membership
 from .metric_families import counter, gauge, histogram
 from .protocol_traffic import IN, OUT, TrafficNow
 from .replica import Replica
@@ -61,6 +63,22 @@ def storage_metrics(store: LogStore) -> Iterator[Metric]:
     yield gauge("disk_free_bytes", "Free space for the data directory.", standing.free_bytes)
     yield gauge("disk_reserve_bytes", "Free space below which appends are refused.", standing.reserve_bytes)
     yield gauge("disk_low", "1 while appends are refused because the disk is full.", standing.is_low)
+
+
+def home_metrics(membership: Membership | None) -> Iterator[Metric]:
+    """What this server is to the home that it shares; nothing of one that has none."""
+    if membership is None:
+        return
+    driver = membership.driver
+    roles = [([role.value], float(role is driver.role)) for role in Role]
+    yield gauge("role", "1 for the role that this server has in its home, 0 for others.", roles, ["role"])
+    yield gauge("term", "The term in which this server appends; 0 while it is not the primary.", driver.term)
+    yield gauge(
+        "lease_remaining_seconds", "How long this server stays the primary without a renewal.", driver.held_for_s
+    )
+    yield gauge("home_away", "1 while the home does not answer this server.", driver.is_away)
+    if driver.round_trip_s is not None:
+        yield gauge("home_round_trip_seconds", "How long the home took to answer, last.", driver.round_trip_s)
 
 
 def thread_metrics(threads: Threads) -> Iterator[Metric]:

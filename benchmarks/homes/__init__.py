@@ -1,0 +1,1 @@
+"""What a home in PostgreSQL costs, and how long it takes until another server goes on."""
