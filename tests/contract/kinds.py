@@ -106,8 +106,12 @@ class PostgresBench(SegmentsBench):
         from headwater.storage import Engine
 
         self._home = PostgresHome(self._url)
-        self._home.begin_term()
-        return Engine(self.directory, clock=self._clock, home=self._home)
+        try:
+            self._home.begin_term()
+            return Engine(self.directory, clock=self._clock, home=self._home)
+        except BaseException:  # else the next tests fail for want of connections
+            self._home.close()
+            raise
 
 
 class ReplicaBench(PostgresBench):
