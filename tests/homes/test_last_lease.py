@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -30,6 +31,15 @@ def test_a_copied_directory_has_no_lease(tmp_path: Path) -> None:
     LastLease(tmp_path / "a").keep(TERM)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     assert LastLease(tmp_path / "b").found() is None
+
+
+def test_a_snapshot_of_the_file_system_has_no_lease(tmp_path: Path) -> None:
+    LastLease(tmp_path).keep(TERM)
+    file = tmp_path / NAME
+    entry = json.loads(file.read_bytes())
+    assert entry["device"] == file.stat().st_dev
+    file.write_text(json.dumps(entry | {"device": entry["device"] + 1}))  # as the same inode is found elsewhere
+    assert LastLease(tmp_path).found() is None
 
 
 @pytest.mark.parametrize("boot", ["another", ""])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 import urllib.error
@@ -16,7 +17,7 @@ import pytest
 
 from headwater.client import connect
 from headwater.core import Event
-from headwater.core.errors import NotPrimary
+from headwater.core.errors import NotPrimary, StorageUnavailable
 from headwater.core.query import Query, QueryItem
 from headwater.flight.client import BulkClient, Ticket
 from headwater.formats.arrow import events_of
@@ -137,6 +138,19 @@ def test_who_asks_for_a_number_waits_for_it(pair: tuple[Member, Member]) -> None
     assert answer(first, "/logs/orders/head", **{"headwater-at-least": "x"})[0] == 400
 
 
+def test_who_asks_for_a_number_of_a_log_that_was_just_created_waits_for_both(pair: tuple[Member, Member]) -> None:
+    first, second = pair
+    for name in ("new-1", "new-2", "new-3"):
+        assert answer(first, f"/logs/{name}", method="PUT", body={})[0] == 201
+        assert answer(first, f"/logs/{name}/append", method="POST", body={"events": [{"type": "E"}]})[0] == 200
+        status, head = answer(second, f"/logs/{name}/head", **{"headwater-at-least": "1"})
+        assert (status, head["head"]) == (200, 1)
+    began = time.monotonic()
+    assert answer(second, "/logs/none/head", **{"headwater-at-least": "1"})[0] == 404
+    assert time.monotonic() - began >= 2
+    assert answer(second, "/logs/none/head", **{"headwater-at-least": "x"})[0] == 400
+
+
 def test_a_replica_that_is_cut_off_stops_to_serve_and_says_so(
     join: Join, url: str, database: Postgres, tmp_path: Path
 ) -> None:
@@ -144,18 +158,28 @@ def test_a_replica_that_is_cut_off_stops_to_serve_and_says_so(
     eventually(first.is_primary)
     assert first.append(0) == 1
     proxy = Proxy(database.port)
+    [port] = free_ports(1)
     second = Member(
-        url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b", "--replica-stale-ms-max", "3000"
-    )
+        url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b", "--replica-stale-ms-max", "3000",
+        "--flight-port", str(port), "--flight-start", "at_once",
+    )  # fmt: skip
+    bulk = BulkClient(f"grpc://127.0.0.1:{port}")
     try:
         eventually(lambda: reads(second))
+        assert bulk.head("orders").head == 1
         proxy.stop()
         assert answer(second, "/logs/orders/head")[1]["head"] == 1
         eventually(lambda: not reads(second))
         status, problem = answer(second, "/logs/orders/head")
         assert status == 503
         assert "has not caught up with its home" in problem["detail"]
+        for ask in (lambda: bulk.head("orders"), lambda: list(bulk.read(Ticket("orders"))), bulk.logs):
+            with pytest.raises(StorageUnavailable, match="has not caught up with its home"):
+                ask()
+        [lag] = re.findall(r"^headwater_replica_lag_seconds (.*)$", metrics(second), re.MULTILINE)
+        assert float(lag) > 3
     finally:
+        bulk.close()
         second.close()
         proxy.close()
 

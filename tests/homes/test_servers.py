@@ -300,6 +300,10 @@ def test_a_home_is_made_and_checked_by_commands(url: str) -> None:
         (("serve", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
         (("serve", "--home", "nonsense"), "the address of the home", 4),
         (("serve", "--home", "postgresql:///x", "--advertise", "smtp=a"), "advertise: 'smtp=a' given, http=URL", 2),
+        (("serve", "--home", "postgresql:///x", "--advertise", "http=http://"), "'http=http://' given, http=URL", 2),
+        (("serve", "--home", "postgresql:///x", "--advertise", "http=http://u:p@h"), "advertise: ", 2),
+        (("serve", "--home", "postgresql:///x", "--advertise", "http=http://a:x"), "'http=http://a:x' given", 2),
+        (("serve", "--home", "postgresql:///x", "--advertise", "http=http://a\r\nb: c"), "given, http=URL", 2),
     ],
 )
 def test_what_is_wrong_is_told(arguments: tuple[str, ...], problem: str, code: int) -> None:

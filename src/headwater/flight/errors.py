@@ -51,7 +51,7 @@ def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
     row = _row_of(error)
     if error is not INTERNAL and row.code in ("internal", "storage_corrupted"):
         _logger.error("%s: %s", doing, error)
-    text = row.text or str(error)
+    text = row.text(error) if callable(row.text) else row.text or str(error)
     extra = {"error": row.code, "message": text, **row.fields(error)}
     return row.kind(f"{row.code}: {text}", msgspec.json.encode(extra))
 
@@ -77,7 +77,7 @@ class _Row(NamedTuple):
     kind: type[flight.FlightError]
     fields: Callable[[Any], _Fields]
     build: Callable[[_Fields], core.EventLogError]
-    text: str = ""
+    text: str | Callable[[Any], str] = ""
     """What is said instead of the error's own message, which is for the operator."""
 
 
@@ -149,8 +149,12 @@ TABLE: dict[type[core.EventLogError], _Row] = {
         lambda f: core.StorageCorrupted("", f["message"], ""),
         "the stored log is damaged; the operator can run headwater check",
     ),
-    core.StorageUnavailable: _wordy(
-        "storage_unavailable", _UNAVAILABLE, core.StorageUnavailable, "the log cannot be opened at present"
+    core.StorageUnavailable: _Row(
+        "storage_unavailable",
+        _UNAVAILABLE,
+        lambda e: {},
+        lambda f: core.StorageUnavailable(reason=f["message"]),
+        lambda e: str(e.reason),
     ),
     core.NotPrimary: _plain("not_primary", _UNAVAILABLE, core.NotPrimary, "name"),
     core.OutcomeUnknown: _plain("outcome_unknown", flight.FlightTimedOutError, core.OutcomeUnknown, "name"),

@@ -24,6 +24,8 @@ class _Entry(msgspec.Struct, frozen=True):
     nonce: int
     boot: str
     inode: int
+    device: int
+    """Of the file system: a snapshot of one has the same inodes."""
 
 
 class LastLease:
@@ -36,8 +38,8 @@ class LastLease:
         """This process has the lease of that term now. Raises OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with open(self._path, "wb") as file:
-            inode = os.fstat(file.fileno()).st_ino
-            file.write(msgspec.json.encode(_Entry(term.number, term.nonce, _boot(), inode)))
+            found = os.fstat(file.fileno())
+            file.write(msgspec.json.encode(_Entry(term.number, term.nonce, _boot(), found.st_ino, found.st_dev)))
 
     def forget(self) -> None:
         """It was given back. Raises OSError."""
@@ -50,10 +52,10 @@ class LastLease:
         """
         try:
             entry = json_decoder(_Entry).decode(self._path.read_bytes())
-            inode = self._path.stat().st_ino
+            found = self._path.stat()
         except (OSError, ValueError):
             return None
-        is_own = entry.boot == _boot() != "" and entry.inode == inode
+        is_own = entry.boot == _boot() != "" and (entry.inode, entry.device) == (found.st_ino, found.st_dev)
         return Term(entry.number, entry.nonce) if is_own else None
 
 

@@ -13,7 +13,7 @@ from ..core.open_logs import OpenLog, OpenLogs
 from ..core.readers import Readers
 from ..core.store import LogStore
 from ..core.turns import Flow, Turns
-from .at_least import await_number
+from .at_least import await_log, await_number
 from .authentication import authenticate
 from .exchange import Exchange
 from .sessions import secret_of
@@ -89,9 +89,12 @@ class LogHost(Host, Generic[T]):
         Raises Unauthenticated, Forbidden, LogNotFound, StorageUnavailable, StorageCorrupted, NotHereYet.
         """
         name = exchange.arguments[0] if self.guard.is_open else await self.authorize(exchange, right)
-        opened = self.logs.get(name) or await self.logs.open(name)
+        opened = self.logs.get(name) or await self._open(exchange, name)
         await await_number(exchange, opened.log)
         return opened
+
+    async def _open(self, exchange: Exchange, name: str) -> OpenLog[T]:
+        return await await_log(exchange, lambda: self.logs.open(name))
 
     def close(self) -> None:
         """Let go of the logs, which stay open for their owner to close."""

@@ -310,9 +310,10 @@ class Server:
         ))  # fmt: skip
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
         rooms: dict[str, Application] = {"": RootPage(guard, has_console=False), METRICS.strip("/"): metrics}
-        self._gate.read(by_room(rooms, data), only_reads, replica.stale)
+        open_paths = () if self._config.http.metrics_need_right else (METRICS,)  # else users would have to be known
+        self._gate.read(by_room(rooms, data), only_reads, replica.stale, open_paths)
         if ports.bulk is not None:
-            await ports.bulk.start(store, guard, self._threads, self._readers)
+            await ports.bulk.start(store, guard, self._threads, self._readers, self._gate.stale)
         listening.start(self._threads)
         try:
             has_turn = await self._membership.turn(stop)

@@ -64,8 +64,8 @@ class Gate:
         self.primary: Callable[[], str | None] = lambda: None
         """Where the server is that serves what this one stands by for; None where there is none, or it is not known."""
         self._reads: Callable[[Scope], bool] = lambda scope: False
-        self.stale: Callable[[], str | None] = lambda: None
-        """Why a replica serves nothing at the moment; None if it does."""
+        self._stale: Callable[[], str | None] = lambda: None
+        self._stale_paths: Container[str] = ()
         self.spans: Spans | None = None
         """Who collects spans of the requests that pass; None while nobody does."""
         self._bodies_bytes_max = bodies_bytes_max
@@ -115,7 +115,7 @@ class Gate:
             self._left.set()
 
     async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
-        stale = self.stale() if self.state is State.READING and self._reads(scope) else None
+        stale = self.stale() if self._reads(scope) else None
         primary = self.primary() if self.state in (State.STARTING, State.READING) else None
         if stale is not None or primary is None or scope["type"] != "http":
             detail = stale or f"the server is {self.state}; try again in a few seconds"
@@ -139,14 +139,27 @@ class Gate:
         """Whether it is a question about the server's health."""
         return scope["path"] in self._health_paths
 
-    def read(self, front_ends: Application, reads: Callable[[Scope], bool], stale: Callable[[], str | None]) -> None:
-        """From now on what only reads, as `reads` says, goes to the front ends; but not while these are `stale`."""
+    def read(
+        self,
+        front_ends: Application,
+        reads: Callable[[Scope], bool],
+        stale: Callable[[], str | None],
+        stale_paths: Container[str] = (),
+    ) -> None:
+        """From now on what only reads, as `reads` says, goes to the front ends; but not while these are `stale`.
+
+        `stale_paths` go there even then: what says how stale they are.
+        """
         assert self.state is State.STARTING
         self._front_ends, self.state = front_ends, State.READING
-        self._reads, self.stale = reads, stale
+        self._reads, self._stale, self._stale_paths = reads, stale, stale_paths
+
+    def stale(self) -> str | None:
+        """Why a replica serves nothing at the moment; None if it does, or this is none."""
+        return self._stale() if self.state is State.READING else None
 
     def _may_read(self, scope: Scope) -> bool:
-        return self._reads(scope) and self.stale() is None
+        return self._reads(scope) and (scope["path"] in self._stale_paths or self.stale() is None)
 
     def open(self, front_ends: Application) -> None:
         """From now on requests go to the front ends."""

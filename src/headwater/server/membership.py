@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ..core.bus import Bus
 from ..core.errors import EventLogError, StorageUnavailable
@@ -258,7 +259,17 @@ def advertised(config: Config) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for each in config.advertise:
         protocol, equals, url = each.partition("=")
-        if protocol not in ("http", "amqp", "flight") or not equals or "://" not in url:
+        if protocol not in ("http", "amqp", "flight") or not equals or not _is_address(url):
             raise InvalidConfiguration(f"{each!r} given, http=URL, amqp=URL and flight=URL are allowed", "advertise")
         found[protocol] = url
     return found
+
+
+def _is_address(url: str) -> bool:
+    """Whether it may be told to everybody: the URL of a host, which shows nobody's password, in printable ASCII."""
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.scheme and parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+    return is_whole and "@" not in parts.netloc and url.isascii() and url.isprintable() and " " not in url

@@ -93,7 +93,7 @@ class Listening:
         if answer.status != 200:
             raise http.client.HTTPException(f"status {answer.status}")
         self._told, self.is_live = "", True
-        while lengths := answer.read(LENGTHS.size):
+        while len(lengths := answer.read(LENGTHS.size)) == LENGTHS.size:
             key_bytes, frame_bytes = LENGTHS.unpack(lengths)
             if key_bytes > KEY_BYTES_MAX or frame_bytes > FRAME_BYTES_MAX:
                 raise ValueError(f"a frame of {frame_bytes} bytes is announced, {FRAME_BYTES_MAX} are allowed")

@@ -47,8 +47,18 @@ T = TypeVar("T")
 class BulkCalls:
     """The calls by name: what `link.Answering` is given."""
 
-    def __init__(self, store: LogStore, guard: Guard, readers: Readers | None = None) -> None:
-        """`readers` are told of streams that last for a while."""
+    def __init__(
+        self,
+        store: LogStore,
+        guard: Guard,
+        readers: Readers | None = None,
+        stale: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`readers` are told of streams that last for a while; `stale` says why nothing may be read at the moment.
+
+        While it does, each call that begins something raises StorageUnavailable.
+        """
+        self._stale = stale
         self._store, self._guard, self._readers = store, guard, readers or Readers()
         self._streams: dict[int, tuple[Reader, Callable[[], None]]] = {}
         """Those, by what the bulk process calls them, each with what forgets it."""
@@ -77,6 +87,7 @@ class BulkCalls:
 
     async def authenticate(self, name: str, secret: str | None, peer: str) -> Login:
         """The user behind credentials; `secret` None = there are none. Raises Unauthenticated."""
+        self._check_fresh()
         before = self._guard.seal(name)  # a password that is changed while it is checked opens nothing that stays
         user = await self._guard.authenticate(None if secret is None else Credentials(name, secret), peer)
         self.callers.seen(user.name, peer)
@@ -87,6 +98,7 @@ class BulkCalls:
 
         Raises Unauthenticated: there is none any more, or another password, or other tokens, than at the login.
         """
+        self._check_fresh()
         user = self._guard.trusted(name, peer)
         if self._guard.seal(user.name) != seal:
             raise self._guard.refused(name, peer)
@@ -101,6 +113,7 @@ class BulkCalls:
 
     async def place(self, log: str) -> LogPlace:
         """How far it goes, and where it lies. Raises LogNotFound, StorageCorrupted."""
+        self._check_fresh()
         stored = await self._opened(log)
         extent = Extent(stored.head(), stored.first_retained, stored.meta.incarnation)
         return LogPlace(extent, stored.settings, str(stored.directory))
@@ -161,6 +174,7 @@ class BulkCalls:
 
         Raises InvalidInput, Forbidden, LogNotFound, and what its handler does.
         """
+        self._check_fresh()
         shape = ACTIONS[name]
         given = decode(shape.body, body or b"{}", name)
         caller = self._guard.trusted(user, "")
@@ -187,6 +201,10 @@ class BulkCalls:
             if is_ended(target, given):
                 await self._blocking(Work.ASK, release, target.directory, given.writer)
             return encode(answer)
+
+    def _check_fresh(self) -> None:
+        if (reason := self._stale()) is not None:
+            raise StorageUnavailable(reason=reason)
 
     def _turn(self, log: str, writer: str) -> asyncio.Lock:
         return self._turns.setdefault((log, writer), asyncio.Lock())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Self
 
 from ...core.access import Guard
@@ -66,9 +66,17 @@ class BulkPlane:
         return Traffic() if self._calls is None else self._calls.traffic
 
     async def start(
-        self, store: LogStore, guard: Guard, threads: Threads | None = None, readers: Readers | None = None
+        self,
+        store: LogStore,
+        guard: Guard,
+        threads: Threads | None = None,
+        readers: Readers | None = None,
+        stale: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Serve, or wait for the first client to begin; `readers` are told of streams. Raises CannotListen."""
+        """Serve, or wait for the first client to begin; `readers` are told of streams, `stale`: see BulkCalls.
+
+        Raises CannotListen.
+        """
         config = self._config
         settings = BulkSettings(
             host=self._reservation.host,
@@ -82,7 +90,7 @@ class BulkPlane:
             stop_ms=config.limits.stop_ms,
             log_level=config.log_level,
         )
-        self._calls = calls = BulkCalls(store, guard, readers)
+        self._calls = calls = BulkCalls(store, guard, readers, stale)
         waits = config.flight.start == "first_client"
         self._supervisor = Supervisor(
             settings, self._reservation, calls.table(), threads, waits=waits, ended=calls.forget_streams
