@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,7 +118,7 @@ def test_only_so_many_codes_are_out(desk: Lending, monkeypatch: pytest.MonkeyPat
 
 def test_a_socket_that_is_not_there_is_an_error(desk: Lending) -> None:
     with pytest.raises(ConnectionRefusedError):
-        take(Lender("headwater-elsewhere", "0"))
+        take(Lender(f"headwater-{32 * '0'}", 64 * "0"))
 
 
 def test_a_server_that_is_told_so_lends_nothing(tmp_path: Path) -> None:
@@ -127,3 +130,66 @@ def test_a_server_that_is_told_so_lends_nothing(tmp_path: Path) -> None:
         ticket = Ticket("orders", after=0, upto=0, incarnation=bulk.head("orders").incarnation)
 
         assert bulk.lender(ticket, os.getuid()) == Lender()
+
+
+def test_the_server_is_sent_nowhere_else(desk: Lending) -> None:
+    lender = desk.lender(ANYBODY, body())
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        name = f"another-program-{os.getpid()}"
+        other.bind(b"\0" + name.encode())
+        other.listen()
+
+        for told in (Lender(name, lender.code), Lender(lender.socket, "rm everything")):
+            with pytest.raises(OSError, match="no lender's socket, or a code that is none"):
+                take(told)
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+
+
+def test_who_connects_and_says_nothing_takes_few_descriptors(
+    desk: Lending, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lending, "SILENT_S", 60.0)
+    lender = desk.lender(ANYBODY, body())
+    with contextlib.ExitStack() as opened:
+        silent = [opened.enter_context(connected(lender)) for _ in range(3 * lending.UNDER_WAY_MAX)]
+        refused = [sock for sock in silent[lending.UNDER_WAY_MAX :] if sock.recv(1) == b""]
+
+    assert len(refused) == 2 * lending.UNDER_WAY_MAX
+    for descriptor in taken_in_the_end(desk):  # all places are free again
+        os.close(descriptor)
+    assert len(library.asked) == 1
+
+
+def test_who_no_code_is_for_takes_no_place(desk: Lending, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lending, "SILENT_S", 60.0)
+    lender = desk.lender(ANYBODY, body(uid=os.getuid() + 1))
+
+    with connected(lender) as silent:
+        assert silent.recv(1) == b""
+
+
+def test_a_service_that_may_have_no_such_socket_lends_nothing(desk: Lending, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> socket.socket:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr(lending.socket, "socket", refuse)
+
+    assert desk.lender(ANYBODY, body()) == Lender()
+
+
+def connected(lender: Lender) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.connect(b"\0" + lender.socket.encode())
+    return sock
+
+
+def taken_in_the_end(desk: Lending) -> list[int]:
+    while True:
+        try:
+            message, descriptors = take(desk.lender(ANYBODY, body()))
+        except (BrokenPipeError, ConnectionResetError):  # those before have not gone yet
+            continue
+        if message:
+            return descriptors

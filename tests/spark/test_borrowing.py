@@ -116,6 +116,31 @@ def test_a_server_elsewhere_is_read_over_flight_and_not_asked_again_soon(
     ]
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"{",
+        b'{"after":0,"upto":0,"segments":[]}',
+        b'{"after":0,"upto":20000,"segments":[]}',
+        b'{"after":5,"upto":20000,"segments":[]}',
+    ],
+)
+def test_a_loan_of_something_else_is_not_used_and_its_descriptors_are_closed(
+    client: BulkClient, ticket: Ticket, monkeypatch: pytest.MonkeyPatch, told: bytes
+) -> None:
+    given: list[int] = []
+
+    def take(lender: Lender) -> tuple[bytes, list[int]]:
+        given.append(os.memfd_create("places"))
+        return told, list(given)
+
+    monkeypatch.setattr(socket_of_lender, "take", take)
+
+    assert table(borrowing.read(client, ticket)).num_rows == COUNT
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(given[0])
+
+
 def test_an_older_server_is_read_over_flight(
     client: BulkClient, ticket: Ticket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

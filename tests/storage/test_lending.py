@@ -106,6 +106,16 @@ def test_what_is_lent_cannot_be_written(filled: Filled) -> None:
     lent.close()
 
 
+def test_a_file_that_is_lent_is_nobody_elses_to_open_for_writing(filled: Filled) -> None:
+    """Opened anew by its descriptor (/proc/self/fd) a file asks for its own rights: they are its owner's alone."""
+    log, mapped = filled(1)
+    lent = mapped.lend(0, log.head())
+    assert lent is not None
+
+    assert {os.fstat(descriptor).st_mode & 0o077 for descriptor in lent.descriptors[:-1]} == {0}
+    lent.close()
+
+
 def test_nothing_is_mapped_behind_what_was_durable(filled: Filled) -> None:
     log, mapped = filled(1)
     lent = mapped.lend(0, log.head())

@@ -111,9 +111,11 @@ class LogRoutes:
         route = Route("POST", f"{self._worker_path(group, worker)}/acknowledge")
         return Request(route, wire.encode(body), self.name, wire.nothing, self._identity)
 
-    def leave(self, group: str, worker: str) -> Request[None]:
-        """It ends."""
-        return Request(Route("DELETE", self._worker_path(group, worker)), b"", self.name, wire.nothing, self._identity)
+    def leave(self, group: str, worker: str, version: int | None = None) -> Request[None]:
+        """It ends, unless another process has its name since it was told that version."""
+        query = "" if version is None else f"?version={version}"
+        route = Route("DELETE", self._worker_path(group, worker) + query)
+        return Request(route, b"", self.name, wire.nothing, self._identity)
 
     def trim(self, below: int) -> Request[int]:
         """See EventLog."""

@@ -63,6 +63,9 @@ class Sending(Generic[C]):
             connection.close()
         else:
             target.idle.append(connection)
+            if self._is_closed:  # since it was looked at, by another thread
+                for each in self.targets.idle():
+                    each.close()
 
     def _sending(self, request: Request[Any], *, is_whole: bool) -> Generator[Asking[C], Asked[C], Sent[C]]:
         """One attempt, wherever the primary is: the answer as far as it is needed, or the error that it is."""

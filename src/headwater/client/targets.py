@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from ..core.errors import Closed, EventLogError, InvalidInput, StorageUnavailable
@@ -150,8 +151,9 @@ class Targets(Generic[C]):
         """Take all connections that wait."""
         taken = []
         for target in list(self._all):
-            while target.idle:
-                taken.append(target.idle.pop())
+            with suppress(IndexError):  # that is all of them; requests of other threads take some meanwhile
+                while True:
+                    taken.append(target.idle.pop())
         return taken
 
     def _rested(self, now: float) -> Target[C]:

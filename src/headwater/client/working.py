@@ -147,7 +147,7 @@ class Share:
 
     def leave(self) -> Request[None]:
         """It ends."""
-        return self._routes.leave(self.group, self.worker)
+        return self._routes.leave(self.group, self.worker, self._version)
 
     def _done(self, partition: int, epoch: int, upto: int, *, gives_up: bool = False) -> Request[None]:
         return self._routes.done(self.group, self.worker, wire.DoneBody(partition, epoch, upto, gives_up))

@@ -91,8 +91,11 @@ class Workers(Protocol):
         Raises ConsumerFenced where it does not hold the partition under that epoch (any more), InvalidPosition.
         """
 
-    async def leave(self, key: WorkerKey) -> None:
-        """The worker ends: its partitions are others' at once. Does nothing where it is not known."""
+    async def leave(self, key: WorkerKey, version: int | None = None) -> None:
+        """The worker ends: its partitions are others' at once. Does nothing where it is not known.
+
+        `version` is the last one that it was told: where another process has its name by now, that one stays.
+        """
 
 
 def check_worker_key(group: str, name: str) -> None:

@@ -13,6 +13,7 @@ from ..core.workers import HeldPartition, Holding, WorkerKey, Workers
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import InvalidParameter, RouteNotFound, Stopping
+from ..http.parameters import whole_number
 from .host import Host
 from .wire import BeatIn, DoneIn, HoldingOut, PartitionOut
 
@@ -54,7 +55,7 @@ async def acknowledge(host: Host, exchange: Exchange) -> None:
 async def leave(host: Host, exchange: Exchange) -> None:
     """DELETE /logs/{log}/groups/{group}/workers/{worker}"""
     workers, key = await _asked(host, exchange)
-    await workers.leave(key)
+    await workers.leave(key, whole_number(exchange.parameters("version"), "version"))
     await exchange.answer_empty(204)
 
 

@@ -16,6 +16,8 @@ from .events import EventType, described, event_type
 
 SHAPES_MAX = 1000
 """So many are kept of each kind. A program has as many as it has definitions."""
+GROWN_MAX = 10_000
+"""So many shapes that grew of others are kept, of all together: a definition has one for each of its handlers."""
 TYPES_PLAIN_MAX = 50
 PROJECTIONS_KEPT_MAX = 16
 """What many projections have in common is not kept: it would take much room, and is a small part of such a decision."""
@@ -40,25 +42,10 @@ class Shape:
         """The types under which its events are stored, in order."""
         self.is_plain = 0 < len(self.types) <= TYPES_PLAIN_MAX
         """Whether a query has room for them without a look."""
-        self._more: dict[tuple[type, bool], Grown] = {}
 
     def handling(self, kind: type, takes_stored: bool) -> Grown:
         """The shape that handles that class, too. Raises InvalidDefinition."""
-        grown = self._more.get((kind, takes_stored))
-        if grown is None or grown[0] is not described.get(kind):  # a class can be described anew
-            grown = self._more[kind, takes_stored] = self._handling(event_type(kind), takes_stored)
-        return grown
-
-    def _handling(self, type: EventType[Any], takes_stored: bool) -> Grown:
-        if missing := set(self.keys) - type.tag_keys:
-            known = ", ".join(sorted(type.tag_keys)) or "none"
-            problem = f"has no tag {', '.join(sorted(missing))} and would never be found; it has: {known}"
-            raise InvalidDefinition(f"{type.kind.__qualname__} {problem}")
-        kinds = [each.type.kind for each in self.handled]
-        place = kinds.index(type.kind) if type.kind in kinds else len(kinds)
-        handled = (*self.handled[:place], Handled(type, takes_stored), *self.handled[place + 1 :])
-        shape = Shape(self.keys, newest_only=self.newest_only, is_kept=self.is_kept, handled=handled)
-        return Grown(type, shape, place)
+        return _grown(self, described.get(kind) or event_type(kind), takes_stored)
 
     @cached_property
     def kept(self) -> Shape:
@@ -73,6 +60,19 @@ class Grown(NamedTuple):
     shape: Shape
     place: int
     """Which of its handlers is that of the class."""
+
+
+@lru_cache(maxsize=GROWN_MAX)
+def _grown(shape: Shape, type: EventType[Any], takes_stored: bool) -> Grown:
+    if missing := set(shape.keys) - type.tag_keys:
+        known = ", ".join(sorted(type.tag_keys)) or "none"
+        problem = f"has no tag {', '.join(sorted(missing))} and would never be found; it has: {known}"
+        raise InvalidDefinition(f"{type.kind.__qualname__} {problem}")
+    kinds = [each.type.kind for each in shape.handled]
+    place = kinds.index(type.kind) if type.kind in kinds else len(kinds)
+    handled = (*shape.handled[:place], Handled(type, takes_stored), *shape.handled[place + 1 :])
+    grown = Shape(shape.keys, newest_only=shape.newest_only, is_kept=shape.is_kept, handled=handled)
+    return Grown(type, grown, place)
 
 
 @lru_cache(maxsize=SHAPES_MAX)

@@ -61,11 +61,31 @@ def _borrowed(client: BulkClient, ticket: Ticket) -> tuple[Loan, list[Followed]]
         if not message:
             logger.info("a slice of log %s is read over Flight: its segments are not lent", ticket.log)
             return None
-        loan = msgspec.json.decode(message, type=Loan)
-        return loan, borrowed(loan, descriptors)
+        loan = _loan(message, descriptors)
+        parts = borrowed(loan, descriptors)
+        _check(loan, ticket)
+        return loan, parts
     except (OSError, InvalidInput, StorageUnavailable, msgspec.MsgspecError) as error:
         _note_refusal(client.address.url, str(error))
         return None
+
+
+def _loan(message: bytes, descriptors: list[int]) -> Loan:
+    """What is said of the descriptors; they are closed where that is not understood. Raises MsgspecError."""
+    try:
+        return msgspec.json.decode(message, type=Loan)
+    except msgspec.MsgspecError:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+
+
+def _check(loan: Loan, ticket: Ticket) -> None:
+    """Raises StorageUnavailable unless it is the beginning of what was asked for."""
+    assert ticket.after is not None and ticket.upto is not None, "it was worth it"
+    if not (loan.segments and loan.after == ticket.after < loan.upto <= ticket.upto):
+        asked = f"events {ticket.after + 1} to {ticket.upto} were asked for"
+        raise StorageUnavailable(f"{asked}, and {loan.after + 1} to {loan.upto} lent")
 
 
 def _is_worth_it(ticket: Ticket) -> bool:

@@ -117,6 +117,19 @@ class TestOneName:
 
         served.run(check)
 
+    def test_the_first_takes_nothing_from_the_second_when_it_leaves(self, served: Served) -> None:
+        async def check() -> None:
+            workers = GroupWorkers(served.container)
+            first = await self.begin(workers)
+            second = await self.begin(workers)
+            await workers.leave(self.KEY, first.version)
+            again = await workers.beat(self.KEY, lease_ms=600_000, version=second.version)
+            assert again.partitions == second.partitions
+            await workers.leave(self.KEY, second.version)
+            assert not any((await served.container.node_of("orders")).groups.owners("g"))
+
+        served.run(check)
+
     def test_a_worker_of_before_a_restart_goes_on_and_may_repeat_its_first_call(self, served: Served) -> None:
         async def check() -> None:
             before = await self.begin(GroupWorkers(served.container))

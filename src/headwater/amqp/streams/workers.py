@@ -96,10 +96,11 @@ class GroupWorkers:
             raise ConsumerFenced(key.group, str(partition), epoch, current)
         return member.acknowledge(sequence_number, gives_up=gives_up)
 
-    async def leave(self, key: WorkerKey) -> None:
+    async def leave(self, key: WorkerKey, version: int | None = None) -> None:
         """See Workers."""
         node = await self._container.node_of(key.log)
-        if (worker := self._of.get(node, {}).get(key)) is not None:
+        worker = self._of.get(node, {}).get(key)
+        if worker is not None and (version is None or worker.is_told(version)):
             worker.end()
 
 

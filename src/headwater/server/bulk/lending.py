@@ -33,6 +33,8 @@ CODES_MAX = 1024
 SILENT_S = 2.0
 """How long somebody who connects may take to show a code."""
 THREADS = 4
+UNDER_WAY_MAX = 64
+"""Connections that are served, or wait for it; further ones are closed at once, so that they take no descriptors."""
 BACKLOG = 64
 _CODE_BYTES = 64
 _CREDENTIALS = struct.Struct("3i")
@@ -56,6 +58,7 @@ class Lending:
         self._lock = threading.Lock()
         self._codes: OrderedDict[str, Asked] = OrderedDict()
         """By when they were given."""
+        self._places = threading.BoundedSemaphore(UNDER_WAY_MAX)
         self._socket: socket.socket | None = None
         self._name = ""
 
@@ -67,8 +70,8 @@ class Lending:
                 self._codes.popitem(last=False)
             if not CAN_LEND or len(self._codes) >= CODES_MAX:
                 return Lender()
-            if self._socket is None:
-                self._open()
+            if self._socket is None and not self._opens():
+                return Lender()
             code = secrets.token_hex(_CODE_BYTES // 2)
             self._codes[code] = Asked(user, body, now + CODE_S)
             return Lender(self._name, code)
@@ -81,13 +84,19 @@ class Lending:
                 self._socket.shutdown(socket.SHUT_RDWR)  # so that whoever waits for a connection hears of it
                 self._socket.close()
 
-    def _open(self) -> None:
+    def _opens(self) -> bool:
+        """Whether there is a socket now: a service may be allowed none of this kind."""
         name = f"headwater-{secrets.token_hex(16)}"
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            logger.debug("nothing is lent: %s", error)
+            return False
         listening.bind(b"\0" + name.encode())
         listening.listen(BACKLOG)
         self._socket, self._name = listening, name
         threading.Thread(target=self._accept, args=(listening,), name="lending", daemon=True).start()
+        return True
 
     def _accept(self, listening: socket.socket) -> None:
         with ThreadPoolExecutor(THREADS, "lending") as threads:
@@ -98,6 +107,9 @@ class Lending:
                     if listening.fileno() < 0:
                         return
                     time.sleep(0.1)  # no descriptor is left, say
+                    continue
+                if not self._is_expected(_peer(sock)[1]) or not self._places.acquire(blocking=False):
+                    sock.close()
                     continue
                 threads.submit(self._serve, sock)
 
@@ -110,13 +122,16 @@ class Lending:
                 logger.debug("nothing is lent: %s", error)
             except Exception:
                 logger.exception("segments could not be lent")
+            finally:
+                self._places.release()
+
+    def _is_expected(self, uid: int) -> bool:
+        """Whether a code is out for processes of that user of the operating system."""
+        with self._lock:
+            return any(asked.body.uid == uid for asked in self._codes.values())
 
     def _answer(self, sock: socket.socket) -> None:
-        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid, uid, _ = _CREDENTIALS.unpack(credentials)
-        with self._lock:
-            if all(asked.body.uid != uid for asked in self._codes.values()):
-                return
+        pid, uid = _peer(sock)
         code = sock.recv(_CODE_BYTES).decode("ascii", "replace")
         with self._lock:
             asked = self._codes.get(code)
@@ -128,3 +143,10 @@ class Lending:
             return
         with closing(lent):
             socket.send_fds(sock, [msgspec.json.encode(lent.loan)], list(lent.descriptors))
+
+
+def _peer(sock: socket.socket) -> tuple[int, int]:
+    """The process that connected, and its user."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
+    return pid, uid
