@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -91,11 +91,12 @@ def naming(status: int, primary: str, seen: list[bytes] | None = None) -> Iterat
         threading.Thread(target=keep_answering, args=(peer,), daemon=True).start()
 
     def keep_answering(peer: socket.socket) -> None:
-        while received := peer.recv(65536):
-            if seen is not None:
-                seen.append(received)
-            text = f"HTTP/1.1 {status} There\r\nheadwater-primary: {primary}\r\ncontent-length: 0\r\n\r\n"
-            peer.sendall(text.encode())
+        with suppress(OSError):  # it was closed meanwhile
+            while received := peer.recv(65536):
+                if seen is not None:
+                    seen.append(received)
+                text = f"HTTP/1.1 {status} There\r\nheadwater-primary: {primary}\r\ncontent-length: 0\r\n\r\n"
+                peer.sendall(text.encode())
 
     with talking(answer) as (url, _):
         yield url

@@ -210,6 +210,7 @@ def run_within(work: Callable[[Notifications, MemoryStore], Any], settings: Mana
     async def scenario() -> Any:
         notifications = Notifications(settings)
         store = MemoryStore(bus=notifications.bus)
+        await notifications.keep(store)
         await notifications.start(store)
         try:
             return await asyncio.to_thread(work, notifications, store)

@@ -328,10 +328,10 @@ class Server:
 
     async def _begin_appends(self, store: LogStore, guard: AccountGuard) -> None:
         """What a server writes by itself as soon as it may."""
+        await self._notifications.keep(store)  # first, so that what follows is kept
         self._create_logs(store)
         if self._membership is not None:
             ensure_secret(store.state)
-        await self._notifications.keep(store)
         guard.directory.remember(has_issuer=self._config.oidc.issuer is not None)
 
     def _data(
