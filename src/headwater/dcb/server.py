@@ -108,5 +108,6 @@ _BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
 }
 _WITH_PARAMETERS = frozenset({
     appending.append, subscribing.subscribe, suite.read, terms.list_terms, times.position, segments.list_segments,
+    workers.leave,
 })  # fmt: skip
 """The handlers that look at query parameters themselves."""
