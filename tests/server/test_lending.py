@@ -8,8 +8,10 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headwater.core.access import ANYBODY, User
@@ -114,6 +116,22 @@ def test_only_so_many_codes_are_out(desk: Lending, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(lending, "CODES_MAX", 2)
 
     assert [bool(desk.lender(ANYBODY, body()).socket) for _ in range(3)] == [True, True, False]
+
+
+def test_nobody_takes_all_codes_from_the_others(desk: Lending, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lending, "CODES_OF_ONE_MAX", 1)
+    other = replace(ANYBODY, name="other")
+
+    codes = [desk.lender(user, body()) for user in (ANYBODY, ANYBODY, other)]
+
+    assert [bool(each.socket) for each in codes] == [True, False, True]
+
+
+def test_a_name_that_no_log_can_have_is_refused_before_it_is_kept() -> None:
+    given = {"log": "a" * 1025, "after": 0, "upto": 1, "incarnation": "", "uid": 0}
+
+    with pytest.raises(msgspec.ValidationError, match="length <= 1024"):
+        msgspec.convert(given, LendBody)
 
 
 def test_a_socket_that_is_not_there_is_an_error(desk: Lending) -> None:

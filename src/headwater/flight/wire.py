@@ -43,6 +43,8 @@ Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
 QueryText = Annotated[str, Meta(max_length=QUERY_CHARS_MAX)]
 WriterName = Annotated[str, Meta(min_length=1, max_length=256)]
+ShortName = Annotated[str, Meta(max_length=1024)]
+"""Of what is kept for a while as it was sent: no log and no incarnation has a longer one."""
 OnDuplicate = Literal["fail", "skip"]
 """What becomes of events whose ids are stored already: the append is refused, or goes without them."""
 T = TypeVar("T")
@@ -263,10 +265,10 @@ class DiscardBody(WriterBody, frozen=True):
 class LendBody(Asked, frozen=True):
     """Segments with the events in (after, upto], for a process of that user of the operating system."""
 
-    log: str
+    log: ShortName
     after: Number
     upto: Number
-    incarnation: str
+    incarnation: ShortName
     uid: Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 

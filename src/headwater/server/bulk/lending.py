@@ -30,6 +30,8 @@ logger = logging.getLogger("headwater.server")
 CODE_S = 10.0
 CODES_MAX = 1024
 """Codes that nobody has shown yet; no more are given while there are so many."""
+CODES_OF_ONE_MAX = 256
+"""Of these, those of one user."""
 SILENT_S = 2.0
 """How long somebody who connects may take to show a code."""
 THREADS = 4
@@ -69,6 +71,8 @@ class Lending:
             while self._codes and next(iter(self._codes.values())).until < now:
                 self._codes.popitem(last=False)
             if not CAN_LEND or len(self._codes) >= CODES_MAX:
+                return Lender()
+            if sum(asked.user == user for asked in self._codes.values()) >= CODES_OF_ONE_MAX:
                 return Lender()
             if self._socket is None and not self._opens():
                 return Lender()
