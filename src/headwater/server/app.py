@@ -14,7 +14,6 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -30,11 +29,10 @@ from ..console.host import ConsoleHost
 from ..console.live import Live
 from ..core.bus import Bus
 from ..core.doing import Doing
-from ..core.errors import InvalidSettings, NotPrimary, OutcomeUnknown, StorageCorrupted
+from ..core.errors import NotPrimary, OutcomeUnknown
 from ..core.giving_way import GivesWay
 from ..core.notification_types import NotificationType
 from ..core.readers import Readers
-from ..core.settings import LogSettings
 from ..core.store import LogStore
 from ..core.threads import Threads
 from ..core.turns import Turns
@@ -51,6 +49,7 @@ from .admission import Admission
 from .allocators import give_memory_back
 from .bulk.serving import BulkPlane
 from .config import Config
+from .configured_logs import create_logs, seed_home
 from .errors import InvalidConfiguration
 from .event_forms import event_forms
 from .gate import Gate, State
@@ -161,33 +160,6 @@ def open_store(
 
 def nobody(key: str, frames: Sequence[EncodedFrame]) -> None:
     """Who is told of what is committed where there is no home."""
-
-
-def create_logs(store: LogStore, logs: Mapping[str, Mapping[str, object]]) -> None:
-    """Create the logs that are not there, and impose the given settings on those that are; others stay as they are.
-
-    A damaged log is told, and does not keep the server from serving the others.
-    Raises InvalidConfiguration where a setting was fixed at creation.
-    """
-    present = set(store.names())
-    for name, given in logs.items():
-        try:
-            if name not in present:
-                store.create(name, LogSettings(**given))  # type: ignore[arg-type]  # checked when they were read
-            elif given:
-                _impose(store, name, given)
-        except StorageCorrupted as error:
-            logger.error("log is damaged", extra=fields(log=name, problem=error))
-
-
-def _impose(store: LogStore, name: str, given: Mapping[str, object]) -> None:
-    settings = store.open(name).settings
-    wanted = replace(settings, **given)  # type: ignore[arg-type]
-    try:
-        if wanted != settings:
-            store.change(name, wanted)
-    except InvalidSettings as error:
-        raise InvalidConfiguration(error.problem, f"logs.{name}.{error.where}") from None
 
 
 class FrontEnd(Protocol):
@@ -329,8 +301,10 @@ class Server:
     async def _begin_appends(self, store: LogStore, guard: AccountGuard) -> None:
         """What a server writes by itself as soon as it may."""
         await self._notifications.keep(store)  # first, so that what follows is kept
-        self._create_logs(store)
-        if self._membership is not None:
+        if self._membership is None:
+            create_logs(store, self._config.logs)
+        else:
+            seed_home(store, self._config.logs)
             ensure_secret(store.state)
         guard.directory.remember(has_issuer=self._config.oidc.issuer is not None)
 
@@ -381,11 +355,6 @@ class Server:
         ending.callback(self._watchman.stop)
         self._gives_way.start()
         ending.callback(self._gives_way.stop)
-
-    def _create_logs(self, store: LogStore) -> None:
-        """As configured; a home that has logs already is left as it is: its servers may be configured differently."""
-        if self._membership is None or not store.names():
-            create_logs(store, self._config.logs)
 
     def _notify_started(self, logs: int) -> None:
         data = "memory" if self._config.storage == "memory" else str(self._config.data)
