@@ -1,7 +1,8 @@
 /* The query of a log as chips: any of the types, all of the tags, and the same by other programs. */
 
-import { choice, clock, copy, day, h, icon, keep, kept, put } from "./core.js";
+import { choice, copy, h, icon, keep, kept, put } from "./core.js";
 import { field } from "./completion.js";
+import { timeChip } from "./histogram.js";
 import { elsewhere } from "./query.js";
 import { PAGE } from "./rows.js";
 
@@ -85,19 +86,7 @@ export function queryCard(page, broken) {
       h("span", { class: "dim" }, "where"),
       parts,
       items.length ? h("button", { class: "plain", onclick: () => other(page) }, "Or\u2026") : null,
-      range
-        ? h(
-            "span",
-            { class: "chip" },
-            h("span", {}, "recorded"),
-            h(
-              "b",
-              {},
-              `${day(range[0]) === day(range[1]) ? "" : `${day(range[0])} `}${clock(range[0])} to ${clock(range[1])}`,
-            ),
-            h("button", { "aria-label": "Any time", onclick: () => page.set({ range: null }) }, icon("close")),
-          )
-        : null,
+      range ? timeChip("recorded", range, () => page.set({ range: null })) : null,
       broken ? h("span", { class: "bad" }, `This query cannot be read: ${broken.message}`) : null,
       h(
         "span",

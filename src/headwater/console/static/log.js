@@ -22,7 +22,7 @@ import { colours } from "./charts.js";
 import { logHead, visited } from "./logs.js";
 import { asJson, read, worded } from "./query.js";
 import { queryCard } from "./chips.js";
-import { total } from "./histogram.js";
+import { recorded, timed } from "./histogram.js";
 import { none } from "./unmatched.js";
 import { inspect } from "./inspector.js";
 import { exporting } from "./export.js";
@@ -30,6 +30,12 @@ import { appending } from "./appending.js";
 import { Everything, Matches, PAGE, PREVIEW, row } from "./rows.js";
 import { Tail } from "./tail.js";
 import { List } from "./list.js";
+
+/** A range of times in an address; null where there is none that can be read. */
+function spanned(given, from, before) {
+  const found = [from, before].map((name) => Number(given.get(name) || NaN));
+  return found.every(Number.isSafeInteger) && found[0] < found[1] ? found : null;
+}
 
 class HwLog extends View {
   show() {
@@ -83,7 +89,9 @@ class HwLog extends View {
       items,
       order: given.get("order") === "oldest" ? "oldest" : "newest",
       at: given.get("at"),
-      range: given.has("from") ? [Number(given.get("from")), Number(given.get("before"))] : null,
+      range: spanned(given, "from", "before"),
+      times: given.get("times") === "event" && !spanned(given, "from", "before") ? "event" : "recorded",
+      seen: spanned(given, "since", "until"),
     };
     const anew =
       !before ||
@@ -94,7 +102,7 @@ class HwLog extends View {
       this.quiet();
       this.query(broken);
       this.load();
-    }
+    } else if (before.times !== this.state.times || String(before.seen) !== String(this.state.seen)) this.retime?.();
     this.inspect();
   }
 
@@ -125,6 +133,11 @@ class HwLog extends View {
     if (next.range) {
       given.set("from", next.range[0]);
       given.set("before", next.range[1]);
+    }
+    if (next.times === "event") given.set("times", "event");
+    if (next.seen) {
+      given.set("since", next.seen[0]);
+      given.set("until", next.seen[1]);
     }
     if (next.at) given.set("at", next.at);
     dispatchEvent(
@@ -166,23 +179,12 @@ class HwLog extends View {
       const asked = performance.now();
       const [found, bars] = await Promise.all([
         ask("POST", logPath(this.log, "/count"), { query, by_type: true, ...bounds }, ending),
-        ask(
-          "POST",
-          logPath(this.log, "/histogram"),
-          {
-            query,
-            by_type: true,
-            buckets: 200,
-            types_max: 5,
-            ...(range ? { recorded_from: range[0], recorded_before: range[1] } : {}),
-          },
-          ending,
-        ),
+        recorded(this),
       ]);
       const ms = performance.now() - asked;
       if (turn !== this.turn) return;
       this.query();
-      total(this, found, bars, ms);
+      timed(this, found, ms, bars);
       this.incarnation = found.incarnation;
       this.bounds = range ? [from, before - 1n] : null;
       this.begin(found, began);
