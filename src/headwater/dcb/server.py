@@ -13,6 +13,7 @@ from ..core.workers import Workers
 from ..http import Exchange, FrontEnd, Routes
 from ..http.front_end import Handler
 from . import appending, consumers, counting, logs, reading, segments, subscribing, suite, terms, times, workers
+from .event_histogram import event_histogram
 from .host import Host
 from .one_event import EventForms, OneEvent
 
@@ -80,6 +81,7 @@ _TABLE: list[tuple[str, str, Handler[Host, Exchange]]] = [
     ("POST", "/logs/{log}/read", reading.read),
     ("POST", "/logs/{log}/count", counting.count),
     ("POST", "/logs/{log}/histogram", times.histogram),
+    ("POST", "/logs/{log}/event-histogram", event_histogram),
     ("GET", "/logs/{log}/terms", terms.list_terms),
     ("GET", "/logs/{log}/position", times.position),
     ("GET", "/logs/{log}/segments", segments.list_segments),
@@ -105,6 +107,7 @@ _BODY_BYTES_MAX: dict[Handler[Host, Exchange], int] = {
     reading.read: READ_BYTES_MAX,
     counting.count: READ_BYTES_MAX,
     times.histogram: READ_BYTES_MAX,
+    event_histogram: READ_BYTES_MAX,
 }
 _WITH_PARAMETERS = frozenset({
     appending.append, subscribing.subscribe, suite.read, terms.list_terms, times.position, segments.list_segments,

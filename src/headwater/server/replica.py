@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ROOMS = frozenset({"", "logs", "dcb", "openapi.yaml", "metrics"})
 """By the first segment of a path: rooms of which a replica serves what only reads."""
-_QUESTIONS = frozenset({"read", "count", "histogram"})
+_QUESTIONS = frozenset({"read", "count", "histogram", "event-histogram"})
 """What a POST to `/logs/LOG/...` asks that changes nothing."""
 
 
