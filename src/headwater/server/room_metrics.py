@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client.metrics_core import Metric
 
@@ -97,11 +97,11 @@ def traffic_metrics(traffic: TrafficNow) -> Iterator[Metric]:
     yield counter("events", "Events appended (in) and given to readers (out).", counts, ["protocol", "direction"])
 
 
-def amqp_metrics(container: Container) -> Iterator[Metric]:
-    """Connections, links and messages of one container."""
-    yield gauge("amqp_connections_open", "AMQP connections.", len(container.connections))
+def amqp_metrics(containers: Sequence[Container]) -> Iterator[Metric]:
+    """Connections, links and messages of all containers."""
+    yield gauge("amqp_connections_open", "AMQP connections.", sum(len(each.connections) for each in containers))
     for name, summary in AMQP_COUNTERS.items():
-        yield counter(f"amqp_{name}", summary, getattr(container.statistics, name))
+        yield counter(f"amqp_{name}", summary, sum(getattr(each.statistics, name) for each in containers))
 
 
 def futoin_metrics(statistics: Statistics) -> Iterator[Metric]:
