@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import psycopg
 import pytest
@@ -254,6 +255,22 @@ def test_a_replica_that_is_ahead_of_its_home_says_so_and_takes_nothing_up(first:
         replica.follow()
     assert isinstance(replica.lost[0], HomeWentBack)
     assert contents(replica.orders) == [b"0", b"1", b"2"]
+
+
+def test_a_copy_whose_home_went_away_while_it_was_opened_can_be_opened_again(
+    first: Server, join: Join, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(first.orders, 3)
+    with monkeypatch.context() as without:
+
+        def away(follower: Follower) -> NoReturn:
+            raise StorageUnavailable("the home does not answer")
+
+        without.setattr(Follower, "follow", away)  # the journal was caught up with before
+        with pytest.raises(StorageUnavailable, match="the home does not answer") as failure:
+            Replica(url, tmp_path / "a")
+    assert contents(join("a").orders) == [b"0", b"1", b"2"]
+    assert failure.traceback  # it has the engine in it all the while, as where a server tries again
 
 
 def test_logs_without_news_are_not_opened(first: Server, join: Join) -> None:
