@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from ..core.access import Right
 from ..core.limits import show
-from .addresses import server_node
+from .addresses import parse_address, server_node
 from .attaching import attach_reader
 from .container import Container
 from .protocol import conditions
@@ -34,8 +35,8 @@ class Elsewhere(NamedTuple):
 
     primary: Callable[[], str | None]
     """The URL of the primary's AMQP; None where there is none, or it advertises none."""
-    stale: Callable[[], str | None]
-    """Why nothing is to be read here at present; None if it may be."""
+    stale: Callable[[str | None], str | None]
+    """Why nothing is to be read here at present, or nothing of that log; None if it may be."""
 
 
 async def attach_reading(container: Container, elsewhere: Elsewhere, transport: Transport, link: Link) -> None:
@@ -45,7 +46,7 @@ async def attach_reading(container: Container, elsewhere: Elsewhere, transport: 
         raise LinkFault(conditions.LINK_DETACH_FORCED, "the server is stopping")
     source = link.remote.source
     asked = address_asked(link)
-    if (stale := elsewhere.stale()) is not None:
+    if (stale := elsewhere.stale(None)) is not None:
         raise link_redirect(elsewhere, stale, asked)
     if not isinstance(link, Sender):
         raise link_redirect(elsewhere, "this port takes no messages", asked)
@@ -60,6 +61,11 @@ async def attach_reading(container: Container, elsewhere: Elsewhere, transport: 
         raise link_redirect(elsewhere, "consumer groups are not served at this port", asked)
     if source.durable or source.timeout or Expiry.of(source.expiry_policy) > Expiry.SESSION_END:
         raise link_redirect(elsewhere, "positions are not remembered at this port", asked)
+    log = parse_address(source.address or "").log
+    assert transport.user is not None
+    container.shared.guard.authorize(transport.user, Right.READ, log)
+    if (stale := elsewhere.stale(log)) is not None:
+        raise link_redirect(elsewhere, stale, asked)
     await attach_reader(container, transport, link, source)
 
 

@@ -361,6 +361,7 @@ class Server:
             readers=self._readers,
             forms=event_forms(self._config.futoin),
             workers=workers,
+            stale=self._gate.stale,
         )
 
     async def _serve(

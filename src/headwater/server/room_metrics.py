@@ -163,6 +163,7 @@ def replica_metrics(replica: Replica) -> Iterator[Metric]:
     """How far a replica is behind its home."""
     yield gauge("replica_lag_events", "Numbers of all logs that were lacking at the last look.", replica.lag_events)
     yield gauge("replica_is_told", "1 while the primary tells what it commits.", int(replica.is_told()))
+    yield gauge("replica_logs_stuck", "Logs that cannot be followed, while the others are.", replica.stuck)
     yield gauge("replica_lag_seconds", "Since when the copy may lack something.", replica.lag_s)
 
 

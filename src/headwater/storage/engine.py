@@ -393,6 +393,11 @@ class Engine(Closing):
             f"log {name} is stopped; headwater check says why, as the line on stderr does"
             for name in sorted({*self._stopped, *self._unopened})
         ]
+        if self.is_following and self.follower is not None:
+            troubles += [
+                f"log {name} cannot be followed, the others are: {each.why}"
+                for name, each in sorted(self.follower.stuck.items())
+            ]
         now = self.clock()
         return troubles + [trouble for log in self.opened() if (trouble := poisoned(log, now))]
 
