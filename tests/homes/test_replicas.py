@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 
+from headwater.amqp.client import Client
+from headwater.amqp.protocol.conditions import LinkFault
 from headwater.client import connect
 from headwater.core import Event
 from headwater.core.errors import NotPrimary, StorageUnavailable
@@ -182,6 +185,45 @@ def test_a_replica_that_is_cut_off_stops_to_serve_and_says_so(
         bulk.close()
         second.close()
         proxy.close()
+
+
+def test_a_log_that_cannot_be_followed_is_named_and_others_are_served(join: Join, url: str, tmp_path: Path) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    with connect(first.url) as server:
+        for name in ("orders", "others"):
+            server.create(name).append([Event("E", b"0")])
+    with psycopg.connect(url, autocommit=True) as connection:
+        key = connection.execute("SELECT key FROM headwater.log JOIN headwater.frame ON log = id WHERE key <> '$state'"
+                                 " ORDER BY last, id LIMIT 1").fetchone()  # fmt: skip
+        assert key is not None
+        connection.execute(
+            "UPDATE headwater.frame SET content = set_byte(content, 200, get_byte(content, 200) # 1) FROM headwater.log"
+            " WHERE log = id AND key = %s", key,
+        )  # fmt: skip
+    second = Member(url, tmp_path / "b", "--replica-stale-ms-max", "4000")
+    try:
+        eventually(lambda: reads(second))
+        told = "log orders cannot be followed here for"
+        problem: dict[str, Any] = {}
+
+        def is_told() -> bool:
+            problem.update(answer(second, "/logs/orders/head")[1])
+            return told in problem.get("detail", "")
+
+        eventually(is_told, lambda: problem)
+        assert problem["status"] == 503
+        assert "is damaged in the home" in problem["detail"] and "restore the database" in problem["detail"]
+        assert answer(second, "/logs/others/events/1")[0] == 200
+        ready = answer(second, "/health/ready?role=replica")
+        assert ready[0] == 200 and "log orders cannot be followed" in ready[1]["troubles"][0]
+        assert "headwater_replica_logs_stuck 1.0" in metrics(second)
+        with Client(second.reading) as client:
+            with pytest.raises(LinkFault, match=told):
+                client.receiver("orders")
+            assert client.receiver("others").link.is_attached
+    finally:
+        second.close()
 
 
 def test_arrow_flight_reads_at_a_replica_and_is_refused_to_write(join: Join, url: str, tmp_path: Path) -> None:

@@ -48,14 +48,17 @@ class Member:
     """One server of a home."""
 
     def __init__(self, url: str, directory: Path, *settings: str, lease_ms: str = LEASE_MS) -> None:
-        [self.port] = free_ports(1)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.port, self.amqp_port, self.read_port = free_ports(3)
+        self.url, self.amqp = f"http://127.0.0.1:{self.port}", f"amqp://127.0.0.1:{self.amqp_port}"
+        self.reading = f"amqp://127.0.0.1:{self.read_port}"
+        """Where it serves receivers, whatever its role is."""
         self._log = (directory.parent / f"{directory.name}.log").open("ab")
         self.process = subprocess.Popen(
             [
                 HEADWATER, "serve", "--home", url, "--data", str(directory), "--log", "orders",
-                "--home-lease-ms", lease_ms, "--http-port", str(self.port), "--amqp-port", "0", "--flight-port", "0",
-                "--advertise", f"http={self.url}", *settings,
+                "--home-lease-ms", lease_ms, "--http-port", str(self.port), "--flight-port", "0",
+                "--amqp-port", str(self.amqp_port), "--amqp-read-port", str(self.read_port),
+                "--advertise", f"http={self.url},amqp={self.amqp}", *settings,
             ],
             stdout=self._log, stderr=self._log,
         )  # fmt: skip
@@ -153,7 +156,7 @@ def test_another_server_goes_on_where_the_primary_ended(join: Join, url: str, ho
     assert not second.is_primary()
     with connect(second.url) as client:  # it names the primary, and the client goes there
         assert client.log("orders").append([Event("E", b"3", id="n-3")]).first == 4
-    assert status(url)["addresses"] == {"http": first.url}
+    assert status(url)["addresses"] == {"http": first.url, "amqp": first.amqp}
     match how:
         case "killed":
             first.end(signal.SIGKILL)
@@ -298,6 +301,7 @@ def test_a_home_is_made_and_checked_by_commands(url: str) -> None:
         (("home", "status"), "home: it is not set; name the database with --home", 2),
         (("home", "status", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
         (("serve", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
+        (("serve", "--amqp-read-port", "0"), "amqp.read_port: it is for servers that share a home", 2),
         (("serve", "--home", "nonsense"), "the address of the home", 4),
         (("serve", "--home", "postgresql:///x", "--advertise", "smtp=a"), "advertise: 'smtp=a' given, http=URL", 2),
         (("serve", "--home", "postgresql:///x", "--advertise", "http=http://"), "'http=http://' given, http=URL", 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from importlib.resources import files
 
 from ..core.access import Guard
@@ -41,11 +42,13 @@ class Application(FrontEnd[Host, Exchange]):
         readers: Readers | None = None,
         forms: EventForms | None = None,
         workers: Workers | None = None,
+        stale: Callable[[str], str | None] = lambda name: None,
     ) -> None:
         """`guard` says who may do what. An append over `body_bytes_max` is refused with 413 and not read on.
 
         `turns` deals the time of the loop to those who read; `readers` are told of subscriptions; `forms` of an
-        event are those that other rooms know. `workers` keeps the groups; without it there are none.
+        event are those that other rooms know. `workers` keeps the groups; without it there are none. `stale` says why
+        nothing of a log is to be read at present.
         """
         self.routes: Routes[Handler[Host, Exchange]] = Routes()
         one_event = OneEvent(forms or {})
@@ -58,6 +61,7 @@ class Application(FrontEnd[Host, Exchange]):
             limit = min(body_bytes_max, _BODY_BYTES_MAX.get(handler, SMALL_BYTES_MAX))
             self.routes.add(method, path, handler, body_bytes_max=limit, has_parameters=has_parameters)
         host = Host(store, guard, turns, readers, workers)
+        host.stale = stale
         self.traffic = host.logs.traffic
         """Events that were appended, and that were read, subscriptions included."""
         super().__init__(host, self.routes.find, _logger, Exchange)

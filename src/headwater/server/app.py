@@ -18,8 +18,10 @@ from functools import partial
 from typing import Protocol
 
 from .. import __version__, dcb
+from ..amqp.attaching import attach
 from ..amqp.container import Container
 from ..amqp.management.node import ManagementNode
+from ..amqp.redirecting import Elsewhere
 from ..amqp.server import AmqpServer
 from ..amqp.streams.following import Following
 from ..amqp.streams.workers import GroupWorkers
@@ -70,6 +72,7 @@ from .protocol_traffic import protocol_traffic
 from .pushed import Listening
 from .pushing import PushedFrames, ensure_secret
 from .replica import Replica, ServerRole, only_reads
+from .replica_amqp import ReplicaAmqp
 from .request_meter import RequestMeter
 from .room_metrics import (
     amqp_metrics,
@@ -191,6 +194,8 @@ class Server:
         self._store: LogStore | None = None
         self._reading: list[FrontEnd] = []
         """What served reads before this server was the primary: its streams go on."""
+        self._reading_amqp: ReplicaAmqp | None = None
+        """Its port of AMQP for reading, of a server that shares a home."""
         self._live: asyncio.Task[None] | None = None
         """What measures for the console."""
 
@@ -227,6 +232,8 @@ class Server:
                 ports.local.remove_file()
             clouds.stop()
             endings = [self._drain(http, front_ends), messages.stop()]
+            if self._reading_amqp is not None:
+                endings.append(self._reading_amqp.stop())
             await asyncio.gather(*endings, *([ports.bulk.stop()] if ports.bulk is not None else []))
         logger.info("stopped")
 
@@ -274,11 +281,18 @@ class Server:
         assert self._membership is not None and isinstance(store, Engine) and store.follower is not None
         listening = Listening(store.follower, store.state, self._membership.primary)
         replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
-        data = self._data(store, guard, Turns(doing=self._doing), None)
+        turns = Turns(doing=self._doing)
+        data = self._data(store, guard, turns, None)
         ending.push_async_callback(data.close)
+        elsewhere = Elsewhere(self._membership.amqp_of_primary, self._gate.stale)
+        messages = self._reading_amqp = ReplicaAmqp(
+            store, guard, self._config.amqp, ports, elsewhere, self._threads, bus=self._bus, turns=turns
+        )
+        ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
             partial(storage_metrics, store), partial(thread_metrics, self._threads), partial(http_metrics, http),
             partial(loop_metrics, self._watchman), partial(replica_metrics, replica),
+            partial(amqp_metrics, messages.containers),
         ))  # fmt: skip
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
         rooms: dict[str, Application] = {"": RootPage(guard, has_console=False), METRICS.strip("/"): metrics}
@@ -286,6 +300,7 @@ class Server:
         self._gate.read(by_room(rooms, data), only_reads, replica.stale, open_paths)
         if ports.bulk is not None:
             await ports.bulk.start(store, guard, self._threads, self._readers, self._gate.stale)
+        await messages.start()
         listening.start(self._threads)
         try:
             has_turn = await self._membership.turn(stop)
@@ -293,9 +308,10 @@ class Server:
             await asyncio.to_thread(listening.stop)
         if has_turn:
             self._reading.append(data)
+            await messages.end_standing_by()
             await asyncio.to_thread(store.begin_term)
             return True
-        await self._drain(http, [data])
+        await asyncio.gather(self._drain(http, [data]), messages.stop())
         return False
 
     async def _begin_appends(self, store: LogStore, guard: AccountGuard) -> None:
@@ -319,6 +335,7 @@ class Server:
             readers=self._readers,
             forms=event_forms(self._config.futoin),
             workers=workers,
+            stale=self._gate.stale,
         )
 
     async def _serve(
@@ -330,7 +347,7 @@ class Server:
         container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans)
         management = ManagementNode(container)
         self._notifications.following.append(Following(container).followers)
-        messages = AmqpServer(container, management, ports.amqp, ports.tls, self._threads)
+        messages = AmqpServer(container, partial(attach, container, management), ports.amqp, ports.tls, self._threads)
         clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
         ending.push_async_callback(clouds.close)
         await clouds.start()
@@ -397,7 +414,7 @@ class Server:
             partial(home_metrics, self._membership),
             partial(thread_metrics, self._threads),
             partial(http_metrics, http),
-            partial(amqp_metrics, container),
+            partial(amqp_metrics, [container, *(self._reading_amqp.containers if self._reading_amqp else ())]),
             partial(futoin_metrics, events.statistics),
             partial(webhook_metrics, clouds.service),
             partial(notification_metrics, self._bus),

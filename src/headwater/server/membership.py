@@ -63,7 +63,7 @@ class Membership:
     def __init__(self, config: Config) -> None:
         """Raises InvalidConfiguration; StorageUnavailable: no home can be reached, or it does not keep its promises."""
         assert config.home is not None
-        addresses = advertised(config)
+        self._addresses = addresses = advertised(config)
         self.home = PostgresHome(config.home)
         last_lease = LastLease(config.data)
         self.bus: Bus | None = None
@@ -107,10 +107,17 @@ class Membership:
 
     def primary(self) -> str | None:
         """The URL of the server that serves while this one stands by; None where it is not known, or there is none."""
+        return None if self.has_turn else self._primary_by("http")
+
+    def amqp_of_primary(self) -> str | None:
+        """The URL of the primary's AMQP, be it this server; None where it is not known, or there is none."""
+        return self._primary_by("amqp")
+
+    def _primary_by(self, protocol: str) -> str | None:
+        if self.has_turn:
+            return self._addresses.get(protocol)
         standing = self.driver.standing
-        if self.has_turn or standing is None or not standing.remaining_s:
-            return None
-        return standing.addresses.get("http")
+        return None if standing is None or not standing.remaining_s else standing.addresses.get(protocol)
 
     async def turn(self, stop: asyncio.Event) -> bool:
         """Wait until this server is the next primary; False: it is to stop before."""

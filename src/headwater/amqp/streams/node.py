@@ -117,11 +117,14 @@ class EventLogNode:
         loop: asyncio.AbstractEventLoop,
         on_closed: Callable[[EventLogNode], None],
         bus: Bus | None = None,
+        remembers: bool = True,
     ) -> EventLogNode:
-        """The node of a log, with what it remembers of its consumers."""
+        """The node of a log, with what it remembers of its consumers; without `remembers`, with nothing."""
 
         def load_all() -> tuple[str, Positions]:
             incarnation = log.info().incarnation
+            if not remembers:
+                return incarnation, Positions(settings.termini_max)
             return incarnation, load(state, incarnation, _now_ms(), settings.termini_max)
 
         incarnation, positions = await asyncio.to_thread(load_all)
