@@ -35,6 +35,7 @@ from ..storage.locks import unserved
 from .config import Config
 from .errors import InvalidConfiguration
 from .log_lines import fields
+from .pushing import SECRET_RECORD
 from .replica import Replica
 
 logger = logging.getLogger("headwater.server")
@@ -89,7 +90,7 @@ class Membership:
         except BaseException:
             self.home.close()
             raise
-        self.committed = Committed()
+        self.committed = Committed(SECRET_RECORD)
         """Who is told of what this server commits."""
         self._is_stopping = self._is_to_reopen = False
         self._reopen: Callable[[], None] = lambda: None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...core.errors import StorageUnavailable
+from ...core.errors import NotPrimary, StorageUnavailable
 from ..errors import InvalidConfiguration
 from .examples import examples
 from .options import config_option, load_config, setting_options
@@ -136,6 +136,31 @@ def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
             click.confirm("Events that were acknowledged may be lost for ever. Go on?", abort=True)
         opened.accept(config.home_lease_ms / 1000)
     click.echo("accepted; a server takes over when the lease of the last primary would have ended")
+
+
+@home.command("renew-secret", epilog=examples("headwater home renew-secret --data /var/lib/headwater"))
+@config_option
+@setting_options("data")
+def renew_secret(file: Path | None, **flags: object) -> None:
+    """Give the home another secret by which its servers know each other.
+
+    To be run beside the running primary, on its data directory. All servers take it up by themselves, within seconds;
+    who has only the old one is told nothing more.
+    """
+    from ...storage.copy_mark import home_of
+    from ...storage.engine import open_state
+    from ..pushing import renew_secret as renew
+
+    data = load_config(file, flags).data
+    if home_of(data) is None:
+        raise StorageUnavailable(f"{data} is no copy of a home; name the data directory of the primary with --data")
+    try:
+        with closing(open_state(data)) as state:
+            renew(state)
+    except NotPrimary:
+        problem = f"the server of {data} is a replica; run this beside the primary (headwater home status shows it)"
+        raise StorageUnavailable(problem) from None
+    click.echo("the home has another secret; its servers take it up within seconds")
 
 
 def _described(server: ServerReport) -> str:
