@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 REFUSED = 1
+COMPARED_S = 5.0
+"""Who has compared its copy with the home within that time would have found that it is ahead."""
 
 
 @click.group(epilog=examples("headwater home init --home postgresql://headwater@db.example/headwater"))
@@ -123,7 +125,7 @@ def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
 
     For a standby that was promoted without the newest, or a database that was restored. Copies that have more than the
     home must be removed, with their data directories, before their servers start again: numbers that they know are
-    given to other events.
+    given to other events. While a server runs with such a copy, nothing is accepted: exits with 1, and says which one.
     """
     config = load_config(file, flags)
     with _opened(_address(file, flags)) as opened:
@@ -132,10 +134,31 @@ def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
             click.echo("nothing is to be accepted: the home has the history that its servers know")
             return
         click.echo(standing.went_back or "a standby of the database was promoted")
+        if _keeps_from_accepting(opened.servers()):
+            click.echo("nothing is accepted")
+            click.get_current_context().exit(REFUSED)
         if not yes:
             click.confirm("Events that were acknowledged may be lost for ever. Go on?", abort=True)
         opened.accept(config.home_lease_ms / 1000)
     click.echo("accepted; a server takes over when the lease of the last primary would have ended")
+
+
+def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
+    """Whether a server runs that would mark the home again, or give readers what the home has not; tells which."""
+    is_kept = False
+    for each in servers:
+        if not each.runs:
+            hint = "if its copy is ahead of the home, remove its data directory before it starts again"
+            click.echo(f"note: server {each.name} was not heard of for {each.heard_s:.0f} s; {hint}")
+        elif each.ahead:
+            click.echo(
+                f"server {each.name} is ahead of the home ({each.ahead}): stop it, and remove its data directory"
+            )
+            is_kept = True
+        elif each.lag_s is None or each.lag_s > COMPARED_S:
+            click.echo(f"server {each.name} has not compared its copy with the home yet: wait a moment, or stop it")
+            is_kept = True
+    return is_kept
 
 
 @home.command("renew-secret", epilog=examples("headwater home renew-secret --data /var/lib/headwater"))
