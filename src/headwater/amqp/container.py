@@ -156,7 +156,7 @@ class Container:
         log = await asyncio.to_thread(self.store.open, name)
         shared = self.shared
         node = await EventLogNode.open(
-            log, self.store.state, shared.settings, shared.loop, self._on_log_closed, shared.bus
+            log, self.store.state, shared.settings, shared.loop, self._on_log_closed, shared.bus, self.store.may_act
         )
         self._nodes[name] = node
         return node

@@ -85,7 +85,7 @@ class Driver:
         """Who had the lease when the home was asked last."""
         self.round_trip_s: float | None = None
         """How long the home took to answer that."""
-        home.may_append = self.may_act
+        home.may_act = self.may_act
 
     @property
     def asked(self) -> PostgresHome:

@@ -241,9 +241,9 @@ class Server:
             if membership is not None and not await self._stand_by(opened, guard, ports, http, stop, ending):
                 return
             await self._begin_appends(opened, guard)
-            messages, clouds, front_ends = await self._serve(opened, guard, ports, http, ending)
             if membership is not None and not await membership.begin():
-                stop.set()
+                stop.set()  # the turn is over already
+            messages, clouds, front_ends = await self._serve(opened, guard, ports, http, ending)
             self._look_after(ending)
             for line in ports.lines:
                 self._announce(line)

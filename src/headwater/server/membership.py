@@ -169,7 +169,7 @@ class Membership:
         return not stop.is_set()
 
     async def begin(self) -> bool:
-        """The logs are open; False: the turn is over already."""
+        """The logs are open, and no room is yet that acts by itself; False: the turn is over already."""
         self.driver.caught_up()
         self._is_primary = await asyncio.to_thread(self.driver.wait_until_primary)
         return self._is_primary
