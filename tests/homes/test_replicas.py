@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,14 @@ from headwater.core.errors import NotPrimary, StorageUnavailable
 from headwater.core.query import Query, QueryItem
 from headwater.flight.client import BulkClient, Ticket
 from headwater.formats.arrow import events_of
+from headwater.server.pushing import SECRET_HEADER, SECRET_KEY, SECRET_KIND
+from headwater.storage.engine import open_state
 from tests.soak.server import free_ports
 
 from ..waiting import eventually
 from .postgres_server import Postgres
 from .proxy import Proxy
-from .test_servers import Join, Member, database, join, url
+from .test_servers import Join, Member, command, database, join, url
 
 __all__ = ["database", "join", "url"]
 
@@ -266,6 +269,48 @@ def test_a_replica_hears_of_appends_at_once_and_no_stranger_does(pair: tuple[Mem
     assert answer(first, "/home/frames")[0] == 403
     assert answer(first, "/home/frames", **{"headwater-home-secret": "0" * 64})[0] == 403
     assert answer(first, "/home/others", **{"headwater-home-secret": "0" * 64})[0] == 404
+
+
+def test_the_secret_of_the_home_is_renewed_while_its_servers_run(pair: tuple[Member, Member], tmp_path: Path) -> None:
+    first, second = pair
+    eventually(lambda: "headwater_replica_is_told 1.0" in metrics(second))
+    old = secret_at(tmp_path / "a")
+    with stranger(first, old) as listening:
+        assert "is a replica; run this beside the primary" in command(
+            "home", "renew-secret", "--data", str(tmp_path / "b"), expected=4
+        )
+        assert secret_at(tmp_path / "a") == old
+        assert "has another secret" in command("home", "renew-secret", "--data", str(tmp_path / "a"))
+        new = secret_at(tmp_path / "a")
+        assert new != old
+        told = listening.read()  # it ends
+        assert new not in told and old not in told  # who had the old one did not hear of the new one
+    assert answer(first, "/home/frames", **{"headwater-home-secret": old.decode()})[0] == 403
+    eventually(lambda: secret_at(tmp_path / "b") == new)
+    with connect(second.url) as server, server.log("orders").subscribe(after=0) as events:
+        eventually(lambda: "headwater_replica_is_told 1.0" in metrics(second))
+        assert first.append(0) == 1
+        assert next(iter(events)).data == b"0"
+    first.end(signal.SIGKILL)  # the next primary knows the new one, and nobody else's
+    eventually(second.is_primary)
+    assert answer(second, "/home/frames", **{"headwater-home-secret": old.decode()})[0] == 403
+    with stranger(second, new) as listening:
+        assert listening.status == 200
+    assert "is no copy of a home" in command("home", "renew-secret", "--data", str(tmp_path / "none"), expected=4)
+
+
+def secret_at(copy: Path) -> bytes:
+    """As the server of that copy has it."""
+    with closing(open_state(copy)) as state:
+        entry = state.get(SECRET_KIND, SECRET_KEY)
+    assert entry is not None
+    return entry.value
+
+
+def stranger(member: Member, secret: bytes) -> Any:
+    """Somebody who listens to a primary, as a replica does."""
+    request = urllib.request.Request(f"{member.url}/home/frames", headers={SECRET_HEADER.decode(): secret.decode()})
+    return urllib.request.urlopen(request, timeout=30)
 
 
 def metrics(member: Member) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -147,6 +148,50 @@ def status(url: str) -> dict[str, Any]:
     return found
 
 
+def servers(url: str) -> dict[str, dict[str, Any]]:
+    """What `home status` says of each server, by its address."""
+    return {each["addresses"]["http"]: each for each in status(url)["servers"]}
+
+
+def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
+    join: Join, url: str, tmp_path: Path, database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.homes.postgres_servers.HEARD_S", 3.0)
+    first = join("a")
+    eventually(first.is_primary)
+    proxy = Proxy(database.port)
+    second = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b")
+    try:
+        assert first.append(0) == 1
+        eventually(lambda: servers(url).get(second.url, {}).get("lag_events") == 0)
+        eventually(lambda: servers(url)[first.url]["role"] == "primary")
+        found = servers(url)
+        assert (found[first.url]["term"], found[first.url]["lag_events"]) == (1, 0)
+        assert (found[second.url]["role"], found[second.url]["term"]) == ("following", 0)
+        assert found[second.url]["lag_s"] >= 0
+        shown = command("home", "status", "--home", url)
+        assert re.search(rf"server .*: primary, term 1, http {first.url}, headwater ", shown)
+        assert re.search(rf"server .*: following, 0 events behind, by what it knew .* s ago, http {second.url}", shown)
+        for member in (first, second):
+            assert "headwater_role{" in metrics_of(member)
+        proxy.stop()
+        eventually(lambda: servers(url)[second.url]["heard_s"] > 3)
+        assert re.search(rf"{second.url}, .*, not heard of for \d+ s", command("home", "status", "--home", url))
+        proxy.go_on()
+        eventually(lambda: servers(url)[second.url]["heard_s"] < 3)
+        assert second.end(signal.SIGTERM) == 0
+        assert list(servers(url)) == [first.url]
+    finally:
+        second.close()
+        proxy.close()
+
+
+def metrics_of(member: Member) -> str:
+    with urllib.request.urlopen(f"{member.url}/metrics", timeout=5) as answered:
+        text: str = answered.read().decode()
+    return text
+
+
 @pytest.mark.parametrize("how", ["killed", "stopped in order", "paused"])
 def test_another_server_goes_on_where_the_primary_ended(join: Join, url: str, how: str) -> None:
     first = join("a")
@@ -266,6 +311,7 @@ def test_a_home_that_was_marked_waits_for_a_person(join: Join, url: str, monkeyp
         connection.execute("UPDATE headwater.lease SET went_back = 'a copy has more'")
     assert "no server may append: a copy has more" in command("home", "status", "--home", url)
     second = join("b")
+    eventually(lambda: servers(url).get(second.url, {}).get("lag_s") is not None)
     time.sleep(2 * float(LEASE_MS) / 1000)
     assert not second.is_primary()
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
@@ -274,6 +320,45 @@ def test_a_home_that_was_marked_waits_for_a_person(join: Join, url: str, monkeyp
     eventually(second.is_primary)
     assert second.append(1) == 2
     assert "nothing is to be accepted" in command("home", "accept-loss", "--home", url)
+
+
+def test_no_loss_is_accepted_while_a_server_runs_whose_copy_is_ahead(join: Join, url: str, tmp_path: Path) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    second = join("b")
+    for number in range(5):
+        first.append(number)
+    eventually(lambda: servers(url).get(second.url, {}).get("lag_s") is not None)
+    with connect(second.url) as client:
+        eventually(lambda: client.log("orders").head() == 5)
+    with psycopg.connect(url, autocommit=True) as connection:
+        [[orders]] = connection.execute(
+            "SELECT key FROM headwater.log WHERE key <> '$state' ORDER BY head DESC LIMIT 1"
+        ).fetchall()
+        connection.execute(
+            "DELETE FROM headwater.frame USING headwater.log WHERE log = id AND key = %s AND last > 3", (orders,)
+        )
+        [[content]] = connection.execute(
+            "SELECT content FROM headwater.frame JOIN headwater.log ON log = id WHERE key = %s AND last = 3", (orders,)
+        ).fetchall()
+        crc = int.from_bytes(content[4:8], "little")
+        connection.execute("UPDATE headwater.log SET head = 3, crc = %s WHERE key = %s", (crc, orders))
+    assert first.process.wait(PATIENCE_S) != 0  # its turn ends, and it does not begin anew with such a copy
+    assert "the home went back" in (tmp_path / "a.log").read_text()
+    eventually(lambda: servers(url)[second.url]["ahead"])
+    eventually(lambda: first.url not in servers(url))
+    assert "ahead of the home: log" in command("home", "status", "--home", url)
+    refused = command("home", "accept-loss", "--yes", "--home", url, expected=1)
+    assert "is ahead of the home (log" in refused
+    assert "stop it, and remove its data directory" in refused
+    assert not status(url)["is_vouched"]
+    assert second.end(signal.SIGTERM) == 0
+    third = join("c")
+    eventually(lambda: servers(url).get(third.url, {}).get("lag_s") is not None)
+    assert "accepted" in command("home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS)
+    eventually(third.is_primary)
+    assert third.append(5) == 4
+    assert third.contents() == [b"0", b"1", b"2", b"5"]
 
 
 def test_a_home_is_made_and_checked_by_commands(url: str) -> None:

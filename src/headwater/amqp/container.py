@@ -161,8 +161,9 @@ class Container:
         log = await asyncio.to_thread(self.store.open, name)
         shared = self.shared
         node = await EventLogNode.open(
-            log, self.store.state, shared.settings, shared.loop, self._on_log_closed, shared.bus, self._remembers
-        )
+            log, self.store.state, shared.settings, shared.loop, self._on_log_closed, shared.bus,
+            remembers=self._remembers, may_act=self.store.may_act,
+        )  # fmt: skip
         self._nodes[name] = node
         return node
 

@@ -218,9 +218,9 @@ class Server:
             if membership is not None and not await self._stand_by(opened, guard, ports, http, stop, ending):
                 return
             await self._begin_appends(opened, guard)
-            messages, clouds, front_ends = await self._serve(opened, guard, ports, http, ending)
             if membership is not None and not await membership.begin():
-                stop.set()
+                stop.set()  # the turn is over already
+            messages, clouds, front_ends = await self._serve(opened, guard, ports, http, ending)
             self._look_after(ending)
             for line in ports.lines:
                 self._announce(line)
@@ -281,6 +281,7 @@ class Server:
         assert self._membership is not None and isinstance(store, Engine) and store.follower is not None
         listening = Listening(store.follower, store.state, self._membership.primary)
         replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
+        self._membership.replica = replica
         turns = Turns(doing=self._doing)
         data = self._data(store, guard, turns, None)
         ending.push_async_callback(data.close)
@@ -291,8 +292,8 @@ class Server:
         ending.push_async_callback(messages.stop)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
             partial(storage_metrics, store), partial(thread_metrics, self._threads), partial(http_metrics, http),
-            partial(loop_metrics, self._watchman), partial(replica_metrics, replica),
-            partial(amqp_metrics, messages.containers),
+            partial(loop_metrics, self._watchman), partial(home_metrics, self._membership),
+            partial(replica_metrics, replica), partial(amqp_metrics, messages.containers),
         ))  # fmt: skip
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
         rooms: dict[str, Application] = {"": RootPage(guard, has_console=False), METRICS.strip("/"): metrics}

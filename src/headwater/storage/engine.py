@@ -340,7 +340,7 @@ class Engine(Closing):
             self._one_by_one("the clock", self._clock_memory.look)
         for log in self.opened():
             self._one_by_one(f"log {log.name}", partial(self._maintain_log, log, retention), log)
-        if not self.is_following:
+        if self.may_act():
             self._one_by_one("deleted logs", self._empty_trash_unless_backup)
         self._one_by_one("the state", self._maintain_state)
 
@@ -363,7 +363,7 @@ class Engine(Closing):
         maintenance.index_newest(log, self._worker.run)
         maintenance.merge_postings(log, self._worker.run)
         maintenance.move_ids(log, self._worker.run)
-        if retention and not self.is_following:
+        if retention and self.may_act():
             maintenance.apply_retention(log, self.clock())
         with NoBackup(self.directory) as may_unlink:
             if may_unlink:
@@ -385,6 +385,10 @@ class Engine(Closing):
             return self.room.look().problem
         except StorageUnavailable as error:
             return error.reason
+
+    def may_act(self) -> bool:
+        """See LogStore."""
+        return self._homed is None or (not self._homed.is_following and self._homed.home.may_act())
 
     def troubles(self) -> list[str]:
         """See LogStore."""
