@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -142,6 +143,50 @@ def join(url: str, tmp_path: Path) -> Iterator[Join]:
 def status(url: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(command("home", "status", "--json", "--home", url))
     return found
+
+
+def servers(url: str) -> dict[str, dict[str, Any]]:
+    """What `home status` says of each server, by its address."""
+    return {each["addresses"]["http"]: each for each in status(url)["servers"]}
+
+
+def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
+    join: Join, url: str, tmp_path: Path, database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.homes.postgres_servers.HEARD_S", 3.0)
+    first = join("a")
+    eventually(first.is_primary)
+    proxy = Proxy(database.port)
+    second = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b")
+    try:
+        assert first.append(0) == 1
+        eventually(lambda: servers(url).get(second.url, {}).get("lag_events") == 0)
+        eventually(lambda: servers(url)[first.url]["role"] == "primary")
+        found = servers(url)
+        assert (found[first.url]["term"], found[first.url]["lag_events"]) == (1, 0)
+        assert (found[second.url]["role"], found[second.url]["term"]) == ("following", 0)
+        assert found[second.url]["lag_s"] >= 0
+        shown = command("home", "status", "--home", url)
+        assert re.search(rf"server .*: primary, term 1, http {first.url}, headwater ", shown)
+        assert re.search(rf"server .*: following, 0 events behind, by what it knew .* s ago, http {second.url}", shown)
+        for member in (first, second):
+            assert "headwater_role{" in metrics_of(member)
+        proxy.stop()
+        eventually(lambda: servers(url)[second.url]["heard_s"] > 3)
+        assert re.search(rf"{second.url}, .*, not heard of for \d+ s", command("home", "status", "--home", url))
+        proxy.go_on()
+        eventually(lambda: servers(url)[second.url]["heard_s"] < 3)
+        assert second.end(signal.SIGTERM) == 0
+        assert list(servers(url)) == [first.url]
+    finally:
+        second.close()
+        proxy.close()
+
+
+def metrics_of(member: Member) -> str:
+    with urllib.request.urlopen(f"{member.url}/metrics", timeout=5) as answered:
+        text: str = answered.read().decode()
+    return text
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped in order", "paused"])

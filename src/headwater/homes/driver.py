@@ -87,6 +87,11 @@ class Driver:
         """How long the home took to answer that."""
         home.may_append = self.may_act
 
+    @property
+    def asked(self) -> PostgresHome:
+        """The home by connections that are given up soon."""
+        return self._asked_of
+
     def give_back(self, term: Term) -> None:
         """Release the lease of a process that is dead. One of another term stays. Raises StorageUnavailable."""
         self._asked_of.release_lease(term)
@@ -117,6 +122,11 @@ class Driver:
     def held_for_s(self) -> float:
         """For how long this server counts on its lease, without another renewal; 0: it has none."""
         return self._roles.held_for(boot_time_s())
+
+    @property
+    def ahead(self) -> str:
+        """What the copy has and the home has not, where that was found; else empty."""
+        return self._roles.ahead
 
     def may_act(self) -> bool:
         """Whether this server may do now what only a primary does."""

@@ -21,10 +21,11 @@ from ..core.threads import Threads
 from ..storage.frame import EncodedFrame
 from ..storage.framelog import Head, HeadMoved, Term, nobody
 from ..storage.home import JOURNAL_KEY, HomeChanged
-from . import postgres_lease
+from . import postgres_lease, postgres_servers
 from .postgres_connections import CONNECT_S, Connections, HomeConnection, load_driver
 from .postgres_lease import SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .postgres_schema import Finding, findings, identity_of
+from .postgres_servers import ServerReport
 
 if TYPE_CHECKING:
     from .postgres_schema import Connection
@@ -255,6 +256,23 @@ class PostgresHome:
         with self._asking() as connection:
             postgres_lease.accept(connection.psycopg, pause_s)
             self._confirm(connection)
+
+    # The servers
+
+    def tell_of(self, report: ServerReport) -> None:
+        """That is how the server of this process is now. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            postgres_servers.tell(connection.psycopg, _PROCESS, report)
+
+    def leave(self) -> None:
+        """The server of this process ends. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            postgres_servers.leave(connection.psycopg, _PROCESS)
+
+    def servers(self) -> list[ServerReport]:
+        """What servers told of themselves, by name. Raises StorageUnavailable."""
+        with self._asking() as connection:
+            return postgres_servers.servers(connection.psycopg)
 
     # The term
 

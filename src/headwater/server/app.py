@@ -302,11 +302,13 @@ class Server:
         assert self._membership is not None and isinstance(store, Engine) and store.follower is not None
         listening = Listening(store.follower, store.state, self._membership.primary)
         replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
+        self._membership.replica = replica
         data = self._data(store, guard, Turns(doing=self._doing), None)
         ending.push_async_callback(data.close)
         collector = ServerCollector(store, self._gate, lambda: guard.refusals, rooms=(
             partial(storage_metrics, store), partial(thread_metrics, self._threads), partial(http_metrics, http),
-            partial(loop_metrics, self._watchman), partial(replica_metrics, replica),
+            partial(loop_metrics, self._watchman), partial(home_metrics, self._membership),
+            partial(replica_metrics, replica),
         ))  # fmt: skip
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
         rooms: dict[str, Application] = {"": RootPage(guard, has_console=False), METRICS.strip("/"): metrics}

@@ -53,7 +53,7 @@ class Replica:
     @property
     def lag_events(self) -> int:
         """So many numbers of all logs the copy lacked when the home was asked last."""
-        return sum(self._follower.behind.values())
+        return sum(list(self._follower.behind.values()))  # another thread takes from it
 
     def stale(self) -> str | None:
         """Why nothing is to be read here; None if it may be."""

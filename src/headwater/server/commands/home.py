@@ -18,6 +18,7 @@ from .options import config_option, load_config, setting_options
 if TYPE_CHECKING:
     from ...homes.postgres import PostgresHome
     from ...homes.postgres_schema import Connection, Finding
+    from ...homes.postgres_servers import ServerReport
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 REFUSED = 1
@@ -77,9 +78,9 @@ def check(as_json: bool, file: Path | None, **flags: object) -> None:
 @config_option
 @setting_options("home")
 def status(as_json: bool, file: Path | None, **flags: object) -> None:
-    """Show which server is the primary, and how far the logs go."""
+    """Show which server is the primary, how far behind the others are, and how far the logs go."""
     with _opened(_address(file, flags)) as opened:
-        standing, heads = opened.standing(), opened.heads()
+        standing, heads, servers = opened.standing(), opened.heads(), opened.servers()
         incarnation = opened.incarnation
     if as_json:
         shown = {
@@ -91,6 +92,7 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
             "lease_s": standing.remaining_s,
             "is_vouched": standing.is_vouched,
             "went_back": standing.went_back or None,
+            "servers": [each._asdict() for each in servers],
             "logs": {key: head.number for key, head in sorted(heads.items())},
         }
         click.echo(json.dumps(shown, indent=2))
@@ -104,6 +106,8 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
     if not standing.is_vouched:
         why = standing.went_back or "a standby of the database was promoted, and may lack the newest"
         click.echo(f"no server may append: {why}. See headwater home accept-loss")
+    for each in servers:
+        click.echo(f"server {each.name}: {_described(each)}")
     for key, head in sorted(heads.items()):
         click.echo(f"{key}: {head.number}")
 
@@ -132,6 +136,24 @@ def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
             click.confirm("Events that were acknowledged may be lost for ever. Go on?", abort=True)
         opened.accept(config.home_lease_ms / 1000)
     click.echo("accepted; a server takes over when the lease of the last primary would have ended")
+
+
+def _described(server: ServerReport) -> str:
+    """One server, on one line."""
+    parts = [server.role]
+    if server.term:
+        parts.append(f"term {server.term}")
+    elif server.lag_events is None or server.lag_s is None:
+        parts.append("its copy is not known to have caught up yet")
+    else:
+        parts.append(f"{server.lag_events} events behind, by what it knew {server.lag_s:.1f} s ago")
+    parts += [f"{protocol} {url}" for protocol, url in sorted(server.addresses.items())]
+    parts.append(f"headwater {server.version}")
+    if server.ahead:
+        parts.append(f"ahead of the home: {server.ahead}")
+    if not server.runs:
+        parts.append(f"not heard of for {server.heard_s:.0f} s")
+    return ", ".join(parts)
 
 
 def _address(file: Path | None, flags: dict[str, object]) -> str:
