@@ -6,6 +6,7 @@ import {
   at,
   away,
   ask,
+  asking,
   clock,
   count,
   crumbs,
@@ -29,6 +30,7 @@ import {
   startStream,
   standing,
   survey,
+  surveyNow,
   svg,
   trouble,
   utc,
@@ -146,7 +148,7 @@ async function show() {
     current.node.moved();
     return;
   }
-  const page = document.querySelector("#page");
+  const page = /** @type {HTMLElement} */ (document.querySelector("#page"));
   if (!route) {
     crumbs.value = [["Nowhere", null]];
     current = null;
@@ -174,7 +176,7 @@ async function show() {
     return;
   }
   if (turn !== moves) return;
-  const node = document.createElement(route.page.tag);
+  const node = /** @type {View} */ (document.createElement(route.page.tag));
   node.params = route.found;
   current = { ...route, node };
   shown.value = route;
@@ -193,7 +195,7 @@ async function show() {
 }
 
 document.addEventListener("click", (event) => {
-  const anchor = event.target.closest?.("a[href]");
+  const anchor = /** @type {any} */ (event.target).closest?.("a[href]");
   if (
     !anchor ||
     event.defaultPrevented ||
@@ -212,7 +214,7 @@ document.addEventListener("click", (event) => {
   go(url.pathname + url.search);
 });
 addEventListener("popstate", () => show());
-addEventListener("headwater:go", (event) => go(event.detail.address, event.detail));
+addEventListener("headwater:go", (/** @type {any} */ event) => go(event.detail.address, event.detail));
 
 // ---- Rail and top ---------------------------------------------------------------------------------------------------
 
@@ -348,7 +350,6 @@ function turnTheme() {
   setTheme(isDark ? "light" : "dark");
   keep("headwater.theme", isDark ? "light" : "dark");
 }
-setTheme(kept("headwater.theme", ""));
 
 // ---- Login --------------------------------------------------------------------------------------
 
@@ -581,7 +582,7 @@ document.addEventListener("keydown", (event) => {
   else if (key === "t") turnTheme();
   else if (event.key === "?") help();
   else if (key === "c" && document.querySelector("#page [data-copy]"))
-    document.querySelector("#page [data-copy]").click();
+    /** @type {HTMLElement} */ (document.querySelector("#page [data-copy]")).click();
   else current?.node.key?.(event);
 });
 
@@ -698,11 +699,10 @@ class HwShell extends View {
       );
       this.silence = setTimeout(() => put(toast), 6000);
     });
-    this.survey = this.every(5000, async (ending) => {
-      if (who.peek() && !loggedOut.peek()) {
-        await survey(ending);
-      }
+    const again = this.every(5000, async (ending) => {
+      if (who.peek() && !loggedOut.peek()) await survey(ending);
     });
+    this.on(window, "headwater:survey", again);
     this.on(document, "keydown", (event) => {
       if (event.key.toLowerCase() === "u" && !isTyping(event.target) && !event.ctrlKey && !event.metaKey) {
         utc.value = !utc.peek();
@@ -718,7 +718,7 @@ customElements.define("hw-shell", HwShell);
 function restart() {
   restartStream();
   startStream();
-  document.querySelector("hw-shell")?.survey();
+  surveyNow();
   if (who.peek() && !current) show();
   else if (who.peek()) current.node.again?.();
 }
@@ -726,7 +726,7 @@ function restart() {
 async function start() {
   put(document.body, document.querySelector("body > svg"), h("hw-shell"));
   try {
-    who.value = await get("/console/session");
+    who.value = await asking();
   } catch (problem) {
     if (problem.status === 401) return;
     put(
@@ -737,7 +737,7 @@ async function start() {
     return;
   }
   startStream();
-  document.querySelector("hw-shell").survey();
+  surveyNow();
   await show();
 }
 start();

@@ -153,6 +153,11 @@ class Chart extends View {
     if (this.isConnected) this.redraw();
   }
 
+  /** The nodes of it, at that width. @param {number} width @param {any} given @returns {any[]} */
+  draw(width, given) {
+    return [];
+  }
+
   redraw() {
     const width = Math.round(this.clientWidth);
     if (!this.given || width < 40) return;
@@ -243,7 +248,6 @@ class HwSeries extends Chart {
     const line = svg("line", { class: "cross", y1: inner.top, y2: inner.bottom, visibility: "hidden" }),
       tip = h("div", { class: "tip", hidden: true });
     node.append(line);
-    this.end?.();
     node.addEventListener("pointermove", (event) => {
       const box = node.getBoundingClientRect(),
         share = (event.clientX - box.left - inner.left) / (inner.right - inner.left);

@@ -14,6 +14,7 @@ import {
   entities,
   entityTypes,
   fetched,
+  goTo,
   h,
   happenings,
   icon,
@@ -161,7 +162,10 @@ class HwConnections extends View {
         .map((link) => this.rates.get(link.name).past)
         .reduce((sums, past) => past.map((value, place) => (value === null ? null : value + (sums[place] ?? 0))), []);
     }
-    Object.assign(this, { connections, links, clients, at: now });
+    this.connections = connections;
+    this.links = links;
+    this.clients = clients;
+    this.at = now;
     this.draw();
   }
 
@@ -203,7 +207,7 @@ class HwConnections extends View {
         {
           "aria-pressed": String(this.kind === kind),
           onclick: () =>
-            dispatchEvent(new CustomEvent("headwater:go", { detail: { address: at(`/connections/${kind}`) } })),
+            goTo(at(`/connections/${kind}`)),
         },
         h("div", { class: "label" }, h("strong", {}, label)),
         h("div", { class: "figure" }, h("div", { class: "big" }, count(number))),
@@ -307,8 +311,9 @@ class HwConnections extends View {
   }
 
   amqp(has) {
-    const all = this.connections,
-      groups = [
+    const all = this.connections;
+    /** @type {[string, string, (each: any) => boolean][]} */
+    const groups = [
         ["all", `All ${all.length}`, () => true],
         [
           "send",

@@ -13,6 +13,7 @@ import {
   count,
   crumbs,
   fetched,
+  goTo,
   get,
   h,
   headwater,
@@ -29,6 +30,7 @@ import {
   say,
   segment,
   skeleton,
+  surveyNow,
   stats,
   svg,
   table,
@@ -196,16 +198,12 @@ class HwConsumers extends View {
     }
   }
   choose(key) {
-    dispatchEvent(
-      new CustomEvent("headwater:go", {
-        detail: {
-          address: at(
-            this.log ? `/logs/${encodeURIComponent(this.log)}/consumers` : "/consumers",
-            key ? new URLSearchParams({ c: key }) : undefined,
-          ),
-          replace: true,
-        },
-      }),
+    goTo(
+      at(
+        this.log ? `/logs/${encodeURIComponent(this.log)}/consumers` : "/consumers",
+        key ? new URLSearchParams({ c: key }) : undefined,
+      ),
+      { replace: true },
     );
   }
 
@@ -440,7 +438,7 @@ class HwConsumers extends View {
       this.detailed = { key: each.key, numbers: h("div"), acts: h("div"), next: h("dd", {}, NOTHING) };
       put(this.detailed.acts, this.acts(each));
       put(this.side, h("div", { class: "card" }, this.detailed.numbers, this.detailed.acts));
-      this.after = null;
+      this.nextAfter = null;
     }
     const facts = [
       ["acknowledged", h("span", { class: "mono" }, count(each.position))],
@@ -511,8 +509,8 @@ class HwConsumers extends View {
         ),
       ),
     );
-    if (this.after !== String(each.position)) {
-      this.after = String(each.position);
+    if (this.nextAfter !== String(each.position)) {
+      this.nextAfter = String(each.position);
       this.nextFor(each, head);
     }
     this.passes?.(each, BigInt(head));
@@ -702,7 +700,7 @@ class HwConsumers extends View {
           say(problem.message);
         }
       });
-      document.querySelector("hw-shell").survey();
+      surveyNow();
     } catch (problem) {
       say(problem.message);
     }
@@ -738,7 +736,7 @@ class HwConsumers extends View {
       await fetched("DELETE", this.path(each));
       say(`${each.title} is unregistered`);
       this.choose(null);
-      document.querySelector("hw-shell").survey();
+      surveyNow();
     } catch (problem) {
       say(problem.message);
     }
@@ -757,7 +755,7 @@ class HwConsumers extends View {
       await fetched("DELETE", `/management/${type}/${segment(each.name)}`);
       say(`${each.title} is forgotten`);
       this.choose(null);
-      document.querySelector("hw-shell").survey();
+      surveyNow();
     } catch (problem) {
       say(problem.message);
     }
@@ -806,7 +804,7 @@ class HwConsumers extends View {
               );
               dialog.close();
               say("It is registered, and holds trimming back from now on");
-              document.querySelector("hw-shell").survey();
+              surveyNow();
             } catch (problem) {
               put(error, problem.message);
             }
@@ -834,7 +832,7 @@ class HwConsumers extends View {
   }
 
   key(event) {
-    const keys = [...this.listed.querySelectorAll("tr[data-key]")].map((each) => each.dataset.key),
+    const keys = [...this.listed.querySelectorAll("tr[data-key]")].map((each) => each.getAttribute("data-key")),
       place = keys.indexOf(this.chosen),
       by = { j: 1, k: -1 }[event.key.toLowerCase()];
     if (by && keys.length) this.choose(keys[Math.min(keys.length - 1, Math.max(0, place + by))]);

@@ -12,6 +12,7 @@ import {
   crumbs,
   following,
   get,
+  goTo,
   grown,
   h,
   happenings,
@@ -559,12 +560,7 @@ class HwOverview extends View {
                     "tr",
                     {
                       data: { open: "1" },
-                      onclick: () =>
-                        dispatchEvent(
-                          new CustomEvent("headwater:go", {
-                            detail: { address: at("/consumers", new URLSearchParams({ c: each.key })) },
-                          }),
-                        ),
+                      onclick: () => goTo(at("/consumers", new URLSearchParams({ c: each.key }))),
                     },
                     h(
                       "td",

@@ -23,6 +23,7 @@ import {
   put,
   say,
   skeleton,
+  surveyNow,
   stats,
   svg,
   table,
@@ -474,7 +475,7 @@ class HwStorage extends View {
     try {
       const done = await ask("POST", logPath(this.log, "/trim"), { below });
       say(`${this.log} begins at ${count(done.first_retained)}`);
-      document.querySelector("hw-shell").survey();
+      surveyNow();
       put(this.trimming);
       await this.load(this.leaving.signal);
     } catch (problem) {

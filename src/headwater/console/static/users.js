@@ -82,7 +82,8 @@ class HwUsers extends View {
         entities("user", { signal: ending }),
         hasTokens ? entities("token", { signal: ending }) : null,
       ]);
-    Object.assign(this, { users, tokens });
+    this.users = users;
+    this.tokens = tokens;
     this.draw();
   }
 

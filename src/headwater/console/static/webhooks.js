@@ -22,6 +22,7 @@ import {
   segment,
   shell,
   skeleton,
+  surveyNow,
   standing,
   table,
   time,
@@ -272,7 +273,7 @@ class HwWebhooks extends View {
     try {
       await fetched("DELETE", `/management/subscription/${segment(each.name)}`);
       say("It is deleted");
-      document.querySelector("hw-shell").survey();
+      surveyNow();
     } catch (problem) {
       say(problem.message);
     }
