@@ -5,6 +5,7 @@ import {
   View,
   at,
   away,
+  awayWhy,
   ask,
   asking,
   clock,
@@ -33,6 +34,7 @@ import {
   surveyNow,
   svg,
   trouble,
+  unsurveyed,
   utc,
   who,
   world,
@@ -333,7 +335,8 @@ function barred() {
 
 function stated() {
   const since = away.value;
-  if (since) return [h("span", { class: "dot bad" }), `Away since ${clock(since)}`];
+  if (since)
+    return [h("span", { class: "dot bad" }), h("span", { title: awayWhy.value || null }, `Away since ${clock(since)}`)];
   return [h("span", { class: "dot good live" }), "Live"];
 }
 
@@ -636,7 +639,8 @@ class HwShell extends View {
       crumb = h("nav", { id: "crumbs", "aria-label": "Where" }),
       state = h("button", { id: "state", title: "Try again now; U: times in UTC or local", onclick: () => restart() }),
       bar = h("nav", { id: "bar", "aria-label": "Pages" });
-    const toast = h("div", { id: "toast", role: "status", "aria-live": "polite" });
+    const notice = h("div", { id: "notice" }),
+      toast = h("div", { id: "toast", role: "status", "aria-live": "polite" });
     put(
       this,
       rail,
@@ -656,11 +660,16 @@ class HwShell extends View {
           ),
           state,
         ),
+        notice,
         h("main", { id: "page", tabindex: "-1" }, skeleton(6)),
       ),
       bar,
       toast,
     );
+    this.watch(() => {
+      const problem = world.value ? null : unsurveyed.value; // what is there already says how old it is
+      put(notice, problem && !loggedOut.value ? trouble(problem, surveyNow) : null);
+    });
     this.watch(() => put(rail, railed()));
     this.watch(() => put(bar, barred()));
     this.watch(() => {
@@ -700,7 +709,13 @@ class HwShell extends View {
       this.silence = setTimeout(() => put(toast), 6000);
     });
     const again = this.every(5000, async (ending) => {
-      if (who.peek() && !loggedOut.peek()) await survey(ending);
+      if (!who.peek() || loggedOut.peek()) return;
+      try {
+        await survey(ending);
+        unsurveyed.value = null;
+      } catch (problem) {
+        if (problem.name !== "AbortError") unsurveyed.value = problem;
+      }
     });
     this.on(window, "headwater:survey", again);
     this.on(document, "keydown", (event) => {

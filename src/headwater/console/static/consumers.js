@@ -17,6 +17,7 @@ import {
   get,
   h,
   headwater,
+  heldBack,
   icon,
   lasting,
   link,
@@ -219,7 +220,7 @@ class HwConsumers extends View {
       if (head)
         this.held.set(
           log,
-          await ask("POST", logPath(log, "/trim"), { below: BigInt(head) + 1n, dry_run: true }, ending),
+          await heldBack(log, head, ending),
         );
     }
     this.draw();
@@ -234,6 +235,7 @@ class HwConsumers extends View {
   }
 
   draw() {
+    if (!world.peek()) return;
     const now = world.peek(),
       all = now.consumers.filter((each) => !this.log || each.log === this.log),
       shown = all.filter((each) => this.kind === "all" || each.kind === this.kind);

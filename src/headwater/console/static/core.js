@@ -367,6 +367,8 @@ export class Problem extends Error {
 
 /** Since when the server does not answer; null while it does. @type {Signal<number | null>} */
 export const away = signal(null);
+/** What it said, where it answers that it cannot: that it stops, or has no place. @type {Signal<string>} */
+export const awayWhy = signal("");
 /** Who asks, as `GET /console/session` says; null while that is not known. @type {Signal<any>} */
 export const who = signal(null);
 /** Whether somebody must log in before anything is shown. */
@@ -546,6 +548,7 @@ async function run() {
         signal: streaming.signal,
       });
       away.value = null;
+      awayWhy.value = "";
       retryMs = 1000;
       await read(answer.body.getReader());
       away.value ??= Date.now();
@@ -557,6 +560,7 @@ async function run() {
         continue;
       }
       away.value ??= Date.now();
+      if (error instanceof Problem) awayWhy.value = error.status ? error.message : "";
       if (error instanceof Problem && error.status === 401) break;
     }
     await new Promise((resolve) => {
@@ -603,6 +607,10 @@ function take(block) {
   }
 }
 
+/** What a trim of a whole log would do now, without doing it: it says who holds back what. */
+export const heldBack = (log, head, ending) =>
+  ask("POST", logPath(log, "/trim"), { below: BigInt(head) + 1n, dry_run: true }, ending);
+
 /** What a counter grew by in a second, of the newest two measurements; null where that is not known. */
 export function grown(now, log, name) {
   if (!now?.before) return null;
@@ -629,6 +637,8 @@ export async function history(names, hours, ending) {
 /** The newest survey; null until there is one: {at, logs, consumers, webhooks, server, troubles, clients, problems}.
     @type {Signal<any>} */
 export const world = signal(null);
+/** Why the last one failed; null if it did not. @type {Signal<Problem | null>} */
+export const unsurveyed = signal(null);
 /** Of each consumer what was seen since this page was opened: [ms, ms behind, position]. */
 export const trends = new Map();
 const TREND_KEPT = 720;
@@ -653,6 +663,7 @@ export async function survey(ending) {
   if (may("manage")) {
     asked.server = get("/management/server/self", ending);
     asked.clients = entities("client", { attributes: ["protocol", "isAnswering", "user"], signal: ending });
+    if (!world.peek() || world.peek().servers.length) asked.servers = entities("homeServer", { signal: ending });
   }
   const names = Object.keys(asked),
     done = await Promise.allSettled(Object.values(asked)),
@@ -725,6 +736,7 @@ export async function survey(ending) {
     ...found,
     consumers,
     webhooks: found.webhooks ?? [],
+    servers: found.servers ?? [],
     troubles: found.ready?.troubles ?? [],
     clients: found.clients ?? [],
     problems,
@@ -790,6 +802,9 @@ export const following = () =>
 export function trouble(problem, retry) {
   const more = [];
   if (problem.code === "log_not_found") more.push(link("/logs", { class: "button" }, "All logs"));
+  const here = /^\/console(\/logs\/[^/]+)/.exec(location.pathname)?.[1];
+  if (problem.code === "position_trimmed" && here && problem.body.first_retained !== undefined)
+    more.push(link(`${here}/${problem.body.first_retained}`, { class: "button" }, "The first that is retained"));
   if (problem.status === 403 && problem.body?.right)
     more.push(
       h(

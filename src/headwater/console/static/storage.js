@@ -106,7 +106,7 @@ class HwStorage extends View {
     put(
       this.disk,
       !may("manage")
-        ? null
+        ? h("p", { class: "nothing" }, "The disk is shown to users with manage on the server.")
         : h(
             "section",
             { class: "card" },

@@ -62,6 +62,7 @@ class HwWebhooks extends View {
   }
 
   draw() {
+    if (!world.peek()) return;
     const all = world.peek().webhooks,
       bad = all.filter((each) => ["bad", "warn"].includes(standing(each)[1]));
     put(
