@@ -13,10 +13,13 @@ PYTHONS = $(shell for python in python3.11 python3.12 python3.13 python3.14; do 
 COMPILED_WHEEL = $(shell ls $(CURDIR)/dist/compiled/*.whl)
 COMPILED := tests/contract tests/storage tests/dcb tests/http tests/amqp tests/packaging/test_compiled.py
 
-.PHONY: demo quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos wheels compiled bench bench-amqp bench-spark screenshots docs check
+.PHONY: demo demo-replicas quick test spark lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos wheels compiled bench bench-amqp bench-spark screenshots docs check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
+
+demo-replicas: $(STAMP) ## three servers of one home in PostgreSQL, and a kill -9 of the primary; under two minutes
+	@$(BIN)/python -m demo.replicas
 
 test: $(STAMP)          ## the test suite; the tests on Spark come last, file by file, because each has a session of its own
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark

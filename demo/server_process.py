@@ -52,7 +52,7 @@ class ServerProcess:
                 stderr=diary,
                 text=True,
                 start_new_session=True,  # Ctrl-C is for the demo, which then stops the server in order
-                env=_environment(),
+                env=environment_of_servers(),
             )
         found = [its for line in self._first_lines() if (its := _LISTENING.search(line))]
         if len(found) != _PORTS:
@@ -105,6 +105,6 @@ class ServerProcess:
         self._process = None
 
 
-def _environment() -> dict[str, str]:
+def environment_of_servers() -> dict[str, str]:
     """Ours without Headwater's settings: the demo is the same for everybody."""
     return {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")}

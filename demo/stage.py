@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
 from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
 
 from headwater.client import RemoteLog, Server, connect
 
@@ -24,14 +27,39 @@ class Result(NamedTuple):
     number: str
 
 
-class Stage:
-    """The set of one performance; leaving it stops the server and removes the data, unless they are to be kept."""
+class Scene:
+    """What every performance has: who tells, what was found, a directory."""
 
-    def __init__(self, *, keeps: bool = False) -> None:
-        self.keeps = keeps
+    def __init__(self) -> None:
         self.console = Console(highlight=False)
         self.results: list[Result] = []
         self.directory = Path(tempfile.mkdtemp(prefix="headwater-demo-"))
+
+    def note(self, what: str, number: str) -> None:
+        """Keep a result for the last screen."""
+        self.results.append(Result(what, number))
+
+    def say(self, text: str) -> None:
+        """A line of the story."""
+        self.console.print(Padding.indent(text, 2))
+
+    def show_results(self, title: str, next_places: Sequence[tuple[str, str]]) -> None:
+        """The last screen: what was found, and where to look next."""
+        table = Table(box=None, show_header=False, padding=(0, 2))
+        for result in self.results:
+            table.add_row(result.what, f"[bold]{result.number}[/]")
+        self.console.print(Panel(table, title=title, title_align="left"))
+        self.say("[bold]Where to look next[/]")
+        for place, what in next_places:
+            self.say(f"  {place:24}{what}")
+
+
+class Stage(Scene):
+    """The set of one performance; leaving it stops the server and removes the data, unless they are to be kept."""
+
+    def __init__(self, *, keeps: bool = False) -> None:
+        super().__init__()
+        self.keeps = keeps
         self.server = ServerProcess(self.directory, LOG)
         self._clients: list[Server] = []
         self._is_over = False
@@ -45,14 +73,6 @@ class Stage:
     def log(self) -> RemoteLog:
         """The log of flights, over a client of its own."""
         return self.client().log(LOG)
-
-    def note(self, what: str, number: str) -> None:
-        """Keep a result for the last screen."""
-        self.results.append(Result(what, number))
-
-    def say(self, text: str) -> None:
-        """A line of the story."""
-        self.console.print(Padding.indent(text, 2))
 
     def curtain(self) -> None:
         """The story was told to its end: from here on, `keeps` counts."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from rich.panel import Panel
-from rich.table import Table
-
 from ..stage import LOG, Stage
 
 TITLE = "What you have seen"
@@ -19,13 +16,7 @@ NEXT = (
 
 def play(stage: Stage) -> None:
     """Show the results; with --keep, how to go on with the server that stays."""
-    table = Table(box=None, show_header=False, padding=(0, 2))
-    for result in stage.results:
-        table.add_row(result.what, f"[bold]{result.number}[/]")
-    stage.console.print(Panel(table, title="on this machine, client and server together", title_align="left"))
-    stage.say("[bold]Where to look next[/]")
-    for place, what in NEXT:
-        stage.say(f"  {place:24}{what}")
+    stage.show_results("on this machine, client and server together", NEXT)
     if stage.keeps:
         _show_kept(stage)
     else:

@@ -137,8 +137,8 @@ class PostgresHome:
         self._term, self._timeline = Term(0, 0), 0
         self._kept_heads: dict[str, Head] = {}
         """As they were found, and confirmed, last."""
-        self.may_append: Callable[[], bool] = lambda: True
-        """Asked before an append is judged: whether this server's time as the primary goes on."""
+        self.may_act: Callable[[], bool] = lambda: True
+        """See Home. Set by who knows of the lease."""
         self._changing = threading.Lock()
         self._under_way: set[_Statement] = set()
         self._failing_since: float | None = None
@@ -180,7 +180,7 @@ class PostgresHome:
     @property
     def unavailable(self) -> StorageUnavailable | None:
         """See Home."""
-        if not self.may_append():
+        if not self.may_act():
             return StorageUnavailable(reason="this server's lease was not renewed in time; try again")
         since = self._failing_since
         if since is None or time.monotonic() - since < self._overdue_s:

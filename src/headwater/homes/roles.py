@@ -336,7 +336,11 @@ class Roles:
         self._do(actions.RefuseAppends(why))
         self._do(actions.StopCoordinators())
 
-    def _coordinators_stopped(self, _: events.CoordinatorsStopped) -> None:
+    def _coordinators_stopped(self, event: events.CoordinatorsStopped) -> None:
+        """Who would still hold the lease without them would keep it from who could go on."""
+        is_own = event.term is not None and self._holds(event.term)
+        if is_own and self.role in (Role.PRIMARY, Role.TAKING_OVER):
+            self._step_down("what only a primary does has ended here")
         if self.stage is Stage.ENDING_COORDINATORS:
             self._release()
 

@@ -35,6 +35,7 @@ from ..storage.locks import unserved
 from .config import Config
 from .errors import InvalidConfiguration
 from .log_lines import fields
+from .pushing import SECRET_RECORD
 from .replica import Replica
 
 logger = logging.getLogger("headwater.server")
@@ -89,7 +90,7 @@ class Membership:
         except BaseException:
             self.home.close()
             raise
-        self.committed = Committed()
+        self.committed = Committed(SECRET_RECORD)
         """Who is told of what this server commits."""
         self._is_stopping = self._is_to_reopen = False
         self._reopen: Callable[[], None] = lambda: None
@@ -118,10 +119,17 @@ class Membership:
 
     def primary(self) -> str | None:
         """The URL of the server that serves while this one stands by; None where it is not known, or there is none."""
+        return None if self.has_turn else self._primary_by("http")
+
+    def amqp_of_primary(self) -> str | None:
+        """The URL of the primary's AMQP, be it this server; None where it is not known, or there is none."""
+        return self._primary_by("amqp")
+
+    def _primary_by(self, protocol: str) -> str | None:
+        if self.has_turn:
+            return self._addresses.get(protocol)
         standing = self.driver.standing
-        if self.has_turn or standing is None or not standing.remaining_s:
-            return None
-        return standing.addresses.get("http")
+        return None if standing is None or not standing.remaining_s else standing.addresses.get(protocol)
 
     async def turn(self, stop: asyncio.Event) -> bool:
         """Wait until this server is the next primary; False: it is to stop before."""
@@ -168,7 +176,7 @@ class Membership:
         return not stop.is_set()
 
     async def begin(self) -> bool:
-        """The logs are open; False: the turn is over already."""
+        """The logs are open, and no room is yet that acts by itself; False: the turn is over already."""
         self.driver.caught_up()
         self._is_primary = await asyncio.to_thread(self.driver.wait_until_primary)
         return self._is_primary

@@ -28,6 +28,10 @@ PATIENCE_MS = 20_000
 WATCH = "addEventListener('securitypolicyviolation', (event) => console.error('policy', event.violatedDirective))"
 """Run before anything of the page: what the policy forbids is an error."""
 
+BOXES = """([selector, text]) => [...document.querySelectorAll(selector)]
+    .filter((node) => node.textContent.includes(text) && node.checkVisibility())
+    .map((node) => node.getBoundingClientRect().toJSON())"""
+
 
 class Seen:
     """A page, with what it must not have done, and shortcuts to what is often looked at."""
@@ -64,6 +68,18 @@ class Seen:
         while not self.page.evaluate(expression):  # wait_for_function would need eval, which the policy forbids
             assert time.monotonic() < deadline, f"{expression} did not come true: {self.page.inner_text('body')[:2000]}"
             self.page.wait_for_timeout(20)
+
+    def box(self, selector: str, text: str = "") -> dict[str, float]:
+        """Where the first such node is that has that text: `x`, `y`, `width` and `height`, as soon as there is one.
+
+        It is found and measured in one step of the page: between two, a redraw may replace it.
+        """
+        found: list[dict[str, float]] = []
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        while not found:
+            assert time.monotonic() < deadline, f"no {selector} with {text!r} is shown"
+            found = self.page.evaluate(BOXES, [selector, text])
+        return found[0]
 
     def toast(self, text: str) -> None:
         """Until the console says so."""

@@ -314,9 +314,9 @@ class HwSeries extends Chart {
 
 /** How many events there were over time, by type: `{from, to, buckets: [{at, events, types}], types: [[name,
    colour]], height, pick}`.
-    A range that is dragged is given to `pick`. */
+   A range that is dragged, or a line of the table that is pressed, is given to `pick`; `same` makes a command. */
 class HwBars extends Chart {
-  draw(width, { from, to, buckets, types, height = 96, pick }) {
+  draw(width, { from, to, buckets, types, height = 96, pick, same }) {
     const high = Math.max(0, ...buckets.map((each) => each.events));
     const { node, x, y, inner } = this.frame(width, height, high, { left: 40, bottom: 18, from, to });
     const wide = (inner.right - inner.left) / Math.max(1, buckets.length);
@@ -348,16 +348,29 @@ class HwBars extends Chart {
     details.addEventListener("toggle", () => {
       if (details.open && details.children.length === 1)
         details.append(
+          same?.() ?? "",
           h(
             "div",
             { class: "scroll" },
             table(
               [["From"], ["Events", "n"]],
-              buckets.map((each) =>
+              buckets.map((each, at) =>
                 h(
                   "tr",
                   {},
-                  h("td", {}, `${day(each.at)} ${clock(each.at)}`),
+                  h(
+                    "td",
+                    {},
+                    h(
+                      "button",
+                      {
+                        class: "plain small",
+                        title: "This time alone",
+                        onclick: () => pick?.(each.at, buckets[at + 1]?.at ?? to),
+                      },
+                      `${day(each.at)} ${clock(each.at)}`,
+                    ),
+                  ),
                   h("td", { class: "n" }, count(each.events)),
                 ),
               ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...core.errors import StorageUnavailable
+from ...core.errors import NotPrimary, StorageUnavailable
 from ..errors import InvalidConfiguration
 from .examples import examples
 from .options import config_option, load_config, setting_options
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 REFUSED = 1
+COMPARED_S = 5.0
+"""Who has compared its copy with the home within that time would have found that it is ahead."""
 
 
 @click.group(epilog=examples("headwater home init --home postgresql://headwater@db.example/headwater"))
@@ -123,7 +125,7 @@ def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
 
     For a standby that was promoted without the newest, or a database that was restored. Copies that have more than the
     home must be removed, with their data directories, before their servers start again: numbers that they know are
-    given to other events.
+    given to other events. While a server runs with such a copy, nothing is accepted: exits with 1, and says which one.
     """
     config = load_config(file, flags)
     with _opened(_address(file, flags)) as opened:
@@ -132,10 +134,56 @@ def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
             click.echo("nothing is to be accepted: the home has the history that its servers know")
             return
         click.echo(standing.went_back or "a standby of the database was promoted")
+        if _keeps_from_accepting(opened.servers()):
+            click.echo("nothing is accepted")
+            click.get_current_context().exit(REFUSED)
         if not yes:
             click.confirm("Events that were acknowledged may be lost for ever. Go on?", abort=True)
         opened.accept(config.home_lease_ms / 1000)
     click.echo("accepted; a server takes over when the lease of the last primary would have ended")
+
+
+def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
+    """Whether a server runs that would mark the home again, or give readers what the home has not; tells which."""
+    is_kept = False
+    for each in servers:
+        if not each.runs:
+            hint = "if its copy is ahead of the home, remove its data directory before it starts again"
+            click.echo(f"note: server {each.name} was not heard of for {each.heard_s:.0f} s; {hint}")
+        elif each.ahead:
+            click.echo(
+                f"server {each.name} is ahead of the home ({each.ahead}): stop it, and remove its data directory"
+            )
+            is_kept = True
+        elif each.lag_s is None or each.lag_s > COMPARED_S:
+            click.echo(f"server {each.name} has not compared its copy with the home yet: wait a moment, or stop it")
+            is_kept = True
+    return is_kept
+
+
+@home.command("renew-secret", epilog=examples("headwater home renew-secret --data /var/lib/headwater"))
+@config_option
+@setting_options("data")
+def renew_secret(file: Path | None, **flags: object) -> None:
+    """Give the home another secret by which its servers know each other.
+
+    To be run beside the running primary, on its data directory. All servers take it up by themselves, within seconds;
+    who has only the old one is told nothing more.
+    """
+    from ...storage.copy_mark import home_of
+    from ...storage.engine import open_state
+    from ..pushing import renew_secret as renew
+
+    data = load_config(file, flags).data
+    if home_of(data) is None:
+        raise StorageUnavailable(f"{data} is no copy of a home; name the data directory of the primary with --data")
+    try:
+        with closing(open_state(data)) as state:
+            renew(state)
+    except NotPrimary:
+        problem = f"the server of {data} is a replica; run this beside the primary (headwater home status shows it)"
+        raise StorageUnavailable(problem) from None
+    click.echo("the home has another secret; its servers take it up within seconds")
 
 
 def _described(server: ServerReport) -> str:
