@@ -43,6 +43,7 @@ FILES = (
     "query.js",
     "forms.js",
     "event.js",
+    "stories.js",
     "consumers.js",
     "connections.js",
     "webhooks.js",
